@@ -2,6 +2,7 @@
 
 import { cog } from "./cog/index.ts";
 import { cosmosNim } from "./cosmos-nim/index.ts";
+import { dexbotic } from "./dexbotic/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
@@ -15,6 +16,7 @@ import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
 import { simulated } from "./simulated/index.ts";
+import { tetherAct } from "./tether-act/index.ts";
 import type { GrpcClientFactory } from "./transport/grpc.ts";
 import { guardedLookup } from "./transport/guard.ts";
 import { openHttp2Grpc } from "./transport/http2-grpc.ts";
@@ -65,6 +67,8 @@ export function createUpstream(
     gr00tZmq(reach), // Isaac-GR00T
     gr00tHttp(reach), // its older form over HTTP
     openvlaAct(reach), // OpenVLA and OpenVLA-OFT
+    dexbotic(reach), // Dexbotic
+    tetherAct(reach), // Tether
     lerobotAsync(reach, leases), // LeRobot's asynchronous inference
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP

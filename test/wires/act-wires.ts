@@ -6,6 +6,7 @@ import type { ActServer } from "../support/act-server.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
+import { startDexboticServer, startTetherServer } from "../support/servers/json-acts.ts";
 import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
 import { startLerobotServer } from "../support/servers/lerobot.ts";
 import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
@@ -79,6 +80,22 @@ export const ACT_WIRES: readonly ActWire[] = [
     start: startOpenvlaServer,
     told: told({ proprio: [{ start: 0, end: 3, key: "state", dtype: NumberType.F8 }] }),
     says: /^the server answered "error"$/,
+  },
+  {
+    ...HTTP,
+    id: "dexbotic",
+    scheme: "http",
+    start: () => startDexboticServer(),
+    carriesNaN: false,
+    says: /^answered HTTP 500$/,
+  },
+  {
+    ...HTTP,
+    id: "tether-act",
+    scheme: "http",
+    start: () => startTetherServer(),
+    carriesNaN: false,
+    gpuSeconds: 0.0025,
   },
   {
     ...USUAL,

@@ -11,20 +11,26 @@ import type { Profile } from "./profile.ts";
  * The first `horizon` rows of an answer's action: the named parts side by side, else `action`, `actions` or the answer itself. A JSON
  * text inside a JSON text is read too. Throws an UpstreamFailure, also for the text "error", which these servers send with status 200.
  */
-export function readJsonAction(
-  body: Buffer,
-  { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
+export const readJsonAction = (body: Buffer, profile: ActionParts, horizon: number): ActAnswer =>
+  jsonActionIn(jsonAnswerIn(body), profile, horizon);
+
+type ActionParts = Pick<Profile, "actionKeys" | "actionDims">;
+
+/** The first `horizon` rows of the action in an answer: the named parts side by side, else the first of `usual`, or the answer itself. Throws an UpstreamFailure. */
+export function jsonActionIn(
+  answer: JsonNumpy,
+  { actionKeys, actionDims }: ActionParts,
   horizon: number,
+  { usual = ["action", "actions"], gpuSeconds = 0 }: { usual?: readonly string[]; gpuSeconds?: number } = {},
 ): ActAnswer {
-  const answer = answerIn(body);
+  const found = answer instanceof Map ? usual.map((key) => answer.get(key)).find((value) => value != null) : answer;
   const tables =
-    actionKeys.length > 0
-      ? actionKeys.map((key) => rowsOf(partOf(answer, key), key))
-      : [rowsOf(answer instanceof Map ? (answer.get("action") ?? answer.get("actions")) : answer, "actions")];
-  return chunkOf(sideBySide(tables, actionDims), horizon);
+    actionKeys.length > 0 ? actionKeys.map((key) => rowsOf(partOf(answer, key), key)) : [rowsOf(found, "actions")];
+  return chunkOf(sideBySide(tables, actionDims), horizon, { gpuSeconds });
 }
 
-function answerIn(body: Buffer): JsonNumpy {
+/** What an answer says. Throws an UpstreamFailure, also for the text "error". */
+export function jsonAnswerIn(body: Buffer): JsonNumpy {
   const outer = decode(body.toString("utf8"));
   if (outer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
   const answer = typeof outer === "string" ? decode(outer) : outer;
@@ -43,8 +49,9 @@ function decode(text: string): JsonNumpy {
 const partOf = (answer: JsonNumpy, key: string): JsonNumpy | undefined =>
   answer instanceof Map ? (answer.get(key) ?? answer.get(`action.${key}`)) : undefined;
 
-/** One array, a list of arrays or of lists of numbers (a row each), or a list of numbers (one row). */
-function rowsOf(value: JsonNumpy | undefined, name: string): Table {
+/** One array, a list of arrays or of lists of numbers (a row each), or a list of numbers (one row); a batch of one loses its axis. */
+function rowsOf(given: JsonNumpy | undefined, name: string): Table {
+  const value = isBatchOfOne(given) ? given[0] : given;
   if (value instanceof NdArray) return tableOf(value);
   if (!Array.isArray(value)) throw malformed(`there is no array named ${name}`);
   if (value.length > 0 && value.every(isNumber))
@@ -56,6 +63,9 @@ function rowsOf(value: JsonNumpy | undefined, name: string): Table {
   for (const [i, row] of rows.entries()) values.set(row, i * columns);
   return { rows: rows.length, columns, values };
 }
+
+const isBatchOfOne = (value: JsonNumpy | undefined): value is [JsonNumpy[]] =>
+  Array.isArray(value) && value.length === 1 && Array.isArray(value[0]) && value[0].every((row) => Array.isArray(row));
 
 function rowOf(row: JsonNumpy, name: string): ArrayLike<number> {
   if (row instanceof NdArray && row.shape.length === 1) return row.toFloat64();

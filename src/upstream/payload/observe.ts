@@ -1,5 +1,6 @@
 /** The newest observation of a request in the parts that a server's profile names, each under its key. */
 import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
+import { encoded } from "../../codecs/pictures/raw-pictures.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -34,6 +35,12 @@ export async function partsOf(profile: Profile, input: ModelInput, frames: Frame
 export function arrayOf({ key, value }: ObservationPart): NdArray {
   if (value instanceof NdArray) return value;
   throw rejected(`this wire carries pixels, not files, under ${key}`);
+}
+
+/** A frame as a file: as its camera encoded it, or pixels as a PNG. */
+export async function fileOf({ key, value }: ObservationPart): Promise<Pick<EncodedFrame, "bytes" | "format">> {
+  if (!(value instanceof NdArray)) return value;
+  return { bytes: Buffer.from(await encoded(value, key, false)), format: "png" };
 }
 
 /** The failure of a caller whose observation a server couldn't use. */

@@ -307,6 +307,8 @@ describe("GET /v1/runtimes", () => {
         "gr00t-zmq",
         "gr00t-http",
         "openvla-act",
+        "dexbotic",
+        "tether-act",
         "lerobot-async",
         "oip-v2-grpc",
         "oip-v2-rest",

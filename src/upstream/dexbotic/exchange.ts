@@ -1,0 +1,27 @@
+/** What a Dexbotic server is asked over HTTP: Flask with one route. Source: dexmal/dexbotic, dexbotic/exp/dm0_exp.py at 85c8452. */
+import { malformed } from "../transport/failures.ts";
+import { type HttpServers, statusFailure } from "../transport/http.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+import type { DexboticForm } from "./encode.ts";
+
+const PATH = "/process_frame";
+
+/** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
+export async function postAct(
+  servers: HttpServers,
+  target: UpstreamTarget,
+  { body, contentType }: DexboticForm,
+  { signal, requestId, traceparent }: CallOptions,
+): Promise<Buffer> {
+  const headers = { "content-type": contentType, "x-request-id": requestId, ...traceOf({ traceparent }) };
+  return (await servers.askFor(target, { method: "POST", path: PATH, headers, body, signal })).body;
+}
+
+/** Resolves when the server knows its route, which it says by refusing to be read. Rejects with an UpstreamFailure. */
+export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
+  const { status, body } = await servers.ask(target, { method: "GET", path: PATH, signal, maxBytes: MAX_PAGE });
+  if (status === 404) throw malformed(`the server has no ${PATH}`);
+  if (status >= 400 && status !== 405) throw statusFailure(status, body);
+}
+
+const MAX_PAGE = 1 << 20;

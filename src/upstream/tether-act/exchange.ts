@@ -1,0 +1,22 @@
+/** What a Tether server is asked over HTTP. Source: FastCrest/tether, src/tether/runtime/server.py at 03ad4cf, auth.py at 3fee474. */
+import { type HttpServers, statusFailure } from "../transport/http.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+
+const MAX_HEALTH = 1 << 16;
+
+/** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
+export async function postAct(
+  servers: HttpServers,
+  target: UpstreamTarget,
+  body: string,
+  { signal, requestId, traceparent }: CallOptions,
+): Promise<Buffer> {
+  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
+  return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
+}
+
+/** Resolves when the server is ready; one that warms up or gave up says 503. Rejects with an UpstreamFailure. */
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
+  const { status, body } = await servers.ask(target, { method: "GET", path: "/health", signal, maxBytes: MAX_HEALTH });
+  if (status !== 200) throw statusFailure(status, body);
+}
