@@ -22,6 +22,7 @@ import { guardedLookup } from "./transport/guard.ts";
 import { openHttp2Grpc } from "./transport/http2-grpc.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
 import type { ServerReach } from "./transport/servers.ts";
+import { vlaEvalWs } from "./vla-eval-ws/index.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
 import type { Wire } from "./wire.ts";
 
@@ -64,6 +65,7 @@ export function createUpstream(
   const wires = [
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
+    vlaEvalWs(reach), // vla-evaluation-harness
     gr00tZmq(reach), // Isaac-GR00T
     gr00tHttp(reach), // its older form over HTTP
     openvlaAct(reach), // OpenVLA and OpenVLA-OFT

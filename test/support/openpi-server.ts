@@ -25,8 +25,16 @@ export interface OpenpiOptions {
   readonly health?: number;
   /** Answers messages whose `endpoint` is `reset`; a text goes as a text. */
   readonly resetAnswer?: string | Buffer;
-  /** Makes the answer of some steps; openpi's own form by default. */
-  readonly answer?: (steps: readonly (readonly number[])[]) => Buffer | string;
+  /** Makes the answer of some steps to a message; openpi's own form by default. */
+  readonly answer?: (steps: readonly (readonly number[])[], message: Buffer) => Buffer | string;
+  /** Answers messages that are no acts, some with nothing; undefined for acts. */
+  readonly aside?: (message: Buffer) => Buffer | "nothing" | undefined;
+  /** Reads an act; openpi's own form by default. */
+  readonly read?: (message: Buffer, headers: IncomingHttpHeaders) => ReceivedAct;
+  /** Makes the answer that tells of an error; a text and the end of the connection by default. */
+  readonly error?: (text: string, message: Buffer) => Buffer;
+  /** The path of its health; `/healthz` by default. */
+  readonly healthPath?: string;
 }
 
 /** A server with what is particular to this wire. */
@@ -92,9 +100,11 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     client.on("message", (data) => {
       requests.push(data as Buffer);
       if (options.resetAnswer !== undefined && isReset(data as Buffer)) return client.send(options.resetAnswer);
+      const aside = options.aside?.(data as Buffer);
+      if (aside !== undefined) return aside === "nothing" ? undefined : client.send(aside);
       pending++;
-      acts.push(readRequest(data as Buffer, headers));
-      const settled = act(behaviours.next(), client, socket, answer);
+      acts.push((options.read ?? readRequest)(data as Buffer, headers));
+      const settled = act(behaviours.next(), { client, socket, message: data as Buffer }, { ...options, answer });
       void settled.then(() => pending--);
     });
   };
@@ -103,7 +113,7 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
   const listen = async (port: number): Promise<void> => {
     http = createServer((request, response) => {
       healthChecks.push(request.headers);
-      if (request.url === "/healthz") response.writeHead(options.health ?? 200).end("OK\n");
+      if (request.url === (options.healthPath ?? "/healthz")) response.writeHead(options.health ?? 200).end("OK\n");
       else response.writeHead(426).end();
     });
     http.on("connection", (socket) => {
@@ -149,22 +159,27 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
 /** Does it, and resolves when the act is settled; an act that's never answered never is. */
 async function act(
   behaviour: Behaviour,
-  client: WebSocket,
-  socket: Socket,
-  answer: (steps: readonly (readonly number[])[]) => Buffer | string,
+  { client, socket, message }: { client: WebSocket; socket: Socket; message: Buffer },
+  { answer, error }: Required<Pick<OpenpiOptions, "answer">> & Pick<OpenpiOptions, "error">,
 ): Promise<void> {
   switch (behaviour.kind) {
     case "steps":
-      return client.send(answer(behaviour.steps));
+      return client.send(answer(behaviour.steps, message));
     case "later":
       await behaviour.after;
-      return client.send(answer(behaviour.steps));
+      return client.send(answer(behaviour.steps, message));
     case "twice":
-      client.send(answer(behaviour.steps));
-      return client.send(answer(behaviour.steps.map((step) => step.map((value) => -value))));
+      client.send(answer(behaviour.steps, message));
+      return client.send(
+        answer(
+          behaviour.steps.map((step) => step.map((value) => -value)),
+          message,
+        ),
+      );
     case "garbage":
       return client.send(Buffer.from("c1ff00c1", "hex"));
     case "error":
+      if (error) return client.send(error(behaviour.text, message));
       client.send(behaviour.text);
       return client.close(1011, TRACEBACK_CLOSE);
     case "reset":

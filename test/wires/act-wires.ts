@@ -10,6 +10,7 @@ import { startDexboticServer, startTetherServer } from "../support/servers/json-
 import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
 import { startLerobotServer } from "../support/servers/lerobot.ts";
 import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
+import { startVlaEvalServer } from "../support/servers/vla-eval.ts";
 
 /** One wire and a server of ours that speaks it. */
 export interface ActWire {
@@ -62,6 +63,7 @@ const GR00T = {
 export const ACT_WIRES: readonly ActWire[] = [
   { ...USUAL, id: "limber-policy", scheme: "grpc", start: startPolicyServer, gpuSeconds: 0.0025 },
   { ...USUAL, id: "openpi-ws", scheme: "ws", start: startOpenpiServer, gpuSeconds: 0.0025 },
+  { ...USUAL, id: "vla-eval-ws", scheme: "ws", start: () => startVlaEvalServer() },
   {
     ...USUAL,
     id: "gr00t-zmq",

@@ -28,9 +28,13 @@ import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts
 import { readJsonAction } from "../../src/upstream/payload/json-actions.ts";
 import { failureOf } from "../../src/upstream/transport/failures.ts";
 import { MAX_MESSAGE_BYTES } from "../../src/upstream/transport/servers.ts";
+import { readAction as readHarnessAction, readHello } from "../../src/upstream/vla-eval-ws/decode.ts";
 import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
+import { f4 } from "../support/openpi-server.ts";
+import { pack } from "../support/plain-msgpack.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";
+import { tree } from "../support/servers/vla-eval.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 
 const recorded = (name: string): Buffer =>
@@ -150,6 +154,15 @@ function readersBy({ readAct, readMessage }: PolicyCodec, index: number): Reader
   ];
 }
 
+const harness = (type: string, payload: object): Buffer => pack(tree({ type, payload, seq: 7, timestamp: 1.5 }));
+const HARNESS_HELLO = harness("hello", { action_spec: { position: { name: "position", dims: 3 } } });
+const HARNESS_ACTION = harness("action", {
+  actions: f4([
+    [1, 2],
+    [3, 4],
+  ]),
+});
+
 const READERS: readonly Reader[] = [
   ...[PROTOBUF_CODEC, FAST_CODEC].flatMap(readersBy),
   ["openpi's metadata", [recorded("openpi_metadata")], readMetadata],
@@ -162,6 +175,12 @@ const READERS: readonly Reader[] = [
     "openpi's answer in parts",
     [recorded("openpi_response")],
     (bytes) => readAnswer(bytes, { ...expected(["actions", "actions"]), dialect: ServerDialect.OPENPI }),
+  ],
+  ["a harness's hello", [HARNESS_HELLO], readHello],
+  [
+    "a harness's answer",
+    [HARNESS_ACTION],
+    (bytes) => readHarnessAction(bytes, { actionKeys: [], actionDims: [] }, 2, 7),
   ],
   ["a chat's answer", SAID, readChat],
   [

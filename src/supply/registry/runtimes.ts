@@ -45,6 +45,16 @@ const TOLD: Readonly<Record<string, RuntimeFacts>> = {
     streaming: false,
     discovery: "metadata",
   },
+  "vla-eval-ws": {
+    name: "vla-evaluation-harness model server",
+    transport: "websocket",
+    direction: "gateway_dials",
+    encodings: ["msgpack"],
+    auth: ANY_AUTH,
+    stateful: "connection",
+    streaming: false,
+    discovery: "action_spec",
+  },
   "gr00t-zmq": {
     name: "Isaac-GR00T inference service, N1.5 to N1.7",
     transport: "zmq",

@@ -7,7 +7,7 @@ import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 
 /** A map of the observation while it's being filled. */
-type OpenpiFields = Map<string, Packable<NdArray>>;
+export type OpenpiFields = Map<string, Packable<NdArray>>;
 
 /** All that goes into one request. */
 export interface OpenpiMessage {
@@ -94,7 +94,7 @@ function withConstants(fields: OpenpiFields, { constants }: Profile): OpenpiFiel
 }
 
 /** Sets a value under a key whose dots open maps. */
-function place(into: OpenpiFields, key: string, value: Packable<NdArray>): void {
+export function place(into: OpenpiFields, key: string, value: Packable<NdArray>): void {
   const [head = "", ...rest] = key.split(".");
   if (rest.length === 0) {
     into.set(head, value);

@@ -13,7 +13,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
-import { isResetDone, type Metadata, readMetadata } from "./decode.ts";
+import { isResetDone, type Metadata } from "./decode.ts";
 
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
@@ -25,26 +25,39 @@ const MAX_SCRATCH_BYTES = 1 << 20;
 /** Shorter than vLLM-Omni's 30 seconds, so that it's never the server that hangs up on a call. */
 const IDLE_MS = 25_000;
 
+/** How a connection begins, with servers of this wire and with others of its manners. `T` is what a server tells of itself. */
+export interface Greeting<T> {
+  /** What the client says first; undefined where the server does. */
+  readonly hello: Buffer | undefined;
+  /** Reads the server's first frame. Throws an UpstreamFailure. */
+  readonly read: (frame: Buffer) => T;
+}
+
 /** One request, until its connection is there. */
-export interface OpenpiRequest {
-  /** Writes the request as the server's metadata want it, into the connection's own buffer. */
-  readonly encode: (told: Metadata, room: MsgpackBudget) => Promise<Buffer>;
+export interface OpenpiRequest<T = Metadata> {
+  /**
+   * Writes the request as the server's metadata want it, into the connection's own buffer; before it may stand what is not answered.
+   * `isFirst` says that nothing was asked on this connection before.
+   */
+  readonly encode: (told: T, room: MsgpackBudget, isFirst: boolean) => Promise<Buffer | readonly Buffer[]>;
   /** Sent once on every connection before its first request; the server confirms it. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
 }
 
 /** Every connection to one server under one credential. */
-export class OpenpiPool implements UpstreamServer {
+export class OpenpiPool<T = Metadata> implements UpstreamServer {
   readonly #address: Address;
+  readonly #greeting: Greeting<T>;
   /** What its newest connection was told; undefined before the first one. */
-  #told: Metadata | undefined;
+  #told: T | undefined;
   /** The longest unused first. */
-  readonly #connections = new Set<OpenpiConnection>();
-  readonly #waiting: OpenpiWaiter[] = [];
+  readonly #connections = new Set<OpenpiConnection<T>>();
+  readonly #waiting: OpenpiWaiter<T>[] = [];
 
-  constructor(address: Address) {
+  constructor(address: Address, greeting: Greeting<T>) {
     this.#address = address;
+    this.#greeting = greeting;
   }
 
   get idle(): boolean {
@@ -55,25 +68,25 @@ export class OpenpiPool implements UpstreamServer {
    * One request and its answer, on a connection of the session's own. Rejects with an UpstreamFailure; an aborted call closes its
    * connection, which is all that the protocol has.
    */
-  exchange(session: string | undefined, request: OpenpiRequest): Promise<Buffer> {
+  exchange(session: string | undefined, request: OpenpiRequest<T>): Promise<Buffer> {
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
   }
 
   /** What the server said of itself when it was last connected to; undefined when it was not. */
-  get told(): Metadata | undefined {
+  get told(): T | undefined {
     return this.#told;
   }
 
   /** The metadata that the server sends when a connection opens. Rejects with an UpstreamFailure. */
-  metadata(signal: Signal): Promise<Metadata> {
+  metadata(signal: Signal): Promise<T> {
     return this.#on(undefined, signal, (connection) => connection.metadata(signal));
   }
 
-  async #on<T>(
+  async #on<A>(
     session: string | undefined,
     signal: Signal,
-    use: (connection: OpenpiConnection) => Promise<T>,
-  ): Promise<T> {
+    use: (connection: OpenpiConnection<T>) => Promise<A>,
+  ): Promise<A> {
     if (signal.aborted) throw calledOff(signal);
     const connection = this.#take(session) ?? (await this.#wait(session, signal));
     try {
@@ -89,9 +102,9 @@ export class OpenpiPool implements UpstreamServer {
   }
 
   /** A connection that now belongs to the caller; undefined when it has to wait. */
-  #take(session: string | undefined): OpenpiConnection | undefined {
+  #take(session: string | undefined): OpenpiConnection<T> | undefined {
     let inLane = 0;
-    let unused: OpenpiConnection | undefined;
+    let unused: OpenpiConnection<T> | undefined;
     for (const connection of this.#connections) {
       const mine = connection.session === session;
       if (mine && !connection.busy) return connection.occupy();
@@ -104,8 +117,8 @@ export class OpenpiPool implements UpstreamServer {
     return this.#open(session);
   }
 
-  #open(session: string | undefined): OpenpiConnection {
-    const connection = new OpenpiConnection(this.#address, session, {
+  #open(session: string | undefined): OpenpiConnection<T> {
+    const connection = new OpenpiConnection(this.#address, this.#greeting, session, {
       greeted: (told) => {
         this.#told = told;
       },
@@ -118,14 +131,14 @@ export class OpenpiPool implements UpstreamServer {
     return connection.occupy();
   }
 
-  #release(connection: OpenpiConnection): void {
+  #release(connection: OpenpiConnection<T>): void {
     if (!this.#connections.delete(connection)) return;
     this.#connections.add(connection);
     connection.rest();
     this.#serve();
   }
 
-  #wait(session: string | undefined, signal: Signal): Promise<OpenpiConnection> {
+  #wait(session: string | undefined, signal: Signal): Promise<OpenpiConnection<T>> {
     if (this.#waiting.length >= MAX_WAITING) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
     }
@@ -134,7 +147,7 @@ export class OpenpiPool implements UpstreamServer {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
         reject(calledOff(signal));
       };
-      const waiter: OpenpiWaiter = {
+      const waiter: OpenpiWaiter<T> = {
         session,
         resolve: (connection) => {
           signal.removeEventListener("abort", leave);
@@ -161,26 +174,28 @@ export class OpenpiPool implements UpstreamServer {
   }
 }
 
-interface OpenpiWaiter {
+interface OpenpiWaiter<T> {
   readonly session: string | undefined;
-  readonly resolve: (connection: OpenpiConnection) => void;
+  readonly resolve: (connection: OpenpiConnection<T>) => void;
   readonly reject: (failure: UpstreamFailure) => void;
 }
 
 /** What a pool hears of a connection, each once. */
-interface OpenpiEvents {
-  greeted(told: Metadata): void;
+interface OpenpiEvents<T> {
+  greeted(told: T): void;
   /** It is of no more use. */
   closed(): void;
 }
 
 /** One WebSocket, and the call that waits for its next frame. */
-class OpenpiConnection {
+class OpenpiConnection<T> {
   readonly session: string | undefined;
   readonly #socket: WebSocket;
-  readonly #events: OpenpiEvents;
+  readonly #greeting: Greeting<T>;
+  readonly #events: OpenpiEvents<T>;
   #busy = false;
-  #metadata: Metadata | undefined;
+  #metadata: T | undefined;
+  #isFirst = true;
   #opened = false;
   #takesText = false;
   #scratch: Buffer = Buffer.alloc(0);
@@ -188,10 +203,13 @@ class OpenpiConnection {
   #listener: { resolve(frame: Frame): void; reject(failure: UpstreamFailure): void } | undefined;
   #forgetIdle: () => void = () => undefined;
 
-  constructor(address: Address, session: string | undefined, events: OpenpiEvents) {
+  constructor(address: Address, greeting: Greeting<T>, session: string | undefined, events: OpenpiEvents<T>) {
     this.session = session;
+    this.#greeting = greeting;
     this.#events = events;
     this.#socket = new WebSocket(address.url, optionsFor(address));
+    const { hello } = greeting;
+    if (hello !== undefined) this.#socket.on("open", () => this.#socket.send(hello));
     this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     this.#socket.on("unexpected-response", (_, response) => this.#fail(upgradeFailure(response)));
     this.#socket.on("error", (error) => this.#fail(socketFailure(error)));
@@ -213,20 +231,21 @@ class OpenpiConnection {
     this.#forgetIdle = after(IDLE_MS, () => this.close());
   }
 
-  metadata(signal: Signal): Promise<Metadata> {
-    return this.#guarded(() => this.#greeting(signal));
+  metadata(signal: Signal): Promise<T> {
+    return this.#guarded(() => this.#greeted(signal));
   }
 
-  exchange({ encode, opening, signal }: OpenpiRequest): Promise<Buffer> {
+  exchange({ encode, opening, signal }: OpenpiRequest<T>): Promise<Buffer> {
     return this.#guarded(async () => {
-      const request = await encode(await this.#greeting(signal), this.#room);
+      const frames = await encode(await this.#greeted(signal), this.#room, this.#isFirst);
       if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
-      this.#socket.send(request);
+      this.#isFirst = false;
+      for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#socket.send(frame);
       return (await this.#frame(signal)).bytes;
     });
   }
 
-  async #guarded<T>(work: () => Promise<T>): Promise<T> {
+  async #guarded<A>(work: () => Promise<A>): Promise<A> {
     try {
       return await work();
     } catch (error) {
@@ -236,9 +255,9 @@ class OpenpiConnection {
     }
   }
 
-  async #greeting(signal: Signal): Promise<Metadata> {
+  async #greeted(signal: Signal): Promise<T> {
     if (this.#metadata === undefined) {
-      this.#metadata = readMetadata((await this.#frame(signal)).bytes);
+      this.#metadata = this.#greeting.read((await this.#frame(signal)).bytes);
       this.#events.greeted(this.#metadata);
     }
     return this.#metadata;
@@ -369,11 +388,15 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
 /** Upgrade required: the answer of servers without `/healthz`, which shows that they are alive. */
 const HEALTHY = [200, 426];
 
-/** Resolves when the server answers `GET /healthz`, which it can't while it infers; rejects with an UpstreamFailure. */
-export const askHealth = ({ url, lookup, authorization }: Address, signal: Signal): Promise<void> =>
+/** Resolves when the server answers for its health, which one of openpi can't while it infers; rejects with an UpstreamFailure. */
+export const askHealth = (
+  { url, lookup, authorization }: Address,
+  signal: Signal,
+  path: `/${string}` = "/healthz",
+): Promise<void> =>
   new Promise((resolve, reject) => {
     const get = url.protocol === "wss:" ? getHttps : getHttp;
-    const at = new URL("/healthz", url.href.replace(/^ws/, "http"));
+    const at = new URL(path, url.href.replace(/^ws/, "http"));
     const fail = (error: unknown): void => reject(signal.aborted ? calledOff(signal) : failureOf(error));
     get(at, { lookup, signal: nativeOf(signal), agent: false, headers: headersFor(authorization) }, (response) => {
       response.destroy();

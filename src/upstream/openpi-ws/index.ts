@@ -3,7 +3,7 @@ import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/su
 import { partsOf } from "../payload/observe.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { type ImageSize, readAnswer, readPrediction } from "./decode.ts";
+import { type ImageSize, readAnswer, readMetadata, readPrediction } from "./decode.ts";
 import { encodeRequest, encodeReset } from "./encode.ts";
 import { askHealth, OpenpiPool } from "./exchange.ts";
 import { probesOf } from "./probes.ts";
@@ -13,7 +13,11 @@ const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:"
 
 /** Opens the wire; connections are made on first use. */
 export function openpiWs(reach: ServerReach): Wire {
-  const pools = new Servers(reach, SCHEMES, (address) => new OpenpiPool(address));
+  const pools = new Servers(
+    reach,
+    SCHEMES,
+    (address) => new OpenpiPool(address, { hello: undefined, read: readMetadata }),
+  );
   return {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),

@@ -304,6 +304,7 @@ describe("GET /v1/runtimes", () => {
       [
         "limber-policy",
         "openpi-ws",
+        "vla-eval-ws",
         "gr00t-zmq",
         "gr00t-http",
         "openvla-act",
