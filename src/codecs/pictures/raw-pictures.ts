@@ -2,6 +2,7 @@
 import sharp from "sharp";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { NdArray } from "../python/ndarray.ts";
+import { readImageHeader } from "./image.ts";
 
 const MOST_PIXELS = 4096 * 4096;
 
@@ -23,6 +24,22 @@ export async function encoded(array: NdArray, key: string, turned: boolean): Pro
   return png.png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
 }
 
+/** Decoding may take eight bytes for each of them at once. */
+const MOST_PIXELS_OF_A_FILE = 3840 * 2160;
+
+/** A picture's file turned by half a turn, as a PNG. Refuses what is none, or is larger than 4K, by its key. */
+export async function turnedFile(file: Buffer, key: string): Promise<Uint8Array> {
+  const header = readImageHeader(file);
+  if (header === undefined || header.width * header.height > MOST_PIXELS_OF_A_FILE)
+    throw unfit(key, "a picture's file is a PNG or a JPEG of 4K at most");
+  try {
+    const picture = sharp(file, { failOn: "error", limitInputPixels: MOST_PIXELS_OF_A_FILE });
+    return await picture.rotate(180).png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
+  } catch (cause) {
+    throw unfit(key, "the picture's file cannot be decoded", cause);
+  }
+}
+
 /** openpi takes floats from 0 to 1 for pictures too. */
 function bytesOf(array: NdArray, key: string): Uint8Array {
   if (array.dtype === "|u1") return array.data;
@@ -38,5 +55,5 @@ function interleaved(planes: Uint8Array, pixels: number): Uint8Array {
 }
 
 /** The refusal of what stands under a key. */
-export const unfit = (key: string, text: string): Refusal =>
-  refuse(Reason.VALIDATION_FAILED, key ? `${key}: ${text}` : text, {}, key ? { param: key } : {});
+export const unfit = (key: string, text: string, cause?: unknown): Refusal =>
+  refuse(Reason.VALIDATION_FAILED, key ? `${key}: ${text}` : text, {}, { ...(key && { param: key }), cause });

@@ -97,6 +97,10 @@ export class NdArray {
 export const encodeNumpy = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
   encodeMsgpack<NdArray>(value, toMap, room);
 
+/** The same with str keys, by which vla-evaluation-harness knows an array. */
+export const encodeNumpyText = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
+  encodeMsgpack<NdArray>(value, ({ data, dtype, shape }) => ({ __ndarray__: true, data, dtype, shape }), room);
+
 /**
  * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) and
  * those that carry `__npgeneric__` into their number; the keys may be bin or str.

@@ -1,8 +1,8 @@
 /** What vla-evaluation-harness's servers are told. Every frame is a message with a type, a number and a time; arrays have keys of text. */
 import { BRAND } from "../../brand.ts";
 import { now } from "../../clock.ts";
-import { encodeMsgpack, type MsgpackBudget, type Packable } from "../../codecs/python/msgpack.ts";
-import { NdArray } from "../../codecs/python/ndarray.ts";
+import type { MsgpackBudget, Packable } from "../../codecs/python/msgpack.ts";
+import { encodeNumpyText, NdArray } from "../../codecs/python/ndarray.ts";
 import { type OpenpiFields, place } from "../openpi-ws/encode.ts";
 import { type ObservationPart, rejected } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
@@ -47,8 +47,5 @@ function packed({ key, value }: ObservationPart): Packable<NdArray> {
 }
 
 function message(type: VlaEvalType, payload: Packable<NdArray>, seq: number, room?: MsgpackBudget): Buffer {
-  return encodeMsgpack<NdArray>({ type, payload, seq, timestamp: now() / 1_000 }, withTextKeys, room);
+  return encodeNumpyText({ type, payload, seq, timestamp: now() / 1_000 }, room);
 }
-
-/** Unlike openpi's, its reader knows an array by a key of text. */
-const withTextKeys = ({ data, dtype, shape }: NdArray): Packable => ({ __ndarray__: true, data, dtype, shape });

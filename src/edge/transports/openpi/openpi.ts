@@ -2,7 +2,7 @@
  * The openpi transport: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
  * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
  * transports share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call. A client of
- * RoboArena calls `/v1/roboarena/{owner}/{name}`: the metadata are what its client makes its configuration of, and nothing else.
+ * RoboArena calls `/v1/roboarena/{owner}/{name}`, one of vla-evaluation-harness `/v1/vla-eval/{owner}/{name}`.
  * Sources: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi); robo-arena/roboarena, roboarena/policy_server.py at
  * 3034234 and policy_client.py at 55aa8a8.
  */
@@ -17,12 +17,8 @@ import {
   type GetModelResponse,
   RegistryService,
 } from "../../../../gen/limber/v1/registry_service_pb.ts";
-import { API_VERSION, BRAND } from "../../../brand.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
-import { CodecError } from "../../../codecs/error.ts";
-import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
-import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
@@ -32,7 +28,9 @@ import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
-import { askedBy, type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace, requestOf } from "./observation.ts";
+import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
+import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
+import { VlaEvalProtocol } from "./vla-eval.ts";
 
 /** What this transport depends on. */
 export interface OpenpiOptions {
@@ -43,7 +41,9 @@ export interface OpenpiOptions {
   readonly closing: AbortSignal;
 }
 
-const PATH = /^\/v1\/(openpi|roboarena)(?:\/([^/]+)\/([^/]+))?$/;
+const PATH = /^\/v1\/(openpi|roboarena|vla-eval)(?:\/([^/]+)\/([^/]+))?$/;
+/** The protocols that the user of an address may name in front of the model. */
+const MARKED = ["roboarena", "vla-eval"] as const;
 /** What a caller may send ahead of its answers before it is hung up on. */
 const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
 /** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
@@ -59,9 +59,6 @@ const CLOSE = { restart: 1012, policy: 1008, later: 1013 } as const;
 const LINGER_MS = 1_000;
 /** What a frame without a body takes: two bytes, and its mask. */
 const FRAME_BYTES = 6;
-/** Values of one observation, those of its arrays apart. */
-const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
-
 const method = InferenceService.method.act;
 
 /** Makes the transport. */
@@ -96,6 +93,14 @@ export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
   };
 }
 
+/** What a client may speak, by its word in the address. */
+const PROTOCOLS = {
+  openpi: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
+  roboarena: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
+  "vla-eval": (asked: OpenpiQuery) => new VlaEvalProtocol(asked),
+} as const satisfies Record<string, (asked: OpenpiQuery) => RobotProtocol>;
+type ProtocolName = keyof typeof PROTOCOLS;
+
 const pathOf = (url: string): string => url.split("?", 1)[0] ?? "";
 const queryOf = (url: string): URLSearchParams => new URLSearchParams(url.slice(pathOf(url).length));
 
@@ -104,7 +109,7 @@ interface Admitted {
   /** Whose memory its messages take. */
   readonly owner: string;
   readonly caller: Omit<CallHead, "requestId">;
-  readonly asked: OpenpiQuery;
+  readonly protocol: RobotProtocol;
   /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
   readonly fault: Refusal | undefined;
 }
@@ -126,7 +131,8 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
   const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
   const fault = faultIn(address);
   const owner = ownerOf(admission.principal);
-  return { owner, caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
+  const query = { ...asked, ...(actionSpace !== undefined && { actionSpace }) };
+  return { owner, caller, protocol: PROTOCOLS[address.protocol](query), fault };
 }
 
 /** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
@@ -162,25 +168,32 @@ const PARAMETERS = ["preset", "action_space", "horizon", "session_id"];
 /** What a client of RoboArena takes its actions for. */
 const ROBOARENA_SPACE = "roboarena_action_space";
 
+/** By protocol: the harness takes one step at a time, and begins sessions itself. */
+const KNOWN: Readonly<Record<ProtocolName, readonly string[]>> = {
+  openpi: PARAMETERS,
+  roboarena: [...PARAMETERS, ROBOARENA_SPACE],
+  "vla-eval": ["preset", "action_space"],
+};
+
 /** What is called: the client's protocol, the model where one is named, and what is said beside it. */
 interface OpenpiAddress {
-  readonly protocol: "openpi" | "roboarena";
+  readonly protocol: ProtocolName;
   readonly model: string | undefined;
   readonly query: URLSearchParams;
 }
 
 /**
  * From the path and the query, or for clients that take a host alone from the address's user: `owner/name`, with a query behind it, and with
- * `roboarena/` in front for a client of RoboArena.
+ * `roboarena/` or `vla-eval/` in front for a client of these.
  */
 function addressOf(url: string, user = ""): OpenpiAddress {
-  const [, said = "openpi", owner, name] = PATH.exec(pathOf(url)) ?? [];
-  const protocol = said === "roboarena" ? said : "openpi";
+  const [, said, owner, name] = PATH.exec(pathOf(url)) ?? [];
+  const protocol = MARKED.find((marked) => marked === said) ?? "openpi";
   if (owner !== undefined) return { protocol, model: `${decoded(owner)}/${decoded(name ?? "")}`, query: queryOf(url) };
   const query = new URLSearchParams([...queryOf(url), ...queryOf(user)]);
   const slug = pathOf(user);
-  const marked = slug.split("/").length === 3 && slug.startsWith("roboarena/");
-  if (marked) return { protocol: "roboarena", model: slug.slice("roboarena/".length), query };
+  const marked = MARKED.find((each) => slug.split("/").length === 3 && slug.startsWith(`${each}/`));
+  if (marked) return { protocol: marked, model: slug.slice(marked.length + 1), query };
   return { protocol, model: slug === "" ? undefined : slug, query };
 }
 
@@ -188,7 +201,7 @@ function addressOf(url: string, user = ""): OpenpiAddress {
 function faultIn({ protocol, query }: OpenpiAddress): Refusal | undefined {
   const no = (param: string, text: string): Refusal =>
     refuse(Reason.VALIDATION_FAILED, `${param}: ${text}`, {}, { param });
-  const known = protocol === "roboarena" ? [...PARAMETERS, ROBOARENA_SPACE] : PARAMETERS;
+  const known = KNOWN[protocol];
   const stranger = [...query.keys()].find((name) => !known.includes(name));
   if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, known));
   const space = query.get(ROBOARENA_SPACE);
@@ -238,7 +251,7 @@ class OpenpiRobot {
   readonly #options: OpenpiOptions;
   readonly #client: WebSocket;
   readonly #caller: Omit<CallHead, "requestId">;
-  #asked: OpenpiQuery;
+  readonly #protocol: RobotProtocol;
   readonly #fault: Refusal | undefined;
   /** Ends with the connection. */
   readonly #gone = new Cancel();
@@ -251,16 +264,16 @@ class OpenpiRobot {
   #missed = 0;
   #isDraining = false;
 
-  constructor(options: OpenpiOptions, client: WebSocket, { owner, caller, asked, fault }: Admitted) {
+  constructor(options: OpenpiOptions, client: WebSocket, { owner, caller, protocol, fault }: Admitted) {
     this.#options = options;
     this.#held = options.memory.open(owner);
     this.#client = client;
     this.#caller = caller;
-    this.#asked = asked;
+    this.#protocol = protocol;
     this.#fault = fault;
   }
 
-  /** The metadata comes first and unasked: clients wait for it. */
+  /** Where the metadata comes first and unasked, clients wait for it. */
   begin(socket: Duplex): void {
     const client = this.#client;
     client.on("error", () => undefined);
@@ -287,7 +300,8 @@ class OpenpiRobot {
     });
     // Their kind is Buffer, unless somebody asked for another.
     client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
-    client.send(encodeNumpy(metadataFor(this.#asked)));
+    const { greeting } = this.#protocol;
+    if (greeting !== undefined) client.send(greeting);
   }
 
   readonly #came = (chunk: Buffer): void => {
@@ -343,10 +357,8 @@ class OpenpiRobot {
     this.#client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
   }
 
-  /** Another episode, in a session of its own. Nothing is run for it, and nothing billed. */
-  #begin(): void {
-    this.#asked = { ...this.#asked, sessionId: `openpi ${newId("req")}` };
-    this.#client.send(RESET_DONE);
+  #tell(frames: readonly (Buffer | string)[]): void {
+    for (const frame of frames) this.#client.send(frame);
   }
 
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {
@@ -356,18 +368,18 @@ class OpenpiRobot {
     let refusal: Refusal | undefined;
     let keyId: string | undefined;
     try {
+      const said = this.#protocol.aside(data, isBinary);
+      if (said !== undefined) return this.#tell(said);
       const { gate } = this.#options;
       const admission = await gate.admit(method, { ...this.#caller, requestId });
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
         if (this.#fault) throw this.#fault;
-        const observation = observationIn(data, isBinary);
-        const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
-        if (endpoint === "reset") return this.#begin();
-        const request = await requestOf(observation, { ...this.#asked, sessionId });
+        const request = await this.#protocol.read(data, isBinary);
+        if (request.kind === "frames") return this.#tell(request.frames);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
-        const answer = (await gate.unary(method, admission, request, context)) as ActResponse; // what the method answers
-        this.#client.send(written(answer, steadyNow() - startedAt));
+        const answer = (await gate.unary(method, admission, request.request, context)) as ActResponse; // what the method answers
+        this.#client.send(this.#protocol.written(answer, steadyNow() - startedAt));
       } finally {
         admission.leave();
       }
@@ -375,7 +387,7 @@ class OpenpiRobot {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
       // The client raises it as the server's error, and may call again.
-      this.#client.send(`${code} (${status}): ${refusal.message} [${requestId}]`);
+      this.#client.send(this.#protocol.refused(`${code} (${status}): ${refusal.message} [${requestId}]`));
     }
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({
@@ -389,56 +401,4 @@ class OpenpiRobot {
       ...(refusal?.cause !== undefined && { cause: refusal.cause }),
     });
   }
-}
-
-/** As RoboArena's server confirms it: a text that is no error. */
-const RESET_DONE = "reset successful";
-
-/** The first frame: of RoboArena the fields of its configuration, with pictures as they are, since each offering has a size of its own. */
-const metadataFor = ({ model, actionSpace = "", horizon = 0, roboarena }: OpenpiQuery): Packable<NdArray> =>
-  roboarena === undefined
-    ? { gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }
-    : {
-        image_resolution: null,
-        needs_wrist_camera: true,
-        n_external_cameras: 2,
-        needs_stereo_camera: false,
-        needs_session_id: true,
-        action_space: roboarena,
-      };
-
-function observationIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
-  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
-  try {
-    return decodeNumpy(data, LIMITS);
-  } catch (thrown) {
-    if (thrown instanceof CodecError)
-      throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });
-    throw thrown;
-  }
-}
-
-/** The answer as openpi's servers write it, and what else there is to know of it. */
-function written({ id, model, action, route, usage, observationAgeMs }: ActResponse, tookMs: number): Buffer {
-  const steps = action?.steps ?? [];
-  const dim = steps[0]?.values.length ?? 0;
-  const actions = NdArray.float32(
-    steps.flatMap(({ values }) => values),
-    [steps.length, dim],
-  );
-  return encodeNumpy({
-    actions,
-    server_timing: { infer_ms: tookMs },
-    gateway: {
-      id,
-      model,
-      provider: route?.provider ?? "",
-      action_space: action?.space ?? "",
-      dt_ms: action?.dtMs ?? 0,
-      fallback_used: route?.fallbackUsed ?? false,
-      simulated: route?.simulated ?? false,
-      cost_usd: usage?.costUsd ?? 0,
-      observation_age_ms: observationAgeMs ?? 0,
-    },
-  });
 }

@@ -1,0 +1,125 @@
+/** What a connection speaks: openpi's protocol and RoboArena's form of it here, vla-evaluation-harness's in a file of its own. */
+import type { ActRequest, ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { API_VERSION, BRAND } from "../../../brand.ts";
+import { CodecError } from "../../../codecs/error.ts";
+import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
+import { Reason, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
+import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
+
+/** Bytes go as binary frames, texts as text. */
+export type RobotFrame = Buffer | string;
+
+/** What a message comes to: an act, or frames that answer it without one. */
+export type Heard =
+  | { readonly kind: "act"; readonly request: ActRequest }
+  | { readonly kind: "frames"; readonly frames: readonly RobotFrame[] };
+
+/** One connection's side of a protocol. Messages come one after the other, each after the one before was answered. */
+export interface RobotProtocol {
+  /** The first frame, unasked; undefined where the client speaks first. */
+  readonly greeting: Buffer | undefined;
+  /** The frames that answer a message which can be no act, and costs nothing; undefined for any other message. Throws nothing. */
+  aside(message: Buffer, isBinary: boolean): readonly RobotFrame[] | undefined;
+  /** What a message of an admitted caller comes to. Refuses what is no message. */
+  read(message: Buffer, isBinary: boolean): Promise<Heard>;
+  /** The frame of an act's answer, which took `tookMs`. */
+  written(answer: ActResponse, tookMs: number): Buffer;
+  /** The frame of a refusal. */
+  refused(text: string): RobotFrame;
+}
+
+/** Values of one observation, those of its arrays apart. */
+const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
+
+/** As RoboArena's server confirms it: a text that is no error. */
+const RESET_DONE = "reset successful";
+
+/** openpi's, and RoboArena's, whose client makes its configuration of the metadata. */
+export class OpenpiProtocol implements RobotProtocol {
+  #asked: OpenpiQuery;
+
+  constructor(asked: OpenpiQuery) {
+    this.#asked = asked;
+  }
+
+  get greeting(): Buffer {
+    return encodeNumpy(metadataFor(this.#asked));
+  }
+
+  aside(): undefined {
+    return undefined;
+  }
+
+  async read(message: Buffer, isBinary: boolean): Promise<Heard> {
+    const observation = messageIn(message, isBinary);
+    const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
+    if (endpoint === "infer")
+      return { kind: "act", request: await requestOf(observation, { ...this.#asked, sessionId }) };
+    // Another episode, in a session of its own. Nothing is run for it, and nothing billed.
+    this.#asked = { ...this.#asked, sessionId: newSession() };
+    return { kind: "frames", frames: [RESET_DONE] };
+  }
+
+  written(answer: ActResponse, tookMs: number): Buffer {
+    return written(answer, tookMs);
+  }
+
+  refused(text: string): string {
+    return text;
+  }
+}
+
+/** The name of a session that nobody named. */
+export const newSession = (): string => `openpi ${newId("req")}`;
+
+/** The first frame: of RoboArena the fields of its configuration, with pictures as they are, since each offering has a size of its own. */
+const metadataFor = ({ model, actionSpace = "", horizon = 0, roboarena }: OpenpiQuery): Packable<NdArray> =>
+  roboarena === undefined
+    ? { gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }
+    : {
+        image_resolution: null,
+        needs_wrist_camera: true,
+        n_external_cameras: 2,
+        needs_stereo_camera: false,
+        needs_session_id: true,
+        action_space: roboarena,
+      };
+
+/** The value of a message. Refuses what is no msgpack. */
+export function messageIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
+  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
+  try {
+    return decodeNumpy(data, LIMITS);
+  } catch (thrown) {
+    if (thrown instanceof CodecError)
+      throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });
+    throw thrown;
+  }
+}
+
+/** The answer as openpi's servers write it, and what else there is to know of it. */
+function written({ id, model, action, route, usage, observationAgeMs }: ActResponse, tookMs: number): Buffer {
+  const steps = action?.steps ?? [];
+  const dim = steps[0]?.values.length ?? 0;
+  const actions = NdArray.float32(
+    steps.flatMap(({ values }) => values),
+    [steps.length, dim],
+  );
+  return encodeNumpy({
+    actions,
+    server_timing: { infer_ms: tookMs },
+    gateway: {
+      id,
+      model,
+      provider: route?.provider ?? "",
+      action_space: action?.space ?? "",
+      dt_ms: action?.dtMs ?? 0,
+      fallback_used: route?.fallbackUsed ?? false,
+      simulated: route?.simulated ?? false,
+      cost_usd: usage?.costUsd ?? 0,
+      observation_age_ms: observationAgeMs ?? 0,
+    },
+  });
+}

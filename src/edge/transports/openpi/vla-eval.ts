@@ -1,0 +1,166 @@
+/**
+ * A client of vla-evaluation-harness, so that every model of the gateway can be evaluated by it: messages with a type and a number, episodes,
+ * and one step of an action for each observation. Each step is an act of its own: none is kept for a later observation, so that an emergency
+ * stop holds for the next one.
+ * Source: allenai/vla-evaluation-harness, src/vla_eval/connection.py at 13de095, model_servers/serve.py at 03a7066, protocol/image_codec.py at
+ * 5ea6e51, benchmarks/libero/benchmark.py at 0038c68.
+ */
+import { create } from "@bufbuild/protobuf";
+import { ActRequestSchema, type ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { BRAND } from "../../../brand.ts";
+import { now } from "../../../clock.ts";
+import { CodecError } from "../../../codecs/error.ts";
+import { encoded, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
+import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
+import type { OpenpiQuery } from "./observation.ts";
+import { type Heard, messageIn, newSession, type RobotProtocol } from "./protocol.ts";
+
+type VlaEvalValue = Unpacked<NdArray>;
+type VlaEvalMap = UnpackedMap<NdArray>;
+
+/** Messages about an episode are no larger; an observation without pictures may be as small. */
+const MOST_ASIDE_BYTES = 64 << 10;
+const PROTOCOL_VERSION = 1;
+/** What a benchmark shall send, where it can: the gateway's models differ in what they look at. */
+const OBSERVATION_PARAMS = { send_wrist_image: true, send_state: true };
+/** Where the harness has a robot's state, the first of them that is there. */
+const STATES = ["states", "state", "controller_states"];
+/** Where it has the task. */
+const TASKS = ["task_description", "instruction"];
+
+/** One connection of the harness. */
+export class VlaEvalProtocol implements RobotProtocol {
+  readonly greeting = undefined;
+  #asked: OpenpiQuery;
+  /** The benchmark turns its pictures by half a turn before it sends them. */
+  #turned = false;
+  /** The number of the message that is answered. */
+  #seq = 0;
+
+  constructor(asked: OpenpiQuery) {
+    this.#asked = asked;
+  }
+
+  aside(message: Buffer, isBinary: boolean): readonly Buffer[] | undefined {
+    this.#seq = 0;
+    if (message.length > MOST_ASIDE_BYTES) return undefined;
+    try {
+      const said = messageIn(message, isBinary);
+      this.#seq = numberOf(said);
+      return this.#about(said);
+    } catch {
+      // It is refused where its caller pays for it.
+      return undefined;
+    }
+  }
+
+  async read(message: Buffer, isBinary: boolean): Promise<Heard> {
+    const said = messageIn(message, isBinary);
+    this.#seq = numberOf(said);
+    const frames = this.#about(said);
+    if (frames) return { kind: "frames", frames };
+    if (!(said instanceof Map) || said.get("type") !== "observation")
+      throw unfit("type", "is one of hello, episode_start, observation, episode_end, error");
+    const payload = said.get("payload");
+    if (!(payload instanceof Map)) throw unfit("payload", "is a map");
+    const { model, preset, actionSpace, sessionId } = this.#asked;
+    const task = TASKS.map((key) => payload.get(key)).find((value) => value != null);
+    if (task !== undefined && typeof task !== "string") throw unfit("task_description", "is a text");
+    const request = create(ActRequestSchema, {
+      model,
+      horizon: 1,
+      observations: [{ frames: await framesIn(payload, this.#turned), proprio: stateIn(payload) }],
+      provider: { sessionId },
+      ...(task !== undefined && { instruction: task }),
+      ...(preset !== undefined && { preset }),
+      ...(actionSpace !== undefined && { actionSpace }),
+    });
+    return { kind: "act", request };
+  }
+
+  written({ action }: ActResponse): Buffer {
+    return message("action", { actions: NdArray.float32(action?.steps[0]?.values ?? []) }, this.#seq);
+  }
+
+  refused(text: string): Buffer {
+    return message("error", { error: text }, this.#seq);
+  }
+
+  /** The frames that answer a message about the connection or the episode: none but a hello is answered. */
+  #about(said: VlaEvalValue): readonly Buffer[] | undefined {
+    if (!(said instanceof Map)) return undefined;
+    const payload = said.get("payload");
+    switch (said.get("type")) {
+      case "hello": {
+        const benchmark = payload instanceof Map ? payload.get("benchmark") : undefined;
+        this.#turned = typeof benchmark === "string" && /libero/i.test(benchmark);
+        return [message("hello", this.#hello(), numberOf(said))];
+      }
+      case "episode_start":
+        this.#asked = { ...this.#asked, sessionId: newSession() };
+        return [];
+      case "episode_end":
+      case "error":
+        return [];
+      default:
+        return undefined;
+    }
+  }
+
+  #hello(): Packable<NdArray> {
+    const { model } = this.#asked;
+    return {
+      harness_version: BRAND,
+      protocol_version: PROTOCOL_VERSION,
+      model_server: model,
+      capabilities: {},
+      observation_params: OBSERVATION_PARAMS,
+    };
+  }
+}
+
+const message = (type: string, payload: Packable<NdArray>, seq: number): Buffer =>
+  encodeNumpyText({ type, payload, seq, timestamp: now() / 1_000 });
+
+/** 0 where it has none. */
+function numberOf(said: VlaEvalValue): number {
+  const seq = said instanceof Map ? said.get("seq") : undefined;
+  return typeof seq === "number" && Number.isInteger(seq) ? seq : 0;
+}
+
+/** Pictures by their cameras, one after the other: turning takes each whole. */
+async function framesIn(payload: VlaEvalMap, turned: boolean): Promise<{ camera: string; data: Uint8Array }[]> {
+  const images = payload.get("images") ?? new Map();
+  if (!(images instanceof Map)) throw unfit("images", "is a map of pictures by their cameras");
+  const frames: { camera: string; data: Uint8Array }[] = [];
+  for (const [camera, image] of images) frames.push({ camera, data: await fileOf(image, camera, turned) });
+  return frames;
+}
+
+/** A picture as an array, as bytes with a shape, or as a file. */
+async function fileOf(image: VlaEvalValue, camera: string, turned: boolean): Promise<Uint8Array> {
+  if (image instanceof NdArray) return encoded(image, camera, turned);
+  const data = image instanceof Map ? image.get("data") : undefined;
+  if (!(image instanceof Map) || !Buffer.isBuffer(data)) throw unfit(camera, "a picture is an array or a file");
+  if (image.get("format") === "raw") return encoded(arrayIn(image, data, camera), camera, turned);
+  return turned ? turnedFile(data, camera) : data;
+}
+
+function arrayIn(image: VlaEvalMap, data: Buffer, camera: string): NdArray {
+  const [dtype, shape] = [image.get("dtype"), image.get("shape")];
+  try {
+    if (isDType(dtype) && Array.isArray(shape)) return new NdArray(dtype, shape.map(Number), data);
+  } catch (thrown) {
+    if (!(thrown instanceof CodecError)) throw thrown;
+  }
+  throw unfit(camera, "its bytes are not what its type and shape say");
+}
+
+function stateIn(payload: VlaEvalMap): number[] {
+  const key = STATES.find((name) => payload.get(name) != null);
+  const state = key === undefined ? [] : payload.get(key);
+  if (state instanceof NdArray && state.shape.length <= 1) return [...state.toFloat64()];
+  if (Array.isArray(state) && state.every((each) => typeof each === "number")) return state;
+  throw unfit(key ?? "", "a state is a list of numbers");
+}
