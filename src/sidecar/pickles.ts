@@ -39,8 +39,8 @@ export function readSetup(pickle: Buffer): LerobotSetup {
   const { name, fields } = instance(pickle, "RemotePolicyConfig");
   const features = fields.get("lerobot_features");
   const model = fields.get("pretrained_name_or_path");
-  const chunk = fields.get("actions_per_chunk");
-  if (typeof model !== "string" || !(features instanceof Map) || typeof chunk !== "number")
+  const chunk = numberIn(fields.get("actions_per_chunk"));
+  if (typeof model !== "string" || !(features instanceof Map) || chunk === undefined)
     throw new TypeError("the setup names no policy, no features or no chunk");
   const state = features.get("observation.state");
   const names = state instanceof Map ? state.get("names") : [];

@@ -3,7 +3,8 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { PredictStreamRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { encodeGr00t } from "../../src/codecs/python/gr00t.ts";
-import { encodeNumpy, NdArray } from "../../src/codecs/python/ndarray.ts";
+import type { Packable } from "../../src/codecs/python/msgpack.ts";
+import { encodeNumpy, encodeNumpyText, NdArray } from "../../src/codecs/python/ndarray.ts";
 import { GREETING, READY, requestHead } from "../../src/codecs/zmtp.ts";
 import { FLAG, FRAME, frame, HELLO, request } from "../support/wire-client.ts";
 import { actFrame, actJson, BAD_ASK, observationFrame, openFrame } from "./good.ts";
@@ -171,20 +172,31 @@ export function scriptsOf(target: Target): readonly Script[] {
     http2(stream, "/v1/act", { ...small, "content-type": "application/json" }, [ACT_JSON]),
   );
   const observed = encodeNumpy({ "observation/state": NdArray.float64([...BAD_ASK.proprio]) });
-  const upgrade = http1(`GET /v1/openpi/${BAD_ASK.model}?action_space=${BAD_ASK.actionSpace}&horizon=4`, {
-    Upgrade: "websocket",
-    Connection: "Upgrade",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-    Authorization: `Api-Key ${key}`,
-  });
+  const upgradeTo = (path: string): readonly Buffer[] =>
+    http1(`GET ${path}`, {
+      Upgrade: "websocket",
+      Connection: "Upgrade",
+      "Sec-WebSocket-Version": "13",
+      "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+      Authorization: `Api-Key ${key}`,
+    });
   const spoken = webSocketFrame(observed);
   all.push({
     name: "openpi over WebSocket",
     port,
     sound: /^HTTP\/1\.1 101 [\s\S]*actions/,
-    prelude: upgrade,
+    prelude: upgradeTo(`/v1/openpi/${BAD_ASK.model}?action_space=${BAD_ASK.actionSpace}&horizon=4`),
     requests: [spoken, spoken, [...spoken, ...webSocketFrame(Buffer.from("ping"), 9)]],
+  });
+  const told = (type: string, payload: Packable<NdArray>): readonly Buffer[] =>
+    webSocketFrame(encodeNumpyText({ type, payload, seq: 1, timestamp: 1.5 }));
+  const seen = told("observation", { states: NdArray.float64([...BAD_ASK.proprio]) });
+  all.push({
+    name: "vla-evaluation-harness over WebSocket",
+    port,
+    sound: /^HTTP\/1\.1 101 [\s\S]*hello[\s\S]*actions/,
+    prelude: upgradeTo(`/v1/vla-eval/${BAD_ASK.model}?action_space=${BAD_ASK.actionSpace}`),
+    requests: [told("hello", { benchmark: "x" }), [...told("episode_start", {}), ...seen], seen],
   });
   const asked = encodeGr00t({
     endpoint: "get_action",

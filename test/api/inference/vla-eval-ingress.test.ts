@@ -124,8 +124,8 @@ describe("the harness's client", () => {
   it("has a session for each episode", async () => {
     const client = await connect("/v1/vla-eval/acme/arm", caller);
     const sessions: string[] = [];
-    for (const _ of [1, 2]) {
-      client.send("episode_start", {});
+    for (const task of ["pick", "x".repeat(9_000)]) {
+      client.send("episode_start", { task: { name: task } });
       for (let i = 0; i < 2; i++) {
         await client.act({});
         sessions.push(model.acts.at(-1)!.sessionId);

@@ -19,8 +19,8 @@ import { type Heard, messageIn, newSession, type RobotProtocol } from "./protoco
 type VlaEvalValue = Unpacked<NdArray>;
 type VlaEvalMap = UnpackedMap<NdArray>;
 
-/** Messages about an episode are no larger; an observation without pictures may be as small. */
-const MOST_ASIDE_BYTES = 64 << 10;
+/** Messages about an episode are hardly larger, and so small a one costs nothing to read; a larger one is read for a caller who pays for it. */
+const MOST_ASIDE_BYTES = 4 << 10;
 const PROTOCOL_VERSION = 1;
 /** What a benchmark shall send, where it can: the gateway's models differ in what they look at. */
 const OBSERVATION_PARAMS = { send_wrist_image: true, send_state: true };
