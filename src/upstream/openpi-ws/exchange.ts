@@ -238,6 +238,7 @@ class OpenpiConnection<T> {
   exchange({ encode, opening, signal }: OpenpiRequest<T>): Promise<Buffer> {
     return this.#guarded(async () => {
       const frames = await encode(await this.#greeted(signal), this.#room, this.#isFirst);
+      if (signal.aborted) throw calledOff(signal);
       if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
       this.#isFirst = false;
       for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#socket.send(frame);

@@ -285,6 +285,29 @@ describe("a refusal", () => {
     client.socket.close();
   });
 
+  it("of two faults at once is one text, and no rejection that nobody hears", async () => {
+    const unheard: unknown[] = [];
+    const hear = (reason: unknown): void => void unheard.push(reason);
+    process.on("unhandledRejection", hear);
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const wrong = new NdArray("<i4", [1, 1, 3], new Uint8Array(12));
+    await expect(client.infer(encodeNumpy({ one: wrong, two: Buffer.from("a file") }))).rejects.toThrow("(422)");
+    await expect(client.infer(encodeNumpy({ one: wrong, prompt: 7 }))).rejects.toThrow("(422)");
+    await client.infer(encodeNumpy({ "observation/state": [1] }));
+    process.off("unhandledRejection", hear);
+    expect(unheard).toEqual([]);
+    client.socket.close();
+  });
+
+  it("of more pictures than an observation may have comes before any of them is looked at", async () => {
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const pictures = Object.fromEntries(
+      Array.from({ length: 17 }, (_, i) => [`camera${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 3])]),
+    );
+    await expect(client.infer(encodeNumpy(pictures))).rejects.toThrow("16 pictures at most");
+    client.socket.close();
+  });
+
   it.each([
     ["horizn=4", "horizn: there is no such parameter; the nearest is horizon"],
     ["action-space=joint_pos_7", "the nearest is action_space"],

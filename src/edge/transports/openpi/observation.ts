@@ -86,14 +86,14 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
     ...(fields.has("observation/wrist_image") && LIBERO),
     ...(fields.has(FIRST_OF_TWO) && ROBOARENA),
   };
-  const frames: Promise<{ camera: string; data: Uint8Array }>[] = [];
+  const pictures: { camera: Camera; key: string; value: NdArray }[] = [];
   const numbers = new Map<string, Float64Array>();
   const { sessionId, roboarena, ...request } = asked;
   for (const [key, value] of fields) {
     if (ADDRESS.has(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
     if (value instanceof NdArray && isPicture(value)) {
-      const { name, turned = false } = cameras[key] ?? { name: lastWord(key) };
-      frames.push(encoded(value, key, turned).then((data) => ({ camera: name, data })));
+      if (pictures.length === MOST_PICTURES) throw unfit("", `an observation has ${MOST_PICTURES} pictures at most`);
+      pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value });
     } else if (isNumbers(value)) numbers.set(key, numbersIn(value, key));
     else if (!isSaid(value))
       throw unfit(key, "a picture is an array of [height, width, 3], numbers are an array or a list of them");
@@ -104,6 +104,10 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
   ];
   const prompt = fields.get("prompt") ?? fields.get("task");
   if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
+  // Begun when nothing else can be wrong any more: what fails is heard.
+  const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
+    return { camera: name, data: await encoded(value, key, turned) };
+  });
   return create(ActRequestSchema, {
     ...request,
     ...(typeof prompt === "string" && { instruction: prompt }),
@@ -111,6 +115,9 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
     provider: { sessionId },
   });
 }
+
+/** As many as an observation may have. */
+export const MOST_PICTURES = 16;
 
 type OpenpiNumbers = NdArray | number | OpenpiValue[];
 

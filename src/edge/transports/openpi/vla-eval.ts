@@ -13,7 +13,7 @@ import { CodecError } from "../../../codecs/error.ts";
 import { encoded, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
-import type { OpenpiQuery } from "./observation.ts";
+import { MOST_PICTURES, type OpenpiQuery } from "./observation.ts";
 import { type Heard, messageIn, newSession, type RobotProtocol } from "./protocol.ts";
 
 type VlaEvalValue = Unpacked<NdArray>;
@@ -133,6 +133,7 @@ function numberOf(said: VlaEvalValue): number {
 async function framesIn(payload: VlaEvalMap, turned: boolean): Promise<{ camera: string; data: Uint8Array }[]> {
   const images = payload.get("images") ?? new Map();
   if (!(images instanceof Map)) throw unfit("images", "is a map of pictures by their cameras");
+  if (images.size > MOST_PICTURES) throw unfit("images", `an observation has ${MOST_PICTURES} pictures at most`);
   const frames: { camera: string; data: Uint8Array }[] = [];
   for (const [camera, image] of images) frames.push({ camera, data: await fileOf(image, camera, turned) });
   return frames;
