@@ -10,6 +10,7 @@ import type {
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
 import type { Signal } from "./cancellation.ts";
 import { steadyNow } from "./clock.ts";
+import type { Reach } from "./contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "./errors.ts";
 
 import type { OrgSettings } from "./store/account/settings.ts";
@@ -36,6 +37,8 @@ export interface KeyPrincipal {
   models: readonly string[];
   /** A hardware key is never served placeholder output. */
   environment: "hardware" | "simulation";
+  /** Whose supply may serve at most, by the settings and by the keys of its line. */
+  reach: Reach;
   /** What no action that it is given may exceed; undefined where nothing is said. */
   bounds?: SafetyBounds | undefined;
   /** The workspace whose budget counts too; undefined: none. */

@@ -14,6 +14,15 @@ import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
+import {
+  narrower,
+  OF_THE_GATEWAY,
+  Reach,
+  reachOf,
+  reachOfKey,
+  type Supplier,
+  type Trust,
+} from "../src/contracts/trust.ts";
 import { decoderOf, Faults, toText } from "../src/edge/messages/json.ts";
 import { assertValid, invalid, violationOf } from "../src/edge/messages/validate.ts";
 import { factsOf, Refusal } from "../src/errors.ts";
@@ -31,7 +40,7 @@ export interface PlanCase {
   readonly contract?: ContractWord;
   /** The body of a request, as REST takes it. */
   readonly request: unknown;
-  readonly key?: Partial<PlanArgs["scope"]>;
+  readonly key?: Partial<Omit<PlanArgs["scope"], "reach">> & { readonly trust?: Trust };
   readonly pin?: PlanArgs["pin"];
   readonly seed?: number;
   /** What the caller's own deadline leaves. */
@@ -73,6 +82,8 @@ interface OfferingCase extends Omit<CatalogCase, "slug"> {
   readonly id: string;
   readonly provider: string;
   readonly model: string;
+  /** Whose it is; the gateway's own when absent, which serves everybody. */
+  readonly supplier?: Partial<Supplier>;
   readonly region: string;
   readonly precision: string;
   readonly price_nano: Partial<Record<ContractWord, number>>;
@@ -118,13 +129,19 @@ export function argsOf(given: PlanCase, supply: RoutingSupply): PlanArgs {
     intent,
     snapshot,
     health: view,
-    scope: { models: [], environment: "simulation", ...given.key },
+    scope: scopeOf(given.key ?? {}),
     pin: given.pin,
     seed: given.seed ?? intent.seed ?? 1,
     now: NOW,
     arrivedAt: NOW - (given.elapsed_ms ?? 0),
     deadline: given.remaining_ms === undefined ? undefined : NOW + given.remaining_ms,
   };
+}
+
+function scopeOf({ trust, ...key }: NonNullable<PlanCase["key"]>): PlanArgs["scope"] {
+  const { environment = "simulation" } = key;
+  const reach = trust === undefined ? narrower(Reach.NAMED, reachOfKey(undefined, environment)) : reachOf(trust);
+  return { models: [], environment, orgId: "org_1", reach, ...key };
 }
 
 /** Supply, as its file states it. */
@@ -150,6 +167,7 @@ function offeringOf(given: OfferingCase): Offering {
     id: given.id,
     model: given.model,
     provider: given.provider,
+    supplier: { ...OF_THE_GATEWAY, ...given.supplier },
     region: given.region,
     precision: given.precision,
     contracts: given.contracts.map((word) => CONTRACTS[word]),

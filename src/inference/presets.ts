@@ -1,6 +1,10 @@
 /** What a preset adds to a request: the fields that the request left open. */
 import { create, type DescMessage, fromJson, type MessageShape } from "@bufbuild/protobuf";
-import { type ProviderPreferences, ProviderPreferencesSchema } from "../../gen/limber/v1/preferences_pb.ts";
+import {
+  type ProviderPreferences,
+  ProviderPreferencesSchema,
+  SupplyTrust,
+} from "../../gen/limber/v1/preferences_pb.ts";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames } from "../routing/index.ts";
@@ -87,7 +91,7 @@ const OF_THE_CALL = new Set(["sessionId", "deadlineMs"]);
 
 /**
  * The request with the open ones of its fields set as the preset says; a field that the request sets wins whole. The fallback
- * chain is one field, wherever the request has it. A `provider` that says no more than what is the call's own leaves the
+ * chain is one field, wherever the request has it, and of two tiers of trust the narrower holds. A `provider` that says no more than what is the call's own leaves the
  * preset's: a robot that names its episode must not lose the constraints that were saved for it.
  */
 export function withPreset<D extends DescMessage>(
@@ -105,7 +109,15 @@ export function withPreset<D extends DescMessage>(
     whole[field.localName] = preset;
   }
   if (named) whole.provider = { ...config.provider, ...saidOf(provider) };
+  else if (provider !== undefined) whole.provider = withinTrust(provider, config.provider?.trust);
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
+}
+
+/** What a preset keeps shut no request opens: of two tiers the narrower holds. */
+function withinTrust(provider: ProviderPreferences, preset: SupplyTrust | undefined): ProviderPreferences {
+  if (preset === undefined || preset >= SupplyTrust.NAMED) return provider;
+  const { trust = preset } = provider;
+  return { ...provider, trust: trust < preset ? trust : preset };
 }
 
 const isOfTheCallAlone = (provider: ProviderPreferences): boolean =>

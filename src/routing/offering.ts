@@ -1,5 +1,6 @@
 /** What the router knows of an offering: the facts that a plan is made from. */
 import type { Contract } from "../contracts/contract.ts";
+import type { Supplier } from "../contracts/trust.ts";
 
 /** One offering as a snapshot holds it. Immutable; a change makes a new snapshot. */
 export interface Offering {
@@ -8,6 +9,7 @@ export interface Offering {
   readonly model: string;
   /** Name of its provider. */
   readonly provider: string;
+  readonly supplier: Supplier;
   readonly region: string;
   readonly precision: string;
   readonly contracts: readonly Contract[];

@@ -3,6 +3,7 @@
  * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import { narrower, type Reach, reachOfKey, trustOf } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import {
   DEFAULT_RATE_LIMIT,
@@ -52,6 +53,8 @@ export interface Authority {
   /** Every budget that limits it; it spends no more than any of them allows. */
   readonly budget: readonly AuthorityBudget[];
   readonly rateLimit: RateLimit;
+  /** Whose supply may serve, by the keys alone: the settings narrow it for all keys alike. */
+  readonly trust: Reach;
   /** In unix seconds; Infinity for no end. */
   readonly expiresAt: number;
 }
@@ -189,6 +192,7 @@ export const ORDERS: { readonly [D in Dimension]: Order<Authority[D]> } = {
   bounds: range,
   budget: budgets,
   rateLimit: rates,
+  trust: { within: (inner, outer) => inner <= outer, meet: narrower },
   expiresAt: least,
 };
 
@@ -244,6 +248,7 @@ export const FIELDS = {
   bounds: "bounds",
   budget: "budget",
   rateLimit: "rateLimit",
+  trust: "trust",
   expiresAt: "expiresAt",
 } as const satisfies { readonly [F in keyof KeyRecord]-?: Dimension | "name" | "standing" };
 
@@ -286,7 +291,8 @@ function rangeOf(bounds: Partial<SafetyBounds> | undefined): BoundsRange {
 
 /** What these fields of a key allow by themselves, whatever its ancestors do. */
 export function authorityOfGrant(grant: AuthorityGrant): Authority {
-  const { scopes, models, settings, workspaceId, environment, robotId, bounds, budget, rateLimit, expiresAt } = grant;
+  const { scopes, models, settings, workspaceId, environment, robotId, bounds, budget, rateLimit, trust, expiresAt } =
+    grant;
   return {
     permissions: permissionsOf(grant),
     scopes: listed(scopes),
@@ -299,6 +305,7 @@ export function authorityOfGrant(grant: AuthorityGrant): Authority {
     bounds: rangeOf(bounds as Partial<SafetyBounds> | undefined), // ProtoJSON of bounds has the names of the message
     budget: budget ? [budget] : [],
     rateLimit,
+    trust: reachOfKey(trust, environment),
     expiresAt: expiresAt ?? Number.POSITIVE_INFINITY,
   };
 }
@@ -324,6 +331,8 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     workspaceId: asked.workspaceId ?? workspaceId,
     robotId: asked.robotId ?? robotId,
     bounds: asked.bounds ?? bounds,
+    // A key for simulations reaches further than its maker for hardware unless it says how far.
+    trust: asked.trust ?? trustOf(authorityOf(maker).trust),
     expiresAt: asked.expiresAt ?? expiresAt,
   };
 }
@@ -344,10 +353,20 @@ export function authorityOfNew(wanted: NewKey, settings: OrgSettings, maker: Key
     bounds: wanted.bounds,
     budget: wanted.budget,
     rateLimit: rateLimitOf(rateLimit),
+    trust: wanted.trust,
     expiresAt: wanted.expiresAt,
   });
   return wanted.budget ? given : { ...given, budget: authorityOf(maker).budget };
 }
+
+/** A change as it is kept: a key for hardware that becomes one for simulations reaches no further by that. */
+export const unwidened = (before: KeyRecord, changes: KeyChanges): KeyChanges =>
+  changes.environment === "simulation" &&
+  before.environment === "hardware" &&
+  before.trust === undefined &&
+  changes.trust === undefined
+    ? { ...changes, trust: trustOf(authorityOfGrant(before).trust) }
+    : changes;
 
 /** A key's authority as a change makes it: what is changed as it is said, whatever the keys that it descends from leave of it. */
 export function changedAuthority(before: Authority, after: KeyRecord, changes: KeyChanges): Authority {
@@ -357,6 +376,8 @@ export function changedAuthority(before: Authority, after: KeyRecord, changes: K
   const own = after.budget ? said : { ...said, budget: line };
   const named = Object.entries(changes).filter(([, value]) => value !== undefined);
   const dimensions = new Set<string>(named.map(([field]) => FIELDS[field as keyof KeyChanges])); // the fields of its type
+  // How far a key reaches that names no tier depends on what it drives.
+  if (dimensions.has("environment")) dimensions.add("trust");
   const moved = DIMENSIONS.filter((dimension) => dimensions.has(dimension));
   return { ...before, ...Object.fromEntries(moved.map((dimension) => [dimension, own[dimension]])) };
 }
@@ -391,6 +412,7 @@ export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSe
     bounds: undefined,
     budget: undefined,
     rateLimit: DEFAULT_RATE_LIMIT,
+    trust: undefined,
     expiresAt: undefined,
   }),
   workspaces: standing.workspaceIds.length === 0 ? undefined : new Set(standing.workspaceIds),
@@ -410,7 +432,7 @@ export function effective(key: KeyRecord): KeyRecord {
   const known = narrowed.get(key);
   if (known) return known;
   const line = [key, ...key.ancestors];
-  const { scopes, models, environment, robots, expiresAt } = authorityOf(key);
+  const { scopes, models, environment, robots, trust, expiresAt } = authorityOf(key);
   const made: KeyRecord = {
     ...key,
     scopes: listOf(scopes),
@@ -418,6 +440,7 @@ export function effective(key: KeyRecord): KeyRecord {
     environment,
     robotId: robots && [...robots][0],
     bounds: line.find(({ bounds }) => bounds)?.bounds,
+    trust: line.some(({ trust }) => trust) ? trustOf(trust) : undefined,
     expiresAt: expiresAt === Number.POSITIVE_INFINITY ? undefined : expiresAt,
     disabled: robots?.size === 0 || line.some(({ disabled }) => disabled),
     revoked: line.some(({ revoked }) => revoked),

@@ -18,6 +18,7 @@ import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
+import { trustOf } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { secretBytes } from "../random.ts";
@@ -304,6 +305,7 @@ function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, consenting: KeyRec
     robotId: key.robotId,
     parentId: key.id,
     ...(key.bounds && { bounds: key.bounds }),
+    trust: trustOf(authorityOf(key).trust),
     ...(known.length > 0 && { expiresAt: Math.min(...known) }),
     ...(limits.length > 0 && {
       budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },

@@ -27,7 +27,14 @@ import {
 } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
-import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
+import {
+  type BudgetMessage,
+  budgetMessage,
+  budgetOf,
+  byokWordOf,
+  settingsMessage,
+  trustWordOf,
+} from "./account/messages.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
@@ -104,7 +111,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         const settled = await orgSettings(tx, orgId, workspaceId);
         if (!(await changeWorkspace(tx, orgId, workspaceId, changes))) throw noSuchWorkspace();
         const after = await orgSettings(tx, orgId, workspaceId);
-        if (isWider(after, settled) || spendsMore(changes.budget, before.budget)) refuseNarrowed(giver, after);
+        if (isWider(after, settled) || spendsMore(changes.budget, before.budget)) refuseNarrowed(giver, after, settled);
         await record(tx, call, orgId, "workspace.updated", workspaceId, {
           name,
           slug,
@@ -173,7 +180,7 @@ function slugOf(name: string): string {
 
 function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
   if (!settings) return {};
-  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio } = settings;
+  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = settings;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
@@ -182,6 +189,7 @@ function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
     ...(defaultPreset !== undefined && { default_preset: defaultPreset }),
     ...(allowedRegions.length > 0 && { allowed_regions: allowedRegions }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
+    ...(trust !== undefined && { trust: trustWordOf(trust) ?? null }),
   };
 }
 

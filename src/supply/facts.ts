@@ -136,6 +136,7 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
     id: record.id,
     model: record.model,
     provider: record.provider,
+    supplier: { orgId: record.orgId, standing: record.standing, ownsName: record.ownsName },
     region: record.region,
     precision: record.precision,
     contracts: contractsOf(record.contracts),

@@ -21,7 +21,7 @@ import { planFor } from "../../src/routing/plan/plan.ts";
 import { buildingSnapshot, buildSnapshot } from "../../src/routing/snapshot/build.ts";
 import { inSlices } from "../../src/slices.ts";
 import { seeded } from "../support/chance.ts";
-import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
+import { intent, offering, prefer, SCOPE, supplyOf } from "../support/supply.ts";
 import { cpuMs, type Pauses, watchLoop } from "./support/loop-watch.ts";
 import { figureOf, leastRuler, type Round, roundsOf } from "./support/ruler.ts";
 
@@ -67,7 +67,7 @@ function argsFor(offerings: readonly Offering[], model: string): PlanArgs {
     intent: intent({ model, provider: PREFERENCES, parameters: ["seed"] }),
     snapshot,
     health: new HealthBoard(snapshot, () => 0).view,
-    scope: { models: [], environment: "simulation" },
+    scope: SCOPE,
     pin: undefined,
     seed: 7,
     now: 1_000_000,

@@ -33,12 +33,18 @@ interface GoldenCase extends PlanCase {
 
 const here = new URL("./", import.meta.url);
 const read = (path: string): unknown => readStated(new URL(path, here));
-const supply = supplyOf(read("supply.json") as Parameters<typeof supplyOf>[0]);
+const supplied = (path: string) => supplyOf(read(path) as Parameters<typeof supplyOf>[0]);
+const supply = supplied("supply.json");
+/** Supply of the cases of one file, by its name; others share `supply`. */
+const supplies: Readonly<Record<string, typeof supply>> = { "trust.yaml": supplied("supply-trust.json") };
 
-function attempt(given: GoldenCase): { args?: PlanArgs; plan?: ReturnType<typeof planFor>; refusal?: Refusal } {
+function attempt(
+  given: GoldenCase,
+  from = supply,
+): { args?: PlanArgs; plan?: ReturnType<typeof planFor>; refusal?: Refusal } {
   let args: PlanArgs | undefined;
   try {
-    args = argsOf(given, supply);
+    args = argsOf(given, from);
     return { args, plan: planFor(args) };
   } catch (thrown) {
     if (!(thrown instanceof Refusal)) throw thrown;
@@ -55,7 +61,7 @@ const wordOf = (reason: DropReason): string =>
 for (const file of readdirSync(new URL("cases/", here)).sort()) {
   describe(file.replace(/\.\w+$/, ""), () => {
     test.each(read(`cases/${file}`) as GoldenCase[])("$name", (given) => {
-      const { args, plan, refusal } = attempt(given);
+      const { args, plan, refusal } = attempt(given, supplies[file]);
       expect(refusal && factsOf(refusal.reason).code).toBe(given.refuse);
       if (given.plan) expect(plan?.steps.map((step) => step.offering.id)).toEqual(given.plan);
       if (given.dropped) {

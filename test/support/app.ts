@@ -69,6 +69,8 @@ export interface Declaration {
   readonly endpoint: string;
   /** What's said of the provider itself. */
   readonly about?: object;
+  /** What the operator says of the provider. */
+  readonly standing?: "community" | "verified";
   readonly [field: string]: unknown;
 }
 
@@ -133,11 +135,15 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
     admin,
     caller,
     key,
-    async supply({ provider, about = {}, ...declaration }) {
+    async supply({ provider, about = {}, standing = "verified", ...declaration }) {
       supplier ??= caller(0, { role: "supplier" });
       const { key } = await supplier;
       const registered = await call("/v1/supply/providers", { name: provider, ...about }, { key });
-      if (registered.status !== 409) wellAnswered("register", registered);
+      if (registered.status !== 409) {
+        wellAnswered("register", registered);
+        if (standing === "verified")
+          await admin(`/v1/supply/providers/${provider}/review`, { standing, note: "known to the test" });
+      }
       const body = { ...ACT_DECLARATION, ...declaration };
       const { id } = wellAnswered("declare", await call(`/v1/supply/providers/${provider}/models`, body, { key }));
       const verified = wellAnswered("verify", await call(`/v1/supply/offerings/${id}/verify`, {}, { key }));

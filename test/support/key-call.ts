@@ -1,5 +1,6 @@
 /** A call by a key, for what is tested without the gate that makes calls. */
 import type { Call, KeyPrincipal } from "../../src/call.ts";
+import { Reach } from "../../src/contracts/trust.ts";
 import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
 
 /** A key that nothing narrows. */
@@ -11,6 +12,7 @@ export const DEVELOPER: KeyPrincipal = {
   scopes: [],
   models: [],
   environment: "simulation",
+  reach: Reach.NAMED,
   workspaceId: undefined,
   settings: DEFAULT_SETTINGS,
 };

@@ -2,11 +2,15 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type ProviderPreferences, ProviderPreferencesSchema } from "../../gen/limber/v1/preferences_pb.ts";
 import { Contract, type Intent } from "../../src/contracts/contract.ts";
+import { OF_THE_GATEWAY, Reach } from "../../src/contracts/trust.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { CatalogModel, Offering } from "../../src/routing/offering.ts";
-import type { PlanArgs } from "../../src/routing/plan/intent.ts";
+import type { KeyScope, PlanArgs } from "../../src/routing/plan/intent.ts";
 import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
 import type { RoutingSupply } from "../../src/routing/snapshot/snapshot.ts";
+
+/** The scope of a key that nothing narrows. */
+export const SCOPE: KeyScope = { models: [], environment: "simulation", orgId: "org_1", reach: Reach.COMMUNITY };
 
 /** An act offering of `ee_delta_6d_grip` unless told otherwise: 100 µ$ a step, p50 50 ms, p95 100 ms, always warm. */
 export function offering(id: string, facts: Partial<Offering> = {}): Offering {
@@ -14,6 +18,7 @@ export function offering(id: string, facts: Partial<Offering> = {}): Offering {
     id,
     model: "acme/arm",
     provider: id,
+    supplier: OF_THE_GATEWAY,
     region: "eu",
     precision: "bf16",
     contracts: [Contract.ACT],
@@ -90,7 +95,7 @@ export function planArgs(
   return {
     snapshot,
     health: new HealthBoard(snapshot, () => 0).view,
-    scope: { models: [], environment: "simulation" },
+    scope: SCOPE,
     pin: undefined,
     seed: 1,
     now: 1_000_000,

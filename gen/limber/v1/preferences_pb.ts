@@ -11,7 +11,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/preferences.proto.
  */
 export const file_limber_v1_preferences: GenFile = /*@__PURE__*/
-  fileDesc("ChtsaW1iZXIvdjEvcHJlZmVyZW5jZXMucHJvdG8SCWxpbWJlci52MSKqCQoTUHJvdmlkZXJQcmVmZXJlbmNlcxIeCgVvcmRlchgBIAMoCUIPukgMkgEJEEAiBXIDGIABEh0KBG9ubHkYAiADKAlCD7pIDJIBCRBAIgVyAxiAARIfCgZpZ25vcmUYAyADKAlCD7pIDJIBCRBAIgVyAxiAARIwCgRzb3J0GAQgASgOMhMubGltYmVyLnYxLlNvcnRBeGlzQgi6SAWCAQIQAUgAiAEBEo8BCglvYmplY3RpdmUYBSADKAsyLS5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlcy5PYmplY3RpdmVFbnRyeUJNukhKmgFHEAUiNHIyUgVwcmljZVIHbGF0ZW5jeVIKdGhyb3VnaHB1dFILcmVsaWFiaWxpdHlSB3F1YWxpdHkqDRILQAEpAAAAAAAAAAASIwoKc2Vzc2lvbl9pZBgGIAEoCUIKukgHcgUQARiAAkgBiAEBEiQKDm1heF9sYXRlbmN5X21zGAcgASgNQge6SAQqAigBSAKIAQESJgoLZGVhZGxpbmVfbXMYCCABKA1CDLpICSoHGIDd2wEoAUgDiAEBEisKDG1heF9jb3N0X3VzZBgJIAEoAUIQukgNEgtAASkAAAAAAAAAAEgEiAEBEjIKE21heF9wcmljZV9wZXJfZnJhbWUYCiABKAFCELpIDRILQAEpAAAAAAAAAABIBYgBARI4ChltYXhfcHJpY2VfcGVyX2FjdGlvbl9zdGVwGAsgASgBQhC6SA0SC0ABKQAAAAAAAAAASAaIAQESNAoObWluX3VwdGltZV8zMGQYDCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASAeIAQESHgoGcmVnaW9uGA0gAygJQg66SAuSAQgQQCIEcgIYQBJBCg9kYXRhX2NvbGxlY3Rpb24YDiABKA4yGS5saW1iZXIudjEuRGF0YUNvbGxlY3Rpb25CCLpIBYIBAhABSAiIAQESHwoScmVxdWlyZV9wYXJhbWV0ZXJzGA8gASgISAmIAQESHAoPYWxsb3dfZmFsbGJhY2tzGBAgASgISAqIAQESJAoFaGVkZ2UYESABKAsyEC5saW1iZXIudjEuSGVkZ2VIC4gBARIcCg9hbGxvd19zaW11bGF0ZWQYEiABKAhIDIgBARIhCgZtb2RlbHMYEyADKAlCEbpIDpIBCxAIIgdyBRABGIACGjAKDk9iamVjdGl2ZUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCBwoFX3NvcnRCDQoLX3Nlc3Npb25faWRCEQoPX21heF9sYXRlbmN5X21zQg4KDF9kZWFkbGluZV9tc0IPCg1fbWF4X2Nvc3RfdXNkQhYKFF9tYXhfcHJpY2VfcGVyX2ZyYW1lQhwKGl9tYXhfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhEKD19taW5fdXB0aW1lXzMwZEISChBfZGF0YV9jb2xsZWN0aW9uQhUKE19yZXF1aXJlX3BhcmFtZXRlcnNCEgoQX2FsbG93X2ZhbGxiYWNrc0IICgZfaGVkZ2VCEgoQX2FsbG93X3NpbXVsYXRlZCInCgVIZWRnZRIeCghhZnRlcl9tcxgBIAEoDUIMukgJKgcYgN3bASgBKosBCgpQcmVmZXJlbmNlEhoKFlBSRUZFUkVOQ0VfVU5TUEVDSUZJRUQQABIXChNQUkVGRVJFTkNFX0JBTEFOQ0VEEAESFgoSUFJFRkVSRU5DRV9GQVNURVNUEAISFwoTUFJFRkVSRU5DRV9DSEVBUEVTVBADEhcKE1BSRUZFUkVOQ0VfUkVMSUFCTEUQBCqCAQoIU29ydEF4aXMSGQoVU09SVF9BWElTX1VOU1BFQ0lGSUVEEAASEwoPU09SVF9BWElTX1BSSUNFEAESFQoRU09SVF9BWElTX0xBVEVOQ1kQAhIYChRTT1JUX0FYSVNfVEhST1VHSFBVVBADEhUKEVNPUlRfQVhJU19RVUFMSVRZEAQqZgoORGF0YUNvbGxlY3Rpb24SHwobREFUQV9DT0xMRUNUSU9OX1VOU1BFQ0lGSUVEEAASGQoVREFUQV9DT0xMRUNUSU9OX0FMTE9XEAESGAoUREFUQV9DT0xMRUNUSU9OX0RFTlkQAmIGcHJvdG8z", [file_buf_validate_validate]);
+  fileDesc("ChtsaW1iZXIvdjEvcHJlZmVyZW5jZXMucHJvdG8SCWxpbWJlci52MSLsCQoTUHJvdmlkZXJQcmVmZXJlbmNlcxIeCgVvcmRlchgBIAMoCUIPukgMkgEJEEAiBXIDGIABEh0KBG9ubHkYAiADKAlCD7pIDJIBCRBAIgVyAxiAARIfCgZpZ25vcmUYAyADKAlCD7pIDJIBCRBAIgVyAxiAARIwCgRzb3J0GAQgASgOMhMubGltYmVyLnYxLlNvcnRBeGlzQgi6SAWCAQIQAUgAiAEBEo8BCglvYmplY3RpdmUYBSADKAsyLS5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlcy5PYmplY3RpdmVFbnRyeUJNukhKmgFHEAUiNHIyUgVwcmljZVIHbGF0ZW5jeVIKdGhyb3VnaHB1dFILcmVsaWFiaWxpdHlSB3F1YWxpdHkqDRILQAEpAAAAAAAAAAASIwoKc2Vzc2lvbl9pZBgGIAEoCUIKukgHcgUQARiAAkgBiAEBEiQKDm1heF9sYXRlbmN5X21zGAcgASgNQge6SAQqAigBSAKIAQESJgoLZGVhZGxpbmVfbXMYCCABKA1CDLpICSoHGIDd2wEoAUgDiAEBEisKDG1heF9jb3N0X3VzZBgJIAEoAUIQukgNEgtAASkAAAAAAAAAAEgEiAEBEjIKE21heF9wcmljZV9wZXJfZnJhbWUYCiABKAFCELpIDRILQAEpAAAAAAAAAABIBYgBARI4ChltYXhfcHJpY2VfcGVyX2FjdGlvbl9zdGVwGAsgASgBQhC6SA0SC0ABKQAAAAAAAAAASAaIAQESNAoObWluX3VwdGltZV8zMGQYDCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASAeIAQESHgoGcmVnaW9uGA0gAygJQg66SAuSAQgQQCIEcgIYQBJBCg9kYXRhX2NvbGxlY3Rpb24YDiABKA4yGS5saW1iZXIudjEuRGF0YUNvbGxlY3Rpb25CCLpIBYIBAhABSAiIAQESHwoScmVxdWlyZV9wYXJhbWV0ZXJzGA8gASgISAmIAQESHAoPYWxsb3dfZmFsbGJhY2tzGBAgASgISAqIAQESJAoFaGVkZ2UYESABKAsyEC5saW1iZXIudjEuSGVkZ2VIC4gBARIcCg9hbGxvd19zaW11bGF0ZWQYEiABKAhIDIgBARIhCgZtb2RlbHMYEyADKAlCEbpIDpIBCxAIIgdyBRABGIACEjYKBXRydXN0GBQgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASA2IAQEaMAoOT2JqZWN0aXZlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIHCgVfc29ydEINCgtfc2Vzc2lvbl9pZEIRCg9fbWF4X2xhdGVuY3lfbXNCDgoMX2RlYWRsaW5lX21zQg8KDV9tYXhfY29zdF91c2RCFgoUX21heF9wcmljZV9wZXJfZnJhbWVCHAoaX21heF9wcmljZV9wZXJfYWN0aW9uX3N0ZXBCEQoPX21pbl91cHRpbWVfMzBkQhIKEF9kYXRhX2NvbGxlY3Rpb25CFQoTX3JlcXVpcmVfcGFyYW1ldGVyc0ISChBfYWxsb3dfZmFsbGJhY2tzQggKBl9oZWRnZUISChBfYWxsb3dfc2ltdWxhdGVkQggKBl90cnVzdCInCgVIZWRnZRIeCghhZnRlcl9tcxgBIAEoDUIMukgJKgcYgN3bASgBKosBCgpQcmVmZXJlbmNlEhoKFlBSRUZFUkVOQ0VfVU5TUEVDSUZJRUQQABIXChNQUkVGRVJFTkNFX0JBTEFOQ0VEEAESFgoSUFJFRkVSRU5DRV9GQVNURVNUEAISFwoTUFJFRkVSRU5DRV9DSEVBUEVTVBADEhcKE1BSRUZFUkVOQ0VfUkVMSUFCTEUQBCqCAQoIU29ydEF4aXMSGQoVU09SVF9BWElTX1VOU1BFQ0lGSUVEEAASEwoPU09SVF9BWElTX1BSSUNFEAESFQoRU09SVF9BWElTX0xBVEVOQ1kQAhIYChRTT1JUX0FYSVNfVEhST1VHSFBVVBADEhUKEVNPUlRfQVhJU19RVUFMSVRZEAQqZgoORGF0YUNvbGxlY3Rpb24SHwobREFUQV9DT0xMRUNUSU9OX1VOU1BFQ0lGSUVEEAASGQoVREFUQV9DT0xMRUNUSU9OX0FMTE9XEAESGAoUREFUQV9DT0xMRUNUSU9OX0RFTlkQAiqQAQoLU3VwcGx5VHJ1c3QSHAoYU1VQUExZX1RSVVNUX1VOU1BFQ0lGSUVEEAASFAoQU1VQUExZX1RSVVNUX09XThABEhkKFVNVUFBMWV9UUlVTVF9WRVJJRklFRBACEhYKElNVUFBMWV9UUlVTVF9OQU1FRBADEhoKFlNVUFBMWV9UUlVTVF9DT01NVU5JVFkQBGIGcHJvdG8z", [file_buf_validate_validate]);
 
 /**
  * The `provider` object: constraints (hard, never relaxed) and preferences (soft) on who serves a request.
@@ -151,6 +151,15 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
    * @generated from field: repeated string models = 19;
    */
   models: string[];
+
+  /**
+   * Whose supply may serve; `named` when absent, so that aliases, and fallbacks that the request does not list, stay with own and verified
+   * supply. `community` opens all supply where the settings of the organisation do; nobody opens what the organisation, the workspace or the key
+   * keeps shut. Keys for hardware stay with own and verified supply unless the key's own `trust` says otherwise. Hard.
+   *
+   * @generated from field: optional limber.v1.SupplyTrust trust = 20;
+   */
+  trust?: SupplyTrust | undefined;
 };
 
 /**
@@ -331,4 +340,60 @@ export type DataCollection = (typeof DataCollection)[keyof typeof DataCollection
  */
 export const DataCollectionSchema: GenEnum<DataCollection> = /*@__PURE__*/
   enumDesc(file_limber_v1_preferences, 2);
+
+/**
+ * Whose supply may serve. Each tier includes those before it.
+ *
+ * @generated from enum limber.v1.SupplyTrust
+ */
+export const SupplyTrust = {
+  /**
+   * Not stated: behaves as named.
+   *
+   * @generated from enum value: SUPPLY_TRUST_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Supply of the caller's own organisation.
+   *
+   * @generated from enum value: SUPPLY_TRUST_OWN = 1;
+   */
+  OWN: 1,
+
+  /**
+   * Supply whose provider the operator verified.
+   *
+   * @generated from enum value: SUPPLY_TRUST_VERIFIED = 2;
+   */
+  VERIFIED: 2,
+
+  /**
+   * Own and verified supply; a model that the request names in full also from the organisation that owns its name; and providers that the
+   * request names in `only` or `order`.
+   *
+   * @generated from enum value: SUPPLY_TRUST_NAMED = 3;
+   */
+  NAMED: 3,
+
+  /**
+   * All supply that passed its probe, whoever runs it.
+   *
+   * @generated from enum value: SUPPLY_TRUST_COMMUNITY = 4;
+   */
+  COMMUNITY: 4,
+} as const;
+
+/**
+ * Whose supply may serve. Each tier includes those before it.
+ *
+ * @generated from enum limber.v1.SupplyTrust
+ */
+export type SupplyTrust = (typeof SupplyTrust)[keyof typeof SupplyTrust] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.SupplyTrust.
+ */
+export const SupplyTrustSchema: GenEnum<SupplyTrust> = /*@__PURE__*/
+  enumDesc(file_limber_v1_preferences, 3);
 

@@ -3,6 +3,7 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import { now } from "../../clock.ts";
+import { narrower, reachOf } from "../../contracts/trust.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import { authorityOf, effective } from "../../services/authority.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
@@ -55,6 +56,7 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
     workspaceId,
     robotId,
     settings,
+    reach: narrower(authorityOf(record).trust, reachOf(settings.trust)),
     ...limits,
   };
   principals.set(record, principal);
@@ -62,16 +64,17 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
 }
 
 /**
- * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames, no placeholders; or
+ * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames or is not trusted, no placeholders; or
  * is for another robot, which emergency stops know by its name.
  */
 export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
   if (key === before) return false;
-  const { settings, models, environment, robotId } = key;
+  const { settings, models, environment, robotId, reach } = key;
   return (
     isLess(models.length > 0 ? models : undefined, before.models.length > 0 ? before.models : undefined) ||
     isLess(settings.allowedRegions, before.settings.allowedRegions) ||
     (settings.zdr && !before.settings.zdr) ||
+    reach < before.reach ||
     (environment === "hardware" && before.environment !== "hardware") ||
     robotId !== before.robotId
   );

@@ -4,6 +4,8 @@ import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
 import { Contract, PARAMETERS } from "../../contracts/contract.ts";
 import { EMBODIMENTS, wordOfEmbodiment } from "../../contracts/embodiments.ts";
+import { mayServe, narrower, Reach } from "../../contracts/trust.ts";
+import type { Offering } from "../offering.ts";
 import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
@@ -25,8 +27,8 @@ export interface Constraint {
   readonly stage: "expand" | "remove";
   /** The field that could be relaxed to admit it; undefined where no field could. */
   readonly field: string | undefined;
-  /** The test that this request sets, or undefined when it sets none. */
-  readonly test: (ask: Ask) => Test | undefined;
+  /** The test that this request sets for models that it names in full, or for those of an alias; undefined when it sets none. */
+  readonly test: (ask: Ask, isNamed: boolean) => Test | undefined;
   /** The figures, for a person. */
   readonly detail: (ask: Ask, row: number) => string;
   /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
@@ -153,6 +155,24 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: (ask, row) => `runs in ${offeringOf(ask, row).region || "an unknown region"}`,
   },
   {
+    reason: DropReason.TRUST,
+    stage: "remove",
+    field: "provider.trust",
+    test(ask, isNamed) {
+      const { snapshot, scope, reach } = ask;
+      const providers = reach === Reach.NAMED ? namedProviders(ask) : undefined;
+      const marks = snapshot.trusted({ orgId: scope.orgId, reach, isNamed, providers });
+      return marks && { kind: "code", column: snapshot.columns.supplier, marks };
+    },
+    detail: (ask, row) => untrusted(ask, offeringOf(ask, row)),
+    // Community supply has to be asked for, which no field that is left out does.
+    relaxable(ask, row) {
+      const { scope, reach } = ask;
+      const without = narrower(scope.reach, Reach.NAMED);
+      return reach < without && mayServe(offeringOf(ask, row).supplier, scope.orgId, without, false);
+    },
+  },
+  {
     reason: DropReason.DATA_COLLECTION,
     stage: "remove",
     field: "provider.data_collection",
@@ -242,6 +262,25 @@ export const CONSTRAINTS: readonly Constraint[] = [
   },
 ];
 
+function namedProviders({ preferences }: Ask): readonly string[] | undefined {
+  const { only = [], order = [] } = preferences ?? {};
+  return only.length + order.length === 0 ? undefined : [...only, ...order];
+}
+
+/** Why a supplier may not serve, and what would let it. */
+function untrusted({ scope, reach }: Ask, { provider, supplier, model }: Offering): string {
+  if (supplier.standing === "rejected") return `the operator rejected ${provider}`;
+  if (reach === Reach.OWN) return `${provider} is not the organisation's own`;
+  const unverified = `${provider} is not verified`;
+  if (scope.reach === Reach.COMMUNITY)
+    return `${unverified}; provider.trust "community" admits it${reach === Reach.NAMED ? ", and so does its name in provider.only" : ""}`;
+  if (reach === Reach.VERIFIED) {
+    if (scope.reach > Reach.VERIFIED) return unverified;
+    return `${unverified}, and the key or the settings keep community supply shut`;
+  }
+  return `${unverified}; its name in provider.only admits it${supplier.ownsName ? `, and so does ${model} as the model` : ""}`;
+}
+
 /** By body: the sets of bodies that hold it. */
 const MADE_FOR: readonly Uint8Array[] = Object.values(EMBODIMENTS).reduce<Uint8Array[]>((marks, body) => {
   marks[body] = Uint8Array.from({ length: BODY_SETS }, (_, set) => (set & bodyBit(body) ? 1 : 0));
@@ -327,10 +366,10 @@ const LISTED: ReadonlySet<DropReason> = new Set([
 export const REMOVING = CONSTRAINTS.filter((constraint) => !LISTED.has(constraint.reason));
 
 /** The tests that a request sets by these constraints, by kind. */
-export function testsOf(ask: Ask, constraints: readonly Constraint[]): Tests {
+export function testsOf(ask: Ask, constraints: readonly Constraint[], isNamed: boolean): Tests {
   const tests: Test[] = [];
   for (const constraint of constraints) {
-    const test = constraint.test(ask);
+    const test = constraint.test(ask, isNamed);
     if (test) tests.push(test);
   }
   return gathered(tests);

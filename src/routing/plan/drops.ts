@@ -23,14 +23,29 @@ export interface Drop {
 
 /** Every row that the request stands for and that may not serve it. */
 export function dropsOf(ask: Ask): Drop[] {
+  const named = ask.targets.filter(({ alias }) => !alias).map(({ name }) => ask.snapshot.models.of(name));
   const rows = Uint32Array.from(consideredRows(ask));
-  const broken = new Uint32Array(rows.length);
+  if (named.length === 0) return broken(ask, rows, false);
+  if (named.length === ask.targets.length) return broken(ask, rows, true);
+  const { model } = ask.snapshot.columns;
+  const isNamed = (row: number): boolean => named.includes(model[row]!);
+  const byName = broken(ask, rows.filter(isNamed), true);
+  const ofAliases = broken(
+    ask,
+    rows.filter((row) => !isNamed(row)),
+    false,
+  );
+  return [...byName, ...ofAliases];
+}
+
+function broken(ask: Ask, rows: Uint32Array, isNamed: boolean): Drop[] {
+  const bits = new Uint32Array(rows.length);
   for (let place = 0; place < CONSTRAINTS.length; place++) {
-    const test = CONSTRAINTS[place]!.test(ask);
-    if (test) breaking(ask, test, rows, 1 << place, broken);
+    const test = CONSTRAINTS[place]!.test(ask, isNamed);
+    if (test) breaking(ask, test, rows, 1 << place, bits);
   }
   const drops: Drop[] = [];
-  for (let i = 0; i < rows.length; i++) if (broken[i] !== 0) drops.push({ row: rows[i]!, broken: broken[i]! });
+  for (let i = 0; i < rows.length; i++) if (bits[i] !== 0) drops.push({ row: rows[i]!, broken: bits[i]! });
   return drops;
 }
 
@@ -144,7 +159,7 @@ function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]):
   if (!admitting) return create(SuggestionSchema, { field, admits: alone.length });
   const values = alone.map((drop) => admitting(ask, drop.row));
   // A floor is relaxed downwards, a ceiling upwards: the nearest value admits the fewest and changes the least.
-  const test = constraint.test(ask);
+  const test = constraint.test(ask, false);
   const isFloor = test?.kind === "number" && test.sign === -1;
   const value = values.reduce((a, b) => (isFloor ? Math.max(a, b) : Math.min(a, b)));
   if (!Number.isFinite(value)) return create(SuggestionSchema, { field, admits: alone.length });

@@ -11,6 +11,8 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
+import { SupplyTrust } from "../../../gen/limber/v1/preferences_pb.ts";
+import { tierOf } from "../../contracts/trust.ts";
 import { factsOf } from "../../errors.ts";
 import { droppedOf, dropsOf, refusalOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
@@ -67,8 +69,15 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     cold: step.cold,
     reasonCodes: reasonCodes(ask, plan, step),
     ...(step.ownKey && { byok: true }),
+    trust: TRUSTS[tierOf(step.offering.supplier, ask.scope.orgId)],
   });
 }
+
+const TRUSTS: Readonly<Record<ReturnType<typeof tierOf>, SupplyTrust>> = {
+  own: SupplyTrust.OWN,
+  verified: SupplyTrust.VERIFIED,
+  community: SupplyTrust.COMMUNITY,
+};
 
 /** Zero stands for what is not known: the wire has no word for it. */
 const known = (ms: number): number => (Number.isFinite(ms) ? ms : 0);

@@ -1,7 +1,14 @@
 /** Stage 1: what the request asks of the router, in the snapshot's own terms. */
-import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import {
+  type Hedge,
+  Preference,
+  type ProviderPreferences,
+  SortAxis,
+  SupplyTrust,
+} from "../../../gen/limber/v1/preferences_pb.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
+import { narrower, type Reach, reachOf, type Trust } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
 import type { HealthView } from "../health/health-view.ts";
@@ -16,6 +23,9 @@ export interface KeyScope {
   readonly models: readonly string[];
   /** A hardware key is never given placeholders. */
   readonly environment: "hardware" | "simulation";
+  readonly orgId: string;
+  /** Whose supply may serve at most, by all that stands above the request. */
+  readonly reach: Reach;
   /** What its organisation settled for all requests: providers that retain frames are out, and all regions but these. */
   readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
 }
@@ -75,6 +85,8 @@ export interface Ask extends PlanArgs {
   /** Milliseconds that are left for the whole request; Infinity when nothing was said. */
   readonly leftMs: number;
   readonly hedge: Hedge | undefined;
+  /** Whose supply may serve. */
+  readonly reach: Reach;
 }
 
 /**
@@ -103,8 +115,20 @@ export function declare(args: PlanArgs): Ask {
       preferences?.maxCostUsd === undefined ? Number.POSITIVE_INFINITY : preferences.maxCostUsd * 1e6 + 1e-3,
     leftMs: leftMs(args),
     hedge: preferences?.hedge,
+    reach: narrower(scope.reach, reachOf(trustAsked(preferences))),
   };
 }
+
+const TRUSTS: Readonly<Partial<Record<SupplyTrust, Trust>>> = {
+  [SupplyTrust.OWN]: "own",
+  [SupplyTrust.VERIFIED]: "verified",
+  [SupplyTrust.NAMED]: "named",
+  [SupplyTrust.COMMUNITY]: "community",
+};
+
+/** The tier that a request names, or what it asks for that names none. */
+const trustAsked = (preferences: ProviderPreferences | undefined): Trust =>
+  (preferences?.trust === undefined ? undefined : TRUSTS[preferences.trust]) ?? "named";
 
 function leftMs({ intent, now, arrivedAt, deadline }: PlanArgs): number {
   const own = intent.provider?.deadlineMs;

@@ -112,12 +112,12 @@ const isDirect = (ask: Ask): boolean => !ask.allowFallbacks || ask.contract === 
 /** Expands, constrains and ranks every target in turn. */
 function choose(ask: Ask, best: Shortlist): void {
   best.clear();
-  const removing = testsOf(ask, REMOVING);
+  const removing = testsOf(ask, REMOVING, false);
   ask.targets.forEach((target, place) => {
     const candidates = expand(ask, target);
     const most = candidates.rows.length;
     if (survivors.length < most) survivors = new Uint32Array(most * 2);
-    const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS);
+    const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS, true);
     const count = sift(ask, tests, candidates, survivors);
     rank(ask, target, place, survivors, count, best);
   });

@@ -6,6 +6,7 @@ import type { Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Ground } from "./base-table.ts";
 import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
+import { supplierCode } from "./suppliers.ts";
 
 /** A number of each offering, by the name of its column. */
 export type OfferingNumbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
@@ -39,7 +40,7 @@ export const NUMBERS: {
 
 /** Columns with so many rows and nothing in them. */
 export function* emptyColumns(rows: number): Sliced<Columns> {
-  const codes = ["model", "provider", "region", "traits", "bodies", "kind"] as const;
+  const codes = ["model", "provider", "region", "traits", "supplier", "bodies", "kind"] as const;
   const words = {} as Record<(typeof codes)[number], Uint32Array>;
   for (const name of codes) words[name] = new Uint32Array(rows);
   yield;
@@ -67,6 +68,7 @@ export function writeRow(columns: Columns, ground: Ground, row: number, offering
   columns.provider[row] = provider;
   columns.region[row] = region;
   columns.traits[row] = traits;
+  columns.supplier[row] = supplierCode(provider, offering.supplier);
   columns.bodies[row] = bodies;
   columns.kind[row] = ground.kindOf(provider, region, bodies, traits);
   writeNumbers(columns, NUMBERS.plain, row, offering);
@@ -89,8 +91,19 @@ function precisionBits(precision: string): number {
 }
 
 /** Everything about an offering that is a yes or a no. */
-export function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {
-  const bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
+export function traitsOf({
+  contracts,
+  actionSpaces,
+  parameters,
+  simulated,
+  retainsFrames,
+  supplier,
+}: Offering): number {
+  const bits =
+    parameterBits(parameters) |
+    (supplier.ownsName ? Flag.OWNS_NAME : 0) |
+    (simulated ? Flag.SIMULATED : 0) |
+    (retainsFrames ? Flag.RETAINS_FRAMES : 0);
   return bits | servedBits(contracts, actionSpaces);
 }
 

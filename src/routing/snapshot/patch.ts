@@ -54,6 +54,8 @@ const liesAlike = (one: Offering, other: Offering): boolean =>
   (one.model === other.model &&
     one.provider === other.provider &&
     one.region === other.region &&
+    one.supplier.orgId === other.supplier.orgId &&
+    one.supplier.standing === other.supplier.standing &&
     (one.scaledownS === undefined) === (other.scaledownS === undefined) &&
     traitsOf(one) === traitsOf(other) &&
     bodiesOf(one) === bodiesOf(other) &&

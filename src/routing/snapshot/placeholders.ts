@@ -2,6 +2,7 @@
 
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { PARAMETERS } from "../../contracts/contract.ts";
+import { OF_THE_GATEWAY } from "../../contracts/trust.ts";
 import type { Sliced } from "../../slices.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
 import type { Names } from "./names.ts";
@@ -44,6 +45,7 @@ export function placeholderOf(model: CatalogModel): Offering {
     id: `simulated/${model.slug}`,
     model: model.slug,
     provider: SIMULATED_PROVIDER,
+    supplier: OF_THE_GATEWAY,
     region: SIMULATED_PROVIDER,
     precision: "none",
     contracts: model.contracts,

@@ -6,6 +6,7 @@ import type { Alias } from "../aliases.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
 import type { Ground } from "./base-table.ts";
 import type { Serving } from "./serving.ts";
+import { type Caller, TrustedSuppliers } from "./suppliers.ts";
 
 /** What a snapshot is made from. */
 export interface RoutingSupply {
@@ -21,7 +22,7 @@ export interface RoutingSupply {
 export const SIMULATED_PROVIDER = "simulated";
 
 /** Bits of the column `traits` beside those of `servesBits` and `parameterBits`. */
-export const Flag = { SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
+export const Flag = { OWNS_NAME: 1 << 28, SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
 
 /**
  * One array per fact, one row per offering, and some rows to spare. Where a snapshot is built, rows that a plan reads together
@@ -34,6 +35,8 @@ export interface Columns {
   readonly region: Uint32Array;
   /** Everything that is a yes or a no, so that one look answers every such question: see `Flag`, `servesBits`, `parameterBits`. */
   readonly traits: Uint32Array;
+  /** Whose it is: see `supplierCode`. */
+  readonly supplier: Uint32Array;
   /** The bodies that it is made for, a bit each: see `bodyBit`. */
   readonly bodies: Uint32Array;
   /** A code of provider, region, bodies and traits together: a plan that depends on these alone tests each kind once. */
@@ -148,12 +151,15 @@ export interface Snapshot extends SnapshotParts {
   serving(alias: Alias, bits: number, simulated: boolean): Candidates;
   /** By model code: 1 where a key with these globs may use the model. */
   scopeOf(globs: readonly string[]): Uint8Array;
+  /** Whose offerings may serve: by code of `columns.supplier` 1 where they may; undefined where all may. */
+  trusted(caller: Caller): Uint8Array | undefined;
 }
 
 /** Puts a snapshot together. */
 export function snapshotOf(parts: SnapshotParts): Snapshot {
   const { ground, catalog, place, registered, numbered, modelRows, aliased, lists } = parts;
   const { models, providers, regions, ids } = ground;
+  const suppliers = new TrustedSuppliers(parts);
   return {
     ...parts,
     models,
@@ -173,6 +179,7 @@ export function snapshotOf(parts: SnapshotParts): Snapshot {
     rowsOfAlias: (alias) => aliased.get(alias)!,
     serving: (alias, bits, simulated) => lists.of(alias, bits, simulated),
     scopeOf: (globs) => ground.scopeOf(globs),
+    trusted: (caller) => suppliers.trusted(caller),
   };
 }
 

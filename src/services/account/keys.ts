@@ -43,11 +43,19 @@ import { orgSettings } from "../../store/account/settings.ts";
 import { findWorkspace } from "../../store/account/workspaces.ts";
 import { ownKeySpending } from "../../store/billing/usage.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
-import { authorityOf, authorityOfNew, changedAuthority, exceeding, inherited, refuseBeyond } from "../authority.ts";
+import {
+  authorityOf,
+  authorityOfNew,
+  changedAuthority,
+  exceeding,
+  inherited,
+  refuseBeyond,
+  unwidened,
+} from "../authority.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";
 import { confinedTo } from "../workspace-reach.ts";
-import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
+import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf, trustWordOf } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
 /** What keys depends on. */
@@ -150,7 +158,7 @@ export function keyCalls({
         const giver = await giverOf(tx, call);
         const before = authorityOf(key);
         refuseBeyond(before, giver);
-        const changes = changesOf(request, giver?.rateLimit);
+        const changes = unwidened(key, changesOf(request, giver?.rateLimit));
         const after = await changeKey(tx, key.id, changes);
         refuseBeyond(changedAuthority(before, after, changes), giver);
         await record(tx, call, "key.updated", after, { fields: changedFields(request) });
@@ -281,7 +289,8 @@ const otherWorkspace = (): Refusal =>
   refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches keys of that workspace alone");
 
 function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewKey {
-  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId, workspaceId, bounds } = request;
+  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId, workspaceId, bounds, trust } =
+    request;
   assertBounds(bounds, undefined, "bounds");
   return {
     orgId,
@@ -296,6 +305,7 @@ function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewK
     workspaceId,
     robotId,
     bounds: bounds && (toJson(SafetyBoundsSchema, bounds) as object), // a message is an object
+    trust: trustWordOf(trust),
   };
 }
 
@@ -316,9 +326,9 @@ function futureOf(expiresAt: number | undefined): number | undefined {
 const listsOf = ({ scopes, models }: UpdateKeyRequest) => ({ scopes: scopes?.values, models: models?.values });
 
 function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyChanges {
-  const { name, disabled, environment, budget, rateLimit, robotId, clear } = request;
+  const { name, disabled, environment, budget, rateLimit, robotId, trust, clear } = request;
   for (const field of clear) {
-    const given = { budget, rate_limit: rateLimit, expires_at: request.expiresAt, robot_id: robotId }[field];
+    const given = { budget, rate_limit: rateLimit, expires_at: request.expiresAt, robot_id: robotId, trust }[field];
     if (given !== undefined) throw violation("clear", `${field} is set and taken away at once`, "value_error");
   }
   const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
@@ -331,6 +341,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
     budget: budget ? budgetOf(budget) : cleared("budget"),
     rateLimit: rateLimit ? limitsOf(rateLimit, most) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
     robotId: robotId ?? cleared("robot_id"),
+    trust: trustWordOf(trust) ?? cleared("trust"),
   };
 }
 

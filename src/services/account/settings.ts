@@ -7,6 +7,7 @@ import {
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { byCall, type Implementation } from "../../call.ts";
+import { type Reach, reachOf } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
@@ -15,7 +16,7 @@ import { type Queryable, tx } from "../../store/database/tx.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
-import { byokWordOf, settingsMessage } from "./messages.ts";
+import { byokWordOf, settingsMessage, trustWordOf } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
 /** The RPCs about settings. */
@@ -40,7 +41,7 @@ export function settingsCalls({
         const giver = await giverOf(tx, call);
         const before = await orgSettings(tx, orgId);
         const settled = await settle(tx, orgId, changes);
-        if (isWider(settled, before)) refuseNarrowed(giver, settled);
+        if (isWider(settled, before)) refuseNarrowed(giver, settled, before);
         const details = { ...changes };
         await audit(tx, { ...byCall(call), orgId, action: "settings.updated", subject: orgId, details });
         return settled;
@@ -51,22 +52,27 @@ export function settingsCalls({
   };
 }
 
-/** Whether settings let more happen than others: more regions may serve, frames may be retained, or what callers send is kept longer. */
+/** Whether settings let more happen than others: more regions or suppliers may serve, frames may be retained, or what callers send is kept longer. */
 export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
-  !attenuates(authorityUnder(after), authorityUnder(before)) || after.retentionDays > before.retentionDays;
+  !attenuates(authorityUnder(after), authorityUnder(before)) ||
+  after.retentionDays > before.retentionDays ||
+  reachUnder(after) > reachUnder(before);
+
+const reachUnder = ({ trust }: OrgSettings): Reach => reachOf(trust);
 
 const authorityUnder = (settings: OrgSettings): Authority =>
   authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
 
 /** Refuses a key that is narrowed in any dimension to widen what all keys of an organisation or a workspace may do. */
-export function refuseNarrowed(giver: Authority | undefined, settings: OrgSettings): void {
+export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings, before: OrgSettings): void {
   if (!giver) return;
-  const { permissions, regions, zdr } = giver;
-  refuseBeyond({ ...authorityUnder(settings), permissions, regions, zdr }, giver);
+  const { permissions, regions, zdr, trust } = giver;
+  const opened = reachUnder(after) > reachUnder(before) ? reachUnder(after) : trust;
+  refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened }, giver);
 }
 
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
-  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio } = request;
+  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
@@ -75,6 +81,7 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(defaultPreset !== undefined && { default_preset: defaultPreset || null }),
     ...(allowedRegions && { allowed_regions: allowedRegions.values }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
+    ...(trust !== undefined && { trust: trustWordOf(trust) ?? null }),
   };
 }
 

@@ -8,6 +8,7 @@ import {
   OfferingTermsSchema,
   ProviderAuthType,
   ProviderSchema,
+  ProviderStanding,
 } from "../../../gen/limber/v1/supply_pb.ts";
 import { secondOf } from "../../billing/hardware.ts";
 import { usdFromNano } from "../../billing/price.ts";
@@ -17,6 +18,7 @@ import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.t
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {
   const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
+  const { standing, standingNote, reviewedAt } = provider;
   return create(ProviderSchema, {
     id,
     name,
@@ -24,10 +26,20 @@ export const providerMessage = (provider: ProviderRecord, own = false) => {
     regions,
     retainsFrames,
     created,
+    standing: STANDINGS[standing],
+    ...(reviewedAt !== null && { reviewedAt }),
+    ...(own && standingNote !== "" && { standingNote }),
     ...(own && contactEmail !== null && { contactEmail }),
     ...(own && homepage !== null && { homepage }),
   });
 };
+
+/** What the operator says of a provider, by the store's words. */
+export const STANDINGS = {
+  community: ProviderStanding.COMMUNITY,
+  verified: ProviderStanding.VERIFIED,
+  rejected: ProviderStanding.REJECTED,
+} as const satisfies Record<ProviderRecord["standing"], ProviderStanding>;
 
 /** The states of an offering by the store's words. */
 export const STATUSES = {

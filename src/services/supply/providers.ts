@@ -5,22 +5,27 @@ import {
   GetOwnProviderResponseSchema,
   ListOwnProvidersResponseSchema,
   RegisterProviderResponseSchema,
+  ReviewProviderResponseSchema,
+  SetModelOwnerResponseSchema,
   type SupplyService,
   UpdateProviderResponseSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { byCall, type Implementation, keyOf } from "../../call.ts";
+import { Reason, refuse } from "../../errors.ts";
+import { emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
+import { findOrg } from "../../store/account/orgs.ts";
 import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-lifecycle.ts";
-import { createProvider } from "../../store/supply/supply.ts";
+import { createProvider, type ProviderStanding, reviewProvider, setOwner } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { ownProvider } from "./declare.ts";
-import { providerMessage } from "./messages.ts";
+import { providerMessage, STANDINGS } from "./messages.ts";
 
 type ProviderRpcs = Pick<
   Implementation<typeof SupplyService>,
-  "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider"
+  "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider" | "reviewProvider" | "setModelOwner"
 >;
 
 /** The RPCs on providers. */
@@ -79,6 +84,40 @@ export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       });
       await refresh();
       return create(UpdateProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async reviewProvider({ provider: name, standing, note }, call) {
+      const word = (Object.keys(STANDINGS) as ProviderStanding[]).find((each) => STANDINGS[each] === standing)!; // the schema admits no other
+      const provider = await tx(sql, async (tx) => {
+        const reviewed = await reviewProvider(tx, name, { standing: word, note });
+        if (!reviewed) throw refuse(Reason.NOT_FOUND, `there is no provider ${name}`);
+        const { id, orgId } = reviewed;
+        const details = { provider: name, standing: word, note };
+        await emit(tx, orgId, { case: "providerReviewed", value: details });
+        await audit(tx, { ...byCall(call), orgId, action: "provider.reviewed", subject: id, details });
+        return reviewed;
+      });
+      await refresh();
+      return create(ReviewProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async setModelOwner({ owner, orgId }, call) {
+      await tx(sql, async (tx) => {
+        if (orgId !== undefined && !(await findOrg(tx, orgId)))
+          throw refuse(Reason.NOT_FOUND, `there is no organisation ${orgId}`);
+        const before = await setOwner(tx, owner, orgId);
+        for (const concerned of new Set([before, orgId]))
+          if (concerned !== undefined)
+            await audit(tx, {
+              ...byCall(call),
+              orgId: concerned,
+              action: "model_owner.set",
+              subject: owner,
+              details: { org_id: orgId },
+            });
+      });
+      await refresh();
+      return create(SetModelOwnerResponseSchema, { owner, ...(orgId !== undefined && { orgId }) });
     },
   };
 }

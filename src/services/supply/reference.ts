@@ -9,11 +9,18 @@ import {
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import type { Call } from "../../call.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
+import { Reach } from "../../contracts/trust.ts";
 import { newId } from "../../ids.ts";
 import { createOrg } from "../../store/account/orgs.ts";
 import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";
-import type { Sql } from "../../store/database/tx.ts";
-import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply/supply.ts";
+import { type Sql, tx } from "../../store/database/tx.ts";
+import {
+  findProvider,
+  type OfferingRecord,
+  putModels,
+  reviewProvider,
+  setOfferingStatus,
+} from "../../store/supply/supply.ts";
 import { SupplyReader } from "../../store/supply/supply-reader.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { supplyService } from "../supply.ts";
@@ -35,6 +42,7 @@ export async function bringReference(deps: SupplyDeps, endpoint: string): Promis
   if (!(await findProvider(sql, PROVIDER))) {
     const request = { name: PROVIDER, displayName: "Reference provider", regions: [REGION], dataCollection: "deny" };
     await service.registerProvider(create(RegisterProviderRequestSchema, request), call);
+    await tx(sql, (tx) => reviewProvider(tx, PROVIDER, { standing: "verified", note: "ships with the gateway" }));
   }
 
   const probing = { signal: call.signal, requestId: call.requestId, budgetMs: 10_000 };
@@ -77,6 +85,7 @@ function callOf(orgId: string): Call {
     environment: "simulation",
     workspaceId: undefined,
     settings: DEFAULT_SETTINGS,
+    reach: Reach.OWN,
   } as const;
   return {
     requestId: newId("req"),

@@ -3,7 +3,7 @@ import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 import { hashSecret, newSecret } from "./secret.ts";
-import { type OrgSettings, type StoredSettings, settingsFrom } from "./settings.ts";
+import { type OrgSettings, type StoredSettings, type SupplyTrust, settingsFrom } from "./settings.ts";
 
 /** When a budget is renewed, in UTC. */
 export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
@@ -45,6 +45,8 @@ export interface KeyRecord {
   createdAt: number;
   /** What no action that it is given may exceed, as ProtoJSON of `SafetyBounds`. */
   bounds: object | undefined;
+  /** Whose supply may serve it at most; undefined: what its settings and its environment say. */
+  trust: SupplyTrust | undefined;
   /** The key that made it. */
   parentId: string | undefined;
   /** The keys that it descends from, the nearest first, each as it is by itself. All of this record's other fields are the key's own, too. */
@@ -95,6 +97,7 @@ export interface NewKey {
   robotId?: string | undefined;
   /** ProtoJSON of `SafetyBounds`. */
   bounds?: object | undefined;
+  trust?: SupplyTrust | undefined;
   /** The key that makes it. */
   parentId?: string | undefined;
 }
@@ -125,6 +128,7 @@ interface KeyRow {
   workspaceId: string | null;
   robotId: string | null;
   bounds: object | null;
+  trust: SupplyTrust | null;
   parentId: string | null;
   orgSettings: StoredSettings | null;
   workspaceSettings: StoredSettings | null;
@@ -161,6 +165,7 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   workspaceId: row.workspaceId ?? undefined,
   robotId: row.robotId ?? undefined,
   bounds: row.bounds ?? undefined,
+  trust: row.trust ?? undefined,
   settings: settingsFrom(row.orgSettings, row.workspaceSettings),
   createdAt: unixSeconds(row.created),
   parentId: row.parentId ?? undefined,
@@ -186,7 +191,7 @@ const oneOf = async (sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord
 
 const keyColumns = (sql: Queryable) => sql`
   id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
-  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, created, parent_id,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, trust, created, parent_id,
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
   (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
@@ -221,6 +226,7 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     workspaceId: key.workspaceId ?? null,
     robotId: key.robotId ?? null,
     bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
+    trust: key.trust ?? null,
     parentId: key.parentId ?? null,
   };
   const made = await oneOf(sql, await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`);
@@ -282,6 +288,7 @@ export interface KeyChanges {
   budget?: KeyRecord["budget"] | null;
   rateLimit?: RateLimit | undefined;
   robotId?: string | null | undefined;
+  trust?: SupplyTrust | null | undefined;
 }
 
 /** Changes a key; every replica knows when this is committed, or shortly after. */

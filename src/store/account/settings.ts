@@ -3,6 +3,9 @@
 import type { Queryable, Tx } from "../database/tx.ts";
 import type { ByokMode } from "./credentials.ts";
 
+/** Whose supply may serve at most: each includes those before it. */
+export type SupplyTrust = "own" | "verified" | "named" | "community";
+
 /** The settings that hold for a call. */
 export interface OrgSettings {
   /** How long logs are kept. */
@@ -19,6 +22,8 @@ export interface OrgSettings {
   readonly allowedRegions: readonly string[] | undefined;
   /** The largest share of calls that may be hedged. */
   readonly maxHedgeRatio: number;
+  /** Whose supply may serve at most. */
+  readonly trust: SupplyTrust;
 }
 
 /** The settings of an organisation that set none. */
@@ -30,6 +35,7 @@ export const DEFAULT_SETTINGS: OrgSettings = {
   defaultPreset: undefined,
   allowedRegions: undefined,
   maxHedgeRatio: 0.05,
+  trust: "named",
 };
 
 /** Settings as they are stored: absent or null fields are not settled. */
@@ -41,9 +47,10 @@ export interface StoredSettings {
   default_preset?: string | null;
   allowed_regions?: readonly string[] | null;
   max_hedge_ratio?: number | null;
+  trust?: SupplyTrust | null;
 }
 
-/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr or the regions of the other. */
+/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr, the regions or the trust of the other. */
 export function settingsFrom(org: StoredSettings | null, workspace: StoredSettings | null = null): OrgSettings {
   if (org === null && workspace === null) return DEFAULT_SETTINGS;
   const settled = { ...present(org), ...present(workspace) };
@@ -55,11 +62,17 @@ export function settingsFrom(org: StoredSettings | null, workspace: StoredSettin
     defaultPreset: settled.default_preset ?? undefined,
     allowedRegions: narrowed(org?.allowed_regions, workspace?.allowed_regions),
     maxHedgeRatio: settled.max_hedge_ratio ?? DEFAULT_SETTINGS.maxHedgeRatio,
+    trust: narrowedTrust(org?.trust ?? DEFAULT_SETTINGS.trust, workspace?.trust ?? "community"),
   };
 }
 
 const present = (stored: StoredSettings | null): StoredSettings =>
   Object.fromEntries(Object.entries(stored ?? {}).filter(([, value]) => value !== null));
+
+/** A workspace opens nothing: community supply has to be open in its organisation first. */
+const narrowedTrust = (org: SupplyTrust, workspace: SupplyTrust): SupplyTrust =>
+  TIERS.indexOf(workspace) < TIERS.indexOf(org) ? workspace : org;
+const TIERS: readonly SupplyTrust[] = ["own", "verified", "named", "community"];
 
 /** Those of both lists; one that is empty or absent limits nothing. */
 function narrowed(
@@ -86,6 +99,7 @@ const COLUMNS = [
   "default_preset",
   "allowed_regions",
   "max_hedge_ratio",
+  "trust",
 ] as const;
 
 /** Settles fields of an organisation; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */

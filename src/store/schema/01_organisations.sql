@@ -21,6 +21,8 @@ create table org_settings (
   default_preset text,
   allowed_regions text[],
   max_hedge_ratio double precision check (max_hedge_ratio between 0 and 1),
+  -- Whose supply may serve at most; null: `named`.
+  trust text check (trust in ('own', 'verified', 'named', 'community')),
   updated timestamptz not null default now()
 );
 
@@ -66,6 +68,8 @@ create table key (
   environment text not null default 'simulation' check (environment in ('simulation', 'hardware')),
   -- ProtoJSON of SafetyBounds, which no action exceeds.
   bounds jsonb,
+  -- Whose supply may serve it at most.
+  trust text check (trust in ('own', 'verified', 'named', 'community')),
   disabled boolean not null default false,
   expires_at timestamptz,
   -- The end that the event `key.expiring` was last sent for; another end is announced again.

@@ -11,6 +11,18 @@ create table provider (
   homepage text,
   regions text[] not null default '{}',
   retains_frames boolean not null default true,
+  -- What the operator says of it, why, and when. Community supply serves those who ask for it, rejected supply its own organisation alone.
+  standing text not null default 'community' check (standing in ('community', 'verified', 'rejected')),
+  standing_note text not null default '',
+  reviewed_at timestamptz,
+  created timestamptz not null default now()
+);
+
+-- Whose an owner's name is, the part of a model's slug before the slash: the organisation whose offering was the first to pass under it, or the
+-- one that the operator gave it to. Names of the catalog are nobody's until the operator gives them.
+create table model_owner (
+  owner text primary key,
+  org_id text not null references org,
   created timestamptz not null default now()
 );
 
@@ -106,6 +118,8 @@ end
 $$;
 
 create trigger supply_changed after insert or update or delete on provider
+  for each statement execute function notify_supply_changed();
+create trigger supply_changed after insert or update or delete on model_owner
   for each statement execute function notify_supply_changed();
 create trigger supply_changed after insert or update or delete on model
   for each statement execute function notify_supply_changed();

@@ -71,7 +71,7 @@ export class SupplyReader {
       const live = await newest(tx, this.#offerings, offeringVersions, async function* (keys) {
         const rows = tx<(OfferingRow & Versioned)[]>`
           select row.*, row.id as key, ${version(tx)} as version from (${offerings(tx)}) as row
-          join offering on offering.id = row.id join provider on provider.id = row.provider_id
+          join offering on offering.id = row.id join provider on provider.id = row.provider_id ${ownership(tx)}
           where row.id = any(${keys}::text[])`;
         for await (const batch of rows.cursor(AT_ONCE))
           yield madeOf(batch, (row) => ({ key: row.key, version: row.version, record: offeringOf(row) }));
@@ -91,12 +91,16 @@ export class SupplyReader {
 
 const modelVersions = (tx: Tx) => tx`select slug as key, xmin::text as version from model`;
 
-/** An offering's record holds what its provider says of itself, too. */
-const version = (tx: Tx) => tx`offering.xmin::text || ' ' || provider.xmin::text`;
+/** An offering's record holds what its provider says of itself, and whether it owns its model's name, too. */
+const version = (tx: Tx) =>
+  tx`offering.xmin::text || ' ' || provider.xmin::text || ' ' || coalesce(model_owner.xmin::text, '')`;
+
+const ownership = (tx: Tx) => tx`
+  left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;
 
 const offeringVersions = (tx: Tx) => tx`
   select offering.id as key, ${version(tx)} as version
-  from offering join provider on provider.id = offering.provider_id where status <> 'removed'`;
+  from offering join provider on provider.id = offering.provider_id ${ownership(tx)} where status <> 'removed'`;
 
 const bucket = (tx: Tx) => tx`hashtext(key) & ${BUCKETS - 1}::integer`;
 

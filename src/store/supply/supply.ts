@@ -2,7 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable } from "../database/tx.ts";
+import type { Queryable, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 
 /** An organisation that runs models. */
@@ -16,9 +16,16 @@ export interface ProviderRecord {
   homepage: string | null;
   regions: string[];
   retainsFrames: boolean;
+  standing: ProviderStanding;
+  /** Why the operator said so. */
+  standingNote: string;
   /** Unix seconds. */
+  reviewedAt: number | null;
   created: number;
 }
+
+/** What the operator says of a provider. */
+export type ProviderStanding = "community" | "verified" | "rejected";
 
 /** A model of the catalog, served or not. */
 export interface ModelRecord {
@@ -104,6 +111,9 @@ export interface OfferingRecord extends OfferingDeclaration {
   provider: string;
   providerRegions: string[];
   retainsFrames: boolean;
+  standing: ProviderStanding;
+  /** Its organisation owns the name of its model's owner. */
+  ownsName: boolean;
   status: OfferingStatus;
   /** The last report of the probe, as ProtoJSON. */
   report: object | null;
@@ -126,15 +136,20 @@ export interface SupplyRecord {
 }
 
 /** A row of `provider`. */
-export interface ProviderRow extends Omit<ProviderRecord, "created"> {
+export interface ProviderRow extends Omit<ProviderRecord, "created" | "reviewedAt"> {
+  reviewedAt: Date | null;
   created: Date;
 }
 
 /** A provider from its row. */
-export const providerOf = (row: ProviderRow): ProviderRecord => ({ ...row, created: unixSeconds(row.created) });
+export const providerOf = (row: ProviderRow): ProviderRecord => ({
+  ...row,
+  reviewedAt: row.reviewedAt && unixSeconds(row.reviewedAt),
+  created: unixSeconds(row.created),
+});
 
 /** What a provider is made from. */
-export type NewProvider = Omit<ProviderRecord, "id" | "created">;
+export type NewProvider = Omit<ProviderRecord, "id" | "standing" | "standingNote" | "reviewedAt" | "created">;
 
 /** Registers a provider. Refuses with `already_exists` when the name is taken. */
 export async function createProvider(sql: Queryable, provider: NewProvider): Promise<ProviderRecord> {
@@ -152,6 +167,40 @@ export async function createProvider(sql: Queryable, provider: NewProvider): Pro
 export async function findProvider(sql: Queryable, name: string): Promise<ProviderRecord | undefined> {
   const [row] = await sql<ProviderRow[]>`select * from provider where name = ${name}`;
   return row && providerOf(row);
+}
+
+/** Says what the operator says of a provider; undefined where there is none. */
+export async function reviewProvider(
+  tx: Tx,
+  name: string,
+  { standing, note }: { standing: ProviderStanding; note: string },
+): Promise<ProviderRecord | undefined> {
+  const [row] = await tx<ProviderRow[]>`
+    update provider set standing = ${standing}, standing_note = ${note}, reviewed_at = now() where name = ${name} returning *`;
+  return row && providerOf(row);
+}
+
+/** The part of a model's slug that is its owner's. */
+const ownerOf = (slug: string): string => slug.split("/", 1)[0]!;
+
+/** Gives a model's owner's name to an organisation whose offering of it passed, where it is nobody's and not of the catalog. */
+export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<void> {
+  const owner = ownerOf(slug);
+  await tx`
+    insert into model_owner (owner, org_id)
+    select ${owner}, ${orgId} where not exists (select from catalog_entry where split_part(slug, '/', 1) = ${owner})
+    on conflict (owner) do nothing`;
+}
+
+/** Gives an owner's name to an organisation, whoever had it, or to nobody; answers who had it. */
+export async function setOwner(tx: Tx, owner: string, orgId: string | undefined): Promise<string | undefined> {
+  const [before] = await tx<{ orgId: string }[]>`select org_id from model_owner where owner = ${owner} for update`;
+  if (orgId === undefined) await tx`delete from model_owner where owner = ${owner}`;
+  else
+    await tx`
+      insert into model_owner (owner, org_id) values (${owner}, ${orgId})
+      on conflict (owner) do update set org_id = excluded.org_id`;
+  return before?.orgId;
 }
 
 /** A row of `model`. */
@@ -200,6 +249,8 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   provider: row.provider,
   providerRegions: row.providerRegions,
   retainsFrames: row.retainsFrames,
+  standing: row.standing,
+  ownsName: row.ownsName,
   model: row.model,
   status: row.status,
   runtime: row.runtime,
@@ -264,8 +315,10 @@ export async function findOffering(sql: Queryable, id: string): Promise<Offering
 /** Every offering with what its provider says of itself; goes on with `where`. */
 export const offerings = (sql: Queryable) => sql`
   select offering.*, offering.retains_frames as own_retention, provider.name as provider,
-    provider.regions as provider_regions, coalesce(offering.retains_frames, provider.retains_frames) as retains_frames
-  from offering join provider on provider.id = offering.provider_id`;
+    provider.regions as provider_regions, coalesce(offering.retains_frames, provider.retains_frames) as retains_frames,
+    provider.standing, model_owner.owner is not null as owns_name
+  from offering join provider on provider.id = offering.provider_id
+    left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;
 
 /**
  * Moves an offering to a status, with a probe's report if there is one, provided that it is in one of `from`. Answers the

@@ -8,7 +8,7 @@ import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
-import { type OfferingRecord, type OfferingStatus, setOfferingStatus } from "../../store/supply/supply.ts";
+import { claimOwner, type OfferingRecord, type OfferingStatus, setOfferingStatus } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";
 import { probe } from "./probe.ts";
@@ -67,6 +67,7 @@ export async function verify(
       report: toJson(ProbeReportSchema, report) as object, // a message is an object
       dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
     });
+    if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
     if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
     return moved;
   });

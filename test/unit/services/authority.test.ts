@@ -13,6 +13,7 @@ import {
   inherited,
   meet,
   ORDERS,
+  unwidened,
 } from "../../../src/services/authority.ts";
 import { ROLE_NAMES } from "../../../src/services/permissions.ts";
 import type { BudgetInterval, KeyChanges, KeyRecord, NewKey } from "../../../src/store/account/keys.ts";
@@ -55,6 +56,7 @@ const facts = fc.record({
     concurrency: fc.integer({ min: 1, max: 4 }),
     streams: fc.integer({ min: 1, max: 4 }),
   }),
+  trust: fc.constantFrom(undefined, "own" as const, "verified" as const, "named" as const, "community" as const),
   expiresAt: fc.option(fc.nat(5), { nil: undefined }),
 });
 
@@ -81,6 +83,7 @@ const key = (more: Partial<KeyRecord>): KeyRecord => ({
   settings: DEFAULT_SETTINGS,
   createdAt: 0,
   bounds: undefined,
+  trust: undefined,
   parentId: undefined,
   ancestors: [],
   ...more,
@@ -243,7 +246,7 @@ describe("100,000 operations by narrowed keys", () => {
             given++;
             continue;
           }
-          const { scopes, models, environment, robotId, budget, expiresAt, rateLimit } = draw;
+          const { scopes, models, environment, robotId, budget, expiresAt, rateLimit, trust } = draw;
           const all: KeyChanges = {
             scopes,
             models,
@@ -252,8 +255,10 @@ describe("100,000 operations by narrowed keys", () => {
             robotId: robotId ?? null,
             budget: budget ?? null,
             expiresAt: expiresAt ?? null,
+            trust: trust ?? null,
           };
-          const changes = Object.fromEntries(Object.entries(all).filter(() => random() < 0.3)) as KeyChanges;
+          const drawn = Object.fromEntries(Object.entries(all).filter(() => random() < 0.3)) as KeyChanges;
+          const changes = unwidened(target, drawn);
           const fields = Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value ?? undefined]));
           const after = { ...target, ...fields } as KeyRecord; // a change names fields of a key
           if (!attenuates(changedAuthority(authorityOf(target), after, changes), giver)) refused++;

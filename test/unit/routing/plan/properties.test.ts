@@ -13,7 +13,7 @@ import { explain } from "../../../../src/routing/plan/explain.ts";
 import type { PlanArgs } from "../../../../src/routing/plan/intent.ts";
 import { type PlanStep, planFor } from "../../../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
-import { intent, offering, prefer, supplyOf } from "../../../support/supply.ts";
+import { intent, offering, prefer, SCOPE, supplyOf } from "../../../support/supply.ts";
 
 const PROVIDERS = ["alpha", "beta", "gamma", "delta"];
 const REGIONS = ["eu", "us", "asia"];
@@ -110,7 +110,7 @@ function argsOf(asked: Asked, preferences: Preferences, pin?: PlanArgs["pin"]): 
     }),
     snapshot,
     health: view,
-    scope: { models: asked.scope, environment: asked.hardware ? "hardware" : "simulation" },
+    scope: { ...SCOPE, models: asked.scope, environment: asked.hardware ? "hardware" : "simulation" },
     pin,
     seed: asked.seed,
     now: NOW,
@@ -343,7 +343,7 @@ test("balanced draws as often as its weights say: inverse to the square of the p
       deadline: undefined,
       pin: undefined,
     };
-    const first = planFor({ ...args, scope: { models: [], environment: "simulation" } }).steps[0]!.offering.id;
+    const first = planFor({ ...args, scope: SCOPE }).steps[0]!.offering.id;
     firsts[first]!++;
   }
   // Weights 16 : 4 : 1.

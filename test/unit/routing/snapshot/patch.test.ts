@@ -10,7 +10,7 @@ import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { type RoutingSupply, type Snapshot, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
 import { atOnce } from "../../../../src/slices.ts";
-import { catalogued, intent, offering, prefer, supplyOf } from "../../../support/supply.ts";
+import { catalogued, intent, offering, prefer, SCOPE, supplyOf } from "../../../support/supply.ts";
 
 const advertised = { p50Ms: 50, p95Ms: 80, unitsPerS: undefined, uptime30d: 0.99 };
 const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };
@@ -160,7 +160,7 @@ function plansOver(snapshot: Snapshot, health: HealthView, seed: number) {
       snapshot,
       health,
       seed,
-      scope: { models: [], environment: "simulation" as const },
+      scope: SCOPE,
       pin: undefined,
       now: 1000,
       arrivedAt: 1000,

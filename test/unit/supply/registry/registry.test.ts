@@ -31,6 +31,9 @@ const provider: ProviderRecord = {
   homepage: null,
   regions: ["eu"],
   retainsFrames: false,
+  standing: "community",
+  standingNote: "",
+  reviewedAt: null,
   created: 1,
 };
 const scenario = {
