@@ -58,6 +58,8 @@ const OPERATOR = new Set([
   "AccountService.SetCommitment",
   "AccountService.GetUsageMargin",
   "OperationsService.DeprecateModel",
+  "SupplyService.ReviewProvider",
+  "SupplyService.SetModelOwner",
   "OperationsService.ForceCircuit",
 ]);
 

@@ -50,6 +50,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
       default_preset: null,
       allowed_regions: [],
       max_hedge_ratio: 0.05,
+      trust: "named",
     });
     await app.call("/v1/presets/fast", { preference: "fastest" }, { key: caller.key, method: "PUT" });
     const all = {
@@ -60,6 +61,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
       default_preset: "fast",
       allowed_regions: ["eu"],
       max_hedge_ratio: 0,
+      trust: "named",
     };
     expect((await patch(caller, all)).body).toEqual(all);
     expect(await look()).toEqual(all);

@@ -58,6 +58,7 @@ describe("POST /v1/supply/providers", () => {
         id: expect.stringMatching(/^prov_/),
         name,
         display_name: "Acme",
+        standing: "community",
         regions: ["eu", "us"],
         retains_frames: false,
         created: expect.any(Number),

@@ -37,6 +37,7 @@ const usual = {
   default_preset: null,
   allowed_regions: [],
   max_hedge_ratio: 0.05,
+  trust: "named",
 };
 
 describe("POST /v1/orgs/{org_id}/workspaces", () => {
