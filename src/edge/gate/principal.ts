@@ -3,9 +3,8 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import { now } from "../../clock.ts";
-import { narrower, reachOf } from "../../contracts/trust.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
-import { authorityOf, effective } from "../../services/authority.ts";
+import { authorityOf, effective, reachOfCalls } from "../../services/authority.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 
 /** The header before, and the key in it: a caller in a loop sends the same one again and again. */
@@ -56,7 +55,7 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
     workspaceId,
     robotId,
     settings,
-    reach: narrower(authorityOf(record).trust, reachOf(settings.trust)),
+    reach: reachOfCalls(record),
     ...limits,
   };
   principals.set(record, principal);
