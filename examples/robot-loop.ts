@@ -5,8 +5,9 @@
  *   LIMBER_KEY=lmb_sk_… node_modules/.bin/node examples/robot-loop.ts [seconds] [url]
  *
  * It prints rate, age, holds and cost once a second. When the connection breaks it opens the next one under the same session and goes on.
+ * Each time around the square is an episode.
  */
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { LoopChunk } from "../gen/limber/v1/control_loop_pb.ts";
@@ -30,6 +31,7 @@ const CORNERS = [
 const base = { x: 0, y: 0, yaw: 0 };
 let corner = 0;
 let step = 0;
+let episode = 1;
 let chunk: LoopChunk | undefined;
 const seen = { chunks: 0, holds: 0, without: 0, stale: 0, ages: 0, costUsd: 0, dropped: 0, streams: 0 };
 
@@ -42,7 +44,13 @@ function move(): void {
   base.x += (speed * Math.cos(base.yaw) * PERIOD_MS) / 1000;
   base.y += (speed * Math.sin(base.yaw) * PERIOD_MS) / 1000;
   const [x, y] = CORNERS[corner % CORNERS.length]!;
-  if (Math.hypot(x - base.x, y - base.y) < 0.15) corner += 1;
+  if (Math.hypot(x - base.x, y - base.y) >= 0.15) return;
+  corner += 1;
+  if (corner % CORNERS.length > 0) return;
+  // Once around: what was planned for the last episode is not executed in the next one.
+  episode += 1;
+  step = 0;
+  chunk = undefined;
 }
 
 /** The action for now: a chunk's actions are `dtMs` apart, which may be more than a control step. */
@@ -51,17 +59,26 @@ function dueIn({ startStep, action }: LoopChunk): readonly number[] | undefined 
   return action?.steps[Math.floor(sinceMs / action.dtMs)]?.values;
 }
 
-/** What the base senses: the goal as seen from itself, and no obstacles. */
-function observation(): ActStreamRequest {
+/** What the base senses, and in which episode: the goal as seen from itself, and no obstacles. */
+function observation(): Sensed {
   const [x, y] = CORNERS[corner % CORNERS.length]!;
   const observations = [{ proprio: [base.x, base.y, base.yaw, x, y, base.yaw], tMs: performance.now() }];
-  return create(ActStreamRequestSchema, { message: { case: "observation", value: { step, observations } } });
+  return { episode, message: say({ case: "observation", value: { step, observations } }) };
 }
 
-const open = create(ActStreamRequestSchema, {
-  message: {
+interface Sensed {
+  readonly episode: number;
+  readonly message: ActStreamRequest;
+}
+
+const say = (message: MessageInitShape<typeof ActStreamRequestSchema>["message"]): ActStreamRequest =>
+  create(ActStreamRequestSchema, message && { message });
+
+const open = (episode: number): ActStreamRequest =>
+  say({
     case: "open",
     value: {
+      episode,
       model: "reference/potential-nav",
       actionSpace: "base_twist_2d",
       horizon: 16,
@@ -69,8 +86,7 @@ const open = create(ActStreamRequestSchema, {
       bounds: { lowest: [-1, -3], highest: [1, 3] },
       provider: { sessionId: `example-${process.pid}`, deadlineMs: 150 },
     },
-  },
-});
+  });
 
 const client = createClient(InferenceService, createGrpcTransport({ baseUrl }));
 const until = performance.now() + seconds * 1000;
@@ -80,6 +96,8 @@ async function talk(outbox: Outbox): Promise<void> {
   seen.streams += 1;
   for await (const { event } of client.actStream(outbox.read(), { headers: { authorization: `Bearer ${key}` } })) {
     if (event.case === "chunk") {
+      // It crossed a reset on its way.
+      if (event.value.episode !== episode) continue;
       chunk = event.value;
       // What the gateway never sends: the robot would not use it either.
       if (step >= chunk.validUntilStep) seen.stale += 1;
@@ -88,7 +106,7 @@ async function talk(outbox: Outbox): Promise<void> {
       seen.costUsd += chunk.usage?.costUsd ?? 0;
       seen.dropped = chunk.droppedObservations;
       if (chunk.route) console.log(`served by ${chunk.route.provider}, ${chunk.route.model}`);
-    } else if (event.case === "hold") {
+    } else if (event.case === "hold" && event.value.episode === episode) {
       chunk = undefined;
       seen.holds += 1;
     } else if (event.case === "ended") {
@@ -99,13 +117,14 @@ async function talk(outbox: Outbox): Promise<void> {
 
 /** Messages on their way: of observations only the newest is kept. */
 class Outbox {
-  #next: ActStreamRequest[] = [open];
+  /** The episode that the gateway knows of. */
+  #episode = episode;
+  #next: Sensed | undefined;
   #over = false;
   #wake = (): void => {};
 
-  say(message: ActStreamRequest): void {
-    this.#next = this.#next.filter((each) => each === open);
-    this.#next.push(message);
+  sense(next: Sensed): void {
+    this.#next = next;
     this.#wake();
   }
 
@@ -115,13 +134,21 @@ class Outbox {
   }
 
   async *read(): AsyncGenerator<ActStreamRequest> {
-    while (!this.#over || this.#next.length > 0) {
-      const message = this.#next.shift();
-      if (message) yield message;
-      else
+    yield open(this.#episode);
+    while (!this.#over || this.#next) {
+      const next = this.#next;
+      this.#next = undefined;
+      if (!next) {
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
+        continue;
+      }
+      if (next.episode > this.#episode) {
+        this.#episode = next.episode;
+        yield say({ case: "reset", value: { episode: next.episode } });
+      }
+      yield next.message;
     }
   }
 }
@@ -136,7 +163,7 @@ let ticking = setTimeout(function tick() {
     step += 1;
     move();
   }
-  if (isDue) outbox.say(observation());
+  if (isDue) outbox.sense(observation());
   ticking = setTimeout(tick, Math.max(0, due - performance.now()));
 }, 0);
 const printing = setInterval(() => {

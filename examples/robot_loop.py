@@ -15,7 +15,8 @@ Start the gateway (`npm start`), then
 
     PYTHONPATH=stubs LIMBER_KEY=lmb_sk_... python3 examples/robot_loop.py [seconds] [host:port]
 
-It prints rate, age, holds and cost once a second, and resumes its session when the connection breaks.
+It prints rate, age, holds and cost once a second, and resumes its session when the connection breaks. Each time around the square is an
+episode.
 """
 
 import math
@@ -47,6 +48,7 @@ class Base:
         self.x = self.y = self.yaw = 0.0
         self.corner = 0
         self.step = 0
+        self.episode = 1
         self.chunk = None
         self.without = 0
         self.stale = 0
@@ -67,6 +69,11 @@ class Base:
         goal = self.goal()
         if math.hypot(goal[0] - self.x, goal[1] - self.y) < 0.15:
             self.corner += 1
+            if self.corner % len(CORNERS) == 0:
+                # Once around: what was planned for the last episode is not executed in the next one.
+                self.episode += 1
+                self.step = 0
+                self.chunk = None
 
     def due(self, action, steps):
         """The action for now: a chunk's actions are dt_ms apart, which may be more than a control step."""
@@ -77,25 +84,35 @@ class Base:
         seen = sense.Observation(
             proprio=[self.x, self.y, self.yaw, goal[0], goal[1], self.yaw], t_ms=time.monotonic() * 1000
         )
-        return inference.ActStreamRequest(observation=loop.LoopObservation(step=self.step, observations=[seen]))
+        message = inference.ActStreamRequest(observation=loop.LoopObservation(step=self.step, observations=[seen]))
+        return self.episode, message
 
 
-OPEN = inference.ActStreamRequest(
-    open=loop.LoopOpen(
-        model="reference/potential-nav",
-        action_space="base_twist_2d",
-        horizon=16,
-        robot_id="example-base",
-        bounds=action.SafetyBounds(lowest=[-1, -3], highest=[1, 3]),
-        provider=preferences.ProviderPreferences(session_id=f"example-{os.getpid()}", deadline_ms=150),
+def opening(episode):
+    """The first message of a stream."""
+    return inference.ActStreamRequest(
+        open=loop.LoopOpen(
+            model="reference/potential-nav",
+            action_space="base_twist_2d",
+            horizon=16,
+            robot_id="example-base",
+            bounds=action.SafetyBounds(lowest=[-1, -3], highest=[1, 3]),
+            provider=preferences.ProviderPreferences(session_id=f"example-{os.getpid()}", deadline_ms=150),
+            episode=episode,
+        )
     )
-)
 
 
-def messages(outbox):
-    """What is said on one stream, until None comes."""
-    yield OPEN
-    while (message := outbox.get()) is not None:
+def messages(outbox, episode):
+    """What is said on one stream that begins in this episode, until None comes."""
+    yield opening(episode)
+    while (sensed := outbox.get()) is not None:
+        now, message = sensed
+        if now < episode:
+            continue
+        if now > episode:
+            episode = now
+            yield inference.ActStreamRequest(reset=loop.LoopReset(episode=episode))
         yield message
 
 
@@ -139,8 +156,11 @@ def main():
     while time.monotonic() < until:
         seen["streams"] += 1
         try:
-            for told in client.ActStream(messages(outbox), metadata=[("authorization", f"Bearer {KEY}")]):
+            stream = client.ActStream(messages(outbox, base.episode), metadata=[("authorization", f"Bearer {KEY}")])
+            for told in stream:
                 kind = told.WhichOneof("event")
+                if kind in ("chunk", "hold") and getattr(told, kind).episode != base.episode:
+                    continue  # it crossed a reset on its way
                 if kind == "chunk":
                     base.chunk = told.chunk
                     # What the gateway never sends: the robot would not use it either.

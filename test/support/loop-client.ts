@@ -1,6 +1,6 @@
 /** A robot's end of a control loop, over gRPC by Connect's own client. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { LoopChunk, LoopEnded, LoopHold, LoopOpened } from "../../gen/limber/v1/control_loop_pb.ts";
+import type { LoopChunk, LoopEnded, LoopEpisode, LoopHold, LoopOpened } from "../../gen/limber/v1/control_loop_pb.ts";
 import { type ActStreamRequest, ActStreamRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { App } from "./app.ts";
 import { bearer, inference, type RpcFace } from "./clients.ts";
@@ -14,6 +14,7 @@ export type Told =
   | { kind: "opened"; value: LoopOpened }
   | { kind: "chunk"; value: LoopChunk }
   | { kind: "hold"; value: LoopHold }
+  | { kind: "episode"; value: LoopEpisode }
   | { kind: "ended"; value: LoopEnded };
 
 /** A stream that a test speaks on. */

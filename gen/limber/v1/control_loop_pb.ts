@@ -24,7 +24,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/control_loop.proto.
  */
 export const file_limber_v1_control_loop: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvY29udHJvbF9sb29wLnByb3RvEglsaW1iZXIudjEiogYKCExvb3BPcGVuEhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEiEKBm1vZGVscxgCIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgDIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAQgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAUgASgNSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESIgoLaW5zdHJ1Y3Rpb24YCCABKAlCCLpIBXIDGIBASAWIAQESKQoKZ29hbF9pbWFnZRgJIAEoCzIQLmxpbWJlci52MS5GcmFtZUgGiAEBEiQKDGFjdGlvbl9zcGFjZRgKIAEoCUIJukgGcgQQARhASAeIAQESIAoHaG9yaXpvbhgLIAEoDUIKukgHKgUYgAIoAUgIiAEBEjEKC3RlbXBlcmF0dXJlGAwgASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgJiAEBEiwKBmJvdW5kcxgNIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNICogBARIhCghyb2JvdF9pZBgOIAEoCUIKukgHcgUQARiAAUgLiAEBEjgKCmVtYm9kaW1lbnQYDyABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCDgoMX2luc3RydWN0aW9uQg0KC19nb2FsX2ltYWdlQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDgoMX3RlbXBlcmF0dXJlQgkKB19ib3VuZHNCCwoJX3JvYm90X2lkQg0KC19lbWJvZGltZW50IpYCCg9Mb29wT2JzZXJ2YXRpb24SGQoEc3RlcBgBIAEoDUILukgIKgYY//3//w8SOAoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgq6SAeSAQQIARAgEiIKC2luc3RydWN0aW9uGAMgASgJQgi6SAVyAxiAQEgAiAEBEj4KFHByZXZfY2h1bmtfbGVmdF9vdmVyGAQgAygLMhUubGltYmVyLnYxLkFjdGlvblN0ZXBCCbpIBpIBAxCAAhImCg9pbmZlcmVuY2VfZGVsYXkYBSABKA1CCLpIBSoDGIACSAGIAQFCDgoMX2luc3RydWN0aW9uQhIKEF9pbmZlcmVuY2VfZGVsYXkiPwoJTG9vcFJlc2V0EiIKC2luc3RydWN0aW9uGAEgASgJQgi6SAVyAxiAQEgAiAEBQg4KDF9pbnN0cnVjdGlvbiILCglMb29wQ2xvc2Ui1AEKCkxvb3BPcGVuZWQSCgoCaWQYASABKAkSDwoHY3JlYXRlZBgCIAEoDRIfCgVyb3V0ZRgDIAEoCzIQLmxpbWJlci52MS5Sb3V0ZRINCgVkdF9tcxgEIAEoDRIPCgdob3Jpem9uGAUgASgNEhMKC2RlYWRsaW5lX21zGAYgASgNEhYKDmNodW5rX2Nvc3RfdXNkGAcgASgBEg8KB3Jlc3VtZWQYCCABKAgSGQoMcmVzdW1lZF9zdGVwGAkgASgNSACIAQFCDwoNX3Jlc3VtZWRfc3RlcCLZAgoJTG9vcENodW5rEhAKCGNodW5rX2lkGAEgASgJEiEKBmFjdGlvbhgCIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SEgoKc3RhcnRfc3RlcBgDIAEoDRIYChB2YWxpZF91bnRpbF9zdGVwGAQgASgNEh0KEG9ic2VydmF0aW9uX3RpbWUYBSABKAFIAIgBARIaChJvYnNlcnZhdGlvbl9hZ2VfbXMYBiABKAESJAoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGVIAYgBARIVCg1lcGlzb2RlX2JyZWFrGAggASgIEiIKBXVzYWdlGAkgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAogASgNEhAKCHJlcGxheWVkGAsgASgIQhMKEV9vYnNlcnZhdGlvbl90aW1lQggKBl9yb3V0ZSK5AQoITG9vcEhvbGQSDAoEc3RlcBgBIAEoDRIlCgZyZWFzb24YAiABKA4yFS5saW1iZXIudjEuSG9sZFJlYXNvbhIaChJvYnNlcnZhdGlvbl9hZ2VfbXMYAyABKAESDgoGZGV0YWlsGAQgASgJEiQKBXJvdXRlGAUgASgLMhAubGltYmVyLnYxLlJvdXRlSACIAQESHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYBiABKA1CCAoGX3JvdXRlIrgBCglMb29wRW5kZWQSDAoEY29kZRgBIAEoCRIOCgZjaHVua3MYAiABKA0SDQoFaG9sZHMYAyABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYBCABKA0SIgoFdXNhZ2UYBSABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USFAoMZWZmZWN0aXZlX2h6GAYgASgBEhMKC3N0YWxlX3JhdGlvGAcgASgBEhEKCWppdHRlcl9tcxgIIAEoASq9AgoKSG9sZFJlYXNvbhIbChdIT0xEX1JFQVNPTl9VTlNQRUNJRklFRBAAEhQKEEhPTERfUkVBU09OX0xBVEUQARIfChtIT0xEX1JFQVNPTl9VUFNUUkVBTV9GQUlMRUQQAhIbChdIT0xEX1JFQVNPTl9OT19QUk9WSURFUhADEh0KGUhPTERfUkVBU09OX09VVF9PRl9CT1VORFMQBBIjCh9IT0xEX1JFQVNPTl9JTlZBTElEX09CU0VSVkFUSU9OEAUSIQodSE9MRF9SRUFTT05fU1RBTEVfT0JTRVJWQVRJT04QBhIbChdIT0xEX1JFQVNPTl9TTE9XX1JFQURFUhAHEhwKGEhPTERfUkVBU09OX05PVF9SRUNPUkRFRBAIEhwKGEhPTERfUkVBU09OX1JBVEVfTElNSVRFRBAJYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
+  fileDesc("ChxsaW1iZXIvdjEvY29udHJvbF9sb29wLnByb3RvEglsaW1iZXIudjEi0wYKCExvb3BPcGVuEhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEiEKBm1vZGVscxgCIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgDIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAQgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAUgASgNSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESIgoLaW5zdHJ1Y3Rpb24YCCABKAlCCLpIBXIDGIBASAWIAQESKQoKZ29hbF9pbWFnZRgJIAEoCzIQLmxpbWJlci52MS5GcmFtZUgGiAEBEiQKDGFjdGlvbl9zcGFjZRgKIAEoCUIJukgGcgQQARhASAeIAQESIAoHaG9yaXpvbhgLIAEoDUIKukgHKgUYgAIoAUgIiAEBEjEKC3RlbXBlcmF0dXJlGAwgASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgJiAEBEiwKBmJvdW5kcxgNIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNICogBARIhCghyb2JvdF9pZBgOIAEoCUIKukgHcgUQARiAAUgLiAEBEjgKCmVtYm9kaW1lbnQYDyABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDIgBARIjCgdlcGlzb2RlGBAgASgNQg26SAoqCBj/////BygBSA2IAQFCDQoLX3ByZWZlcmVuY2VCCwoJX3Byb3ZpZGVyQgcKBV9zZWVkQgkKB19wcmVzZXRCCwoJX21ldGFkYXRhQg4KDF9pbnN0cnVjdGlvbkINCgtfZ29hbF9pbWFnZUIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIJCgdfYm91bmRzQgsKCV9yb2JvdF9pZEINCgtfZW1ib2RpbWVudEIKCghfZXBpc29kZSKWAgoPTG9vcE9ic2VydmF0aW9uEhkKBHN0ZXAYASABKA1CC7pICCoGGP/9//8PEjgKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIKukgHkgEECAEQIBIiCgtpbnN0cnVjdGlvbhgDIAEoCUIIukgFcgMYgEBIAIgBARI+ChRwcmV2X2NodW5rX2xlZnRfb3ZlchgEIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISJgoPaW5mZXJlbmNlX2RlbGF5GAUgASgNQgi6SAUqAxiAAkgBiAEBQg4KDF9pbnN0cnVjdGlvbkISChBfaW5mZXJlbmNlX2RlbGF5InAKCUxvb3BSZXNldBIiCgtpbnN0cnVjdGlvbhgBIAEoCUIIukgFcgMYgEBIAIgBARIjCgdlcGlzb2RlGAIgASgNQg26SAoqCBj/////BygBSAGIAQFCDgoMX2luc3RydWN0aW9uQgoKCF9lcGlzb2RlIgsKCUxvb3BDbG9zZSLlAQoKTG9vcE9wZW5lZBIKCgJpZBgBIAEoCRIPCgdjcmVhdGVkGAIgASgNEh8KBXJvdXRlGAMgASgLMhAubGltYmVyLnYxLlJvdXRlEg0KBWR0X21zGAQgASgNEg8KB2hvcml6b24YBSABKA0SEwoLZGVhZGxpbmVfbXMYBiABKA0SFgoOY2h1bmtfY29zdF91c2QYByABKAESDwoHcmVzdW1lZBgIIAEoCBIZCgxyZXN1bWVkX3N0ZXAYCSABKA1IAIgBARIPCgdlcGlzb2RlGAogASgNQg8KDV9yZXN1bWVkX3N0ZXAiHgoLTG9vcEVwaXNvZGUSDwoHZXBpc29kZRgBIAEoDSLqAgoJTG9vcENodW5rEhAKCGNodW5rX2lkGAEgASgJEiEKBmFjdGlvbhgCIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SEgoKc3RhcnRfc3RlcBgDIAEoDRIYChB2YWxpZF91bnRpbF9zdGVwGAQgASgNEh0KEG9ic2VydmF0aW9uX3RpbWUYBSABKAFIAIgBARIaChJvYnNlcnZhdGlvbl9hZ2VfbXMYBiABKAESJAoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGVIAYgBARIVCg1lcGlzb2RlX2JyZWFrGAggASgIEiIKBXVzYWdlGAkgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAogASgNEhAKCHJlcGxheWVkGAsgASgIEg8KB2VwaXNvZGUYDCABKA1CEwoRX29ic2VydmF0aW9uX3RpbWVCCAoGX3JvdXRlIsoBCghMb29wSG9sZBIMCgRzdGVwGAEgASgNEiUKBnJlYXNvbhgCIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uEhoKEm9ic2VydmF0aW9uX2FnZV9tcxgDIAEoARIOCgZkZXRhaWwYBCABKAkSJAoFcm91dGUYBSABKAsyEC5saW1iZXIudjEuUm91dGVIAIgBARIcChRkcm9wcGVkX29ic2VydmF0aW9ucxgGIAEoDRIPCgdlcGlzb2RlGAcgASgNQggKBl9yb3V0ZSK4AQoJTG9vcEVuZGVkEgwKBGNvZGUYASABKAkSDgoGY2h1bmtzGAIgASgNEg0KBWhvbGRzGAMgASgNEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAQgASgNEiIKBXVzYWdlGAUgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhQKDGVmZmVjdGl2ZV9oehgGIAEoARITCgtzdGFsZV9yYXRpbxgHIAEoARIRCglqaXR0ZXJfbXMYCCABKAEqvQIKCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9MQVRFEAESHwobSE9MRF9SRUFTT05fVVBTVFJFQU1fRkFJTEVEEAISGwoXSE9MRF9SRUFTT05fTk9fUFJPVklERVIQAxIdChlIT0xEX1JFQVNPTl9PVVRfT0ZfQk9VTkRTEAQSIwofSE9MRF9SRUFTT05fSU5WQUxJRF9PQlNFUlZBVElPThAFEiEKHUhPTERfUkVBU09OX1NUQUxFX09CU0VSVkFUSU9OEAYSGwoXSE9MRF9SRUFTT05fU0xPV19SRUFERVIQBxIcChhIT0xEX1JFQVNPTl9OT1RfUkVDT1JERUQQCBIcChhIT0xEX1JFQVNPTl9SQVRFX0xJTUlURUQQCWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
 
 /**
  * What a robot wants of its control loop. Comes first, once.
@@ -139,6 +139,14 @@ export type LoopOpen = Message<"limber.v1.LoopOpen"> & {
    * @generated from field: optional limber.v1.Embodiment embodiment = 15;
    */
   embodiment?: Embodiment | undefined;
+
+  /**
+   * Number of the episode that the robot is in. Where the session was in another one, a new episode begins: nothing of the one before is
+   * repeated. When absent, the session's own episode goes on, or the first one begins.
+   *
+   * @generated from field: optional uint32 episode = 16;
+   */
+  episode?: number | undefined;
 };
 
 /**
@@ -201,7 +209,8 @@ export const LoopObservationSchema: GenMessage<LoopObservation> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 1);
 
 /**
- * The episode is over and a new one begins: steps may start over, dimensions may change, another model may be chosen.
+ * The episode is over and a new one begins: steps may start over, dimensions may change, another model may be chosen. What was under way
+ * is dropped and costs nothing. `episode` acknowledges it; until then nothing comes of the new episode, and after it nothing of one before.
  *
  * @generated from message limber.v1.LoopReset
  */
@@ -212,6 +221,13 @@ export type LoopReset = Message<"limber.v1.LoopReset"> & {
    * @generated from field: optional string instruction = 1;
    */
   instruction?: string | undefined;
+
+  /**
+   * Number of the new episode, greater than that of the present one; one more when absent.
+   *
+   * @generated from field: optional uint32 episode = 2;
+   */
+  episode?: number | undefined;
 };
 
 /**
@@ -299,11 +315,19 @@ export type LoopOpened = Message<"limber.v1.LoopOpened"> & {
   resumed: boolean;
 
   /**
-   * The last control step whose chunk was charged before the stream was resumed; asking for it again costs nothing.
+   * The last control step whose chunk was charged before the stream was resumed; asking for it again costs nothing. Absent where that is
+   * not known yet, because the stream before has not ended: the first observations wait for it, at most 100 ms.
    *
    * @generated from field: optional uint32 resumed_step = 9;
    */
   resumedStep?: number | undefined;
+
+  /**
+   * Number of the episode.
+   *
+   * @generated from field: uint32 episode = 10;
+   */
+  episode: number;
 };
 
 /**
@@ -312,6 +336,27 @@ export type LoopOpened = Message<"limber.v1.LoopOpened"> & {
  */
 export const LoopOpenedSchema: GenMessage<LoopOpened> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 4);
+
+/**
+ * A new episode has begun: everything that comes after this is of it. Comes once for each `reset`, or for the newest of several.
+ *
+ * @generated from message limber.v1.LoopEpisode
+ */
+export type LoopEpisode = Message<"limber.v1.LoopEpisode"> & {
+  /**
+   * Its number.
+   *
+   * @generated from field: uint32 episode = 1;
+   */
+  episode: number;
+};
+
+/**
+ * Describes the message limber.v1.LoopEpisode.
+ * Use `create(LoopEpisodeSchema)` to create a new message.
+ */
+export const LoopEpisodeSchema: GenMessage<LoopEpisode> = /*@__PURE__*/
+  messageDesc(file_limber_v1_control_loop, 5);
 
 /**
  * An action chunk that is still fit to be executed.
@@ -395,6 +440,13 @@ export type LoopChunk = Message<"limber.v1.LoopChunk"> & {
    * @generated from field: bool replayed = 11;
    */
   replayed: boolean;
+
+  /**
+   * Number of the episode. A robot that has begun another one discards the chunk.
+   *
+   * @generated from field: uint32 episode = 12;
+   */
+  episode: number;
 };
 
 /**
@@ -402,7 +454,7 @@ export type LoopChunk = Message<"limber.v1.LoopChunk"> & {
  * Use `create(LoopChunkSchema)` to create a new message.
  */
 export const LoopChunkSchema: GenMessage<LoopChunk> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 5);
+  messageDesc(file_limber_v1_control_loop, 6);
 
 /**
  * There is no chunk for an observation: the robot is to hold. Costs nothing.
@@ -451,6 +503,13 @@ export type LoopHold = Message<"limber.v1.LoopHold"> & {
    * @generated from field: uint32 dropped_observations = 6;
    */
   droppedObservations: number;
+
+  /**
+   * Number of the episode. A robot that has begun another one discards the hold.
+   *
+   * @generated from field: uint32 episode = 7;
+   */
+  episode: number;
 };
 
 /**
@@ -458,7 +517,7 @@ export type LoopHold = Message<"limber.v1.LoopHold"> & {
  * Use `create(LoopHoldSchema)` to create a new message.
  */
 export const LoopHoldSchema: GenMessage<LoopHold> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 6);
+  messageDesc(file_limber_v1_control_loop, 7);
 
 /**
  * The loop is over. Comes last, once; a refusal that ended it follows as the status of the call, with its details.
@@ -528,7 +587,7 @@ export type LoopEnded = Message<"limber.v1.LoopEnded"> & {
  * Use `create(LoopEndedSchema)` to create a new message.
  */
 export const LoopEndedSchema: GenMessage<LoopEnded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 7);
+  messageDesc(file_limber_v1_control_loop, 8);
 
 /**
  * Why a robot is to hold.
@@ -593,7 +652,7 @@ export const HoldReason = {
   SLOW_READER: 7,
 
   /**
-   * The gateway cannot put on record at the moment what the chunk costs.
+   * The gateway cannot put on record at the moment what the chunk costs, or that a new episode has begun.
    *
    * @generated from enum value: HOLD_REASON_NOT_RECORDED = 8;
    */

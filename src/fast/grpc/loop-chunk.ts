@@ -26,6 +26,7 @@ export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
   const room = roomFor(MOST_AROUND + nameLength + action.space.length + packed.to - packed.from);
   const { block: frame, end } = room;
   at = end;
+  putNumber(frame, 0x60, chunk.episode);
   putFlag(frame, 0x58, chunk.replayed);
   putNumber(frame, 0x50, chunk.droppedObservations);
   const usageEnd = at;

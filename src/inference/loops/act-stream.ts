@@ -58,7 +58,7 @@ class Talk implements Listener<ActStreamRequest> {
       // What nearly all messages are.
       if (this.#robot) this.#robot.observe(message.value);
       else this.#tell((robot) => robot.observe(message.value));
-    } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value.instruction));
+    } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value));
     else this.#tell((robot) => robot.finish());
   }
 

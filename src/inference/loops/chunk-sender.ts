@@ -27,11 +27,18 @@ export interface ChunkSenderOptions {
   readonly idle: () => void;
 }
 
+/** Nothing is untold. */
+const TOLD = { moved: false, episodeBreak: false };
+
 /** Carries one loop's chunks, in order. */
 export class ChunkSender {
   readonly #options: ChunkSenderOptions;
   #sending: Promise<void> | undefined;
   #woken: PlanStep | undefined;
+  /** What the caller was not told of, because the chunk that it came with did not leave. */
+  #untold = TOLD;
+  /** Chunks of the present episode that wait until they are on record. */
+  #waiting = 0;
 
   constructor(options: ChunkSenderOptions) {
     this.#options = options;
@@ -42,22 +49,38 @@ export class ChunkSender {
     return this.#sending !== undefined;
   }
 
+  /** A reset came: what waits does not leave any more. Answers how many chunks that are. */
+  overtake(): number {
+    const count = this.#waiting;
+    this.#waiting = 0;
+    return count;
+  }
+
   /** Chunks leave in order, each when what it owes is on record. */
   deliver(effect: DeliverEffect<ParsedObservation>): void {
-    const { billing, tracker } = this.#options;
+    const { billing, tracker, writer } = this.#options;
     const charge = this.#chargeOf(effect);
     const ready = this.#sending ?? billing.ready(charge, tracker.plan);
-    if (ready instanceof Promise) this.#deliverAfter(ready, effect, charge);
+    if (ready instanceof Promise) this.#deliverAfter(ready, effect, charge, writer.episode);
     else this.#send(effect, charge, effect.at);
   }
 
-  #deliverAfter(ready: Promise<void>, effect: DeliverEffect<ParsedObservation>, charge: Charge): void {
-    const { billing, tracker, idle } = this.#options;
+  #deliverAfter(ready: Promise<void>, effect: DeliverEffect<ParsedObservation>, charge: Charge, episode: number): void {
+    const { billing, tracker, writer, idle } = this.#options;
+    this.#waiting += 1;
+    const isOvertaken = (): boolean => writer.episode !== episode;
     const sending = ready
-      .then(() => billing.ready(charge, tracker.plan))
+      .then(() => (isOvertaken() ? undefined : billing.ready(charge, tracker.plan)))
       .then(
-        () => this.#sendInTime(effect, charge),
-        (thrown) => this.#unrecorded(effect, asRefusal(thrown)),
+        () => {
+          if (isOvertaken()) return this.#leaveUntold(effect);
+          this.#waiting -= 1;
+          this.#sendInTime(effect, charge);
+        },
+        (thrown) => {
+          if (!isOvertaken()) this.#waiting -= 1;
+          this.#unrecorded(effect, asRefusal(thrown), isOvertaken());
+        },
       )
       .finally(() => {
         if (this.#sending !== sending) return;
@@ -73,21 +96,40 @@ export class ChunkSender {
     const at = steadyNow();
     const waited = at - effect.at;
     if (effect.ageMs + waited < deadlineMs) this.#send(effect, charge, at);
-    else writer.hold(heldBack(effect, HoldReason.LATE, waited));
+    else {
+      this.#leaveUntold(effect);
+      writer.hold(heldBack(effect, HoldReason.LATE, waited));
+    }
   }
 
-  #unrecorded(effect: DeliverEffect<ParsedObservation>, refusal: Refusal): void {
+  #unrecorded(effect: DeliverEffect<ParsedObservation>, refusal: Refusal, isOvertaken: boolean): void {
     const { writer, end } = this.#options;
-    if (refusal.reason !== Reason.STORE_UNAVAILABLE) end(refusal);
-    else writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
+    if (refusal.reason !== Reason.STORE_UNAVAILABLE) {
+      end(refusal);
+      return;
+    }
+    this.#leaveUntold(effect);
+    if (!isOvertaken) writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
   }
 
-  #send(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number): void {
+  /** The next chunk that leaves says what this one would have. */
+  #leaveUntold({ moved, episodeBreak }: DeliverEffect<ParsedObservation>): void {
+    this.#untold = { moved: moved || this.#untold.moved, episodeBreak: episodeBreak || this.#untold.episodeBreak };
+  }
+
+  #send(answered: DeliverEffect<ParsedObservation>, charge: Charge, at: number): void {
     const { billing, writer, leaving } = this.#options;
+    const effect = this.#untold === TOLD ? answered : this.#withUntold(answered);
     leaving(effect, at);
     const route = newRoute(effect);
     billing.add(charge, route, at);
     writer.chunk(effect, charge, at, route);
+  }
+
+  #withUntold(effect: DeliverEffect<ParsedObservation>): DeliverEffect<ParsedObservation> {
+    const { moved, episodeBreak } = this.#untold;
+    this.#untold = TOLD;
+    return { ...effect, moved: moved || effect.moved, episodeBreak: episodeBreak || effect.episodeBreak };
   }
 
   #chargeOf({ step, answer, hedgeMicro }: DeliverEffect<ParsedObservation>): Charge {

@@ -3,14 +3,14 @@ import { every } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
 import type { ActiveStops, Mover } from "../stops/active-stops.ts";
-import type { ResumedChunk } from "./resumption.ts";
+import type { LeftBehind } from "./resumption.ts";
 
 /** A loop as the registry has it. */
 export interface Carried {
   /** The stream's identifier. */
   readonly id: string;
-  /** The last chunk that was charged. */
-  readonly last: ResumedChunk | undefined;
+  /** What it leaves to the next stream of its session; undefined while it does not know what it found itself. */
+  readonly left: LeftBehind | undefined;
   /** The offering that serves it; undefined before any did. */
   readonly offeringId: string | undefined;
   /** Its figures with the present offering. */

@@ -1,11 +1,12 @@
 /** One robot in its control loop: `routing/loop` decides, and this session carries it out: opens it, feeds it, sends it time, ends it. */
-import { HoldReason, type LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { HoldReason, type LoopOpen, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
 import { after, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../contracts/bounds.ts";
+import { violation } from "../../contracts/conflicts.ts";
 import type { Intent } from "../../contracts/contract.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../../errors.ts";
 import {
@@ -29,7 +30,7 @@ import { openedOf } from "./messages.ts";
 import { ObservationViews, type ParsedObservation } from "./observation-view.ts";
 import { PendingRequests } from "./pending-requests.ts";
 import { PlanTracker } from "./plan-tracker.ts";
-import type { ResumedChunk } from "./resumption.ts";
+import type { LeftBehind, ResumedChunk, SessionStream, TakenSession } from "./resumption.ts";
 import { UpstreamChannels } from "./upstream-channels.ts";
 
 /** Milliseconds without reading after which a caller is taken to be gone. */
@@ -40,6 +41,8 @@ const SILENCE_MS = 15 * 60_000;
 const LONGEST_DEADLINE_MS = 10_000;
 /** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
+/** The greatest number of an episode, as the schema has it. */
+const LAST_EPISODE = 2_147_483_647;
 
 /** One robot in its loop. */
 export class LoopSession implements Carried {
@@ -67,11 +70,20 @@ export class LoopSession implements Carried {
   #forgetWake = (): void => {};
   #heardAt = steadyNow();
   #touchedAt = Number.NEGATIVE_INFINITY;
+  /** The episode that the caller says it is in. */
+  readonly #asked: number | undefined;
+  /** What the database says of the session; undefined where the stream has none. */
+  #taken: Promise<TakenSession> | undefined;
+  /** It is known what was charged for on the stream before. */
+  #known = false;
+  /** The last chunk of the stream before, until one of this stream is charged or an episode begins. */
   #resumed: ResumedChunk | undefined;
-  /** The newest observation that came before it was opened: until then it is unknown what was charged for on the stream before. */
+  /** The newest observation that came before that was known. */
   #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
-  /** An episode began before it was opened: nothing is left of the one before. */
-  #isNew = false;
+  /** Episodes that began before that was known: the last number that the caller gave, and how many resets without one came after it. */
+  #earlyReset: { readonly base: number | undefined; readonly more: number } | undefined;
+  /** An episode has begun that is not on record yet. */
+  #recording = false;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
@@ -81,6 +93,7 @@ export class LoopSession implements Carried {
     { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
     this.#session = session;
+    this.#asked = open.episode;
     refuseLargeMetadata(open.metadata);
     this.#deps = deps;
     this.#call = call;
@@ -140,7 +153,7 @@ export class LoopSession implements Carried {
       space,
       deadlineMs: this.#deadlineMs,
       tally: this.#tally,
-      unread: () => this.#block(HoldReason.SLOW_READER),
+      unread: () => this.#reblock(),
     });
     this.#sender = new ChunkSender({
       billing: this.#billing,
@@ -148,7 +161,10 @@ export class LoopSession implements Carried {
       writer: this.#writer,
       deadlineMs: this.#deadlineMs,
       over: () => this.#over,
-      leaving: ({ step, moved }, at) => this.#pin(step, moved, at),
+      leaving: ({ step, moved }, at) => {
+        this.#resumed = undefined;
+        this.#pin(step, moved, at);
+      },
       end,
       idle: () => this.#endIfDone(),
     });
@@ -188,47 +204,76 @@ export class LoopSession implements Carried {
     return this.#call.requestId;
   }
 
-  /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before. */
-  get last(): ResumedChunk | undefined {
-    return this.#writer.last ?? this.#resumed;
+  /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before, in this episode. */
+  get left(): LeftBehind | undefined {
+    return this.#known ? { episode: this.#writer.episode, last: this.#writer.last ?? this.#resumed } : undefined;
   }
 
   /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
   begin(): void {
     const before = this.#deps.loops.enter(this);
     before?.cut(takenOver());
-    this.#resumed = before?.last;
+    this.#reblock();
+    const by = this.#stream;
+    this.#taken = by && this.#deps.resumption.take(by, this.#asked);
+    this.#open(before?.left).catch((thrown) => this.#end(asRefusal(thrown)));
+  }
+
+  /** The stream in its session; undefined where it has none. */
+  get #stream(): SessionStream | undefined {
+    return this.session === undefined ? undefined : { session: this.session, stream: this.id };
+  }
+
+  /** `here` is what a stream of this replica left. */
+  async #open(here: LeftBehind | undefined): Promise<void> {
+    const [, taken] = await Promise.all([this.#billing.cover(this.#tracker.plan), this.#taken]);
+    if (this.#over) return;
+    const found = newer(here, taken?.left);
+    this.#announce(found);
+    const settled = taken?.settled && found !== here ? newer(here, await taken.settled) : found;
+    if (this.#over) return;
+    this.#adopt(settled);
+    if (this.#early) this.#look(this.#early.view, this.#early.at);
+    this.#early = undefined;
+    this.#reblock();
+    this.#endIfDone();
+  }
+
+  #announce(found: LeftBehind | undefined): void {
+    const left = this.#goesOn(found) ? found : undefined;
+    const pinned = this.#session !== undefined && this.#deps.sessions.get(this.#session) !== undefined;
+    this.#writer.enter(this.#asked ?? left?.episode ?? 1);
+    this.#writer.opened(
+      openedOf({
+        id: this.id,
+        step: this.#tracker.plan.steps[0]!,
+        units: this.#intent.units,
+        deadlineMs: this.#deadlineMs,
+        resumed: this.#goesOn(found) && (pinned || left?.last !== undefined),
+        last: left?.last?.chunk,
+        episode: this.#writer.episode,
+      }),
+    );
+    this.#opened = true;
+  }
+
+  /** The caller is in the episode that the stream before was in, as far as is known. */
+  #goesOn(found: LeftBehind | undefined): boolean {
+    return found === undefined || this.#asked === undefined || this.#asked === found.episode;
+  }
+
+  /** Goes on where the stream before ended, or begins the episode that the caller has asked for meanwhile. */
+  #adopt(found: LeftBehind | undefined): void {
+    this.#known = true;
+    const goesOn = this.#goesOn(found);
+    this.#writer.enter(this.#asked ?? found?.episode ?? 1);
+    this.#resumed = goesOn ? found?.last : undefined;
+    // The pin may not have come from the other replica yet.
     const pin = this.#session && this.#deps.sessions.get(this.#session);
-    if (pin) this.#loop.resume(pin.model);
-    this.#block(HoldReason.LATE);
-    const found = this.session === undefined ? undefined : this.#deps.resumption.take(this.session, this.id);
-    const covered = Promise.all([this.#billing.cover(this.#tracker.plan), found]);
-    const begun = ([, last]: [unknown, ResumedChunk | undefined]): void => {
-      if (this.#over) return;
-      this.#resumed ??= last;
-      // The pin may not have come from the other replica yet.
-      const model = this.#resumed?.chunk.route?.model;
-      if (!pin && model !== undefined && !this.#isNew) this.#loop.resume(model);
-      const resumed = pin !== undefined || this.#resumed !== undefined;
-      const step = this.#tracker.plan.steps[0]!;
-      this.#writer.opened(
-        openedOf({
-          id: this.id,
-          step,
-          units: this.#intent.units,
-          deadlineMs: this.#deadlineMs,
-          resumed,
-          last: this.#resumed?.chunk,
-        }),
-      );
-      if (this.#isNew) this.#resumed = undefined;
-      if (this.#early) this.#look(this.#early.view, this.#early.at);
-      this.#early = undefined;
-      this.#opened = true;
-      this.#block(undefined);
-      this.#endIfDone();
-    };
-    covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
+    const model = pin?.model ?? this.#resumed?.chunk.route?.model;
+    if (goesOn && model !== undefined) this.#loop.resume(model);
+    if (this.#earlyReset) this.#enter((this.#earlyReset.base ?? this.#writer.episode) + this.#earlyReset.more);
+    this.#earlyReset = undefined;
   }
 
   observe(seen: ParsedObservation): void {
@@ -237,7 +282,7 @@ export class LoopSession implements Carried {
     this.#heardAt = at;
     if (seen.instruction !== undefined) this.#requests.instruction = seen.instruction;
     const view = this.#views.of(seen);
-    if (this.#opened) this.#look(view, at);
+    if (this.#known) this.#look(view, at);
     else this.#wait(view, at);
   }
 
@@ -252,15 +297,54 @@ export class LoopSession implements Carried {
     if (!this.#early || view.step > this.#early.view.step) this.#early = { view, at };
   }
 
-  reset(instruction: string | undefined): void {
+  /** A new episode begins: nothing of the one before leaves any longer. */
+  reset({ instruction, episode }: Pick<LoopReset, "instruction" | "episode">): void {
+    if (this.#over) return;
     this.#heardAt = steadyNow();
     if (instruction !== undefined) this.#requests.instruction = instruction;
-    this.#tracker.outdate();
-    this.#isNew = true;
-    this.#resumed = undefined;
     if (this.#early) this.#loop.dropped += 1;
     this.#early = undefined;
+    if (this.#known) this.#enter(episode ?? this.#writer.episode + 1);
+    else this.#enterLater(episode);
+  }
+
+  #enterLater(episode: number | undefined): void {
+    const { base, more } = this.#earlyReset ?? { base: this.#asked, more: 0 };
+    if (episode === undefined) this.#earlyReset = { base, more: more + 1 };
+    else if (base !== undefined && episode <= base + more) this.#end(mustGrow(base + more));
+    else this.#earlyReset = { base: episode, more: 0 };
+  }
+
+  /** Begins the episode of this number. It is acknowledged when no stream of the session can resume one before. */
+  #enter(episode: number): void {
+    if (episode <= this.#writer.episode || episode > LAST_EPISODE) {
+      this.#end(mustGrow(this.#writer.episode));
+      return;
+    }
+    this.#tracker.outdate();
+    this.#resumed = undefined;
+    this.#writer.enter(episode);
+    this.#loop.dropped += this.#sender.overtake();
+    const by = this.#stream;
+    this.#recording = by !== undefined;
     this.#happen({ kind: "reset", at: steadyNow() });
+    this.#reblock();
+    if (!by) {
+      this.#writer.acknowledge();
+      return;
+    }
+    const isPast = (): boolean => this.#over || this.#writer.episode !== episode;
+    const begun = (): void => {
+      if (isPast()) return;
+      this.#recording = false;
+      this.#writer.acknowledge();
+      this.#reblock();
+      this.#endIfDone();
+    };
+    this.#deps.resumption
+      .reset(by, episode, isPast)
+      .then(begun)
+      .catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
   /** The caller is done. */
@@ -269,7 +353,7 @@ export class LoopSession implements Carried {
   }
 
   room(): void {
-    if (this.#writer.room()) this.#block(undefined);
+    if (this.#writer.room()) this.#reblock();
   }
 
   /** The caller is gone: nothing more is sent. */
@@ -300,9 +384,15 @@ export class LoopSession implements Carried {
     else if (!this.#loop.busy && !this.#sender.busy) this.#billing.tidy();
   }
 
-  /** Nothing may be dispatched for this reason; undefined when it may again. */
-  #block(why: HoldReason | undefined): void {
-    this.#happen({ kind: "blocked", at: steadyNow(), why });
+  /** Whether anything may be dispatched at the moment, and if not, why. */
+  #reblock(): void {
+    this.#happen({ kind: "blocked", at: steadyNow(), why: this.#blockedBy() });
+  }
+
+  #blockedBy(): HoldReason | undefined {
+    if (!this.#known) return HoldReason.LATE;
+    if (this.#recording) return HoldReason.NOT_RECORDED;
+    return this.#writer.behind ? HoldReason.SLOW_READER : undefined;
   }
 
   /** Lets something happen to the loop, and does what it asks for. */
@@ -360,7 +450,10 @@ export class LoopSession implements Carried {
   }
 
   #endIfDone(): void {
-    if (this.#ending && this.#opened && !this.#loop.busy && !this.#sender.busy) this.#end(this.#ending.refusal);
+    if (!this.#ending || !this.#known || this.#loop.busy || this.#sender.busy) return;
+    const { refusal } = this.#ending;
+    // A caller that is done still hears that its last episode has begun; one that is to move does not wait for the database.
+    if (refusal || !this.#recording) this.#end(refusal);
   }
 
   #end(refusal: Refusal | undefined): void {
@@ -379,12 +472,29 @@ export class LoopSession implements Carried {
     this.#forgetWake();
     this.#deps.loops.leave(this, this.#tally.whole.figures);
     this.#tally.close();
-    if (this.session !== undefined) {
-      this.#deps.resumption.end(this.session, this.id, this.last, keyOf(this.#call).settings.zdr);
-    }
+    void this.#leave();
     this.#billing.close(refusal);
   }
+
+  /** Leaves to the next stream of the session what this one has, or what it found and has not come to know yet. */
+  async #leave(): Promise<void> {
+    const by = this.#stream;
+    if (!by) return;
+    if (!this.#known) {
+      const taken = await this.#taken;
+      this.#adopt((await taken?.settled) ?? taken?.left);
+    }
+    if (this.left) this.#deps.resumption.end(by, this.left, keyOf(this.#call).settings.zdr);
+  }
 }
+
+/** What is of the later episode, where two streams left something; the first where that is the same. */
+function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): LeftBehind | undefined {
+  return one === undefined || (other !== undefined && other.episode > one.episode) ? other : one;
+}
+
+const mustGrow = (episode: number): Refusal =>
+  violation("reset.episode", `has to be greater than ${episode}, and at most ${LAST_EPISODE}`, "greater_than");
 
 /** How old an observation may be: as the caller says, and no older than its chunk lasts. */
 function deadlineOf({ provider, units }: Intent, { offering }: PlanStep): number {

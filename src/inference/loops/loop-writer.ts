@@ -1,5 +1,11 @@
-/** The messages to a loop's caller: chunks, holds, repeated chunks, the last message; and whether the caller reads them. */
-import { HoldReason, type LoopChunk, type LoopOpened } from "../../../gen/limber/v1/control_loop_pb.ts";
+/** The messages to a loop's caller: chunks, holds, repeated chunks, episodes, the last message; and whether the caller reads them. */
+import { create } from "@bufbuild/protobuf";
+import {
+  HoldReason,
+  type LoopChunk,
+  LoopEpisodeSchema,
+  type LoopOpened,
+} from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import type { Speaker } from "../../call.ts";
@@ -34,6 +40,8 @@ export class LoopWriter {
   #last: LoopChunk | undefined;
   #lastAt = 0;
   #route: Route | undefined;
+  /** Number of the episode that chunks and holds are of. */
+  #episode = 1;
 
   constructor(options: LoopWriterOptions) {
     this.#options = options;
@@ -45,6 +53,22 @@ export class LoopWriter {
     if (!this.#last) return undefined;
     const last = ownOf(this.#last);
     return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
+  }
+
+  /** Number of the episode. */
+  get episode(): number {
+    return this.#episode;
+  }
+
+  /** From now on everything is of the episode of this number. A chunk of another one is forgotten. */
+  enter(episode: number): void {
+    if (episode !== this.#episode) this.#last = undefined;
+    this.#episode = episode;
+  }
+
+  /** Whether messages wait because the caller does not read. */
+  get behind(): boolean {
+    return this.#behindSince !== undefined;
   }
 
   /** Milliseconds since the caller last read, while messages wait. */
@@ -68,13 +92,18 @@ export class LoopWriter {
     this.#say("opened", message);
   }
 
+  /** Acknowledges a reset. */
+  acknowledge(): void {
+    this.#say("episode", create(LoopEpisodeSchema, { episode: this.#episode }));
+  }
+
   /** A chunk that was just charged, by `route` where that is news. */
   chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
     const { space, tally } = this.#options;
     this.#route = route ?? this.#route;
     tally.chunk(at, charge, effect.answer.gpuSeconds);
     this.#lastAt = at;
-    this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route });
+    this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route, episode: this.#episode });
     this.#say("chunk", this.#last);
   }
 
@@ -89,7 +118,7 @@ export class LoopWriter {
   hold(hold: HoldEffect): void {
     this.#options.tally.hold(hold.reason === HoldReason.LATE);
     // A caller that does not read is sent no more.
-    if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow()));
+    if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow(), this.#episode));
   }
 
   /** Sends the last message and ends the stream. A loop that was never announced to its caller is only refused. */

@@ -35,6 +35,7 @@ export function openedOf({
   deadlineMs,
   resumed,
   last,
+  episode,
 }: {
   id: string;
   step: PlanStep;
@@ -42,6 +43,7 @@ export function openedOf({
   deadlineMs: number;
   resumed: boolean;
   last: LoopChunk | undefined;
+  episode: number;
 }): LoopOpened {
   return create(LoopOpenedSchema, {
     id,
@@ -52,6 +54,7 @@ export function openedOf({
     deadlineMs: Math.round(deadlineMs),
     chunkCostUsd: toUsd(step.listMicro),
     resumed,
+    episode,
     ...(last && { resumedStep: last.startStep }),
   });
 }
@@ -60,7 +63,13 @@ export function openedOf({
 export function chunkOf(
   effect: DeliverEffect<ParsedObservation>,
   { units, costMicro, hedgeMicro = 0 }: Charge,
-  { at, name, space, route }: { at: number; name: Uint8Array; space: string; route: Route | undefined },
+  {
+    at,
+    name,
+    space,
+    route,
+    episode,
+  }: { at: number; name: Uint8Array; space: string; route: Route | undefined; episode: number },
 ): LoopChunk {
   const { view, answer, step } = effect;
   return new SentChunk(name, {
@@ -78,6 +87,7 @@ export function chunkOf(
     droppedObservations: effect.dropped,
     observationTime: view.tMs,
     route,
+    episode,
   });
 }
 
@@ -100,13 +110,14 @@ export const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): Loop
 });
 
 /** A hold that leaves at `at`. */
-export const holdOf = (hold: HoldEffect, at: number): LoopHold => ({
+export const holdOf = (hold: HoldEffect, at: number, episode: number): LoopHold => ({
   $typeName: "limber.v1.LoopHold",
   step: hold.step,
   reason: hold.reason,
   observationAgeMs: rounded(hold.ageMs + at - hold.at),
   detail: hold.detail,
   droppedObservations: hold.dropped,
+  episode,
   ...(hold.tries.length > 0 && { route: routeOf({ tries: hold.tries, step: undefined, hedgeMicro: undefined }) }),
 });
 

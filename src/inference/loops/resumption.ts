@@ -9,6 +9,8 @@ import {
   endLoopSession,
   holderOfLoopSession,
   lookAtLoopSession,
+  loopSessionTime,
+  resetLoopSession,
   takeLoopSession,
 } from "../../store/replicas/loop-sessions.ts";
 import type { Vault } from "../../vault.ts";
@@ -21,9 +23,37 @@ export interface ResumedChunk {
   readonly toldAt: number;
 }
 
-/** How long a stream waits for what another replica has to say of its session. */
+/** What a stream leaves to the next one of its session. */
+export interface LeftBehind {
+  /** Number of the episode that it was in. */
+  readonly episode: number;
+  /** The last chunk of that episode; undefined where there was none. */
+  readonly last: ResumedChunk | undefined;
+}
+
+/** What is known of the stream before. */
+export interface TakenSession {
+  /** Undefined where there was none, or where the database does not say. */
+  readonly left: LeftBehind | undefined;
+  /** The same once that stream has ended, for which nobody waits long; undefined where it has. Never rejects. */
+  readonly settled: Promise<LeftBehind | undefined> | undefined;
+}
+
+/** Whose session it is. */
+export interface SessionStream {
+  readonly session: string;
+  readonly stream: string;
+}
+
+/** How long a stream waits for the database. */
 const PATIENCE_MS = 500;
-const LOOK_MS = 50;
+/**
+ * When the database is asked again whether the stream before has ended, in milliseconds from one time to the next. One that lives is told at
+ * once that it has lost its session; one that died with its replica is not worth a longer wait.
+ */
+const LOOKS_MS = [10, 20, 30, 40];
+/** How soon a reset that could not be written is written again. */
+const RETRY_MS = 100;
 /** More ends than this wait for no database in memory. */
 const MOST_ENDED = 10_000;
 
@@ -33,7 +63,7 @@ export class Resumption {
   readonly #vault: Vault;
   readonly #off: () => void;
   /** Where streams of this replica ended, until the database knows it. */
-  readonly #ended = new Map<string, ResumedChunk>();
+  readonly #ended = new Map<string, LeftBehind>();
 
   /** Sessions that streams of this replica are about to take, until the database knows it. */
   readonly #taking = new Map<string, Promise<unknown>>();
@@ -53,33 +83,43 @@ export class Resumption {
     });
   }
 
-  /** Takes a session for a stream; answers the last chunk of the stream before, once that has ended. Never rejects. */
-  take(session: string, stream: string): Promise<ResumedChunk | undefined> {
-    const here = this.#ended.get(session);
+  /** Takes a session for a stream, which says where it is in another episode than the one before; answers what that one left. Never rejects. */
+  take(by: SessionStream, episode: number | undefined): Promise<TakenSession> {
+    const here = this.#ended.get(by.session);
     return new Promise((resolve) => {
-      if (here) resolve(here);
-      const forget = after(PATIENCE_MS, () => resolve(undefined));
-      this.#take(session, stream)
-        .catch(() => undefined)
-        .then((last) => {
+      if (here) resolve({ left: here, settled: undefined });
+      const forget = after(PATIENCE_MS, () => resolve(NOTHING));
+      this.#take(by, episode)
+        .catch(() => NOTHING)
+        .then((taken) => {
           forget();
-          resolve(last);
+          resolve(taken);
         });
     });
   }
 
+  /** Begins an episode in a stream's session. Resolves when nothing of those before can be resumed on any replica, or when `isOver` says that nobody waits for that. */
+  async reset(by: SessionStream, episode: number, isOver: () => boolean): Promise<void> {
+    this.#ended.delete(by.session);
+    await this.#taking.get(by.session)?.catch(() => {});
+    while (!isOver()) {
+      const written = resetLoopSession(this.#sql, { ...by, episode });
+      if (await written.then(yes, no)) return;
+      await sleep(RETRY_MS);
+    }
+  }
+
   /** Notes where a stream ended. The chunk is sealed where the organisation retains no data, and forgotten with the session. */
-  end(session: string, stream: string, last: ResumedChunk | undefined, sealed: boolean): void {
-    const here = last && byNow(last);
-    const kept = here && { step: here.chunk.startStep, chunk: this.#kept(session, here, sealed), sealed };
-    if (here && this.#ended.size < MOST_ENDED) this.#ended.set(session, here);
+  end(by: SessionStream, left: LeftBehind, sealed: boolean): void {
+    const { session } = by;
+    if (this.#ended.size < MOST_ENDED || this.#ended.has(session)) this.#ended.set(session, left);
     // A stream may end before the database knows that it began.
     const begun = this.#taking.get(session)?.catch(() => {}) ?? Promise.resolve();
     begun
-      .then(() => endLoopSession(this.#sql, session, stream, kept))
+      .then(() => this.#end(by, left, sealed))
       .catch(() => {})
       .finally(() => {
-        if (this.#ended.get(session) === here) this.#ended.delete(session);
+        if (this.#ended.get(session) === left) this.#ended.delete(session);
       });
   }
 
@@ -97,38 +137,64 @@ export class Resumption {
     this.#registry.taken(session, holder ?? stream);
   }
 
-  async #take(session: string, stream: string): Promise<ResumedChunk | undefined> {
-    const until = steadyNow() + PATIENCE_MS;
-    const taking = takeLoopSession(this.#sql, session, stream);
+  async #take(by: SessionStream, episode: number | undefined): Promise<TakenSession> {
+    const { session } = by;
+    const askedAt = steadyNow();
+    const taking = takeLoopSession(this.#sql, { ...by, episode });
     this.#taking.set(session, taking);
-    let before = await taking.finally(() => {
+    const before = await taking.finally(() => {
       if (this.#taking.get(session) === taking) this.#taking.delete(session);
     });
-    // It may still run, and be ended just now.
-    while (before && !before.ended && steadyNow() < until) {
-      await sleep(LOOK_MS);
-      before = await lookAtLoopSession(this.#sql, session);
-    }
-    return before && this.#lastOf(session, before);
+    if (!before) return NOTHING;
+    const left = this.#leftIn(session, before, askedAt);
+    return { left, settled: before.ended ? undefined : this.#settled(session, left).catch(() => left) };
   }
 
-  #kept(session: string, { chunk }: ResumedChunk, sealed: boolean): Uint8Array {
+  /** What a stream left that may still run, and be ended just now. */
+  async #settled(session: string, left: LeftBehind): Promise<LeftBehind> {
+    for (const ms of LOOKS_MS) {
+      await sleep(ms);
+      const askedAt = steadyNow();
+      const before = await lookAtLoopSession(this.#sql, session);
+      if (before?.ended) return this.#leftIn(session, before, askedAt);
+    }
+    return left;
+  }
+
+  /**
+   * The age of a chunk is that of the end of its stream, and what has passed since by the database's clock. The database is asked for its time
+   * before the age is taken, and here the time is taken before it is asked: a chunk never seems younger than it is.
+   */
+  async #end({ session, stream }: SessionStream, { episode, last }: LeftBehind, sealed: boolean): Promise<void> {
+    const by = { session, stream, episode };
+    if (!last) return endLoopSession(this.#sql, by, undefined);
+    const endedMs = await loopSessionTime(this.#sql);
+    const chunk = this.#kept(session, byNow(last), sealed);
+    return endLoopSession(this.#sql, by, { step: last.chunk.startStep, chunk, sealed, endedMs });
+  }
+
+  #kept(session: string, chunk: LoopChunk, sealed: boolean): Uint8Array {
     const bytes = toBinary(LoopChunkSchema, chunk);
     return sealed ? this.#vault.seal(bytes, contextOf(session)) : bytes;
   }
 
-  #lastOf(session: string, { last }: Before): ResumedChunk | undefined {
-    if (!last) return undefined;
-    const { sealed, chunk } = last;
+  #leftIn(session: string, { episode, last }: Before, askedAt: number): LeftBehind {
+    if (!last) return { episode, last: undefined };
+    const { sealed, chunk, agoMs } = last;
     const bytes = sealed ? this.#vault.openBytes(chunk, contextOf(session)) : chunk;
-    return { chunk: fromBinary(LoopChunkSchema, bytes), toldAt: steadyNow() - last.agoMs };
+    return { episode, last: { chunk: fromBinary(LoopChunkSchema, bytes), toldAt: askedAt - agoMs } };
   }
 }
 
+const NOTHING: TakenSession = { left: undefined, settled: undefined };
+
+const yes = (): boolean => true;
+const no = (): boolean => false;
+
 /** The same chunk, as old as it is by now. */
-function byNow({ chunk, toldAt }: ResumedChunk): ResumedChunk {
-  const now = steadyNow();
-  return { chunk: { ...chunk, observationAgeMs: chunk.observationAgeMs + now - toldAt }, toldAt: now };
-}
+const byNow = ({ chunk, toldAt }: ResumedChunk): LoopChunk => ({
+  ...chunk,
+  observationAgeMs: chunk.observationAgeMs + steadyNow() - toldAt,
+});
 
 const contextOf = (session: string): string => JSON.stringify(["loop_session", session]);

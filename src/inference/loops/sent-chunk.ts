@@ -20,6 +20,7 @@ export class SentChunk implements LoopChunk {
   readonly usage: ActUsage | undefined;
   readonly droppedObservations: number;
   readonly replayed = false;
+  readonly episode: number;
   readonly #name: Uint8Array;
 
   /** `name` is what the names of all chunks of its stream begin with, in plain letters. */
@@ -34,6 +35,7 @@ export class SentChunk implements LoopChunk {
     this.episodeBreak = said.episodeBreak;
     this.usage = said.usage;
     this.droppedObservations = said.droppedObservations;
+    this.episode = said.episode;
   }
 
   get chunkId(): string {

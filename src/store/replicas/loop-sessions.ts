@@ -15,21 +15,31 @@ export interface LastChunk {
 export interface Before {
   /** False while it still runs, on whatever replica, or died there. */
   ended: boolean;
+  /** Number of the episode that it is in, or was in when it ended. */
+  episode: number;
   last: LastChunk | undefined;
 }
 
 /** How long the end of a stream is of use: the life of a pin. */
 const LIFE = "15 minutes";
 
-/** Gives a session to a stream, and tells the replica that carries the one before; answers what is known of that. */
-export async function takeLoopSession(sql: Sql, session: string, stream: string): Promise<Before | undefined> {
+/**
+ * Gives a session to a stream, and tells the replica that carries the one before; answers what is known of that. The stream goes on in the
+ * episode of the one before where it names none.
+ */
+export async function takeLoopSession(
+  sql: Sql,
+  { session, stream, episode }: { session: string; stream: string; episode: number | undefined },
+): Promise<Before | undefined> {
   const [row] = await sql<BeforeRow[]>`
     with before as (
-      select true as known, ended, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
+      select true as known, ended, episode, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
       where session = ${session} and (ended is null or ended > now() - ${LIFE}::text::interval)
     ), taken as (
-      insert into loop_session (session, stream) values (${session}, ${stream})
-      on conflict (session) do update set stream = excluded.stream, ended = null, step = null, chunk = null, created = now()
+      insert into loop_session (session, stream, episode)
+      values (${session}, ${stream}, coalesce(${episode ?? null}::int8, (select episode from before), 1))
+      on conflict (session) do update set stream = excluded.stream, episode = excluded.episode, ended = null, step = null, chunk = null,
+        created = now()
       returning pg_notify('loop_taken', session || ' ' || stream)
     )
     select before.* from taken left join before on true where before.known`;
@@ -39,7 +49,8 @@ export async function takeLoopSession(sql: Sql, session: string, stream: string)
 /** What is known by now of a session that this stream has taken. */
 export async function lookAtLoopSession(sql: Sql, session: string): Promise<Before | undefined> {
   const [row] = await sql<BeforeRow[]>`
-    select ended, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session where session = ${session}`;
+    select ended, episode, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
+    where session = ${session}`;
   return row && beforeOf(row);
 }
 
@@ -49,17 +60,36 @@ export async function holderOfLoopSession(sql: Sql, session: string): Promise<st
   return row?.stream;
 }
 
-/** Notes where a stream ended. One that lost its session meanwhile leaves its last chunk to the stream that has it, unless that went on. */
-export async function endLoopSession(
+/** Begins an episode in the session of a stream: nothing is left of those before. Does nothing where another stream has the session, or this one is past that episode. */
+export async function resetLoopSession(
   sql: Sql,
-  session: string,
-  stream: string,
-  last: Omit<LastChunk, "agoMs"> | undefined,
+  { session, stream, episode }: { session: string; stream: string; episode: number },
 ): Promise<void> {
   await sql`
-    update loop_session set ended = now(), step = ${last?.step ?? null}, chunk = ${last ? Buffer.from(last.chunk) : null},
-      sealed = ${last?.sealed ?? false}
-    where session = ${session} and (stream = ${stream} or ended is null)`;
+    insert into loop_session (session, stream, episode) values (${session}, ${stream}, ${episode})
+    on conflict (session) do update set episode = excluded.episode, ended = null, step = null, chunk = null
+    where loop_session.stream = excluded.stream and loop_session.episode < excluded.episode`;
+}
+
+/** The time of the database, in unix milliseconds with fractions. */
+export async function loopSessionTime(sql: Sql): Promise<number> {
+  const [row] = await sql<{ ms: number }[]>`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`;
+  return row!.ms;
+}
+
+/**
+ * Notes where a stream ended, and when by the database's clock. One that lost its session meanwhile leaves its last chunk to the stream that
+ * has it, unless that went on or is in another episode.
+ */
+export async function endLoopSession(
+  sql: Sql,
+  { session, stream, episode }: { session: string; stream: string; episode: number },
+  last: (Omit<LastChunk, "agoMs"> & { endedMs: number }) | undefined,
+): Promise<void> {
+  await sql`
+    update loop_session set ended = coalesce(to_timestamp(${last?.endedMs ?? null}::float8 / 1000), now()), episode = ${episode},
+      step = ${last?.step ?? null}, chunk = ${last ? Buffer.from(last.chunk) : null}, sealed = ${last?.sealed ?? false}
+    where session = ${session} and (stream = ${stream} or (ended is null and episode = ${episode}))`;
 }
 
 /** Forgets sessions that nobody can resume any more: what has not ended for a month died with its replica. */
@@ -71,13 +101,15 @@ export async function pruneLoopSessions(sql: Sql): Promise<void> {
 
 interface BeforeRow {
   ended: Date | null;
+  episode: number;
   step: number | null;
   chunk: Buffer | null;
   sealed: boolean;
   agoMs: number;
 }
 
-const beforeOf = ({ ended, step, chunk, sealed, agoMs }: BeforeRow): Before => ({
+const beforeOf = ({ ended, episode, step, chunk, sealed, agoMs }: BeforeRow): Before => ({
   ended: ended !== null,
+  episode,
   last: step === null || chunk === null ? undefined : { step, chunk, sealed, agoMs },
 });

@@ -107,6 +107,8 @@ create table loop_session (
   session text primary key,
   -- The stream that has the session, or had it last.
   stream text not null,
+  -- Number of the episode that the stream is in, or was in when it ended.
+  episode int8 not null default 1,
   ended timestamptz,
   -- Control step and binary `limber.v1.LoopChunk` of the last chunk; null where there was none.
   step int8,

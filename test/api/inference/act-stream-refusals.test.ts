@@ -194,10 +194,12 @@ describe("a hold", () => {
     loop.observe(3, { observations: [{ proprio: [1, 2], tMs: 9_999_999 }] });
     expect(await loop.expect("hold")).toMatchObject({ detail: expect.stringContaining("future") });
     loop.say({ case: "reset", value: { instruction: "again" } });
+    expect(await loop.expect("episode")).toMatchObject({ episode: 2 });
     loop.observe(1, { observations: [{ proprio: [1], frames: [{ data: new Uint8Array([1, 2, 3]) }] }] });
     expect(await loop.expect("hold")).toMatchObject({
       reason: HoldReason.INVALID_OBSERVATION,
       detail: expect.stringContaining("PNG"),
+      episode: 2,
     });
     loop.leave();
   });

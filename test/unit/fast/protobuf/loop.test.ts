@@ -155,6 +155,7 @@ describe("a loop's messages, looked at", () => {
             usage: { actionSteps: whole(), gpuSeconds: numberOf(roll, true), costUsd: numberOf(roll, true) },
             droppedObservations: whole(),
             replayed: roll(2) === 1,
+            episode: whole(),
             ...(roll(9) === 0 && { route: {} }),
           },
         },

@@ -1,0 +1,224 @@
+/** ActStream: episodes. What a reset overtook never arrives behind it, on its own stream or on the next one of the session. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
+import { tx } from "../../../src/store/database/tx.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { refusalIn } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type RobotClient, robot } from "../../support/loop-client.ts";
+import { honestSteps } from "../../support/model.ts";
+import { app, begin, caller, dead, end, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
+
+let elsewhere: App;
+
+beforeAll(async () => {
+  await begin();
+  elsewhere = await openApp({ database: app.database });
+  await eventually(async () =>
+    expect((await elsewhere.call("/v1/models/acme/base", undefined, caller)).status).toBe(200),
+  );
+});
+afterEach(endEach);
+afterAll(async () => {
+  await elsewhere.close();
+  await end();
+});
+
+const LONG = { ...OPEN, horizon: 200 };
+const inSession = (sessionId: string, episode?: number) => ({
+  ...LONG,
+  provider: { sessionId },
+  ...(episode !== undefined && { episode }),
+});
+
+const opened = async (where: App, open: object): Promise<RobotClient> => {
+  const loop = robot(where, caller.key, open);
+  await loop.expect("opened");
+  return loop;
+};
+
+describe("the number of an episode", () => {
+  it("is one at first, one more with each reset or what the reset says, and stands in every chunk and hold", async () => {
+    const loop = robot(app, caller.key, LONG);
+    expect(await loop.expect("opened")).toMatchObject({ episode: 1 });
+    loop.observe(9);
+    expect(await loop.expect("chunk")).toMatchObject({ episode: 1 });
+    loop.say({ case: "reset", value: {} });
+    expect(await loop.expect("episode")).toMatchObject({ episode: 2 });
+    loop.observe(1);
+    expect(await loop.expect("chunk")).toMatchObject({ startStep: 1, episode: 2 });
+    loop.say({ case: "reset", value: { episode: 40 } });
+    expect(await loop.expect("episode")).toMatchObject({ episode: 40 });
+    loop.observe(1, { observations: [{ proprio: [1], frames: [{ data: new Uint8Array([1, 2, 3]) }] }] });
+    expect(await loop.expect("hold")).toMatchObject({ reason: HoldReason.INVALID_OBSERVATION, episode: 40 });
+    loop.halfClose();
+    expect(await loop.rest()).toMatchObject([{ kind: "ended", value: { code: "" } }]);
+  });
+
+  it.each([
+    ["is the present one", [{ episode: 1 }]],
+    ["was before", [{ episode: 9 }, { episode: 8 }]],
+    ["leaves no greater one", [{ episode: 2_147_483_647 }, {}]],
+    ["is none", [{ episode: 0 }]],
+    ["is too great", [{ episode: 2_147_483_648 }]],
+  ])("that %s ends the loop with a refusal, before it is opened too", async (_what, resets) => {
+    for (const early of [false, true]) {
+      const loop = robot(app, caller.key, LONG);
+      if (!early) await loop.expect("opened");
+      for (const value of resets) loop.say({ case: "reset", value });
+      for (;;) {
+        const told = await loop.next().catch((thrown: unknown) => thrown);
+        if (told instanceof Error) {
+          expect(await refusalIn(Promise.reject(told))).toMatchObject({ reason: "validation_failed" });
+          break;
+        }
+      }
+    }
+  });
+
+  it("goes on with the session, on either replica, where the robot names none", async () => {
+    const first = await opened(app, inSession("goes on"));
+    first.say({ case: "reset", value: { episode: 5 } });
+    await first.expect("episode");
+    first.observe(3);
+    const charged = await first.expect("chunk");
+    first.leave();
+    for (const where of [elsewhere, app]) {
+      const again = robot(where, caller.key, inSession("goes on"));
+      again.observe(3);
+      expect(await again.expect("opened")).toMatchObject({ resumed: true, episode: 5 });
+      expect(await again.expect("chunk")).toMatchObject({ replayed: true, chunkId: charged.chunkId, episode: 5 });
+      again.leave();
+    }
+    const last = robot(app, caller.key, inSession("goes on", 5));
+    last.observe(3);
+    expect(await last.expect("opened")).toMatchObject({ resumed: true, resumedStep: 3, episode: 5 });
+    expect(await last.expect("chunk")).toMatchObject({ replayed: true });
+    last.leave();
+  });
+
+  it.each([
+    ["greater", 2],
+    ["of a robot that counts anew", 1],
+  ])("that the robot opens with and the session was not in begins another episode: %s", async (_what, asked) => {
+    for (const where of [app, elsewhere]) {
+      const session = `lost on the way ${asked} ${where === app}`;
+      const first = await opened(app, inSession(session, asked === 1 ? 7 : 1));
+      first.observe(3);
+      await first.expect("chunk");
+      first.leave();
+      const second = robot(where, caller.key, inSession(session, asked));
+      second.observe(3);
+      const told = await second.expect("opened");
+      expect(told).toMatchObject({ resumed: false, episode: asked });
+      expect(told.resumedStep).toBeUndefined();
+      expect(await second.expect("chunk")).toMatchObject({ replayed: false, episode: asked });
+      second.leave();
+    }
+  });
+});
+
+describe("a reset", () => {
+  it("drops the chunk that waits for its record, and it is not charged", async () => {
+    const mine = await app.caller(1);
+    const loop = robot(app, mine.key, LONG);
+    await loop.expect("opened");
+    loop.observe(7);
+    const { route } = await loop.expect("chunk");
+    pinnedTo(route?.provider).script.act = dead;
+    await tx(app.sql, async (tx) => {
+      // No promise is put on record while this lasts.
+      await tx`lock table intent in exclusive mode`;
+      loop.observe(8);
+      const waiting = () => app.sql`select 1 from pg_locks where not granted and relation = 'intent'::regclass`;
+      await expect.poll(async () => (await waiting()).length).toBeGreaterThan(0);
+      loop.say({ case: "reset", value: {} });
+      expect(await loop.expect("episode")).toMatchObject({ episode: 2 });
+    });
+    loop.observe(1);
+    const chunk = await loop.expect("chunk");
+    expect(chunk).toMatchObject({ startStep: 1, episode: 2, droppedObservations: 1 });
+    // The one that did not arrive would have said that another provider serves.
+    expect(chunk.route?.provider).toBe(route?.provider === "one" ? "two" : "one");
+    loop.halfClose();
+    expect(await loop.rest()).toMatchObject([{ kind: "ended", value: { chunks: 2 } }]);
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body)
+      .toMatchObject({ spent_usd: 0.04, held_usd: 0 });
+    expect(await brokenInvariants(app.sql)).toEqual([]);
+  });
+
+  it("that cannot be put on record is not acknowledged, and nothing of the new episode leaves before", async () => {
+    const loop = robot(app, caller.key, inSession("unrecorded"));
+    await loop.expect("opened");
+    loop.observe(3);
+    await loop.expect("chunk");
+    await tx(app.sql, async (tx) => {
+      await tx`lock table loop_session in exclusive mode`;
+      loop.say({ case: "reset", value: {} });
+      loop.observe(1);
+      const waiting = () => app.sql`select 1 from pg_locks where not granted and relation = 'loop_session'::regclass`;
+      await expect.poll(async () => (await waiting()).length).toBeGreaterThan(0);
+    });
+    expect(await loop.expect("episode")).toMatchObject({ episode: 2 });
+    expect(await loop.expect("chunk")).toMatchObject({ startStep: 1, episode: 2, replayed: false });
+    loop.leave();
+  });
+
+  it.each([
+    ["the same replica", () => app],
+    ["another replica", () => elsewhere],
+  ])("leaves nothing that a stream on %s repeats, before or after a chunk of the new episode", async (_where, at) => {
+    for (const more of [false, true]) {
+      const session = `forgotten ${_where} ${more}`;
+      const first = await opened(app, inSession(session));
+      first.observe(7);
+      await first.expect("chunk");
+      first.say({ case: "reset", value: {} });
+      await first.expect("episode");
+      if (more) {
+        first.observe(2);
+        await first.expect("chunk");
+      }
+      first.leave();
+      const second = robot(at(), caller.key, inSession(session));
+      const told = await second.expect("opened");
+      expect(told).toMatchObject({ episode: 2 });
+      if (!more) expect(told.resumedStep).toBeUndefined();
+      second.observe(7);
+      expect(await second.expect("chunk")).toMatchObject({ startStep: 7, replayed: false, episode: 2 });
+      second.leave();
+    }
+  });
+
+  it("on a stream that another replica took over unnoticed leaves nothing to that one either", async () => {
+    const session = "crossed";
+    const first = await opened(app, inSession(session));
+    first.observe(7);
+    await first.expect("chunk");
+    first.say({ case: "reset", value: {} });
+    const second = robot(elsewhere, caller.key, inSession(session, 2));
+    second.observe(7);
+    expect(await second.expect("opened")).toMatchObject({ episode: 2 });
+    expect(await second.expect("chunk")).toMatchObject({ replayed: false, episode: 2 });
+    second.leave();
+    first.leave();
+  });
+
+  it("is not undone by a chunk of the stream before that is given again after a newer one", async () => {
+    const first = await opened(app, inSession("older"));
+    first.observe(7);
+    await first.expect("chunk");
+    first.leave();
+    one.script.act = two.script.act = (call, answer) => answer(honestSteps(call, 2));
+    const second = await opened(app, inSession("older"));
+    second.observe(8);
+    expect(await second.expect("chunk")).toMatchObject({ replayed: false, startStep: 8 });
+    second.observe(7);
+    second.observe(9);
+    // The seventh step is past: it is dropped, as everywhere.
+    expect(await second.expect("chunk")).toMatchObject({ replayed: false, startStep: 9, droppedObservations: 1 });
+    second.leave();
+  });
+});
