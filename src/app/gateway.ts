@@ -75,7 +75,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const outward = openUpstream(context, storage);
   const events = openEvents(context, storage, outward);
   const scenarios = loadScenarios(config.scenarioPacks);
-  const supply = openSupply({ ...storage, ...context, upstream: outward.upstream, scenarios });
+  const supply = openSupply({ ...storage, ...context, outward, scenarios });
   const inference = await openInference(context, { storage, billing, supply, outward, events });
 
   const phase: Phase = { isDraining: false, isRefusing: false };

@@ -15,11 +15,12 @@ import { SupplyOpener } from "../supply/facts.ts";
 import { Gossip } from "../supply/gossip.ts";
 import { LiveSupply } from "../supply/live-supply.ts";
 import { SupplyLoader } from "../supply/loader.ts";
+import { Prober } from "../supply/prober.ts";
 import { Registry } from "../supply/registry/registry.ts";
 import { Rollup } from "../supply/rollup.ts";
-import type { Upstream } from "../upstream/index.ts";
 import type { Closers } from "./closers.ts";
 import type { Storage } from "./storage.ts";
+import type { OpenedUpstream } from "./upstream.ts";
 
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
@@ -32,7 +33,7 @@ const ROLL_MS = 10_000;
 export interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "natsUrl" | "vault"> {
   /** Names this process among all. */
   replica: string;
-  upstream: Upstream;
+  outward: Pick<OpenedUpstream, "upstream" | "agent" | "allowPrivate">;
   scenarios: ReadonlyMap<string, Scenario>;
   log: Logger;
   closers: Closers;
@@ -56,12 +57,15 @@ export function openSupply({
   natsUrl,
   vault,
   replica,
-  upstream,
+  outward,
   scenarios,
   log,
   closers,
 }: OpenSupplyDeps): OpenedSupply {
+  const { upstream, agent, allowPrivate } = outward;
   const supply = new LiveSupply(upstream);
+  const prober = new Prober(supply, { agent, allowPrivate, native: upstream.native });
+  closers.add(() => prober.close());
   const registry = new Registry(supply, scenarios.values());
   const circuits = new Circuits({ sql, notifications, health: supply.health, warn: (text) => log.warn(text) });
   closers.add(() => circuits.close());

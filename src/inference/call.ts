@@ -1,6 +1,7 @@
 /** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
+import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import { charge } from "../billing/price.ts";
 import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
@@ -8,12 +9,13 @@ import { processClock, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import type { Intent } from "../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import { asRefusal, type Reason } from "../errors.ts";
+import { asRefusal, Reason, Refusal } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { random } from "../random.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
+  type HealthBoard,
   type HedgeBudgets,
   type Hedges,
   type Plan,
@@ -33,6 +35,23 @@ import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
 import type { SessionPin } from "./sessions.ts";
 import type { ActiveStops, Mover } from "./stops/active-stops.ts";
+
+/** The plan of a call. Where all that may serve it rest, they are asked whether they serve again, and the call is refused. */
+export function planOrWant({ supply: { health } }: Pick<InferenceDeps, "supply">, args: PlanArgs): Plan {
+  try {
+    return planFor(args);
+  } catch (thrown) {
+    if (thrown instanceof Refusal) wantResting(health, thrown, steadyNow());
+    throw thrown;
+  }
+}
+
+/** The offerings that a refusal names as resting are worth a question. */
+export function wantResting(health: HealthBoard, { reason, details }: Refusal, at: number): void {
+  if (reason !== Reason.CAPACITY_EXHAUSTED) return;
+  for (const { offeringId, reason } of details.dropped ?? [])
+    if (reason === DropReason.CIRCUIT_OPEN) health.want(offeringId, at);
+}
 
 /** What inference depends on. */
 export interface InferenceServiceDeps extends Books {
@@ -83,7 +102,7 @@ export class InferenceCall {
     const { deadlineMs } = request.provider ?? {};
     // What came before may have taken all of its time, and a plan says nothing of time that is over.
     if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
-    this.plan = planFor(planArgs(deps, wanted, call, this.arrivedAt));
+    this.plan = planOrWant(deps, planArgs(deps, wanted, call, this.arrivedAt));
     this.#asked = {
       modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,

@@ -153,6 +153,7 @@ function play(seed: number) {
           admit: ({ offering }, at, budgetMs) => health.admit(offering.id, at, budgetMs),
           hedge: () => random() < 0.5,
           dimOf: () => 1,
+          lacks: () => {},
         },
       );
       const pin = pins.get("s", agenda.at);

@@ -42,6 +42,7 @@ export const answer = (value = 0, length = STEPS): ActAnswer => ({
 /** A loop, and what it said so far. */
 export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
   const resting = new Set<string>();
+  const lacked: (string | undefined)[] = [];
   const loop = new Loop<string>(
     {
       intent: intent({ units: STEPS }),
@@ -58,6 +59,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
       admit: ({ offering }) => !resting.has(offering.id),
       hedge: () => true,
       dimOf: () => 1,
+      lacks: (model) => lacked.push(model),
     },
   );
   const told: LoopEffect<string>[] = [];
@@ -68,7 +70,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
   };
   const observe = (at: number, number: number, tMs?: number, shape = "1") =>
     happen({ kind: "observed", at, view: { step: number, tMs, shape, payload: `o${number}` } });
-  return { loop, told, happen, observe, resting };
+  return { loop, told, happen, observe, resting, lacked };
 }
 
 /** What a loop said, in a few words. */

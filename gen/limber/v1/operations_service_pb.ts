@@ -428,7 +428,8 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
   openedAt?: number | undefined;
 
   /**
-   * When it is tried again, in unix seconds; absent while it is closed.
+   * When it is tried again, in unix seconds; absent while it is closed. The gateway asks a question of its own then, and once a second
+   * before that where it acts and callers find nothing else.
    *
    * @generated from field: optional uint32 retry_at = 8;
    */

@@ -4,8 +4,8 @@ import type { Call } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Refusal } from "../../errors.ts";
-import { type LoopRouter, type Plan, type PlanStep, planFor } from "../../routing/index.ts";
-import { hedgesOf, type InferenceDeps, planArgs } from "../call.ts";
+import type { LoopRouter, Plan, PlanStep } from "../../routing/index.ts";
+import { hedgesOf, type InferenceDeps, planArgs, planOrWant, wantResting } from "../call.ts";
 
 /** What a loop is planned from. */
 type WantedPlan = Parameters<typeof planArgs>[1];
@@ -17,6 +17,8 @@ export class PlanTracker implements LoopRouter {
   readonly #call: Call;
   readonly #space: string;
   #plan: Plan;
+  /** Why there is none at the moment. */
+  #refusal: Refusal | undefined;
   /** The supply that it was made from; undefined where it is to be made anew. */
   #madeFrom: unknown;
 
@@ -47,6 +49,7 @@ export class PlanTracker implements LoopRouter {
       return this.#plan.steps;
     } catch (thrown) {
       if (!(thrown instanceof Refusal)) throw thrown;
+      this.#refusal = thrown;
       return [];
     }
   }
@@ -63,10 +66,17 @@ export class PlanTracker implements LoopRouter {
     return dimensionOf(this.#space, offering.actionDim);
   }
 
+  lacks(model: string | undefined, at: number): void {
+    const { health } = this.#deps.supply;
+    if (model !== undefined) health.wantModel(model, at);
+    else if (this.#refusal) wantResting(health, this.#refusal, at);
+  }
+
   #made(): Plan {
     const { snapshot } = this.#deps.supply;
-    const plan = planFor(planArgs(this.#deps, this.#wanted, this.#call, steadyNow()));
+    const plan = planOrWant(this.#deps, planArgs(this.#deps, this.#wanted, this.#call, steadyNow()));
     this.#madeFrom = snapshot;
+    this.#refusal = undefined;
     return plan;
   }
 }

@@ -13,7 +13,7 @@ export interface Breaker {
   readonly window: BreakerWindow;
   /** Failures in a row that another replica has seen, and when it reported them. */
   readonly elsewhere: { readonly consecutive: number; readonly at: number };
-  /** How often it opened since it was last closed; doubles the cooldown. */
+  /** How often it opened since a call last succeeded while it was closed; doubles the cooldown. */
   readonly trips: number;
   readonly openedAt: number;
   /** When it admits a probe; 0 while closed. */
@@ -22,6 +22,8 @@ export interface Breaker {
   readonly probeUntil: number;
   /** Probes that succeeded in a row. */
   readonly probesPassed: number;
+  /** Until when the first failure opens it again, because no call has succeeded since the gateway's own questions closed it; else 0. */
+  readonly trialUntil: number;
 }
 
 interface BreakerWindow {
@@ -34,12 +36,12 @@ interface BreakerWindow {
 
 /**
  * What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. `heard`: another
- * replica reported calls since its last report, and failures in a row.
+ * replica reported calls since its last report, and failures in a row. `own`: not a call but the gateway's own question.
  */
 export type BreakerEvent =
-  | { readonly kind: "failed" | "released"; readonly at: number }
+  | { readonly kind: "failed" | "released"; readonly at: number; readonly own?: boolean }
   /** So many calls, one where nothing is said; more than one only while it is closed. */
-  | { readonly kind: "succeeded"; readonly at: number; readonly calls?: number }
+  | { readonly kind: "succeeded"; readonly at: number; readonly calls?: number; readonly own?: boolean }
   | { readonly kind: "probing"; readonly at: number; readonly budgetMs: number }
   | {
       readonly kind: "heard";
@@ -60,6 +62,7 @@ const LONGEST_COOLDOWN_MS = 300_000;
 /** Cooldowns are stretched by up to this share, so that replicas and offerings do not all probe at once. */
 const JITTER = 0.2;
 const PROBES_TO_CLOSE = 2;
+const TRIAL_MS = 300_000;
 /** How long another replica's failures in a row count. */
 const HEARSAY_MS = 30_000;
 /** The most calls of one report of another replica that count: as many as judge the window, so that own calls still weigh. */
@@ -78,6 +81,7 @@ export const CLOSED: Breaker = {
   retryAt: 0,
   probeUntil: 0,
   probesPassed: 0,
+  trialUntil: 0,
 };
 
 /** The breaker after an event. `random` gives a number in [0, 1) for the jitter of the cooldown. */
@@ -88,9 +92,7 @@ export function reduce(breaker: Breaker, event: BreakerEvent, random: () => numb
     case "closed":
       return whileClosed(breaker, event, random);
     case "open":
-      return event.kind === "probing" && event.at >= breaker.retryAt
-        ? { ...breaker, state: "half_open", probesPassed: 0, probeUntil: event.at + event.budgetMs }
-        : breaker;
+      return whileOpen(breaker, event);
     case "half_open":
       return whileHalfOpen(breaker, event, random);
     default:
@@ -129,13 +131,15 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
     case "succeeded": {
       // What works here works, whatever others say.
       const window = slide(breaker.window, event.at, event.calls ?? 1, 0);
-      return { ...breaker, consecutive: 0, window, elsewhere: CLOSED.elsewhere };
+      return { ...breaker, consecutive: 0, trips: 0, trialUntil: 0, window, elsewhere: CLOSED.elsewhere };
     }
     case "failed": {
       const window = slide(breaker.window, event.at, 1, 1);
       const next: Breaker = { ...breaker, consecutive: breaker.consecutive + 1, window };
       const inARow = next.consecutive + heardOf(breaker, event.at);
-      return inARow >= CONSECUTIVE_LIMIT || mostlyFails(window) ? open(next, event.at, random) : next;
+      if (event.at < breaker.trialUntil) return open(next, event.at, random);
+      const opens = inARow >= CONSECUTIVE_LIMIT || mostlyFails(window);
+      return opens ? open({ ...next, trips: 0 }, event.at, random) : next;
     }
     case "heard":
       return hear(breaker, event);
@@ -154,24 +158,56 @@ function hear(breaker: Breaker, { at, calls, failures, consecutive }: BreakerEve
 const heardOf = ({ elsewhere }: Breaker, at: number): number =>
   at - elsewhere.at < HEARSAY_MS ? elsewhere.consecutive : 0;
 
+/** The gateway may ask before the rest is over. What calls that began before say is old. */
+function whileOpen(breaker: Breaker, event: BreakerEvent): Breaker {
+  switch (event.kind) {
+    case "probing":
+      if (event.at < breaker.retryAt) return breaker;
+      return { ...breaker, state: "half_open", probesPassed: 0, probeUntil: event.at + event.budgetMs };
+    case "succeeded":
+      if (!event.own) return breaker;
+      if (breaker.probesPassed + 1 >= PROBES_TO_CLOSE) return onTrial(breaker, event.at);
+      return { ...breaker, probesPassed: breaker.probesPassed + 1 };
+    case "failed":
+    case "released":
+      return event.own ? { ...breaker, probesPassed: 0 } : breaker;
+    default:
+      return breaker;
+  }
+}
+
 function whileHalfOpen(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
   switch (event.kind) {
     case "probing":
       return { ...breaker, probeUntil: event.at + event.budgetMs };
     case "succeeded":
-      if (breaker.probesPassed + 1 >= PROBES_TO_CLOSE) return CLOSED;
+      if (breaker.probesPassed + 1 >= PROBES_TO_CLOSE) return event.own ? onTrial(breaker, event.at) : CLOSED;
       return { ...breaker, consecutive: 0, probesPassed: breaker.probesPassed + 1, probeUntil: 0 };
     case "failed":
-      return open({ ...breaker, consecutive: breaker.consecutive + 1 }, event.at, random);
-    default:
+      return open({ ...breaker, consecutive: breaker.consecutive + (event.own ? 0 : 1) }, event.at, random);
+    case "released":
       return { ...breaker, probeUntil: 0 };
+    default:
+      return breaker;
   }
 }
+
+/** What answers the gateway's own question may still fail calls: the first one that fails opens it again, for as long as it would have. */
+const onTrial = ({ trips }: Breaker, at: number): Breaker => ({ ...CLOSED, trips, trialUntil: at + TRIAL_MS });
 
 function open(breaker: Breaker, at: number, random: () => number): Breaker {
   const cooldown = Math.min(COOLDOWN_MS * 2 ** breaker.trips, LONGEST_COOLDOWN_MS);
   const retryAt = at + cooldown * (1 + JITTER * random());
-  return { ...breaker, state: "open", trips: breaker.trips + 1, openedAt: at, retryAt, probeUntil: 0, probesPassed: 0 };
+  return {
+    ...breaker,
+    state: "open",
+    trips: breaker.trips + 1,
+    openedAt: at,
+    retryAt,
+    probeUntil: 0,
+    probesPassed: 0,
+    trialUntil: 0,
+  };
 }
 
 function slide(window: BreakerWindow, at: number, calls: number, failures: number): BreakerWindow {

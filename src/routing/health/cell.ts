@@ -74,6 +74,11 @@ export class Cell {
   /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
   readonly waiting: CallWatcher[] = [];
   heardAt = Number.NEGATIVE_INFINITY;
+  /** When the gateway last asked it a question of its own, and whether it still waits for the answer. */
+  probedAt = Number.NEGATIVE_INFINITY;
+  probing = false;
+  /** It failed a call right after it had answered the gateway: what it answers the gateway says nothing, until it fails that too. */
+  disproved = false;
   /** When waiting calls last went on without it. */
   forsakenAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;

@@ -1,11 +1,12 @@
 /** How every offering does at the moment: its breaker, and figures that are measured where there are enough samples. */
 
+import { Contract } from "../../contracts/contract.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
-import { type CallWatcher, Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
+import { type CallWatcher, Cell, type Hearsay, type Report, type Uptime, type Verdict } from "./cell.ts";
 import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
 
 /** What can be said of one offering, for `GET /v1/status`. */
@@ -26,6 +27,9 @@ export interface OfferingHealth {
 /** Hears that the breaker of an offering opened or closed by what its calls came to. */
 export type CircuitListener = (offering: Offering, state: "opened" | "closed") => void;
 
+/** Hears that callers find nothing but an offering that rests: it is worth a question before its time. */
+export type WantedListener = (offering: Offering) => void;
+
 /** An operator's hand on a breaker; `closed` gives it back to itself. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
@@ -35,6 +39,9 @@ const MOST_SILENT = 4;
 const SILENT_MS = 250;
 const SILENT_TIMES = 4;
 const USUAL_MS = 250;
+/** Milliseconds between two questions of the gateway to an offering that rests; and where the last one said nothing. */
+const PROBE_MS = 1_000;
+const UNSURE_MS = 10_000;
 /** Milliseconds between two times that waiting calls go on without a silent offering, and calls that do so in one turn of the event loop. */
 const FORSAKE_MS = 100;
 const FORSAKEN_A_TURN = 32;
@@ -46,10 +53,14 @@ const MOST_WAITING = 128;
 export class HealthBoard {
   /** Told of every breaker that opens or closes. */
   onCircuit: CircuitListener = () => {};
+  /** Told of offerings that `want` names, once a second each. */
+  onWanted: WantedListener = () => {};
   private readonly random: () => number;
   /** Of the offerings that anything is known of beyond what they advertise. */
   private readonly cells = new Map<string, Cell>();
   private readonly watchers = new Set<Set<string>>();
+  /** Offerings whose breakers keep calls away after failures. */
+  private readonly rested = new Set<string>();
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
   /** Calls that ended well and are not taken in yet: many at once cost less, and no reader sees the difference. */
@@ -98,7 +109,10 @@ export class HealthBoard {
     this.changed = undefined;
     yield;
     for (const id of this.cells.keys()) {
-      if (this.view_.snapshot.rowOf(id) < 0) this.cells.delete(id);
+      if (this.view_.snapshot.rowOf(id) < 0) {
+        this.cells.delete(id);
+        this.rested.delete(id);
+      }
       if (++count % 64 === 0) yield;
     }
     return view;
@@ -288,8 +302,53 @@ export class HealthBoard {
   }
 
   /** Offerings whose breakers keep calls away after failures. */
-  *resting(): IterableIterator<string> {
-    for (const [id, { breaker }] of this.cells) if (breaker.state === "open" || breaker.state === "half_open") yield id;
+  resting(): IterableIterator<string> {
+    return this.rested.values();
+  }
+
+  /** Callers could be served by this offering alone, and it rests. One that acts is asked a question then; others are not asked before their time. */
+  want(offeringId: string, now: number): void {
+    const cell = this.rested.has(offeringId) ? this.cells.get(offeringId) : undefined;
+    if (!cell || cell.probing || now - cell.probedAt < PROBE_MS) return;
+    const offering = this.view_.snapshot.offerings[this.rowOf(offeringId)];
+    if (offering?.contracts.includes(Contract.ACT)) this.onWanted(offering);
+  }
+
+  /** The same of all offerings of a model. */
+  wantModel(model: string, now: number): void {
+    const { offerings } = this.view_.snapshot;
+    for (const id of this.rested) if (offerings[this.rowOf(id)]?.model === model) this.want(id, now);
+  }
+
+  /** Offerings whose rest is over, and that nobody has asked since. */
+  *due(now: number): IterableIterator<Offering> {
+    for (const id of this.rested) {
+      const cell = this.cells.get(id);
+      const offering = this.view_.snapshot.offerings[this.rowOf(id)];
+      if (!cell || !offering || cell.probing || restsUntil(cell.breaker) > now) continue;
+      if (now - cell.probedAt >= (cell.breaker.state === "open" ? PROBE_MS : UNSURE_MS)) yield offering;
+    }
+  }
+
+  /** A question of the gateway itself begins, before the rest is over perhaps; false where it may not. One of `endProbe` follows. */
+  beginProbe(offeringId: string, now: number, budgetMs: number): boolean {
+    const cell = this.rested.has(offeringId) ? this.cells.get(offeringId) : undefined;
+    if (!cell || cell.probing) return false;
+    if (cell.breaker.state === "half_open" && restsUntil(cell.breaker) > now) return false;
+    cell.probing = true;
+    cell.probedAt = now;
+    this.move(offeringId, cell, { kind: "probing", at: now, budgetMs });
+    return true;
+  }
+
+  /** What came of it. It counts for the breaker, and for no figure. */
+  endProbe(offeringId: string, verdict: Verdict, now: number): void {
+    const cell = this.cells.get(offeringId);
+    if (!cell?.probing) return;
+    cell.probing = false;
+    const kind = cell.disproved && verdict === "succeeded" ? "released" : verdict;
+    if (verdict === "failed") cell.disproved = false;
+    this.move(offeringId, cell, { kind, at: now, own: true });
   }
 
   /** What is known of every offering. */
@@ -320,15 +379,18 @@ export class HealthBoard {
   }
 
   private move(offeringId: string, cell: Cell, event: BreakerEvent): void {
-    const before = cell.breaker.state;
+    const { state: before, trialUntil } = cell.breaker;
     cell.breaker = reduce(cell.breaker, event, this.random);
+    if (before === "closed") cell.disproved = cell.breaker.state === "open" && event.at < trialUntil;
     const row = this.rowOf(offeringId);
     if (row < 0) return;
     this.view_.restsUntil[row] = restsUntil(cell.breaker);
     const after = cell.breaker.state;
+    if (after === "open" || after === "half_open") this.rested.add(offeringId);
+    else this.rested.delete(offeringId);
     this.changed?.add(offeringId);
     if (before === "closed" && after === "open") this.onCircuit(this.view_.snapshot.offerings[row]!, "opened");
-    else if (before === "half_open" && after === "closed")
+    else if ((before === "open" || before === "half_open") && after === "closed" && event.kind !== "forced")
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 

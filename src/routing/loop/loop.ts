@@ -41,6 +41,8 @@ export interface LoopRouter {
   hedge(): boolean;
   /** Numbers per step that a step's answer must have. */
   dimOf(step: PlanStep): number | undefined;
+  /** Nobody could be asked about an observation at `at`, in an episode that this model serves; undefined while none does. */
+  lacks(model: string | undefined, at: number): void;
 }
 
 /** A robot's loop. `O` is an observation as the caller sent it. */
@@ -211,6 +213,7 @@ export class Loop<O> {
       if (this.#fly(job, step, at)) return;
     }
     const reason = job.tries.length === 0 ? HoldReason.NO_PROVIDER : HoldReason.UPSTREAM_FAILED;
+    if (reason === HoldReason.NO_PROVIDER) this.#router.lacks(this.#served?.offering.model ?? this.#bound, at);
     this.#give(job, reason, at);
   }
 

@@ -5,6 +5,7 @@ import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { poseOf } from "../../contracts/bounds.ts";
 import { Contract } from "../../contracts/contract.ts";
+import type { Offering } from "../../routing/index.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
@@ -12,11 +13,14 @@ import { ELSEWHERE, INSTRUCTION, intentFor, SQUARE, WARM_CALLS } from "./scene.t
 
 const PROBE_HORIZON = 4;
 
-/** Asks for chunks: their shape, whether they depend on what is seen, and how steady they are. */
-export async function probeAct(run: ProbeRun): Promise<void> {
-  const { offering, target, wire } = run.probed;
+/** Asks for a chunk; answers its numbers, or throws a fault where it is not what was declared. */
+export type AskChunk = (observation: Observation, twist?: Twist) => Promise<string>;
+
+/** Asks for chunks of a few steps. */
+export function chunkAsker(run: ProbeRun): AskChunk {
+  const { offering, target, wire, bounds } = run.probed;
   const space = offering.actionSpaces[0] ?? "";
-  const horizon = Math.min(PROBE_HORIZON, offering.maxHorizon);
+  const horizon = horizonOf(offering);
   const dim = dimensionOf(space, offering.actionDim);
   const intent = intentFor(offering, Contract.ACT, space, horizon);
   const input = {
@@ -28,9 +32,8 @@ export async function probeAct(run: ProbeRun): Promise<void> {
     horizon,
     returnPrediction: false,
   };
-  const { bounds } = run.probed;
   const limits = (shown: Observation) => bounds && [{ bounds, pose: poseOf(space, [shown], dim) }];
-  const ask = async (observation: Observation, twist: Twist = {}): Promise<string> => {
+  return async (observation, twist = {}) => {
     const speaks = wire.act?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
     const units = twist.horizon ?? horizon;
@@ -43,6 +46,16 @@ export async function probeAct(run: ProbeRun): Promise<void> {
     run.actionDim = answer.steps[0]?.values.length;
     return JSON.stringify(answer.steps.map((step) => step.values));
   };
+}
+
+const horizonOf = ({ maxHorizon }: Offering): number => Math.min(PROBE_HORIZON, maxHorizon);
+
+/** Asks for chunks: their shape, whether they depend on what is seen, and how steady they are. */
+export async function probeAct(run: ProbeRun): Promise<void> {
+  const { offering } = run.probed;
+  const horizon = horizonOf(offering);
+  const dim = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim);
+  const ask = chunkAsker(run);
 
   const here = await run.observation(SQUARE, 0);
   let first = "";

@@ -50,7 +50,7 @@ export async function probe(
     return "it answers";
   });
   if (reachable) await wireChecks(run);
-  if (reachable) await run.check("region", () => region(run), probed.record.providerRegions.length > 0);
+  if (reachable) await run.check("region", () => region(probed), probed.record.providerRegions.length > 0);
   if (reachable) for (const contract of probed.offering.contracts) await askContract(run, contract);
   report.passed = report.checks.length > 0 && report.checks.every((check) => check.passed || !check.required);
   report.measured = create(ProbeMeasurementsSchema, run.measured());
@@ -59,8 +59,8 @@ export async function probe(
 }
 
 /** Whether it says that it runs where its provider says that it runs models. */
-async function region(run: ProbeRun): Promise<string> {
-  const { region, providerRegions } = run.probed.record;
+async function region({ record }: Probed): Promise<string> {
+  const { region, providerRegions } = record;
   if (region === "") throw new ProbeFault("no region is declared, so that requests which name one never reach it");
   if (providerRegions.length > 0 && !providerRegions.includes(region))
     throw new ProbeFault(`${region} is none of the provider's regions (${providerRegions.join(", ")})`);

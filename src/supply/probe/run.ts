@@ -16,13 +16,17 @@ import { redSquare } from "../../upstream/pictures/test-picture.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../../upstream/wire.ts";
 import { adviceFor } from "./faults.ts";
 
-/** What is probed. */
-export interface Probed {
+/** Whom questions go to. */
+export interface ProbeSubject {
   offering: Offering;
   target: UpstreamTarget;
   wire: Wire;
   /** What no action of it may exceed. */
   bounds: SafetyBounds | undefined;
+}
+
+/** What is probed. */
+export interface Probed extends ProbeSubject {
   /** What was declared of it, and of its provider's regions. */
   record: OfferingRecord;
 }
@@ -66,7 +70,7 @@ export class ProbeRun {
   busy = false;
   readonly #deps: ProbeDeps;
   /** Whom it asks. */
-  readonly probed: Probed;
+  readonly probed: ProbeSubject;
   readonly #told: (check: ProbeCheck) => Promise<void>;
   readonly #latencies: number[] = [];
   /** Ends the patience with each call of the present check. */
@@ -75,7 +79,16 @@ export class ProbeRun {
   actionDim: number | undefined;
   #asked: Promise<Layout> | undefined;
 
-  constructor(deps: ProbeDeps, probed: Probed, told: (check: ProbeCheck) => Promise<void>) {
+  readonly #budgetMs: number;
+
+  /** `budgetMs` is the time of one call. */
+  constructor(
+    deps: ProbeDeps,
+    probed: ProbeSubject,
+    told: (check: ProbeCheck) => Promise<void>,
+    budgetMs = probed.offering.coldTimeoutMs,
+  ) {
+    this.#budgetMs = budgetMs;
     this.#deps = deps;
     this.probed = probed;
     this.#told = told;
@@ -95,11 +108,16 @@ export class ProbeRun {
       nextStep = adviceFor(name, thrown);
       if (thrown instanceof UpstreamFailure && thrown.failure === AttemptFailure.UPSTREAM_BUSY) this.busy = true;
     }
-    for (const forget of this.#patience.splice(0)) forget();
+    this.rest();
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
     const advice = nextStep === undefined ? {} : { nextStep };
     await this.#told({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
     return passed;
+  }
+
+  /** No call is under way: their time runs no more. */
+  rest(): void {
+    for (const forget of this.#patience.splice(0)) forget();
   }
 
   /** What its answers were like. */
@@ -113,7 +131,7 @@ export class ProbeRun {
 
   /** What one call is given; its time runs until the check is over. */
   call(): CallOptions {
-    const budgetMs = this.probed.offering.coldTimeoutMs;
+    const budgetMs = this.#budgetMs;
     const signal = new Cancel();
     const tooLate = new UpstreamFailure(AttemptFailure.TIMEOUT, `no answer within ${Math.round(budgetMs)} ms`);
     this.#patience.push(after(budgetMs, () => signal.abort(tooLate)));

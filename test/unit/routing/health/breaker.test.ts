@@ -112,6 +112,29 @@ describe("half open", () => {
     });
   });
 
+  test("what another replica tells does not give the place of the probe to others", () => {
+    const heard: BreakerEvent = { kind: "heard", at: 11_100, calls: 1, failures: 0, consecutive: 0 };
+    expect(restsUntil(reached([heard], half))).toBe(12_000);
+  });
+
+  test("a question before the rest is over ends it when it is answered twice, and makes it no longer when it is not", () => {
+    const own = (kind: "succeeded" | "failed" | "released", at: number): BreakerEvent => ({ kind, at, own: true });
+    expect(reached([own("failed", 2100), own("released", 2200)], open)).toEqual(open);
+    expect(reached([own("succeeded", 2100), own("failed", 2200), own("succeeded", 2300)], open)).toMatchObject({
+      state: "open",
+      retryAt: open.retryAt,
+    });
+    expect(reached([own("succeeded", 2100), succeeded(2200)], open).state).toBe("open");
+    const back = reached([own("succeeded", 2100), own("succeeded", 2300)], open);
+    expect(back).toEqual({ ...CLOSED, trips: 1, trialUntil: 302_300 });
+    expect(reached([failed(2400)], back)).toMatchObject({ state: "open", retryAt: 22_400, trips: 2 });
+    expect(reached([succeeded(2400)], back)).toMatchObject({ state: "closed", trips: 0 });
+    expect(reached([succeeded(2400), failed(2500)], back).state).toBe("closed");
+    // Nobody called it for long: its past is forgotten.
+    expect(reached(times(4, failed, 302_300), back).state).toBe("closed");
+    expect(reached(times(5, failed, 302_300), back)).toMatchObject({ state: "open", trips: 1 });
+  });
+
   test("an operator's hand is not undone by calls", () => {
     const forced = reached([{ kind: "forced", at: 0, state: "forced_open" }], half);
     expect(reached([succeeded(1), probing(1), succeeded(2)], forced).state).toBe("forced_open");

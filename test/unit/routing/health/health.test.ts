@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
+import { Contract } from "../../../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
@@ -175,5 +176,84 @@ describe("pace", () => {
     expect(firsts(Preference.FASTEST, 2000)).toEqual(new Set(["b"]));
     atOnce(health.age(12_000));
     expect(firsts(Preference.BALANCED, 12_000)).toEqual(new Set(["a", "b"]));
+  });
+});
+
+describe("the gateway's own questions", () => {
+  const resting = (health: HealthBoard, id: string, at = 1000): void =>
+    many(health, id, 5, { outcome: AttemptFailure.UNREACHABLE, at });
+
+  test("are due when the rest is over, once, and count for no figure", () => {
+    const health = board(offering("a"), offering("b"));
+    resting(health, "a");
+    const due = (now: number): string[] => [...health.due(now)].map(({ id }) => id);
+    expect([due(10_999), due(11_000)]).toEqual([[], ["a"]]);
+    expect(health.beginProbe("b", 11_000, 500)).toBe(false);
+    expect(health.beginProbe("a", 11_000, 500)).toBe(true);
+    expect([due(11_100), health.beginProbe("a", 11_100, 500), health.admit("a", 11_100, 500)]).toEqual([
+      [],
+      false,
+      false,
+    ]);
+    health.endProbe("a", "succeeded", 11_200);
+    expect(health.beginProbe("a", 11_200, 500)).toBe(true);
+    const before = health.figureOf("a", 11_200);
+    health.endProbe("a", "succeeded", 11_300);
+    expect(health.figureOf("a", 11_300)).toMatchObject({
+      failureRate: before?.failureRate,
+      breaker: { state: "closed" },
+    });
+    expect([due(20_000), [...health.resting()]]).toEqual([[], []]);
+  });
+
+  test("that are answered well by what fails calls are believed no more, until it does not answer them either", () => {
+    const health = board(offering("a"));
+    const answered = (verdict: "succeeded" | "failed", at: number): string | undefined => {
+      for (let i = 0; i < 2; i++) if (health.beginProbe("a", at + i, 500)) health.endProbe("a", verdict, at + i);
+      return health.figureOf("a", at)?.breaker.state;
+    };
+    resting(health, "a");
+    expect(answered("succeeded", 2000)).toBe("closed");
+    many(health, "a", 1, { outcome: AttemptFailure.TIMEOUT, at: 3000 });
+    expect(answered("succeeded", 4000)).toBe("open");
+    // Rested: the next caller finds out.
+    expect(answered("succeeded", 30_000)).toBe("half_open");
+    expect(health.admit("a", 30_100, 500)).toBe(true);
+    many(health, "a", 1, { outcome: AttemptFailure.TIMEOUT, at: 30_200 });
+    expect([answered("failed", 40_000), answered("succeeded", 41_000)]).toEqual(["open", "closed"]);
+  });
+
+  test("that say nothing leave the place to callers, and come again later", () => {
+    const health = board(offering("a"));
+    resting(health, "a");
+    health.beginProbe("a", 11_000, 500);
+    health.endProbe("a", "released", 11_100);
+    expect([...health.due(12_200)]).toEqual([]);
+    expect([...health.due(21_000)]).toHaveLength(1);
+    expect(health.admit("a", 12_200, 500)).toBe(true);
+    expect(health.beginProbe("a", 12_300, 500)).toBe(false);
+  });
+
+  test("are wanted once a second of what acts and rests, while nobody is asking", () => {
+    const health = board(
+      offering("a"),
+      offering("b", { model: "acme/other" }),
+      offering("c", { contracts: [Contract.PREDICT] }),
+    );
+    const wanted: string[] = [];
+    health.onWanted = ({ id }) => void wanted.push(id);
+    health.want("a", 900);
+    for (const id of ["a", "b", "c"]) resting(health, id);
+    health.want("a", 2000);
+    health.want("c", 2000);
+    health.wantModel("acme/other", 2000);
+    expect(wanted.splice(0)).toEqual(["a", "b"]);
+    health.beginProbe("a", 2000, 500);
+    health.want("a", 3100);
+    health.endProbe("a", "failed", 3200);
+    health.want("a", 2900);
+    expect(wanted).toEqual([]);
+    health.want("a", 3200);
+    expect(wanted).toEqual(["a"]);
   });
 });

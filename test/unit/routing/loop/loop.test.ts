@@ -202,19 +202,21 @@ describe("a provider that fails", () => {
   });
 
   it("makes the robot hold when all were asked, and when nobody may be asked", () => {
-    const { observe, happen, resting } = stage([step("a")]);
+    const { observe, happen, resting, lacked } = stage([step("a")]);
     observe(0, 1);
     expect(all(happen(failed(10, 1)))).toEqual(["hold 1 UPSTREAM_FAILED"]);
     resting.add("a");
     expect(all(observe(20, 2))).toEqual(["hold 2 NO_PROVIDER"]);
+    expect(lacked).toEqual([undefined]);
   });
 
   it("is never followed by another model inside an episode", () => {
-    const { observe, happen, resting } = stage([step("a"), step("x", "other/arm")]);
+    const { observe, happen, resting, lacked } = stage([step("a"), step("x", "other/arm")]);
     observe(0, 1);
     happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     resting.add("a");
     expect(all(observe(20, 2))).toEqual(["hold 2 NO_PROVIDER"]);
+    expect(lacked).toEqual(["acme/arm"]);
     happen({ kind: "reset", at: 30 });
     expect(all(observe(40, 1))).toEqual(["ask x 1"]);
     expect(all(happen({ kind: "answered", at: 50, attempt: 2, answer: answer() }))).toEqual(["chunk 1 by x break"]);
