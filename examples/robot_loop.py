@@ -59,6 +59,9 @@ class Base:
     def tick(self):
         self.step += 1
         chunk = self.chunk
+        # It may have come in the moment in which the episode began.
+        if chunk is not None and chunk.episode != self.episode:
+            chunk = None
         valid = chunk is not None and chunk.start_step <= self.step < chunk.valid_until_step
         if chunk is not None and not valid:
             self.without += 1
