@@ -2,7 +2,9 @@
  * Offerings that rest after failures are asked by the gateway itself, so that no caller pays for finding out that they serve again: as soon
  * as their rest is over, and once a second before that while callers find nothing else.
  */
+import { Cancel } from "../cancellation.ts";
 import { every, steadyNow } from "../clock.ts";
+import { dimensionOf } from "../contracts/action-spaces.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import type { Offering } from "../routing/index.ts";
 import type { LiveSupply } from "./live-supply.ts";
@@ -13,8 +15,11 @@ import type { ProbeDeps } from "./probe/run.ts";
 const LOOK_MS = 250;
 /** What answers no sooner is not asked before its rest is over: the next question may find it. */
 const EARLY_MS = 2_000;
-/** Offerings that are asked at one time. */
-const MOST_AT_ONCE = 16;
+/** What takes longer when its rest is over is left to callers. */
+const LONGEST_MS = 30_000;
+/** Offerings that are asked at one time, in all and of one provider, so that none that hangs keeps the others from being asked. */
+const MOST_AT_ONCE = 256;
+const MOST_OF_ONE = 4;
 /** So many answers in a row close a breaker. */
 const QUESTIONS = 2;
 
@@ -23,51 +28,71 @@ export class Prober {
   readonly #supply: LiveSupply;
   readonly #deps: ProbeDeps;
   readonly #rest: () => void;
+  readonly #over = new Cancel();
   readonly #asking = new Set<Promise<void>>();
+  /** By provider: how many of its offerings are being asked. */
+  readonly #askingOf = new Map<string, number>();
 
   constructor(supply: LiveSupply, deps: ProbeDeps) {
     this.#supply = supply;
     this.#deps = deps;
-    supply.health.onWanted = (offering) => this.#ask(offering, Math.min(offering.timeoutMs, EARLY_MS));
+    supply.health.onWanted = (offering) => this.#ask(offering, EARLY_MS);
     this.#rest = every(LOOK_MS, () => {
-      for (const offering of supply.health.due(steadyNow())) this.#ask(offering, patienceWith(offering));
+      for (const offering of supply.health.due(steadyNow())) this.#ask(offering, LONGEST_MS);
     });
   }
 
-  /** Asks no more, and waits for what is under way. */
+  /** Asks no more, and calls off what is under way. */
   async close(): Promise<void> {
     this.#rest();
     this.#supply.health.onWanted = () => {};
+    this.#over.abort(undefined);
     await Promise.all(this.#asking);
   }
 
-  #ask({ id }: Offering, budgetMs: number): void {
-    if (this.#asking.size >= MOST_AT_ONCE) return;
-    const asking = this.#askTwice(id, budgetMs).finally(() => this.#asking.delete(asking));
+  #ask(offering: Offering, mostMs: number): void {
+    const { provider } = offering;
+    const others = this.#askingOf.get(provider) ?? 0;
+    if (this.#asking.size >= MOST_AT_ONCE || others >= MOST_OF_ONE) return;
+    this.#askingOf.set(provider, others + 1);
+    const asking = this.#askTwice(offering, mostMs).finally(() => {
+      this.#asking.delete(asking);
+      const left = this.#askingOf.get(provider)! - 1;
+      if (left > 0) this.#askingOf.set(provider, left);
+      else this.#askingOf.delete(provider);
+    });
     this.#asking.add(asking);
   }
 
-  async #askTwice(id: string, budgetMs: number): Promise<void> {
+  async #askTwice(offering: Offering, mostMs: number): Promise<void> {
     const { health } = this.#supply;
+    const { id } = offering;
+    const budgetMs = Math.min(patienceWith(offering), mostMs);
     for (let count = 0; count < QUESTIONS; count++) {
-      const live = this.#supply.find(id);
-      if (!live || !health.beginProbe(id, steadyNow(), budgetMs)) return;
-      const verdict = await this.#verdictOn(id, budgetMs);
+      if (!this.#supply.find(id) || this.#over.aborted || !health.beginProbe(id, steadyNow(), budgetMs)) return;
+      const verdict = await this.#verdictOn(offering, budgetMs);
       health.endProbe(id, verdict, steadyNow());
       if (verdict !== "succeeded") return;
     }
   }
 
   /** A question that is answered wrongly says nothing: a caller's may be answered better. */
-  async #verdictOn(id: string, budgetMs: number): Promise<"succeeded" | "failed" | "released"> {
+  async #verdictOn(offering: Offering, budgetMs: number): Promise<"succeeded" | "failed" | "released"> {
     try {
-      const live = this.#supply.find(id);
+      const live = this.#supply.find(offering.id);
       if (!live) return "released";
-      const { wire, target, bounds } = this.#supply.reach(live.offering, live.offering.actionDim);
-      await askCanary(this.#deps, { offering: live.offering, wire, target, bounds }, budgetMs);
+      const { actionSpaces, actionDim } = live.offering;
+      // As callers reach it.
+      const reached = this.#supply.reach(live.offering, dimensionOf(actionSpaces[0] ?? "", actionDim));
+      const subject = { offering: live.offering, ...reached, bounds: reached.bounds };
+      await askCanary(this.#deps, subject, { budgetMs, signal: this.#over });
       return "succeeded";
     } catch (thrown) {
-      return thrown instanceof UpstreamFailure && SILENT.has(thrown.failure) ? "failed" : "released";
+      if (!(thrown instanceof UpstreamFailure)) return "released";
+      const { failure } = thrown;
+      // It may take longer than it was given.
+      if (failure === AttemptFailure.TIMEOUT && budgetMs < patienceWith(offering)) return "released";
+      return SILENT.has(failure) ? "failed" : "released";
     }
   }
 }

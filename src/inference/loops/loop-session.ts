@@ -2,7 +2,7 @@
 import { HoldReason, type LoopOpen, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
-import { after, steadyNow } from "../../clock.ts";
+import { after, sleep, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../contracts/bounds.ts";
@@ -41,6 +41,8 @@ const SILENCE_MS = 15 * 60_000;
 const LONGEST_DEADLINE_MS = 10_000;
 /** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
+/** A stream writes no more than one episode down in so many milliseconds. */
+const RECORD_MS = 100;
 /** The greatest number of an episode, as the schema has it. */
 const LAST_EPISODE = 2_147_483_647;
 
@@ -84,6 +86,7 @@ export class LoopSession implements Carried {
   #earlyReset: { readonly base: number | undefined; readonly more: number } | undefined;
   /** An episode has begun that is not on record yet. */
   #recording = false;
+  #recordedAt = Number.NEGATIVE_INFINITY;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
@@ -325,26 +328,29 @@ export class LoopSession implements Carried {
     this.#resumed = undefined;
     this.#writer.enter(episode);
     this.#loop.dropped += this.#sender.overtake();
-    const by = this.#stream;
-    this.#recording = by !== undefined;
     this.#happen({ kind: "reset", at: steadyNow() });
+    const by = this.#stream;
+    if (!by) this.#writer.acknowledge();
+    else if (!this.#recording) this.#record(by).catch((thrown) => this.#end(asRefusal(thrown)));
+  }
+
+  /** Puts the newest episode on record, and acknowledges it. Those that another one follows meanwhile are not written. */
+  async #record(by: SessionStream): Promise<void> {
+    this.#recording = true;
     this.#reblock();
-    if (!by) {
-      this.#writer.acknowledge();
-      return;
+    for (let recorded = 0; recorded !== this.#writer.episode; ) {
+      const waitMs = this.#recordedAt + RECORD_MS - steadyNow();
+      if (waitMs > 0) await sleep(waitMs);
+      if (this.#over) return;
+      this.#recordedAt = steadyNow();
+      recorded = this.#writer.episode;
+      await this.#deps.resumption.reset(by, recorded, () => this.#over || recorded !== this.#writer.episode);
+      if (this.#over) return;
     }
-    const isPast = (): boolean => this.#over || this.#writer.episode !== episode;
-    const begun = (): void => {
-      if (isPast()) return;
-      this.#recording = false;
-      this.#writer.acknowledge();
-      this.#reblock();
-      this.#endIfDone();
-    };
-    this.#deps.resumption
-      .reset(by, episode, isPast)
-      .then(begun)
-      .catch((thrown) => this.#end(asRefusal(thrown)));
+    this.#recording = false;
+    this.#writer.acknowledge();
+    this.#reblock();
+    this.#endIfDone();
   }
 
   /** The caller is done. */

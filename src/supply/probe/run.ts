@@ -73,8 +73,8 @@ export class ProbeRun {
   readonly probed: ProbeSubject;
   readonly #told: (check: ProbeCheck) => Promise<void>;
   readonly #latencies: number[] = [];
-  /** Ends the patience with each call of the present check. */
-  #patience: (() => void)[] = [];
+  /** The calls of the present check, and what ends the patience with each. */
+  #calls: { readonly signal: Cancel; readonly forget: () => void }[] = [];
   /** How many numbers a step of its answers had. */
   actionDim: number | undefined;
   #asked: Promise<Layout> | undefined;
@@ -117,7 +117,12 @@ export class ProbeRun {
 
   /** No call is under way: their time runs no more. */
   rest(): void {
-    for (const forget of this.#patience.splice(0)) forget();
+    for (const { forget } of this.#calls.splice(0)) forget();
+  }
+
+  /** Calls off what is under way. */
+  callOff(): void {
+    for (const { signal } of this.#calls) signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "called off"));
   }
 
   /** What its answers were like. */
@@ -134,7 +139,7 @@ export class ProbeRun {
     const budgetMs = this.#budgetMs;
     const signal = new Cancel();
     const tooLate = new UpstreamFailure(AttemptFailure.TIMEOUT, `no answer within ${Math.round(budgetMs)} ms`);
-    this.#patience.push(after(budgetMs, () => signal.abort(tooLate)));
+    this.#calls.push({ signal, forget: after(budgetMs, () => signal.abort(tooLate)) });
     return { signal, budgetMs, requestId: newId("req") };
   }
 

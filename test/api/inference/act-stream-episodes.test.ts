@@ -166,6 +166,23 @@ describe("a reset", () => {
     loop.leave();
   });
 
+  it("that another one follows at once is not acknowledged for itself, however many they are", async () => {
+    const loop = await opened(app, inSession("one after the other"));
+    for (let i = 0; i < 2_000; i++) loop.say({ case: "reset", value: {} });
+    loop.observe(1);
+    let acknowledged = 0;
+    for (;;) {
+      const told = await loop.next();
+      if (told?.kind === "episode") acknowledged += 1;
+      if (told?.kind === "chunk") {
+        expect(told.value).toMatchObject({ episode: 2_001, startStep: 1 });
+        break;
+      }
+    }
+    expect(acknowledged).toBeLessThan(100);
+    loop.leave();
+  });
+
   it.each([
     ["the same replica", () => app],
     ["another replica", () => elsewhere],
