@@ -23,6 +23,8 @@ const systemClock: Clock = {
 let clock: Clock = systemClock;
 /** A moment on both clocks at once: the database's, in unix milliseconds, and this process's steady one. */
 let anchor: { wall: number; steady: number } | undefined;
+/** What the database said last, and when that was here. */
+let told: { wall: number; steady: number } | undefined;
 
 /**
  * The wall clock in unix milliseconds: the database's where it is known, else the machine's. Whatever ends at a time was dated by the
@@ -34,15 +36,19 @@ export const now = (): number =>
 /** The same in whole unix seconds, as the REST resources carry it. */
 export const nowSeconds = (): number => Math.floor(now() / 1000);
 
+/** The earliest that it may be by the database's clock, in unix milliseconds: its last answer had left when it came. Undefined where it is not known. */
+export const earliestNow = (): number | undefined => told && told.wall + clock.steady() - told.steady;
+
 /**
  * Sets the wall clock by the database's: it said `wallMs` at some moment between two of the steady clock. A clock that agrees with
  * that is left alone, so that time does not jitter by what an answer takes. A test's own clock is never set.
  */
 export function setWall(wallMs: number, askedAt: number, answeredAt: number): void {
   if (clock !== systemClock) return;
-  const told = { wall: wallMs, steady: (askedAt + answeredAt) / 2 };
+  told = { wall: wallMs, steady: answeredAt };
+  const middle = { wall: wallMs, steady: (askedAt + answeredAt) / 2 };
   const error = (answeredAt - askedAt) / 2 + 1;
-  if (anchor === undefined || Math.abs(anchor.wall + told.steady - anchor.steady - told.wall) > error) anchor = told;
+  if (anchor === undefined || Math.abs(anchor.wall + middle.steady - anchor.steady - wallMs) > error) anchor = middle;
 }
 
 /** A monotonic clock in milliseconds, for durations and deadlines. */

@@ -1,7 +1,7 @@
 /** Control loops that end on one stream and go on on another, here or on another replica. */
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { after, sleep, steadyNow } from "../../clock.ts";
+import { after, earliestNow, sleep, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import {
@@ -9,7 +9,6 @@ import {
   endLoopSession,
   holderOfLoopSession,
   lookAtLoopSession,
-  loopSessionTime,
   resetLoopSession,
   takeLoopSession,
 } from "../../store/replicas/loop-sessions.ts";
@@ -162,13 +161,13 @@ export class Resumption {
   }
 
   /**
-   * The age of a chunk is that of the end of its stream, and what has passed since by the database's clock. The database is asked for its time
-   * before the age is taken, and here the time is taken before it is asked: a chunk never seems younger than it is.
+   * The age of a chunk is that of the end of its stream, and what has passed since by the database's clock. The end is dated by the earliest that
+   * it may be by that clock, and what has passed is counted from before the database is asked: a chunk never seems younger than it is.
    */
-  async #end({ session, stream }: SessionStream, { episode, last }: LeftBehind, sealed: boolean): Promise<void> {
+  #end({ session, stream }: SessionStream, { episode, last }: LeftBehind, sealed: boolean): Promise<void> {
     const by = { session, stream, episode };
     if (!last) return endLoopSession(this.#sql, by, undefined);
-    const endedMs = await loopSessionTime(this.#sql);
+    const endedMs = earliestNow();
     const chunk = this.#kept(session, byNow(last), sealed);
     return endLoopSession(this.#sql, by, { step: last.chunk.startStep, chunk, sealed, endedMs });
   }

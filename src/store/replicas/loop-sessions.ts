@@ -71,23 +71,17 @@ export async function resetLoopSession(
     where loop_session.stream = excluded.stream and loop_session.episode < excluded.episode`;
 }
 
-/** The time of the database, in unix milliseconds with fractions. */
-export async function loopSessionTime(sql: Sql): Promise<number> {
-  const [row] = await sql<{ ms: number }[]>`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`;
-  return row!.ms;
-}
-
 /**
- * Notes where a stream ended, and when by the database's clock. One that lost its session meanwhile leaves its last chunk to the stream that
+ * Notes where a stream ended, and when by the database's clock: now, or before it was asked where that is known. One that lost its session meanwhile leaves its last chunk to the stream that
  * has it, unless that went on or is in another episode.
  */
 export async function endLoopSession(
   sql: Sql,
   { session, stream, episode }: { session: string; stream: string; episode: number },
-  last: (Omit<LastChunk, "agoMs"> & { endedMs: number }) | undefined,
+  last: (Omit<LastChunk, "agoMs"> & { endedMs: number | undefined }) | undefined,
 ): Promise<void> {
   await sql`
-    update loop_session set ended = coalesce(to_timestamp(${last?.endedMs ?? null}::float8 / 1000), now()), episode = ${episode},
+    update loop_session set ended = least(now(), to_timestamp(${last?.endedMs ?? null}::float8 / 1000)), episode = ${episode},
       step = ${last?.step ?? null}, chunk = ${last ? Buffer.from(last.chunk) : null}, sealed = ${last?.sealed ?? false}
     where session = ${session} and (stream = ${stream} or (ended is null and episode = ${episode}))`;
 }
