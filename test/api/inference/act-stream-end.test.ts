@@ -100,10 +100,15 @@ describe("the end", () => {
   it("does not come by a late notice of the stream before, and comes by one of the stream behind", async () => {
     const open = { ...OPEN, provider: { sessionId: "noticed late" } };
     const first = robot(app, caller.key, open);
-    await first.expect("opened");
+    const { id } = await first.expect("opened");
     first.observe(1);
     await first.expect("chunk");
-    const [held] = await app.sql`select session, stream from loop_session order by created desc limit 1`;
+    // A slow database may know of it only now.
+    const held = await eventually(async () => {
+      const [row] = await app.sql`select session, stream from loop_session where stream = ${id}`;
+      expect(row).toBeDefined();
+      return row;
+    });
     const second = robot(app, caller.key, open);
     await second.expect("opened");
     await first.expect("ended");
