@@ -134,3 +134,22 @@ it("the first call that fails after the gateway's own question opens the breaker
   expect((await act()).status).toBe(502);
   await all("open");
 });
+
+it("one that hangs is asked again when its time is over, and keeps the gateway's questions from nobody else", async () => {
+  const [hanging, other] = [await supplied("hanging", 1), await supplied("other", 1)];
+  for (const each of [hanging, other]) {
+    each.script(dead);
+    await each.wearOut();
+  }
+  const asked = Promise.withResolvers<void>();
+  hanging.script(() => asked.resolve());
+  other.script(undefined);
+  clock.skip(13_000);
+  await asked.promise;
+  await eventually(() => other.all("closed"));
+  hanging.script(undefined);
+  await eventually(async () => {
+    clock.skip(10_000);
+    expect((await hanging.act()).status).toBe(200);
+  });
+});
