@@ -18,8 +18,8 @@ import {
   narrower,
   OF_THE_GATEWAY,
   Reach,
-  reachOf,
   reachOfKey,
+  reachOfTier,
   type Supplier,
   type Trust,
 } from "../src/contracts/trust.ts";
@@ -140,7 +140,7 @@ export function argsOf(given: PlanCase, supply: RoutingSupply): PlanArgs {
 
 function scopeOf({ trust, ...key }: NonNullable<PlanCase["key"]>): PlanArgs["scope"] {
   const { environment = "simulation" } = key;
-  const reach = trust === undefined ? narrower(Reach.NAMED, reachOfKey(undefined, environment)) : reachOf(trust);
+  const reach = trust === undefined ? narrower(Reach.NAMED, reachOfKey(undefined, environment)) : reachOfTier(trust);
   return { models: [], environment, orgId: "org_1", reach, ...key };
 }
 

@@ -25,7 +25,7 @@ const REACHES: Readonly<Record<Trust, Reach>> = {
 };
 
 /** How far a level reaches that names a tier. */
-export const reachOf = (trust: Trust): Reach => REACHES[trust];
+export const reachOfTier = (trust: Trust): Reach => REACHES[trust];
 
 /** The tier of a reach. */
 export const trustOf = (reach: Reach): Trust => TRUSTS[reach];
@@ -36,7 +36,7 @@ export const narrower = (one: Reach, other: Reach): Reach => (one < other ? one 
 
 /** How far a key reaches by itself. One for hardware gets nothing of the community's unless it says so. */
 export const reachOfKey = (trust: Trust | undefined, environment: "hardware" | "simulation"): Reach =>
-  reachOf(trust ?? (environment === "hardware" ? "verified" : "community"));
+  reachOfTier(trust ?? (environment === "hardware" ? "verified" : "community"));
 
 /** What the operator says of a provider. */
 export type Standing = "community" | "verified" | "rejected";

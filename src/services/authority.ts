@@ -3,7 +3,7 @@
  * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import { narrower, type Reach, reachOf, reachOfKey, trustOf } from "../contracts/trust.ts";
+import { narrower, type Reach, reachOfKey, reachOfTier, trustOf } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import {
   DEFAULT_RATE_LIMIT,
@@ -315,7 +315,8 @@ export const authorityOf = (key: KeyRecord): Authority =>
   [key, ...key.ancestors].map(authorityOfGrant).reduce((inner, outer) => meet(inner, outer));
 
 /** Whose supply may serve the calls of a key: what its line and its settings both leave open. */
-export const reachOfCalls = (key: KeyRecord): Reach => narrower(authorityOf(key).trust, reachOf(key.settings.trust));
+export const reachOfCalls = (key: KeyRecord): Reach =>
+  narrower(authorityOf(key).trust, reachOfTier(key.settings.trust));
 
 /** What a new key leaves out it has of its maker. Its maker's budget is not copied: what it spends counts in that one. */
 export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefined): K {

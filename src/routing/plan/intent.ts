@@ -8,7 +8,7 @@ import {
 } from "../../../gen/limber/v1/preferences_pb.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
-import { narrower, type Reach, reachOf, type Trust } from "../../contracts/trust.ts";
+import { narrower, type Reach, reachOfTier, type Trust } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
 import type { HealthView } from "../health/health-view.ts";
@@ -115,7 +115,7 @@ export function declare(args: PlanArgs): Ask {
       preferences?.maxCostUsd === undefined ? Number.POSITIVE_INFINITY : preferences.maxCostUsd * 1e6 + 1e-3,
     leftMs: leftMs(args),
     hedge: preferences?.hedge,
-    reach: narrower(scope.reach, reachOf(trustAsked(preferences))),
+    reach: narrower(scope.reach, reachOfTier(trustAsked(preferences))),
   };
 }
 

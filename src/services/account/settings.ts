@@ -7,7 +7,7 @@ import {
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { byCall, type Implementation } from "../../call.ts";
-import { type Reach, reachOf } from "../../contracts/trust.ts";
+import { type Reach, reachOfTier } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
@@ -58,7 +58,7 @@ export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
   after.retentionDays > before.retentionDays ||
   reachUnder(after) > reachUnder(before);
 
-const reachUnder = ({ trust }: OrgSettings): Reach => reachOf(trust);
+const reachUnder = ({ trust }: OrgSettings): Reach => reachOfTier(trust);
 
 const authorityUnder = (settings: OrgSettings): Authority =>
   authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
