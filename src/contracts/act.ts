@@ -4,7 +4,7 @@ import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
 import { exceeds } from "./bounds.ts";
-import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts } from "./conflicts.ts";
+import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConflicts } from "./conflicts.ts";
 import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
 
@@ -22,6 +22,7 @@ export type ActFields = Pick<
   | "actionSpace"
   | "embodiment"
   | "horizon"
+  | "wholeChunk"
   | "temperature"
   | "returnPrediction"
 >;
@@ -38,9 +39,20 @@ export function intentOf(request: ActFields): Intent {
     actionSpace: knownActionSpace(request.actionSpace ?? DEFAULT_ACTION_SPACE),
     embodiment: request.embodiment || undefined, // the unspecified body is none
     seed: request.seed,
-    units: request.horizon ?? DEFAULT_HORIZON,
+    units: unitsAsked(request),
+    extent: extentOf(request),
     parameters: parametersOf(request),
   };
+}
+
+/** The steps of a request: as named, else the most of a chunk where all of it is wanted, else the default. */
+const unitsAsked = ({ horizon, wholeChunk }: Pick<ActFields, "horizon" | "wholeChunk">): number =>
+  horizon ?? (wholeChunk ? LONGEST_HORIZON : DEFAULT_HORIZON);
+
+/** A named horizon is a contract, the default is a wish, and of a whole chunk it is the most. */
+function extentOf({ horizon, wholeChunk }: Pick<ActFields, "horizon" | "wholeChunk">): Intent["extent"] {
+  if (horizon !== undefined) return wholeChunk ? "wish" : undefined;
+  return wholeChunk ? "chunk" : "wish";
 }
 
 function parametersOf(request: ActFields): Parameter[] {
@@ -52,8 +64,8 @@ function parametersOf(request: ActFields): Parameter[] {
   return set;
 }
 
-/** What the model gets. */
-export function inputOf(request: ActFields): ActInput {
+/** What the model gets; its horizon is that of the offering that is asked. */
+export function inputOf(request: ActFields): Omit<ActInput, "horizon"> {
   return {
     observations: request.observations,
     instruction: request.instruction ?? "",
@@ -61,7 +73,6 @@ export function inputOf(request: ActFields): ActInput {
     temperature: request.temperature,
     sessionId: request.provider?.sessionId,
     actionSpace: request.actionSpace ?? DEFAULT_ACTION_SPACE,
-    horizon: request.horizon ?? DEFAULT_HORIZON,
     returnPrediction: request.returnPrediction ?? false,
   };
 }
@@ -73,18 +84,18 @@ export interface ActLimits {
 }
 
 /**
- * Why an answer is not what the contract promises, or undefined when it is. `dim` is the numbers per step that the
+ * Why an answer is not what the contract promises, or undefined when it is. `units` are the steps that were asked for. `dim` is the numbers per step that the
  * action space or the offering fixes; where neither does, every step must be as long as the first.
  */
 export function checkAnswer(
   answer: ActAnswer,
-  expected: { intent: Intent; dim: number | undefined },
+  expected: { units: number; dim: number | undefined },
   limits: readonly ActLimits[] = NO_LIMITS,
 ): AttemptFailure | undefined {
   const { packed } = answer;
   const failure = packed ? faultOfPacked(packed, expected.dim) : faultOfSteps(answer.steps, expected.dim);
   if (failure !== undefined) return failure;
-  if (unitsOf(answer) !== expected.intent.units) return AttemptFailure.WRONG_STEP_COUNT;
+  if (unitsOf(answer) !== expected.units) return AttemptFailure.WRONG_STEP_COUNT;
   for (const { bounds, pose } of limits) if (exceeds(bounds, answer, pose)) return AttemptFailure.UNSAFE_ACTION;
   return undefined;
 }

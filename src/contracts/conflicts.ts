@@ -3,8 +3,10 @@ import type { ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts"
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { ACTION_SPACES, actionSpaceOf } from "./action-spaces.ts";
 
-/** The most frames or steps of one answer, and how many are meant when a request does not say. */
+/** How many frames or steps of one answer are meant when a request does not say. */
 export const DEFAULT_HORIZON = 16;
+/** The most of them. */
+export const LONGEST_HORIZON = 256;
 
 /** The refusal of one field: `validation_failed` with its path, its sentence and the rule that it breaks. */
 export function violation(path: string, message: string, type: string, near: readonly string[] = []): Refusal {

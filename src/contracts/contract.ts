@@ -41,6 +41,11 @@ export interface Intent {
   seed: number | undefined;
   /** How many units are asked for: steps, frames of all samples; for ground the most tokens that are expected. */
   units: number;
+  /**
+   * Absent: an answer has exactly `units`. `wish`: as many as the offering has in one answer, and no more than `units`. `chunk`: the same,
+   * and an offering whose answers have no length of their own gives as many as a request that names none.
+   */
+  extent?: "wish" | "chunk" | undefined;
   /** The optional parameters that the request sets. */
   parameters: readonly Parameter[];
 }
@@ -104,6 +109,8 @@ export interface ActAnswer {
   readonly packed?: PackedSteps;
   /** One entry per step, each as long as the action space has dimensions. */
   readonly steps: ActionStep[];
+  /** Steps of the server's whole chunk, of which `steps` are the first; absent where it answers as many as it is asked for. */
+  readonly chunk?: number;
   /** Time between steps in milliseconds; 0 when the server did not say. */
   dtMs: number;
   note: string;

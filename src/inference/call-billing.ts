@@ -319,12 +319,18 @@ const until = <T>(endsAt: number, done: Promise<T>, late: () => unknown, unwante
     ? done
     : inTime(done, { ms: Math.max(0, endsAt - steadyNow()), late, ...(unwanted && { unwanted }) });
 
+/** The step that a plan's ceiling is made by. */
+export function dearestOf({ steps }: Pick<Plan, "steps">): PlanStep {
+  let dearest = steps[0]!;
+  for (const step of steps) if (step.costMicro > dearest.costMicro) dearest = step;
+  return dearest;
+}
+
 function estimateOf(plan: Plan): { unit: string; units: number; priceNano: number; wakeUpMicro: number } {
-  let dearest = plan.steps[0]!;
-  for (const step of plan.steps) if (step.costMicro > dearest.costMicro) dearest = step;
+  const dearest = dearestOf(plan);
   return {
     unit: unitOf(plan),
-    units: plan.intent.units,
+    units: dearest.units,
     priceNano: dearest.unitNano,
     wakeUpMicro: dearest.wakeUpMicro,
   };

@@ -27,6 +27,8 @@ export interface Offering {
   readonly priceNano: Readonly<Partial<Record<Contract, number>>>;
   /** Most units in one answer. */
   readonly maxHorizon: number;
+  /** Steps of the chunk that its server always answers; absent where it answers as many as it is asked for. */
+  readonly chunk?: number;
   readonly dtMs: number;
   /** Request parameters that it honours, such as `seed`. */
   readonly parameters: readonly string[];

@@ -92,10 +92,12 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = inferenceCall.reach(step, dim);
         return speaking(wire, "act")
-          .act(target, input, frames, inferenceCall.options(options, step))
+          .act(target, { ...input, horizon: step.units }, frames, inferenceCall.options(options, step))
           .then((answer) => {
             const pose = poseOf(space, request.observations, dim);
-            assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
+            assertSound(
+              act.checkAnswer(answer, { units: step.units, dim }, limitsOf(bounds, keyOf(call).bounds, pose)),
+            );
             return answer;
           });
       },
@@ -290,5 +292,5 @@ function intentOf(contract: Contract, request: PreviewedRequest, evaluated: Read
     const list = `no scenario here is for ${actionSpace}; there are some for ${[...evaluated].sort().join(", ")}`;
     throw violation("action_space", list, "enum", nearNames(actionSpace, evaluated));
   }
-  return { ...intent, contract, actionSpace, units: 1 };
+  return { ...intent, contract, actionSpace, units: 1, extent: undefined };
 }

@@ -241,7 +241,9 @@ class LerobotRobot {
     return {
       model,
       instruction: task,
+      // As LeRobot's own server cuts a chunk: the client names the most that it takes.
       horizon: Math.max(1, Math.min(256, chunk)),
+      whole_chunk: true,
       observations: [{ frames: await Promise.all(frames), proprio, proprio_names: names }],
       provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
       ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),

@@ -129,6 +129,15 @@ const contractsOf = (words: readonly string[]): Contract[] =>
     .filter((word): word is keyof typeof CONTRACT_WORDS => word in CONTRACT_WORDS)
     .map((word) => CONTRACT_WORDS[word]);
 
+/** Most units in one answer: as declared, and no more than its server was found to have in a chunk where it serves act alone. */
+export function mostSteps({
+  maxHorizon,
+  chunkSteps,
+  contracts,
+}: Pick<OfferingRecord, "maxHorizon" | "chunkSteps" | "contracts">): number {
+  return chunkSteps === null || contracts.includes("predict") ? maxHorizon : Math.min(maxHorizon, chunkSteps);
+}
+
 function routable(record: OfferingRecord, model: ModelRecord | undefined): Offering {
   const { act, predict, ground, evaluate } = CONTRACT_WORDS;
   const timeoutMs = record.timeoutS * 1000;
@@ -152,7 +161,8 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
       ...(record.priceTokenNano !== null && { [ground]: record.priceTokenNano }),
       ...(record.priceEpisodeNano !== null && { [evaluate]: record.priceEpisodeNano }),
     },
-    maxHorizon: record.maxHorizon,
+    maxHorizon: mostSteps(record),
+    ...(record.chunkSteps !== null && { chunk: Math.min(record.chunkSteps, record.maxHorizon) }),
     dtMs: record.dtMs,
     parameters: record.parameters,
     retainsFrames: record.retainsFrames,

@@ -19,6 +19,7 @@ export const step = (id: string, model = "acme/arm", facts: Partial<PlanStep> = 
   pinned: false,
   score: 0,
   ownKey: false,
+  units: STEPS,
   unitNano: 2500,
   listMicro: 10,
   wakeUpMicro: 0,

@@ -140,7 +140,7 @@ describe("openvla-act", () => {
   });
 
   it("never makes several steps of a model's one", async () => {
-    expect(nameOf(await failureIn(answered("openvla-act", f8([1, 2]), {}, 2)))).toBe("WRONG_STEP_COUNT");
+    expect(await answered("openvla-act", f8([1, 2]), {}, 2)).toMatchObject({ steps: [{ values: [1, 2] }], chunk: 1 });
   });
 
   it("is alive when it answers at all, and is probed for what it does without a picture", async () => {

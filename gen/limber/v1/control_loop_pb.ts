@@ -106,7 +106,7 @@ export type LoopOpen = Message<"limber.v1.LoopOpen"> & {
   actionSpace?: string | undefined;
 
   /**
-   * Action steps in a chunk. 16 when absent.
+   * Action steps in a chunk: exactly so many. When absent 16, or as many as the serving offering has in one chunk where those are fewer.
    *
    * @generated from field: optional uint32 horizon = 11;
    */
@@ -287,7 +287,7 @@ export type LoopOpened = Message<"limber.v1.LoopOpened"> & {
   dtMs: number;
 
   /**
-   * Steps in a chunk.
+   * Steps in a chunk of the offering that will serve.
    *
    * @generated from field: uint32 horizon = 5;
    */

@@ -205,7 +205,7 @@ export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
   pricePer1kTokens?: number | undefined;
 
   /**
-   * Most units in one answer.
+   * Most units in one answer. A server whose chunks have a length of their own need not declare it: the probe learns it.
    *
    * @generated from field: optional uint32 max_horizon = 15;
    */

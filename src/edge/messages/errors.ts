@@ -62,6 +62,17 @@ export function restAnswer(refusal: Refusal, requestId: string, given?: Given): 
   return { status: facts.status, headers: Object.entries(headersOf(refusal)).flat(), body: JSON.stringify(body) };
 }
 
+/** How many dropped offerings a line of text tells of. */
+const MOST_TOLD = 3;
+
+/** A refusal in one line, for clients that show a text and nothing beside it: with why offerings were dropped. */
+export function lineOf({ message, details }: Refusal): string {
+  const dropped = details.dropped ?? [];
+  const told = dropped.slice(0, MOST_TOLD).map(({ provider, detail }) => `${provider}: ${detail}`);
+  const more = dropped.length > MOST_TOLD ? [`and ${dropped.length - MOST_TOLD} more`] : [];
+  return told.length === 0 ? message : `${message} (${[...told, ...more].join("; ")})`;
+}
+
 /** A violation as the validation errors of the described service have it. */
 const listed = ({ loc, message, type, input }: Omit<Placed, "path">) => ({ loc, msg: message, type, input });
 

@@ -8,7 +8,7 @@ import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Plan, sameWay } from "../../routing/index.ts";
-import { CallBilling, type CallFacts, type Charge, type Leaser } from "../call-billing.ts";
+import { CallBilling, type CallFacts, type Charge, dearestOf, type Leaser } from "../call-billing.ts";
 
 /**
  * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
@@ -199,15 +199,15 @@ export class LoopBilling {
         return await this.#openFor(plan, count);
       } catch (thrown) {
         if (count === 1 || !(thrown instanceof Refusal) || factsOf(thrown.reason).status !== 402) throw thrown;
-        const affordable = Math.floor((thrown.details.maxAffordable?.horizon ?? 0) / plan.intent.units);
+        const affordable = Math.floor((thrown.details.maxAffordable?.horizon ?? 0) / dearestOf(plan).units);
         count = Math.max(1, Math.min(count - 1, affordable));
       }
     }
   }
 
   async #openFor(plan: Plan, chunks: number): Promise<HoldWindow> {
-    const { intent, ceilingMicro } = plan;
-    const whole = { ...plan, ceilingMicro: ceilingMicro * chunks, intent: { ...intent, units: intent.units * chunks } };
+    const steps = plan.steps.map((step) => ({ ...step, units: step.units * chunks }));
+    const whole = { ...plan, ceilingMicro: plan.ceilingMicro * chunks, steps };
     const requestId = this.#opened++ === 0 ? this.#call.requestId : newId("req");
     const bill = await CallBilling.open(this.#leaser, whole, { ...this.#call, requestId }, this.#asked);
     const now = steadyNow();

@@ -100,7 +100,7 @@ export class LoopSession implements Carried {
     refuseLargeMetadata(open.metadata);
     this.#deps = deps;
     this.#call = call;
-    this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
+    this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
     const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
     this.#tally = new LoopCounts(deps.loops);
     this.mover = moverOf(this.#intent, call, open.robotId ?? robotIn(open.metadata));
@@ -133,7 +133,6 @@ export class LoopSession implements Carried {
         temperature: open.temperature,
         sessionId: session?.name,
         actionSpace: space,
-        horizon: this.#intent.units,
         returnPrediction: false,
       },
     });
@@ -173,7 +172,7 @@ export class LoopSession implements Carried {
     });
     this.#loop = new Loop(
       {
-        intent: this.#intent,
+        intent: { ...this.#intent, units: first.units },
         deadlineMs: this.#deadlineMs,
         hedgeAfterMs: plan.hedgeAfterMs,
         maxCostMicro: plan.maxCostMicro,
@@ -250,7 +249,7 @@ export class LoopSession implements Carried {
       openedOf({
         id: this.id,
         step: this.#tracker.plan.steps[0]!,
-        units: this.#intent.units,
+        units: this.#tracker.plan.steps[0]!.units,
         deadlineMs: this.#deadlineMs,
         resumed: this.#goesOn(found) && (pinned || left?.last !== undefined),
         last: left?.last?.chunk,
@@ -503,7 +502,7 @@ const mustGrow = (episode: number): Refusal =>
   violation("reset.episode", `has to be greater than ${episode}, and at most ${LAST_EPISODE}`, "greater_than");
 
 /** How old an observation may be: as the caller says, and no older than its chunk lasts. */
-function deadlineOf({ provider, units }: Intent, { offering }: PlanStep): number {
+function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number {
   const lasts = offering.dtMs > 0 ? offering.dtMs * units : Number.POSITIVE_INFINITY;
   return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
 }

@@ -25,8 +25,8 @@ export interface ChannelDeps {
   readonly ownKeys: CallKeys | undefined;
   readonly tracker: PlanTracker;
   readonly watch: CallWatch | undefined;
-  /** The input of each, without observations and instruction. */
-  readonly input: Omit<ActInput, "observations" | "instruction">;
+  /** The input of each, without observations and instruction, and without the horizon of its offering. */
+  readonly input: Omit<ActInput, "observations" | "instruction" | "horizon">;
 }
 
 /** How one step of the plan is reached. */
@@ -80,7 +80,7 @@ export class UpstreamChannels {
     const { open, call, input } = this.#common;
     const { wire, target, bounds, dim } = this.#reach(step);
     // A picture of the goal has to be fetched.
-    const line = open.goalImage ? undefined : wire.line?.(target, { ...input, instruction }, call);
+    const line = open.goalImage ? undefined : wire.line?.(target, { ...input, instruction, horizon: step.units }, call);
     this.#last = { step, instruction, wire, target, bounds, dim, line };
     return this.#last;
   }
@@ -108,7 +108,8 @@ export class UpstreamChannels {
     const { agent, allowPrivate } = deps;
     const deadline = steadyNow() + budgetMs;
     const frames = new FrameSet(frameSources(observations, open.goalImage), { agent, allowPrivate, signal, deadline });
-    const question = { ...input, observations, instruction, leftOver: prevChunkLeftOver, inferenceDelay };
+    const horizon = step.units;
+    const question = { ...input, observations, instruction, horizon, leftOver: prevChunkLeftOver, inferenceDelay };
     const { requestId } = call;
     const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
     return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });

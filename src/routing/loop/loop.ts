@@ -262,7 +262,7 @@ export class Loop<O> {
   }
 
   #faultOf(answer: ActAnswer, step: PlanStep): AttemptFailure | undefined {
-    const failure = checkAnswer(answer, { intent: this.#rules.intent, dim: this.#router.dimOf(step) });
+    const failure = checkAnswer(answer, { units: step.units, dim: this.#router.dimOf(step) });
     return failure ?? (this.#rules.broken(answer) ? AttemptFailure.UNSAFE_ACTION : undefined);
   }
 

@@ -184,8 +184,9 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.HORIZON_EXCEEDS_OFFERING,
     stage: "remove",
     field: "horizon",
-    // Ground is asked for an answer, not for a number of tokens.
-    test: (ask) => (ask.contract === Contract.GROUND ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units)),
+    // Ground is asked for an answer, not for a number of tokens, and who takes what an offering has takes fewer.
+    test: (ask) =>
+      ask.contract === Contract.GROUND || ask.most ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units),
     detail: (ask, row) => `at most ${offeringOf(ask, row).maxHorizon} units in one answer, not ${ask.units}`,
     admitting: (ask, row) => offeringOf(ask, row).maxHorizon,
   },

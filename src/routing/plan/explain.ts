@@ -62,7 +62,7 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     precision,
     score: Number.isFinite(step.score) ? step.score : Number.MAX_VALUE,
     priceUnitUsd: ask.priceNano[step.row]! / 1e9,
-    priceNowUsd: Math.round(unitNano + (step.wakeUpMicro * 1000) / ask.units) / 1e9,
+    priceNowUsd: Math.round(unitNano + (step.wakeUpMicro * 1000) / step.units) / 1e9,
     estimatedCostUsd: step.costMicro / 1e6,
     wakeUpUsd: step.wakeUpMicro / 1e6,
     expectedMs: create(ExpectedLatencySchema, { p50: known(step.p50Ms), p95: known(step.p95Ms) }),

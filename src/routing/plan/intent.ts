@@ -67,7 +67,10 @@ export interface RoutingTarget {
 /** The request as the later stages read it. */
 export interface Ask extends PlanArgs {
   readonly contract: Contract;
+  /** As many are asked for, and no more than `most` has for a row, where it is there. */
   readonly units: number;
+  /** By row: the most units of its answer, where the request takes fewer than `units` too. */
+  readonly most: Float64Array | undefined;
   readonly preferences: ProviderPreferences | undefined;
   readonly targets: readonly RoutingTarget[];
   /** Bits that the column `serves` must hold. */
@@ -102,6 +105,7 @@ export function declare(args: PlanArgs): Ask {
     ...args,
     contract,
     units: intent.units,
+    most: intent.extent && MOST[intent.extent](snapshot),
     preferences,
     targets: targetsOf(args),
     serves: servesBits(contract, intent.actionSpace),
@@ -129,6 +133,14 @@ const TRUSTS: Readonly<Partial<Record<SupplyTrust, Trust>>> = {
 /** The tier that a request names, or what it asks for that names none. */
 const trustAsked = (preferences: ProviderPreferences | undefined): Trust =>
   (preferences?.trust === undefined ? undefined : TRUSTS[preferences.trust]) ?? "named";
+const MOST: Readonly<Record<NonNullable<Intent["extent"]>, (snapshot: Snapshot) => Float64Array>> = {
+  wish: ({ columns }) => columns.maxHorizon,
+  chunk: ({ columns }) => columns.chunk,
+};
+
+/** How many units a row would be asked for. */
+export const unitsAt = ({ units, most }: Pick<Ask, "units" | "most">, row: number): number =>
+  most === undefined ? units : Math.min(units, most[row]!);
 
 function leftMs({ intent, now, arrivedAt, deadline }: PlanArgs): number {
   const own = intent.provider?.deadlineMs;

@@ -1,30 +1,31 @@
 /** What a row is at this moment: its cost, its time, its worth on every axis. Lower is better on all of them. */
 import { microOf } from "../../contracts/price.ts";
 import type { Axis } from "../aliases.ts";
-import type { Ask } from "./intent.ts";
+import { type Ask, unitsAt } from "./intent.ts";
 
 /** Writes the figure of each of the first `count` rows to the same place of `into`. */
 export type Measure = (ask: Ask, rows: Uint32Array, count: number, into: Float64Array) => void;
 
 /** What the whole call would cost, in micro-dollars: list price, and the wake-up where it is cold. */
-export const costMicro: Measure = ({ units, priceNano, now, health, snapshot }, rows, count, into) => {
+export const costMicro: Measure = (ask, rows, count, into) => {
+  const { priceNano, now, health, snapshot } = ask;
   const { usedAt } = health;
   const { warmMs, wakeMicro } = snapshot.columns;
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
-    const list = microOf(units, priceNano[row]!);
+    const list = microOf(unitsAt(ask, row), priceNano[row]!);
     into[i] = now - usedAt[row]! > warmMs[row]! ? list + wakeMicro[row]! : list;
   }
 };
 
 /** The same without rounding, which would cost more than all else here: what offerings are ordered by. */
-export const cost: Measure = ({ units, priceNano, now, health, snapshot }, rows, count, into) => {
+export const cost: Measure = (ask, rows, count, into) => {
+  const { priceNano, now, health, snapshot } = ask;
   const { usedAt } = health;
   const { warmMs, wakeMicro } = snapshot.columns;
-  const unitsPerMicro = units / 1000;
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
-    const list = unitsPerMicro * priceNano[row]!;
+    const list = (unitsAt(ask, row) / 1000) * priceNano[row]!;
     into[i] = now - usedAt[row]! > warmMs[row]! ? list + wakeMicro[row]! : list;
   }
 };

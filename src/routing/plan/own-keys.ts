@@ -1,7 +1,7 @@
 /** How a caller's own keys at providers bear on a plan. */
+import { LONGEST_HORIZON } from "../../contracts/conflicts.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import { microOf, ownKeyNano } from "../../contracts/price.ts";
-import type { Ask } from "./intent.ts";
 import type { PlanStep } from "./plan.ts";
 
 /** When the caller's own key at a provider is used. `barred`: the provider may not serve, for want of one. */
@@ -26,7 +26,7 @@ interface Groups {
  * The steps with those that go with the caller's own key: instead of the gateway's where nothing else will do, right behind them
  * as a fallback, or before all of their group where it comes first.
  */
-export function withOwnKeys(ask: Ask, ownKeys: OwnKeys, ranked: readonly PlanStep[], groups: Groups): PlanStep[] {
+export function withOwnKeys(ownKeys: OwnKeys, ranked: readonly PlanStep[], groups: Groups): PlanStep[] {
   const steps: PlanStep[] = [];
   let waiting: PlanStep[] = [];
   let waitsIn: number | undefined;
@@ -38,7 +38,7 @@ export function withOwnKeys(ask: Ask, ownKeys: OwnKeys, ranked: readonly PlanSte
       waiting = [];
     }
     if (use === "never" || use === "last") steps.push(step);
-    if (use !== "never") steps.push(ownStep(ask, step));
+    if (use !== "never") steps.push(ownStep(step));
     if (use === "first") {
       waiting.push(step);
       waitsIn = group;
@@ -49,15 +49,20 @@ export function withOwnKeys(ask: Ask, ownKeys: OwnKeys, ranked: readonly PlanSte
 }
 
 /** The step as the caller's own key pays for it: the provider's bill is the caller's, and so is waking the provider up. */
-function ownStep(ask: Ask, step: PlanStep): PlanStep {
+function ownStep(step: PlanStep): PlanStep {
   const unitNano = ownKeyNano(step.unitNano);
-  const listMicro = microOf(ask.units, unitNano);
+  const listMicro = microOf(step.units, unitNano);
   return { ...step, unitNano, ownKey: true, listMicro, wakeUpMicro: 0, costMicro: listMicro };
 }
 
 /** Whether two steps ask the same offering in the same way. */
 export const sameWay = (a: PlanStep, b: PlanStep): boolean => a.offering.id === b.offering.id && a.ownKey === b.ownKey;
 
-/** What a provider thinks of the caller's own key says nothing about the provider's health. */
-export const isNeutral = (step: PlanStep, reason: AttemptFailure | undefined): boolean =>
-  step.ownKey && reason === AttemptFailure.UPSTREAM_AUTH;
+/**
+ * Whether a failure says nothing about the provider's health: what it thinks of the caller's own key, and another number of steps than was
+ * asked for where it promises none.
+ */
+export const isNeutral = ({ ownKey, offering }: PlanStep, reason: AttemptFailure | undefined): boolean =>
+  reason === AttemptFailure.WRONG_STEP_COUNT
+    ? offering.chunk === undefined && offering.maxHorizon >= LONGEST_HORIZON
+    : ownKey && reason === AttemptFailure.UPSTREAM_AUTH;

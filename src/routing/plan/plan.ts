@@ -5,7 +5,7 @@ import type { Offering } from "../offering.ts";
 import { CONSTRAINTS, REMOVING, testsOf } from "./constrain.ts";
 import { refusalOf } from "./drops.ts";
 import { expand, wrongActionSpace } from "./expand.ts";
-import { type Ask, declare, type PlanArgs } from "./intent.ts";
+import { type Ask, declare, type PlanArgs, unitsAt } from "./intent.ts";
 import { isCold } from "./measure.ts";
 import { withOwnKeys } from "./own-keys.ts";
 import { PINNED, rank, Shortlist } from "./rank.ts";
@@ -22,6 +22,8 @@ export interface PlanStep {
   readonly pinned: boolean;
   /** It is called with the caller's own key at the provider. */
   readonly ownKey: boolean;
+  /** How many units it is asked for. */
+  readonly units: number;
   /** Price of a unit in nano-dollars: the list's, or the gateway's share of it where the caller has a key of its own. */
   readonly unitNano: number;
   /** What the order was made by; lower is better within a plan's groups. */
@@ -90,7 +92,7 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   const length = isDirect(ask) ? 1 : best.count;
   const ranked: PlanStep[] = [];
   for (let place = 0; place < length; place++) ranked.push(stepOf(ask, best, place));
-  const steps = ask.ownKeys ? withOwnKeys(ask, ask.ownKeys, ranked, best) : ranked;
+  const steps = ask.ownKeys ? withOwnKeys(ask.ownKeys, ranked, best) : ranked;
   return {
     contract: ask.contract,
     intent: ask.intent,
@@ -129,8 +131,9 @@ function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {
   const { columns, offerings } = ask.snapshot;
   const offering = offerings[row]!;
   const cold = isCold(ask, row);
+  const units = unitsAt(ask, row);
   const unitNano = ask.priceNano[row]!;
-  const listMicro = microOf(ask.units, unitNano);
+  const listMicro = microOf(units, unitNano);
   const wakeUpMicro = cold ? columns.wakeMicro[row]! : 0;
   return {
     rank: place,
@@ -138,6 +141,7 @@ function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {
     offering,
     pinned: best.groupAt(place) === PINNED,
     ownKey: false,
+    units,
     unitNano,
     score: best.scores[place]!,
     listMicro,

@@ -1,5 +1,6 @@
 /** What a column says of an offering. */
 
+import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
 import { Contract } from "../../contracts/contract.ts";
 import { EMBODIMENTS, Embodiment } from "../../contracts/embodiments.ts";
 import type { Sliced } from "../../slices.ts";
@@ -15,7 +16,7 @@ const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNa
 
 /** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
 export const NUMBERS: {
-  readonly plain: OfferingNumbers<"p95Ms" | "maxHorizon" | "precisionBits" | "wakeMicro" | "warmMs">;
+  readonly plain: OfferingNumbers<"p95Ms" | "maxHorizon" | "chunk" | "precisionBits" | "wakeMicro" | "warmMs">;
   /** One for each contract, in their order. */
   readonly priceNano: readonly ((offering: Offering) => number)[];
   readonly advertised: OfferingNumbers<keyof Columns["advertised"]>;
@@ -23,6 +24,7 @@ export const NUMBERS: {
   plain: {
     p95Ms: ({ advertised }) => advertised.p95Ms ?? Number.POSITIVE_INFINITY,
     maxHorizon: ({ maxHorizon }) => maxHorizon,
+    chunk: ({ chunk, maxHorizon }) => Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
     precisionBits: ({ precision }) => precisionBits(precision),
     wakeMicro: ({ coldTimeoutMs, costNanoPerSecond }) =>
       Math.round((coldTimeoutMs / 1000) * (costNanoPerSecond / 1000)),

@@ -44,6 +44,8 @@ export interface Columns {
   /** Advertised 95th percentile in milliseconds; Infinity when none is. */
   readonly p95Ms: Float64Array;
   readonly maxHorizon: Float64Array;
+  /** Steps of its whole chunk; of one without a length of its own, those of a request that names none. */
+  readonly chunk: Float64Array;
   /** Bits per number of the precision; 0 when it is not known. */
   readonly precisionBits: Float64Array;
   /** Micro-dollars that a wake-up costs. */

@@ -14,6 +14,7 @@ import { secondOf } from "../../billing/hardware.ts";
 import { usdFromNano } from "../../billing/price.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
+import { mostSteps } from "../../supply/facts.ts";
 
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {
@@ -71,7 +72,7 @@ export function offeringMessage(record: OfferingRecord, { terms = false } = {}):
     ...(priceFrameNano !== null && { pricePerFrame: usdFromNano(priceFrameNano) }),
     ...(priceStepNano !== null && { pricePerActionStep: usdFromNano(priceStepNano) }),
     ...(priceTokenNano !== null && { pricePer1kTokens: usdFromNano(priceTokenNano, 1000) }),
-    maxHorizon: record.maxHorizon,
+    maxHorizon: mostSteps(record),
     dtMs: record.dtMs,
     parameters: record.parameters,
     created: record.created,

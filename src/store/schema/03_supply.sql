@@ -72,6 +72,8 @@ create table offering (
   price_token_nano bigint check (price_token_nano >= 0),
   price_episode_nano bigint check (price_episode_nano >= 0),
   max_horizon integer not null default 256 check (max_horizon between 1 and 256),
+  -- Steps of the chunk that its server always answers, as the last good probe found; null where it answers as many as it is asked for.
+  chunk_steps integer check (chunk_steps > 0),
   dt_ms integer not null default 0 check (dt_ms >= 0),
   -- The wire profile, as ProtoJSON.
   profile jsonb,

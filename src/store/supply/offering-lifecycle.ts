@@ -109,6 +109,8 @@ export interface ProbeOutcome {
   to: OfferingStatus;
   failures: number;
   report: object;
+  /** Steps of the chunk that its server always answers; null where it has no such length, undefined where that was not found out. */
+  chunkSteps: number | null | undefined;
   /** When to probe it again, in seconds; undefined for never. */
   dueInS: number | undefined;
 }
@@ -117,11 +119,12 @@ export interface ProbeOutcome {
 export async function settleProbe(
   sql: Queryable,
   id: string,
-  { from, to, failures, report, dueInS }: ProbeOutcome,
+  { from, to, failures, report, chunkSteps, dueInS }: ProbeOutcome,
 ): Promise<OfferingRecord | undefined> {
   const { count } = await sql`
     update offering set status = ${to}, probe_failures = ${failures}, verified_at = now(), probe_until = null,
       report = ${sql.json(JSON.parse(JSON.stringify(report)))},
+      ${chunkSteps === undefined ? sql`` : sql`chunk_steps = ${chunkSteps},`}
       probe_due = ${dueInS === undefined ? null : sql`now() + ${dueInS} * interval '1 second'`}
     where id = ${id} and status in ${sql([...from])}`;
   if (count === 0) return undefined;

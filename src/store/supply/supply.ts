@@ -117,6 +117,8 @@ export interface OfferingRecord extends OfferingDeclaration {
   status: OfferingStatus;
   /** The last report of the probe, as ProtoJSON. */
   report: object | null;
+  /** Steps of the chunk that its server always answers; null where it answers as many as it is asked for, or was not probed. */
+  chunkSteps: number | null;
   /** How often the probe failed since it last passed. */
   probeFailures: number;
   /** Unix seconds. */
@@ -267,6 +269,7 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   priceTokenNano: row.priceTokenNano,
   priceEpisodeNano: row.priceEpisodeNano,
   maxHorizon: row.maxHorizon,
+  chunkSteps: row.chunkSteps,
   dtMs: row.dtMs,
   profile: row.profile,
   authType: row.authType,

@@ -4,64 +4,60 @@ import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { poseOf } from "../../contracts/bounds.ts";
-import { Contract } from "../../contracts/contract.ts";
-import type { Offering } from "../../routing/index.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
-import { ELSEWHERE, INSTRUCTION, intentFor, SQUARE, WARM_CALLS } from "./scene.ts";
+import { ELSEWHERE, INSTRUCTION, SQUARE, WARM_CALLS } from "./scene.ts";
 
 const PROBE_HORIZON = 4;
 
 /** Asks for a chunk; answers its numbers, or throws a fault where it is not what was declared. */
 export type AskChunk = (observation: Observation, twist?: Twist) => Promise<string>;
 
-/** Asks for chunks of a few steps. */
-export function chunkAsker(run: ProbeRun): AskChunk {
+/** Asks for chunks of a few steps, of the most that one may have. */
+export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHorizon): AskChunk {
   const { offering, target, wire, bounds } = run.probed;
   const space = offering.actionSpaces[0] ?? "";
-  const horizon = horizonOf(offering);
+  let horizon = Math.min(PROBE_HORIZON, maxHorizon);
   const dim = dimensionOf(space, offering.actionDim);
-  const intent = intentFor(offering, Contract.ACT, space, horizon);
   const input = {
     instruction: INSTRUCTION,
     seed: undefined,
     temperature: undefined,
     sessionId: undefined,
     actionSpace: space,
-    horizon,
     returnPrediction: false,
   };
   const limits = (shown: Observation) => bounds && [{ bounds, pose: poseOf(space, [shown], dim) }];
   return async (observation, twist = {}) => {
     const speaks = wire.act?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
-    const units = twist.horizon ?? horizon;
-    const question = { ...input, seed: twist.seed, horizon: units, observations: [observation] };
+    const question = { ...input, seed: twist.seed, horizon: twist.horizon ?? horizon, observations: [observation] };
     const asked = () =>
       speaks({ ...(twist.target ?? target), actionDim: dim }, question, run.frames([observation]), run.call());
     const answer = await (twist.aside ? asked() : run.timed(asked));
-    const failure = act.checkAnswer(answer, { intent: { ...intent, units }, dim }, limits(observation));
+    // A server whose chunks have a length of their own is held to the shortest.
+    if (answer.chunk !== undefined) run.chunkSteps = Math.min(run.chunkSteps ?? answer.chunk, answer.chunk);
+    horizon = Math.min(horizon, run.chunkSteps ?? horizon);
+    const failure = act.checkAnswer(answer, { units: twist.horizon ?? horizon, dim }, limits(observation));
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.steps[0]?.values.length, dim));
     run.actionDim = answer.steps[0]?.values.length;
     return JSON.stringify(answer.steps.map((step) => step.values));
   };
 }
 
-const horizonOf = ({ maxHorizon }: Offering): number => Math.min(PROBE_HORIZON, maxHorizon);
-
-/** Asks for chunks: their shape, whether they depend on what is seen, and how steady they are. */
-export async function probeAct(run: ProbeRun): Promise<void> {
+/** Asks for chunks: their shape, whether they depend on what is seen, and how steady they are. `maxHorizon` is as declared. */
+export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void> {
   const { offering } = run.probed;
-  const horizon = horizonOf(offering);
+  const shortest = (): number => Math.min(PROBE_HORIZON, maxHorizon, run.chunkSteps ?? maxHorizon);
   const dim = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim);
-  const ask = chunkAsker(run);
+  const ask = chunkAsker(run, maxHorizon);
 
   const here = await run.observation(SQUARE, 0);
   let first = "";
   const shaped = await run.check("action_shape", async () => {
     first = await ask(here);
-    return `${horizon} steps of ${dim ?? run.actionDim} finite numbers`;
+    return `${shortest()} steps of ${dim ?? run.actionDim} finite numbers`;
   });
   if (!shaped) return;
   await run.check("answers_differ", async () => {
@@ -80,12 +76,14 @@ export async function probeAct(run: ProbeRun): Promise<void> {
       return "the same seed gave the same chunk";
     });
   }
-  if (offering.maxHorizon > horizon) {
+  const longest = Math.min(maxHorizon, run.chunkSteps ?? maxHorizon);
+  if (longest > shortest()) {
     await run.check(
       "longest_horizon",
       async () => {
-        await ask(here, { horizon: offering.maxHorizon, aside: true });
-        return `${offering.maxHorizon} steps in one answer`;
+        await ask(here, { horizon: longest, aside: true });
+        const chunk = run.chunkSteps === undefined ? "" : `, of chunks of ${run.chunkSteps}`;
+        return `${longest} steps in one answer${chunk}`;
       },
       false,
     );

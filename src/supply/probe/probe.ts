@@ -51,7 +51,8 @@ export async function probe(
   });
   if (reachable) await wireChecks(run);
   if (reachable) await run.check("region", () => region(probed), probed.record.providerRegions.length > 0);
-  if (reachable) for (const contract of probed.offering.contracts) await askContract(run, contract);
+  if (reachable)
+    for (const contract of probed.offering.contracts) await askContract(run, contract, probed.record.maxHorizon);
   report.passed = report.checks.length > 0 && report.checks.every((check) => check.passed || !check.required);
   report.measured = create(ProbeMeasurementsSchema, run.measured());
   report.finishedAt = nowSeconds();
@@ -77,8 +78,8 @@ async function wireChecks(run: ProbeRun): Promise<void> {
 }
 
 /** What a server of this contract can be asked. */
-async function askContract(run: ProbeRun, contract: Contract): Promise<void> {
-  if (contract === Contract.ACT) await probeAct(run);
+async function askContract(run: ProbeRun, contract: Contract, maxHorizon: number): Promise<void> {
+  if (contract === Contract.ACT) await probeAct(run, maxHorizon);
   else if (contract === Contract.PREDICT) await probePredict(run);
   else if (contract === Contract.GROUND) await probeGround(run);
   else await run.check("contract", () => Promise.reject(new Error("this contract cannot be served over a wire yet")));

@@ -77,6 +77,8 @@ export class ProbeRun {
   #calls: { readonly signal: Cancel; readonly forget: () => void }[] = [];
   /** How many numbers a step of its answers had. */
   actionDim: number | undefined;
+  /** How many steps its shortest chunk had, where it answers chunks of its own length. */
+  chunkSteps: number | undefined;
   #asked: Promise<Layout> | undefined;
 
   readonly #budgetMs: number;
@@ -126,12 +128,19 @@ export class ProbeRun {
   }
 
   /** What its answers were like. */
-  measured(): { p50Ms: number; p95Ms: number; coldMs: number; actionDim?: number } {
+  measured(): { p50Ms: number; p95Ms: number; coldMs: number; actionDim?: number; chunkSteps?: number } {
     const warm = this.#latencies.slice(1).sort((a, b) => a - b);
     const at = (share: number): number =>
       Math.round((warm[Math.min(warm.length - 1, Math.floor(share * warm.length))] ?? 0) * 1000) / 1000;
     const dim = this.actionDim === undefined ? {} : { actionDim: this.actionDim };
-    return { p50Ms: at(0.5), p95Ms: at(0.95), coldMs: Math.round((this.#latencies[0] ?? 0) * 1000) / 1000, ...dim };
+    const chunk = this.chunkSteps === undefined ? {} : { chunkSteps: this.chunkSteps };
+    return {
+      p50Ms: at(0.5),
+      p95Ms: at(0.95),
+      coldMs: Math.round((this.#latencies[0] ?? 0) * 1000) / 1000,
+      ...dim,
+      ...chunk,
+    };
   }
 
   /** What one call is given; its time runs until the check is over. */

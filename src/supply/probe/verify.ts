@@ -65,6 +65,7 @@ export async function verify(
       to,
       failures,
       report: toJson(ProbeReportSchema, report) as object, // a message is an object
+      chunkSteps: report.passed ? (report.measured?.chunkSteps ?? null) : undefined,
       dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
     });
     if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
@@ -72,7 +73,7 @@ export async function verify(
     return moved;
   });
   if (!moved) return undefined;
-  if (moved.status !== known.status) await deps.refresh();
+  if (moved.status !== known.status || moved.chunkSteps !== known.chunkSteps) await deps.refresh();
   return { offering: moved, report };
 }
 

@@ -51,19 +51,20 @@ export function sideBySide(tables: readonly Table[], dims: readonly number[] = [
   return { rows, columns, values };
 }
 
-/** The first `horizon` rows, each as long as the table has it. Throws an UpstreamFailure: no numbers, or fewer rows than asked for. */
+/**
+ * The first `horizon` rows, each as long as the table has it, and how many there were. Fewer come as they are: whether they are enough is for
+ * the contract to say. Throws an UpstreamFailure: no numbers.
+ */
 export function chunkOf(table: Table, horizon: number, more: Partial<ActAnswer> = {}): ActAnswer {
   if (table.rows === 0 || table.columns === 0) {
     throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the action has no numbers");
   }
-  if (table.rows < horizon) {
-    throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${table.rows} steps, of ${horizon} asked for`);
-  }
-  return { steps: stepsOf(table, horizon), dtMs: 0, note: "", prediction: [], gpuSeconds: 0, ...more };
+  const steps = stepsOf(table, Math.min(horizon, table.rows));
+  return { steps, chunk: table.rows, dtMs: 0, note: "", prediction: [], gpuSeconds: 0, ...more };
 }
 
-function stepsOf({ columns, values }: Table, horizon: number): ActionStep[] {
-  return Array.from({ length: horizon }, (_, row) => ({
+function stepsOf({ columns, values }: Table, length: number): ActionStep[] {
+  return Array.from({ length }, (_, row) => ({
     $typeName: "limber.v1.ActionStep" as const,
     values: Array.from(values.subarray(row * columns, (row + 1) * columns)),
   }));

@@ -34,9 +34,18 @@ describe("intentOf", () => {
       contract: Contract.ACT,
       actionSpace: "ee_delta_6d_grip",
       units: 16,
+      extent: "wish",
       models: [],
       parameters: [],
     });
+  });
+
+  test.each([
+    ["a named horizon is a contract", { horizon: 16 }, 16, undefined],
+    ["a whole chunk has as many steps as it has", { wholeChunk: true }, 256, "chunk"],
+    ["a horizon beside a whole chunk is the most of it", { wholeChunk: true, horizon: 50 }, 50, "wish"],
+  ])("%s", (_, init, units, extent) => {
+    expect(intentOf(request(init))).toMatchObject({ units, extent });
   });
 
   test("names the parameters that the request sets, so that require_parameters can bind", () => {
@@ -86,7 +95,6 @@ test("inputOf hands the model what the intent promised", () => {
   expect(inputOf(full)).toMatchObject({
     instruction: "pick",
     seed: 7,
-    horizon: 3,
     actionSpace: "joint_pos_7",
     sessionId: "s",
     temperature: undefined,
@@ -95,8 +103,7 @@ test("inputOf hands the model what the intent promised", () => {
 });
 
 describe("checkAnswer", () => {
-  const intent = intentOf(request({ horizon: 2 }));
-  const check = (answer: ActAnswer, dim: number | undefined = 2) => checkAnswer(answer, { intent, dim });
+  const check = (answer: ActAnswer, dim: number | undefined = 2) => checkAnswer(answer, { units: 2, dim });
 
   test.each([
     ["an empty chunk", chunk(), AttemptFailure.EMPTY_ANSWER],
@@ -116,7 +123,7 @@ describe("checkAnswer", () => {
   });
 
   test("where no dimension is fixed, every step must be as long as the first, and not empty", () => {
-    const free = (answer: ActAnswer) => checkAnswer(answer, { intent, dim: undefined });
+    const free = (answer: ActAnswer) => checkAnswer(answer, { units: 2, dim: undefined });
     expect(free(chunk([1, 2, 3], [4, 5, 6]))).toBeUndefined();
     expect(free(chunk([1, 2, 3], [4, 5]))).toBe(AttemptFailure.ACTION_DIM_MISMATCH);
     expect(free(chunk([], []))).toBe(AttemptFailure.EMPTY_ANSWER);

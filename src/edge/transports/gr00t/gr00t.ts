@@ -21,7 +21,7 @@ import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
-import { refusalOf } from "../../messages/errors.ts";
+import { lineOf, refusalOf } from "../../messages/errors.ts";
 import { type AskedAction, actionAsked } from "./observation.ts";
 
 /** What this transport depends on. */
@@ -214,7 +214,7 @@ class Gr00tPeer {
     } catch (thrown) {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
-      const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${refusal.message}`;
+      const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${lineOf(refusal)}`;
       return { error: `${said} [${requestId}]` };
     } finally {
       this.#note(requestId, steadyNow() - startedAt, refusal);

@@ -59,7 +59,8 @@ export async function actionAsked(data: Gr00tValue | undefined, session: string)
     ...(instruction !== undefined && { instruction }),
     ...(preset !== undefined && { preset }),
     ...(actionSpace !== undefined && { actionSpace }),
-    ...(horizon !== undefined && { horizon: horizon >>> 0 }),
+    // The client carries out what its model answers at a time.
+    ...(horizon === undefined ? { wholeChunk: true } : { horizon: horizon >>> 0 }),
   });
   return { request, dotted, bare, parts: partsOf(option("action_keys")) };
 }

@@ -14,6 +14,7 @@ export interface OpenpiQuery {
   readonly model: string;
   readonly preset?: string;
   readonly actionSpace?: string;
+  /** Exactly so many steps; the model's whole chunk when absent. */
   readonly horizon?: number;
   readonly sessionId: string;
   /** What the actions of a client of RoboArena mean to its robot; absent for clients of openpi. */
@@ -110,6 +111,8 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
   });
   return create(ActRequestSchema, {
     ...request,
+    // The client replays whatever chunk it gets, and its broker raises an error where one is shorter than it was told.
+    ...(asked.horizon === undefined && { wholeChunk: true }),
     ...(typeof prompt === "string" && { instruction: prompt }),
     observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
     provider: { sessionId },

@@ -25,7 +25,7 @@ import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { CallHead, Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
-import { refusalOf, restAnswer } from "../../messages/errors.ts";
+import { lineOf, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
 import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
@@ -387,7 +387,7 @@ class OpenpiRobot {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
       // The client raises it as the server's error, and may call again.
-      this.#client.send(this.#protocol.refused(`${code} (${status}): ${refusal.message} [${requestId}]`));
+      this.#client.send(this.#protocol.refused(`${code} (${status}): ${lineOf(refusal)} [${requestId}]`));
     }
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({

@@ -285,3 +285,19 @@ describe("the breaker", () => {
     expect((await attemptPlan(plan(), world, calls({ a: answers("up again") }))).answer).toBe("up again");
   });
 });
+
+describe("another number of steps than was asked for", () => {
+  /** How often each of eight calls was tried at `a`, whose breaker opens after five failures that count. */
+  const asked = async (facts: Parameters<typeof offering>[1]): Promise<number> => {
+    const { world, plan } = gateway([offering("a", facts), offering("b")]);
+    const upstream = calls({ a: fails(AttemptFailure.WRONG_STEP_COUNT), b: answers("from b") });
+    for (let i = 0; i < 8; i++) expect((await attemptPlan(plan(), world, upstream)).answer).toBe("from b");
+    return upstream.asked().filter((id) => id === "a").length;
+  };
+
+  test("counts against an offering that declares its chunk, and against no other", async () => {
+    expect(await asked({ maxHorizon: 16, chunk: 16 })).toBe(5);
+    expect(await asked({ maxHorizon: 32 })).toBe(5);
+    expect(await asked({})).toBe(8);
+  });
+});

@@ -35,7 +35,7 @@ describe("a provider that answers within milliseconds", () => {
 
   /** Of eighty that come at once, about how many a provider is asked that took so long for one, and whose chunks have so many steps. */
   const asked = (tookMs: number, units: number): number => {
-    const { observe, happen } = stage([step("a")], { intent: intent({ units }) });
+    const { observe, happen } = stage([step("a", undefined, { units })], { intent: intent({ units }) });
     for (const [i, at] of [0, 50].entries()) {
       observe(at, i + 1);
       happen({ kind: "answered", at: at + tookMs, attempt: i + 1, answer: answer(0, units) });
@@ -58,7 +58,7 @@ describe("a provider that answers within milliseconds", () => {
   });
 
   it("is asked about as many at once as before when it, or the machine, stood still for a moment", () => {
-    const { observe, happen } = stage([step("a")], { intent: intent({ units: 16 }) });
+    const { observe, happen } = stage([step("a", undefined, { units: 16 })], { intent: intent({ units: 16 }) });
     let number = 0;
     const answeredAfter = (ms: number, at: number, count: number): void => {
       const first = number + 1;

@@ -81,3 +81,43 @@ test("an answer of unknown times and infinite scores is still JSON", () => {
   const json = JSON.stringify(toJson(PreviewRoutesResponseSchema, answer));
   expect(json).not.toMatch(/Infinity|NaN|null/);
 });
+
+test("a request that takes what an offering has is priced by that, and dropped nowhere for having less", () => {
+  const supply = supplyOf([
+    offering("a", { chunk: 10, maxHorizon: 10 }),
+    offering("b"),
+    offering("c", { chunk: 50, maxHorizon: 50 }),
+  ]);
+  const costs = (extent: "wish" | "chunk" | undefined, units: number) => {
+    const { plan, dropped } = explain(
+      planArgs(supply, { intent: { extent, units, provider: prefer({ order: ["a", "b", "c"] }) } }),
+    );
+    return [
+      plan.map(({ provider, estimatedCostUsd }) => [provider, estimatedCostUsd]),
+      dropped.map(({ provider }) => provider),
+    ];
+  };
+  expect(costs(undefined, 16)).toEqual([
+    [
+      ["b", 0.0016],
+      ["c", 0.0016],
+    ],
+    ["a"],
+  ]);
+  expect(costs("wish", 16)).toEqual([
+    [
+      ["a", 0.001],
+      ["b", 0.0016],
+      ["c", 0.0016],
+    ],
+    [],
+  ]);
+  expect(costs("chunk", 256)).toEqual([
+    [
+      ["a", 0.001],
+      ["b", 0.0016],
+      ["c", 0.005],
+    ],
+    [],
+  ]);
+});

@@ -1,0 +1,143 @@
+/** Servers whose chunks have a length of their own: what the probe learns of it, and what each kind of request gets. */
+import { once } from "node:events";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { f4, type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
+import { pack } from "../../support/plain-msgpack.ts";
+
+/** As openpi's own servers: `length` steps, whatever is asked. */
+async function fixedServer(length: { steps: number }): Promise<OpenpiServer> {
+  let count = 0;
+  const server = await startOpenpiServer({
+    answer: () => pack(new Map([["actions", f4(Array.from({ length: length.steps }, (_, i) => [i, ++count]))]])),
+  });
+  server.behave({ kind: "steps", steps: [] });
+  return server;
+}
+
+const PROFILE = {
+  proprio: [{ start: 0, end: 2, key: "observation/state" }],
+  proprio_dim: 2,
+  instruction_key: "prompt",
+};
+
+let app: App;
+let caller: Caller;
+const servers: OpenpiServer[] = [];
+const droid = { steps: 10 };
+
+const supply = async (provider: string, model: string, length: { steps: number }, more: object = {}) => {
+  const server = await fixedServer(length);
+  servers.push(server);
+  return app.supply({ provider, model, runtime: "openpi-ws", endpoint: server.endpoint, profile: PROFILE, ...more });
+};
+
+beforeAll(async () => {
+  app = await openApp();
+  await supply("droid", "pi/droid", droid);
+  await supply("aloha", "pi/aloha", { steps: 50 });
+  await supply("modest", "pi/modest", { steps: 50 }, { max_horizon: 20 });
+  caller = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  for (const server of servers) await server.close();
+});
+
+const act = (model: string, more: object = {}) =>
+  app.call(
+    "/v1/act",
+    { model, action_space: "base_twist_2d", observations: [{ proprio: [1, 2] }], ...more },
+    { key: caller.key },
+  );
+
+const offeringOf = async (model: string) => (await app.call(`/v1/models/${model}`)).body.offerings[0];
+
+describe("the probe", () => {
+  it("learns the length of a server's chunks, and declares it", async () => {
+    expect((await offeringOf("pi/droid")).max_horizon).toBe(10);
+    expect((await offeringOf("pi/aloha")).max_horizon).toBe(50);
+    expect((await offeringOf("pi/modest")).max_horizon).toBe(20);
+  });
+});
+
+describe("a request", () => {
+  it.each([
+    ["without a horizon gets a shorter chunk as it is", "pi/droid", {}, 10],
+    ["without a horizon gets 16 steps of a longer one", "pi/aloha", {}, 16],
+    ["for the whole chunk gets all of it", "pi/aloha", { whole_chunk: true }, 50],
+    ["for the whole chunk gets no more than was declared", "pi/modest", { whole_chunk: true }, 20],
+    ["for the whole chunk and a longer horizon gets the chunk", "pi/droid", { whole_chunk: true, horizon: 25 }, 10],
+    ["for the whole chunk and a shorter horizon gets the horizon", "pi/aloha", { whole_chunk: true, horizon: 25 }, 25],
+    ["that names a horizon gets exactly that", "pi/droid", { horizon: 7 }, 7],
+  ])("%s, and pays for that", async (_, model, more, steps) => {
+    const { status, body, text } = await act(model, more);
+    expect(status, text).toBe(200);
+    expect(body.action.steps).toHaveLength(steps);
+    expect(body.usage).toMatchObject({ action_steps: steps, cost_usd: expect.closeTo(steps * 0.0001, 9) });
+  });
+
+  it("that names a longer horizon is refused with the reason, and runs nothing", async () => {
+    const before = servers[0]!.acts.length;
+    const { status, body } = await act("pi/droid", { horizon: 16 });
+    expect([status, body.error.code]).toEqual([409, "no_route_available"]);
+    expect(body.error.details.dropped).toMatchObject([{ reason: "horizon_exceeds_offering" }]);
+    expect(servers[0]!.acts).toHaveLength(before);
+  });
+
+  it("is previewed at the price of the steps that each offering would give", async () => {
+    const { body } = await app.call(
+      "/v1/routes/preview",
+      { model: "pi/droid", models: ["pi/aloha"], action_space: "base_twist_2d", observations: [{}] },
+      { key: caller.key },
+    );
+    const prices = body.plan.map(({ model, estimated_cost_usd }: Record<string, unknown>) => [
+      model,
+      estimated_cost_usd,
+    ]);
+    expect(prices).toEqual([
+      ["pi/droid", 0.001],
+      ["pi/aloha", 0.0016],
+    ]);
+    expect(body.estimated_cost_usd).toMatchObject({ min: 0.001, max: 0.0016 });
+  });
+});
+
+describe("a server that misses its own chunk", () => {
+  it("fails the attempt, and is known by its new length once it was verified again", async () => {
+    const id = (await offeringOf("pi/droid")).id;
+    droid.steps = 8;
+    const { status, body } = await act("pi/droid");
+    expect([status, body.route.attempts[0].reason]).toEqual([502, "wrong_step_count"]);
+    const owner = await app.sql`select org_id from offering where id = ${id}`;
+    const key = await app.key(owner[0]!.orgId, { role: "supplier" });
+    expect((await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key })).body.report.measured.chunk_steps).toBe(8);
+    expect((await act("pi/droid")).body.action.steps).toHaveLength(8);
+    droid.steps = 10;
+  });
+});
+
+describe("openpi's own client", () => {
+  const infer = async (path: string): Promise<[Buffer, boolean]> => {
+    const headers = { authorization: `Api-Key ${caller.key}` };
+    const socket = new WebSocket(app.url.replace("http", "ws") + path, { headers });
+    await once(socket, "message"); // the metadata
+    socket.send(encodeNumpy({ "observation/state": NdArray.float64([1, 2]), prompt: "go" }));
+    const answer = (await once(socket, "message")) as [Buffer, boolean];
+    socket.close();
+    return answer;
+  };
+
+  it("gets the model's whole chunk, so that its broker replays as many steps as at openpi's server", async () => {
+    const [answer] = await infer("/v1/openpi/pi/aloha?action_space=base_twist_2d");
+    expect((decodeNumpy(answer) as Map<string, NdArray>).get("actions")?.shape).toEqual([50, 2]);
+  });
+
+  it("is told why nothing serves it where its address names too many steps", async () => {
+    const [answer, isBinary] = await infer("/v1/openpi/pi/aloha?action_space=base_twist_2d&horizon=60");
+    expect(isBinary).toBe(false);
+    expect(answer.toString()).toContain("aloha: at most 50 units in one answer, not 60");
+  });
+});
