@@ -51,8 +51,10 @@ const profiled = (
   init: MessageInitShape<typeof WireProfileSchema>,
   more: Partial<UpstreamTarget> = {},
 ) => targetAt(endpoint, { profile: create(WireProfileSchema, init), ...more });
-const BASE = { actionKeys: ["base"], proprio: [{ start: 0, end: 3, key: "state.base" }] };
+const N1_6 = { dialect: ServerDialect.GR00T_N1_6 };
+const BASE = { ...N1_6, actionKeys: ["base"], proprio: [{ start: 0, end: 3, key: "state.base" }] };
 const G1 = {
+  ...N1_6,
   frames: [{ camera: "ego", key: "video.ego_view", width: 8, height: 8 }],
   proprio: [{ start: 0, end: 7, key: "state.left_arm" }],
   instructionKey: "annotation.human.task_description",
@@ -158,9 +160,11 @@ describe("the generations", () => {
     ["n1_6", ServerDialect.GR00T_N1_6],
     ["n1_7", ServerDialect.GR00T_N1_7],
     ["n1_6", undefined],
+    ["n1_7", undefined],
   ] as const)("%s answers are read to the same values", async (generation, dialect) => {
     const server = await serve({ generation });
-    const target = profiled(server.endpoint, { ...BASE, ...(dialect !== undefined && { dialect }) });
+    const { dialect: _, ...base } = BASE;
+    const target = profiled(server.endpoint, { ...base, ...(dialect !== undefined && { dialect }) });
     expect(rowsOf(await wire.act(target, actInput(), framesOf(), callWith()))).toEqual([
       [1, 2],
       [3, 4],
@@ -197,29 +201,179 @@ describe("the generations", () => {
     expect(data?.get("annotation.human.coarse_action")).toEqual(["go on"]);
   });
 
-  it.each(["gr00t/libero", "gr00t/widowx", "gr00t/google", "gr00t/droid", "gr00t/unitree_g1"])(
-    "the preset %s wants all of its cameras and values, and nests them",
-    async (preset) => {
-      const server = await serve();
-      const sizes: Record<string, number> = { "gr00t/unitree_g1": 43 };
-      const cameras = ["agentview", "wrist", "front", "exterior_1", "ego"];
-      const data = await png();
-      const seen = observed({
-        frames: cameras.map((camera) => ({ camera, data })),
-        proprio: linspace(sizes[preset] ?? 8),
-      });
-      const act = wire.act(
-        profiled(server.endpoint, { preset }),
-        actInput({ observations: [seen] }),
-        framesOf(seen),
-        callWith(),
-      );
-      expect((await failureIn(act)).message).toMatch(/^there is no array of actions named/);
-      const observation = (server.messages[0] as Tree).get("data")?.get("observation");
-      expect([...observation!.keys()]).toEqual(["video", "state", "language"]);
-      for (const key of observation!.get("video")!.keys()) expect(key).not.toMatch(/^video/);
-    },
+  it.each([
+    ["gr00t/libero", 8],
+    ["gr00t/libero_sim", 8],
+    ["gr00t/widowx", 8],
+    ["gr00t/simpler_env_widowx", 8],
+    ["gr00t/google", 8],
+    ["gr00t/simpler_env_google", 8],
+    ["gr00t/droid", 8],
+    ["gr00t/droid", 17],
+    ["gr00t/robocasa_panda_omron", 16],
+    ["gr00t/unitree_g1", 43],
+    ["gr00t/unitree_g1_sonic", 46],
+  ] as const)("the preset %s wants all of its cameras and %i values, and nests them", async (preset, values) => {
+    const server = await serve();
+    const cameras = ["agentview", "wrist", "front", "exterior_1", "ego", "left", "right"];
+    const data = await png();
+    const seen = observed({
+      frames: cameras.map((camera) => ({ camera, data })),
+      proprio: linspace(values),
+    });
+    const act = wire.act(
+      profiled(server.endpoint, { preset, ...N1_6 }),
+      actInput({ observations: [seen] }),
+      framesOf(seen),
+      callWith(),
+    );
+    expect((await failureIn(act)).message).toMatch(/^there is no array of actions named/);
+    const observation = (server.messages[0] as Tree).get("data")?.get("observation");
+    expect([...observation!.keys()]).toEqual(["video", "state", "language"]);
+    for (const key of observation!.get("video")!.keys()) expect(key).not.toMatch(/^video/);
+  });
+});
+
+/** What a server answers to `get_modality_config`. */
+function configOf(tag: string, video: Record<string, unknown>, state: readonly string[]): Buffer {
+  const modality = (delta_indices: unknown, modality_keys: unknown) =>
+    new Map<string, unknown>([
+      [tag, true],
+      ["as_json", new Map(Object.entries({ delta_indices, modality_keys }))],
+    ]);
+  return pack(
+    new Map([
+      ["video", modality(video.moments, video.keys)],
+      ["state", modality([0], state)],
+      ["action", modality([0, 1], ["base"])],
+      ["language", modality([0], ["annotation.human.task"])],
+    ]),
   );
+}
+
+/** An array as the server got it, by msgpack_numpy's keys. */
+const numpyIn = (value: unknown): { shape: number[]; type: string; data: Buffer } => {
+  const map = value as Map<string, unknown>;
+  expect([...map.keys()]).toEqual(["nd", "type", "kind", "shape", "data"]);
+  return { shape: map.get("shape") as number[], type: map.get("type") as string, data: map.get("data") as Buffer };
+};
+
+describe("a server that is asked what it speaks", () => {
+  const plain = async (shade: number): Promise<Buffer> =>
+    sharp({ create: { width: 8, height: 8, channels: 3, background: { r: shade, g: shade, b: shade } } })
+      .png()
+      .toBuffer();
+  const PROFILE = {
+    frames: [{ camera: "ego", key: "video.ego_view", width: 8, height: 8 }],
+    proprio: [{ start: 0, end: 3, key: "state.base" }],
+    actionKeys: ["base"],
+  };
+  const CONFIG = configOf("__ModalityConfig__", { moments: [-15, 0], keys: ["ego_view"] }, ["base"]);
+  /** Acts with pictures of these shades, oldest first, and says what the server got as its last observation. */
+  const act = async (server: Gr00tServer, shades: readonly number[], sessionId?: string) => {
+    const observations = await Promise.all(
+      shades.map(async (shade) =>
+        observed({ frames: [{ camera: "ego", data: await plain(shade) }], proprio: [1, 2, 3] }),
+      ),
+    );
+    await wire.act(
+      profiled(server.endpoint, PROFILE),
+      actInput({ observations, sessionId }),
+      framesOf(...observations),
+      callWith(),
+    );
+    return (server.messages.at(-1) as Tree).get("data")!.get("observation")!;
+  };
+  /** The shades of the moments that it got. */
+  const shadesOf = (video: unknown): number[] => {
+    const { shape, type, data } = numpyIn(video);
+    expect([shape.slice(2), type]).toEqual([[8, 8, 3], "|u1"]);
+    return Array.from({ length: shape[1]! }, (_, i) => data[i * 8 * 8 * 3]!);
+  };
+
+  it("gets arrays as msgpack_numpy writes them where its configuration has the tag of N1.7, and is asked once", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    const observation = await act(server, [7]);
+    const { shape, type, data } = numpyIn(observation.get("state")!.get("base"));
+    expect([shape, type, data]).toEqual([[1, 1, 3], "<f4", Buffer.from(Float32Array.of(1, 2, 3).buffer)]);
+    // Its own key for the instruction.
+    expect(observation.get("language")).toEqual(new Map([["annotation.human.task", [["go on"]]]]));
+    await act(server, [7]);
+    const endpoints = server.messages.map((message) => message.get("endpoint"));
+    expect(endpoints).toEqual(["get_modality_config", "get_action", "get_action"]);
+  });
+
+  it("gets npy files where its configuration has the tag of N1.6", async () => {
+    const server = await serve({
+      config: configOf("__ModalityConfig_class__", { moments: [0], keys: ["ego_view"] }, ["base"]),
+    });
+    const observation = await act(server, [7]);
+    expect([...observation.get("state")!.get("base")!.keys()]).toEqual(["__ndarray_class__", "as_npy"]);
+  });
+
+  it("gets as many moments as it wants: of the session's earlier calls, the newest again where there are none", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    const film = async (shade: number, session?: string) =>
+      shadesOf((await act(server, [shade], session)).get("video")!.get("ego_view"));
+    expect(await film(10, "one")).toEqual([10, 10]);
+    expect(await film(20, "one")).toEqual([10, 20]);
+    expect(await film(30, "two")).toEqual([30, 30]);
+    expect(await film(40)).toEqual([40, 40]);
+    expect(await film(50, "one")).toEqual([10, 50]);
+  });
+
+  it("gets the caller's own moments, where it sends several", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    const film = async (...shades: number[]) =>
+      shadesOf((await act(server, shades, "one")).get("video")!.get("ego_view"));
+    expect(await film(1, 2)).toEqual([1, 2]);
+    expect(await film(3, 4, 5)).toEqual([4, 5]);
+  });
+
+  it("is not asked for an action where the caller lacks what it wants", async () => {
+    const wants = configOf("__ModalityConfig__", { moments: [0], keys: ["ego_view"] }, ["base", "eef_9d"]);
+    const server = await serve({ generation: "n1_7", config: wants });
+    const failure = await failureIn(act(server, [7]));
+    expect([nameOf(failure), failure.message]).toEqual([
+      "INPUT_REJECTED",
+      "the server wants eef_9d, and the observation has none",
+    ]);
+    expect(server.acts).toEqual([]);
+  });
+
+  it("gets flat keys inside the observation when it was started with the wrapper for simulations, and is not tried again", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    const text = "Video key 'video.ego_view' must be in observation";
+    const steps = [
+      [1, 2],
+      [3, 4],
+    ];
+    server.behave({ kind: "error", text }, { kind: "steps", steps });
+    const observation = await act(server, [7]);
+    expect([...observation.keys()]).toEqual(["video.ego_view", "state.base", "annotation.human.task"]);
+    expect(numpyIn(observation.get("video.ego_view")).shape).toEqual([1, 2, 8, 8, 3]);
+    expect(observation.get("annotation.human.task")).toEqual(["go on"]);
+    expect(server.acts).toHaveLength(2);
+    await act(server, [7]);
+    expect(server.acts).toHaveLength(3);
+  });
+
+  it("fails as it says where it lacks something else", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    server.behave({ kind: "error", text: "CUDA out of memory" });
+    expect((await failureIn(act(server, [7]))).message).toBe("CUDA out of memory");
+    expect(server.acts).toHaveLength(1);
+  });
+
+  it("may not want more moments than any model does", async () => {
+    const moments = Array.from({ length: 100_000 }, (_, i) => -i);
+    const server = await serve({
+      generation: "n1_7",
+      config: configOf("__ModalityConfig__", { moments, keys: ["ego_view"] }, ["base"]),
+    });
+    const observation = await act(server, [7]);
+    expect([...observation.get("video")!.get("ego_view")!.keys()]).toEqual(["__ndarray_class__", "as_npy"]);
+  });
 });
 
 describe("an answer", () => {

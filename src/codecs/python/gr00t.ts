@@ -1,6 +1,7 @@
 /**
- * The messages of Isaac-GR00T's inference service: MessagePack with arrays inside, in the codecs of N1.5 to N1.7. Written as npy
- * files, which every generation reads. Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py and its predecessors.
+ * The messages of Isaac-GR00T's inference service: MessagePack with arrays inside, as npy files (N1.5, N1.6, the first release of N1.7) or as
+ * maps of msgpack_numpy (N1.7 from 2026-05-07 on, which reads no npy in some of its versions). Sources: NVIDIA/Isaac-GR00T,
+ * gr00t/policy/server_client.py and its predecessors; lebedov/msgpack-numpy.
  */
 import { CodecError } from "../error.ts";
 import {
@@ -16,12 +17,35 @@ import { readNpy, writeNpy } from "./npy.ts";
 
 type Gr00tWireValue = Unpacked<NdArray>;
 
-/** The value of a message. Throws CodecError. */
-export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Gr00tWireValue =>
-  decodeMsgpack<NdArray>(bytes, revive, limits);
+/** How arrays are written: as npy files, or as maps of msgpack_numpy. */
+export type Gr00tArrays = "npy" | "numpy";
 
-/** A value as a message. */
-export const encodeGr00t = (value: Packable<NdArray>): Buffer => encodeMsgpack(value, toNpy);
+/** The value of a message. Throws CodecError. */
+export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Gr00tWireValue => readGr00t(bytes, limits).value;
+
+/** The value of a message, and how its arrays are written; undefined where it has none. Throws CodecError. */
+export function readGr00t(
+  bytes: Buffer,
+  limits?: UnpackLimits,
+): { value: Gr00tWireValue; arrays: Gr00tArrays | undefined } {
+  let arrays: Gr00tArrays | undefined;
+  const revive = (map: UnpackedMap<NdArray>): Gr00tWireValue => {
+    if (map.get("__ndarray_class__") === true) {
+      const file = map.get("as_npy");
+      if (!Buffer.isBuffer(file)) throw new CodecError("bad_ndarray");
+      arrays = "npy";
+      return readNpy(file);
+    }
+    if (!map.has("nd") || !map.has("type")) return map;
+    arrays = "numpy";
+    return numpyOf(map);
+  };
+  return { value: decodeMsgpack<NdArray>(bytes, revive, limits), arrays };
+}
+
+/** A value as a message, its arrays as npy files unless told otherwise. */
+export const encodeGr00t = (value: Packable<NdArray>, arrays: Gr00tArrays = "npy"): Buffer =>
+  encodeMsgpack(value, arrays === "npy" ? toNpy : toNumpy);
 
 const toNpy = (array: NdArray): Packable =>
   new Map<string, Packable>([
@@ -29,15 +53,23 @@ const toNpy = (array: NdArray): Packable =>
     ["as_npy", writeNpy(array)],
   ]);
 
-/** Arrays as npy files (N1.5, N1.6) or as msgpack_numpy writes them (N1.7). */
-function revive(map: UnpackedMap<NdArray>): Gr00tWireValue {
-  if (map.get("__ndarray_class__") === true) {
-    const file = map.get("as_npy");
-    if (!Buffer.isBuffer(file)) throw new CodecError("bad_ndarray");
-    return readNpy(file);
-  }
-  return map.has("nd") && map.has("type") ? numpyOf(map) : map;
-}
+/** Its keys are bytes, and its kind is empty: no structured type. */
+const NUMPY = {
+  nd: Buffer.from("nd"),
+  type: Buffer.from("type"),
+  kind: Buffer.from("kind"),
+  shape: Buffer.from("shape"),
+  data: Buffer.from("data"),
+} as const;
+
+const toNumpy = ({ dtype, shape, data }: NdArray): Packable =>
+  new Map<Uint8Array, Packable>([
+    [NUMPY.nd, true],
+    [NUMPY.type, dtype],
+    [NUMPY.kind, Buffer.alloc(0)],
+    [NUMPY.shape, shape],
+    [NUMPY.data, data],
+  ]);
 
 function numpyOf(map: UnpackedMap<NdArray>): NdArray {
   const [isArray, dtype, data] = [map.get("nd"), map.get("type"), map.get("data")];

@@ -43,13 +43,27 @@ export function readAction(
   return chunkOf(sideBySide(tables, actionDims), horizon);
 }
 
-/** The names that a server's modalities have, and how many steps its chunks; prefixes such as `video.` are left off. */
+/** The names that a server's modalities have, and their moments; prefixes such as `video.` are left off. */
 export interface ModalityConfig {
   readonly video: readonly string[];
   readonly state: readonly string[];
   readonly action: readonly string[];
+  readonly language: readonly string[];
+  /** The moments of its pictures in control steps, 0 for now: `[-15, 0]` wants two pictures of each camera. */
+  readonly moments: readonly number[];
+  /** How many moments of the state it wants. */
+  readonly stateMoments: number;
+  /** Steps of its chunks. */
   readonly chunk: number | undefined;
+  /** The class of the server's configuration, by which it tells its generation; undefined where it tells none. */
+  readonly tag: ModalityTag | undefined;
 }
+
+/** `json`: N1.5. `class`: N1.6 and the first release of N1.7. `config`: N1.7 from 2026-05-07 on. */
+export type ModalityTag = "json" | "class" | "config";
+
+/** The most moments that a server may want of one modality. */
+const MOST_MOMENTS = 16;
 
 /** The answer of `get_modality_config`. Throws an UpstreamFailure. */
 export function readModalityConfig(bytes: Buffer): ModalityConfig {
@@ -62,8 +76,27 @@ export function readModalityConfig(bytes: Buffer): ModalityConfig {
     video: names("video"),
     state: names("state"),
     action: names("action"),
+    language: textsIn(fieldOf(reply.get("language"), "modality_keys")),
+    moments: momentsIn(fieldOf(reply.get("video"), "delta_indices")),
+    stateMoments: momentsIn(fieldOf(reply.get("state"), "delta_indices")).length,
     chunk: Array.isArray(steps) ? steps.length : undefined,
+    tag: tagOf(reply.get("action")) ?? tagOf(reply.get("video")),
   };
+}
+
+/** Offsets in control steps; now alone where there are none. Throws an UpstreamFailure for more than any model wants. */
+function momentsIn(value: unknown): number[] {
+  if (!Array.isArray(value)) return [0];
+  const offsets = value.filter((each): each is number => Number.isSafeInteger(each));
+  if (value.length > MOST_MOMENTS || offsets.length !== value.length) throw malformed("moments that no model wants");
+  return offsets.length === 0 ? [0] : offsets;
+}
+
+function tagOf(modality: Gr00tValue | undefined): ModalityTag | undefined {
+  if (!(modality instanceof Map)) return undefined;
+  if (modality.has("__ModalityConfig__")) return "config";
+  if (!modality.has("__ModalityConfig_class__")) return undefined;
+  return typeof modality.get("as_json") === "string" ? "json" : "class";
 }
 
 const textsIn = (value: unknown): string[] =>

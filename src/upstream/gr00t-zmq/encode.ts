@@ -1,6 +1,5 @@
-/** What the gateway asks of an Isaac-GR00T server. Arrays go as npy files, which every generation of its servers reads. */
-import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { encodeGr00t } from "../../codecs/python/gr00t.ts";
+/** What the gateway asks of an Isaac-GR00T server, in the way that it speaks. */
+import { encodeGr00t, type Gr00tArrays } from "../../codecs/python/gr00t.ts";
 import type { Packable } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
@@ -12,59 +11,71 @@ type Gr00tFields = Map<string, Packable<NdArray>>;
 export type Endpoint = "ping" | "get_action" | "reset" | "get_modality_config" | "no_such_endpoint";
 
 /** One message to an endpoint, with the token if there is one. */
-export function encodeCall(endpoint: Endpoint, data: Packable<NdArray> | undefined, token: string): Buffer {
+export function encodeCall(
+  endpoint: Endpoint,
+  data: Packable<NdArray> | undefined,
+  token: string,
+  arrays: Gr00tArrays = "npy",
+): Buffer {
   const fields: Gr00tFields = new Map([["endpoint", endpoint]]);
   if (data !== undefined) fields.set("data", data);
   if (token !== "") fields.set("api_token", token);
-  return encodeGr00t(fields);
+  return encodeGr00t(fields, arrays);
 }
 
-/** The observation as `get_action` takes it. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
-export function actionData(
-  profile: Profile,
-  parts: readonly ObservationPart[],
-  instruction: string,
-): Packable<NdArray> {
-  return profile.dialect === ServerDialect.GR00T_N1_5
-    ? flatObservation(profile, parts, instruction)
-    : nested(profile, parts, instruction);
+/**
+ * How an observation is laid out. `bare`: N1.5, flat and nothing around it. `nested`: a map for each modality. `flat`: in the frame of later
+ * ones a flat observation, of servers with `--use-sim-policy-wrapper`.
+ */
+export type Layout = "bare" | "nested" | "flat";
+
+/** An observation with its pictures [T, H, W, 3] and its states [T, D], each under its profile's key. */
+export interface Shown {
+  readonly video: ReadonlyMap<string, NdArray>;
+  readonly state: ReadonlyMap<string, NdArray>;
+  readonly instructionKey: string;
+  readonly instruction: string;
 }
 
-/** The observation of N1.5: `video.<k>` [T, H, W, 3], `state.<k>` [T, D], a list of one text. */
-export function flatObservation(
-  { instructionKey, constants }: Profile,
-  parts: readonly ObservationPart[],
-  instruction: string,
-): Gr00tFields {
-  const fields: Gr00tFields = new Map(parts.map((part) => [part.key, widened(arrayOf(part), 1)]));
-  fields.set(instructionKey, [instruction]);
-  for (const { key, value } of constants) fields.set(key, value);
-  return fields;
-}
-
-/** N1.6 and later: a map for each modality, with axes for batch and time, and options beside it. */
-function nested(
-  { instructionKey, constants }: Profile,
-  parts: readonly ObservationPart[],
-  instruction: string,
-): Gr00tFields {
-  const modality = (kind: ObservationPart["kind"], prefix: string): Gr00tFields =>
-    new Map(
-      parts
-        .filter((part) => part.kind === kind)
-        .map((part) => [withoutPrefix(part.key, prefix), widened(arrayOf(part), 2)]),
-    );
-  const observation: Gr00tFields = new Map<string, Packable<NdArray>>([
-    ["video", modality("frame", "video.")],
-    ["state", modality("proprio", "state.")],
-    ["language", new Map([[withoutPrefix(instructionKey, "language."), [[instruction]]]])],
-  ]);
-  const options = constants.length === 0 ? null : new Map(constants.map(({ key, value }) => [key, value]));
+/** The observation as `get_action` takes it. */
+export function actionData({ constants }: Pick<Profile, "constants">, shown: Shown, layout: Layout): Packable<NdArray> {
+  const fixed = constants.map(({ key, value }) => [key, value] as const);
+  if (layout === "bare") return new Map<string, Packable<NdArray>>([...flat(shown, 0), ...fixed]);
+  const observation = layout === "flat" ? flat(shown, 1) : nested(shown);
   return new Map<string, Packable<NdArray>>([
     ["observation", observation],
-    ["options", options],
+    ["options", fixed.length === 0 ? null : new Map(fixed)],
   ]);
 }
+
+/** The observation of one moment. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
+export function momentOf(
+  { instructionKey }: Pick<Profile, "instructionKey">,
+  parts: readonly ObservationPart[],
+  instruction: string,
+): Shown {
+  const of = (kind: ObservationPart["kind"]): Map<string, NdArray> =>
+    new Map(parts.filter((part) => part.kind === kind).map((part) => [part.key, widened(arrayOf(part), 1)]));
+  return { video: of("frame"), state: of("proprio"), instructionKey, instruction };
+}
+
+/** Keys such as `video.ego_view`, with so many axes of one in front, and a list of one text. */
+const flat = ({ video, state, instructionKey, instruction }: Shown, axes: number): Gr00tFields =>
+  new Map<string, Packable<NdArray>>([
+    ...[...video].map(([key, array]) => [dotted("video.", key), widened(array, axes)] as const),
+    ...[...state].map(([key, array]) => [dotted("state.", key), widened(array, axes)] as const),
+    [instructionKey, [instruction]],
+  ]);
+
+/** A map for each modality, with an axis for the batch. */
+const nested = ({ video, state, instructionKey, instruction }: Shown): Gr00tFields =>
+  new Map<string, Packable<NdArray>>([
+    ["video", new Map([...video].map(([key, array]) => [withoutPrefix(key, "video."), widened(array, 1)]))],
+    ["state", new Map([...state].map(([key, array]) => [withoutPrefix(key, "state."), widened(array, 1)]))],
+    ["language", new Map([[withoutPrefix(instructionKey, "language."), [[instruction]]]])],
+  ]);
+
+const dotted = (prefix: string, key: string): string => (key.startsWith(prefix) ? key : `${prefix}${key}`);
 
 const withoutPrefix = (key: string, prefix: string): string =>
   key.startsWith(prefix) ? key.slice(prefix.length) : key;

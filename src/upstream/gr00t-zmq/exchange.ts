@@ -10,6 +10,7 @@ import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";
+import type { Speech } from "./speech.ts";
 
 const DEFAULT_PORT = 5_555;
 const IDLE_MS = 60_000;
@@ -21,6 +22,8 @@ export class ZmqChannel implements UpstreamServer {
   readonly #address: Address;
   readonly #turns = new Turns();
   readonly #begun = new Set<string>();
+  /** How the server speaks, where it is known: forgotten with the connection, for another may listen there then. */
+  speech: Speech | undefined;
   #peer: ZmqPeer | undefined;
 
   constructor(address: Address) {
@@ -31,13 +34,14 @@ export class ZmqChannel implements UpstreamServer {
     return this.#peer === undefined && this.#turns.free;
   }
 
-  /** Sends the messages in order, each when the one before is answered, and resolves with the last answer. Rejects with an UpstreamFailure. */
-  exchange(messages: readonly Buffer[], signal: Signal): Promise<Buffer> {
-    return this.#turns.run(signal, async () => {
-      let answer: Buffer = Buffer.alloc(0);
-      for (const message of messages) answer = await this.#open().exchange(message, signal);
-      return answer;
-    });
+  /** Sends a message, and resolves with its answer. Rejects with an UpstreamFailure. */
+  exchange(message: Buffer, signal: Signal): Promise<Buffer> {
+    return this.converse(signal, (send) => send(message));
+  }
+
+  /** Sends messages that nothing comes between, each when the one before is answered. Rejects as `talk` does. */
+  converse<T>(signal: Signal, talk: (send: (message: Buffer) => Promise<Buffer>) => Promise<T>): Promise<T> {
+    return this.#turns.run(signal, () => talk((message) => this.#open().exchange(message, signal)));
   }
 
   /** Whether this session's begin was not sent yet; from now on it counts as sent. */
@@ -56,6 +60,7 @@ export class ZmqChannel implements UpstreamServer {
   #open(): ZmqPeer {
     this.#peer ??= new ZmqPeer(this.#address, () => {
       this.#peer = undefined;
+      this.speech = undefined;
     });
     return this.#peer;
   }

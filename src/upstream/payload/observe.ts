@@ -107,7 +107,8 @@ function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): 
   if (proprioDim !== undefined && given.length !== proprioDim) {
     throw rejected(`the profile wants ${proprioDim} proprioception values, not ${given.length}`);
   }
-  return proprio.map((slot) => ({ key: slot.key, kind: "proprio", value: sliceOf(slot, given) }));
+  const filled = proprio.filter(({ optional, end = 0 }) => !optional || end <= given.length);
+  return filled.map((slot) => ({ key: slot.key, kind: "proprio", value: sliceOf(slot, given) }));
 }
 
 function sliceOf({ start, end, key, dtype }: ProprioSlot, given: readonly number[]): NdArray {

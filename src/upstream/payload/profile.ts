@@ -25,6 +25,8 @@ export interface FrameSlot
 /** A part of the proprioception; `end` undefined takes all that is left. */
 export interface ProprioSlot extends Pick<ProprioMapping, "start" | "key" | "dtype"> {
   readonly end: number | undefined;
+  /** Left out when the caller has too few values for it, instead of failing. */
+  readonly optional?: boolean;
 }
 
 /** What every request carries as it stands. */

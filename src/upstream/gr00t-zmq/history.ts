@@ -1,0 +1,107 @@
+/**
+ * Pictures of earlier moments, for servers that want more than the newest: N1.7 looks back by `delta_indices`, in control steps. A caller may
+ * send the moments itself, as several observations; else the pictures of its session's earlier calls are kept.
+ */
+import { steadyNow } from "../../clock.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
+
+/** The pictures of one moment, by key. */
+export interface Moment {
+  /** In milliseconds of any one clock; undefined where only the order is known. */
+  readonly at: number | undefined;
+  readonly pictures: ReadonlyMap<string, NdArray>;
+}
+
+/** Moments that are kept of a session, beside its newest. */
+const MOST_KEPT = 8;
+/** Without a rhythm, what is older than this is of another episode. */
+const FRESH_MS = 60_000;
+/** Bytes of all pictures that are kept: beyond it the session goes that was called longest ago. */
+const MOST_BYTES = 64 << 20;
+
+/** What one session has shown. */
+interface Film {
+  readonly moments: (Moment & { readonly at: number })[];
+  bytes: number;
+}
+
+/** The earlier pictures of the sessions of one wire. */
+export class Histories {
+  /** Called longest ago first. */
+  readonly #films = new Map<string, Film>();
+  #bytes = 0;
+
+  /** The moments that a session has shown, oldest first and `pictures` last, which are kept for its next call. */
+  shown(session: string, pictures: Moment["pictures"], { steps, dtMs }: { steps: number; dtMs: number }): Moment[] {
+    const at = steadyNow();
+    const span = steps * dtMs;
+    const film = this.#films.get(session) ?? { moments: [], bytes: 0 };
+    this.#films.delete(session);
+    this.#films.set(session, film);
+    const freshMs = span > 0 ? 2 * span : FRESH_MS;
+    while (film.moments.length > 0 && film.moments[0]!.at < at - freshMs) this.#drop(film);
+    const seen: Moment[] = [...film.moments, { at, pictures }];
+    const last = film.moments.at(-1);
+    // A fast loop shows more moments than are of use.
+    if (!last || at - last.at >= span / MOST_KEPT) {
+      if (film.moments.length >= 2 * MOST_KEPT) this.#drop(film);
+      film.moments.push({ at, pictures });
+      this.#count(film, sizeOf(pictures));
+    }
+    for (const [oldest, old] of this.#films) {
+      if (this.#bytes <= MOST_BYTES) break;
+      this.#count(old, -old.bytes);
+      this.#films.delete(oldest);
+    }
+    return seen;
+  }
+
+  #drop(film: Film): void {
+    const gone = film.moments.shift();
+    if (gone) this.#count(film, -sizeOf(gone.pictures));
+  }
+
+  #count(film: Film, bytes: number): void {
+    film.bytes += bytes;
+    this.#bytes += bytes;
+  }
+}
+
+function sizeOf(pictures: Moment["pictures"]): number {
+  let bytes = 0;
+  for (const { data } of pictures.values()) bytes += data.length;
+  return bytes;
+}
+
+/**
+ * The newest pictures of a film, each [T, H, W, 3] with those of the moments that `offsets` name in steps of `dtMs`. The nearest moment stands
+ * for each; where there is no rhythm, the last ones in their order. What is missing is the oldest that there is.
+ */
+export function stacked(film: readonly Moment[], offsets: readonly number[], dtMs: number): Map<string, NdArray> {
+  const newest = film.at(-1);
+  const chosen = offsets.map((offset, i) => momentFor(film, offset, offsets.length - i, dtMs));
+  return new Map(
+    [...(newest?.pictures ?? [])].map(([key, picture]) => {
+      const each = chosen.map((moment) => alike(moment?.pictures.get(key), picture));
+      return [
+        key,
+        new NdArray(picture.dtype, [each.length, ...picture.shape], Buffer.concat(each.map(({ data }) => data))),
+      ];
+    }),
+  );
+}
+
+/** The profile fixes sizes, so that only another profile's picture is of another shape. */
+const alike = (earlier: NdArray | undefined, now: NdArray): NdArray =>
+  earlier !== undefined && earlier.data.length === now.data.length ? earlier : now;
+
+function momentFor(film: readonly Moment[], offset: number, fromEnd: number, dtMs: number): Moment | undefined {
+  const newest = film.at(-1)?.at;
+  if (dtMs <= 0 || newest === undefined || film.some(({ at }) => at === undefined))
+    return film[Math.max(0, film.length - fromEnd)];
+  const wanted = newest + offset * dtMs;
+  let nearest: Moment | undefined;
+  for (const moment of film)
+    if (nearest === undefined || Math.abs(moment.at! - wanted) <= Math.abs(nearest.at! - wanted)) nearest = moment;
+  return nearest;
+}
