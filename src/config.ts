@@ -65,6 +65,8 @@ export interface Config {
   fast: ReadonlySet<FastPiece>;
   /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
   gr00tPort: number | undefined;
+  /** The model of such clients that name none, and whose key is for no single one. */
+  gr00tModel: string;
   /** The port of the listener for operations, 0 picks a free one; undefined where there is none. */
   operationsPort: number | undefined;
   /** The most connections at once on the port for calls. */
@@ -135,6 +137,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     return number;
   };
   const gr00tPort = optionalPort("LIMBER_GR00T_PORT");
+  const gr00tModel = text("LIMBER_GR00T_MODEL") ?? "service/auto";
+  if (gr00tModel.length > 256) bad("LIMBER_GR00T_MODEL", "a model or an alias of at most 256 characters");
   const operationsPort = optionalPort("LIMBER_OPERATIONS_PORT");
 
   const maxConnections = Number(text("LIMBER_MAX_CONNECTIONS") ?? "10000");
@@ -235,6 +239,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     tls: cert && key ? { cert, key } : undefined,
     fast: readFast(text("LIMBER_FAST") ?? "on", (wanted) => bad("LIMBER_FAST", wanted)),
     gr00tPort,
+    gr00tModel,
     operationsPort,
     maxConnections,
     bodyMemory: { all: memoryMib * MIB, perKey: keyMemoryMib * MIB },

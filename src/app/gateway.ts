@@ -7,6 +7,7 @@ import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { demoKey } from "../embedded/demo.ts";
 import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
+import { embodimentOf } from "../inference/embodiment.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { JobSeals } from "../services/job/seal.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
@@ -123,6 +124,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
     },
     adminToken,
     isReady: () => subsystems.unready() === undefined,
+    embodimentOf: (model) => embodimentOf(supply.supply, model),
   });
   port.gate.open(gate);
   const { url, otherUrls, gr00tPort, operationsPort } = port.transports;

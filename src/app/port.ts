@@ -2,6 +2,7 @@
 import { BodyMemory } from "../edge/body-memory.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { type MetricSources, Metrics } from "../edge/metrics.ts";
+import type { Embodiment } from "../inference/embodiment.ts";
 import type { AppContext } from "./context.ts";
 import { LateGate } from "./late-gate.ts";
 import { openTransports, type Transports } from "./transports.ts";
@@ -12,6 +13,7 @@ export interface PortContent {
   readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load">;
   readonly adminToken: string;
   isReady(): boolean;
+  embodimentOf(model: string): Embodiment | undefined;
 }
 
 /** The port, listening. */
@@ -51,6 +53,7 @@ export async function openPort(
     memory,
     adminToken: () => content?.adminToken ?? config.adminToken,
     ready: () => content?.isReady() ?? false,
+    embodimentOf: (model) => content?.embodimentOf(model),
     closers,
   });
   closers.add(() => transports.drain(0));

@@ -12,6 +12,7 @@ import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
 import { fastPort } from "../fast/install.ts";
+import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
 import { SERVICES } from "./services.ts";
 
@@ -26,6 +27,7 @@ export interface TransportsDeps {
   memory: BodyMemory;
   adminToken(): string | undefined;
   ready(): boolean;
+  embodimentOf(model: string): Embodiment | undefined;
   closers: Closers;
 }
 
@@ -55,6 +57,7 @@ export async function openTransports({
   memory,
   adminToken,
   ready,
+  embodimentOf,
   closers,
 }: TransportsDeps): Promise<Transports> {
   const closing = new AbortController();
@@ -103,7 +106,15 @@ export async function openTransports({
   const gr00t =
     config.gr00tPort === undefined
       ? undefined
-      : await serveGr00t({ gate, log: note, memory, host: config.host, port: config.gr00tPort });
+      : await serveGr00t({
+          gate,
+          log: note,
+          memory,
+          host: config.host,
+          port: config.gr00tPort,
+          model: config.gr00tModel,
+          embodimentOf,
+        });
   const [url = "", ...otherUrls] = hostsOf(config.host).map((host) => {
     const written = host.includes(":") ? `[${host}]` : host;
     return `${config.tls ? "https" : "http"}://${written}:${port}`;

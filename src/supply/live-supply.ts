@@ -8,7 +8,7 @@ import type { CatalogModel, Offering } from "../routing/index.ts";
 import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
 import type { Upstream } from "../upstream/index.ts";
-import type { UpstreamTarget, Wire } from "../upstream/wire.ts";
+import type { UpstreamTarget, Wire, WireLayout } from "../upstream/wire.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {
@@ -116,6 +116,12 @@ export class LiveSupply {
   /** A live offering, as the newest snapshot has it. */
   find(offeringId: string): LiveOffering | undefined {
     return wayTo(this.#ways, offeringId);
+  }
+
+  /** What the server of a live offering sees and does, where its wire maps observations. */
+  layoutOf(offeringId: string): WireLayout | undefined {
+    const known = this.find(offeringId);
+    return known && this.#upstream.wireOf(known.runtime)?.layout?.(known.target);
   }
 
   /** Addresses of the live offerings, for the operator. */

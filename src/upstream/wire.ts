@@ -70,6 +70,26 @@ export interface Wants {
   readonly proprioDim: number | undefined;
 }
 
+/** What a server sees and does, by its own names: without prefixes such as `video.`. */
+export interface WireLayout {
+  readonly video: readonly string[];
+  /** Parts of the proprioception in its order: from value `start` up to `end`, undefined for all that is left. */
+  readonly state: readonly StatePart[];
+  /** Parts of the action in its order, and how many numbers each has; empty where the action has no parts. */
+  readonly action: readonly (readonly [name: string, dim: number])[];
+  /** The key of the instruction. */
+  readonly language: string;
+}
+
+/** A part of the proprioception. */
+export interface StatePart {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number | undefined;
+  /** The server does without. */
+  readonly optional: boolean;
+}
+
 /** What is wrong with a profile: the field, and a sentence that goes on from its name. */
 export interface ProfileFault {
   readonly field: string;
@@ -90,6 +110,8 @@ export interface Wire {
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
   /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
   wants?(target: UpstreamTarget, call: CallOptions): Wants | Promise<Wants>;
+  /** What the target's server sees and does, where the wire maps observations by a profile that says so. */
+  layout?(target: UpstreamTarget): WireLayout;
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: UpstreamTarget, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;

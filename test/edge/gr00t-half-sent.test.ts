@@ -22,6 +22,8 @@ it("ends the connection, and not that of a client that is between two messages",
     memory,
     host: "127.0.0.1",
     port: 0,
+    model: "",
+    embodimentOf: () => undefined,
     messageMs: 100,
   });
   onTestFinished(() => transport.close(0));

@@ -97,6 +97,7 @@ const DEFAULTS = {
   tls: undefined,
   fast: FAST,
   gr00tPort: undefined,
+  gr00tModel: "service/auto",
   operationsPort: undefined,
   maxConnections: 10_000,
   bodyMemory: BODY_MEMORY,

@@ -1027,14 +1027,14 @@ export const ServerDialect = {
   GR00T_N1_5: 7,
 
   /**
-   * Isaac-GR00T N1.6: nested observation and options.
+   * Isaac-GR00T N1.6: nested observation and options, arrays as npy files; the server is not asked what it wants.
    *
    * @generated from enum value: SERVER_DIALECT_GR00T_N1_6 = 8;
    */
   GR00T_N1_6: 8,
 
   /**
-   * Isaac-GR00T N1.7: as N1.6, answers in msgpack_numpy.
+   * Isaac-GR00T N1.7: as N1.6, arrays in msgpack_numpy where the server does not tell otherwise.
    *
    * @generated from enum value: SERVER_DIALECT_GR00T_N1_7 = 9;
    */

@@ -17,6 +17,7 @@ export function gr00tHttp(reach: ServerReach): Wire {
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    layout: ({ profile }) => PROFILES.layout(profile),
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
       return { field: "action_keys", text: "is required: which parts of the answer, in which order, are the action?" };

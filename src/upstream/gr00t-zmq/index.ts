@@ -26,6 +26,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6, ServerDialect.GR00T_N1_7],
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;

@@ -2,7 +2,7 @@
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
 import { arrayOf, type ObservationPart, partsOf, rejected } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import { ownName, type Profile } from "../payload/profile.ts";
 import type { FrameSet } from "../pictures/frames.ts";
 import type { UpstreamTarget } from "../wire.ts";
 import type { ModalityConfig } from "./decode.ts";
@@ -45,11 +45,9 @@ const NOW: readonly number[] = [0];
 
 /** The keys of a flat observation, as a server with the wrapper names them. */
 export const flatKeysOf = ({ video, state }: Shown): string[] => [
-  ...[...video.keys()].map((key) => `video.${bare(key)}`),
-  ...[...state.keys()].map((key) => `state.${bare(key)}`),
+  ...[...video.keys()].map((key) => `video.${ownName(key)}`),
+  ...[...state.keys()].map((key) => `state.${ownName(key)}`),
 ];
-
-const bare = (key: string): string => key.replace(/^(?:video|state)\./, "");
 
 /** The moments to choose from: the caller's own, where it sends several, else those of its session, else the newest alone. */
 async function filmOf({ target, profile, input, frames, parts, speech, histories }: ToShow): Promise<Moment[]> {
@@ -100,7 +98,7 @@ function instructionKeyOf({ instructionKey }: Profile, config: ModalityConfig | 
 
 /** Refuses what the server would fail at, before it is asked. */
 function assertWhole({ video, state }: Shown, config: ModalityConfig): void {
-  const has = new Set([...video.keys(), ...state.keys()].map(bare));
+  const has = new Set([...video.keys(), ...state.keys()].map(ownName));
   const missing = [...config.video, ...config.state].find((key) => !has.has(key));
   if (missing !== undefined) throw rejected(`the server wants ${missing}, and the observation has none`);
 }

@@ -23,6 +23,7 @@ export function openpiWs(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [
       ServerDialect.OPENPI,
       ServerDialect.ROBOARENA,

@@ -6,7 +6,7 @@ import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet, RgbPixels } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
-import type { FrameSlot, Profile, ProprioSlot } from "./profile.ts";
+import { type FrameSlot, ownName, type Profile, type ProprioSlot } from "./profile.ts";
 
 /** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */
 export interface ObservationPart {
@@ -52,18 +52,28 @@ export function picturesFor({ frames: slots }: Profile, input: ModelInput): { sl
   const first = picturesIn(input.observations.slice(0, -1));
   const cameras = input.observations.at(-1)?.frames.map(({ camera }) => camera) ?? [];
   return slots.flatMap((slot, position) => {
-    const index = indexOf(slot, position, cameras);
-    if (index !== undefined) return [{ slot, index: first + index }];
+    const { index, isOwn } = placeOf(slot, position, cameras);
+    // Under the server's own name a picture is as the server wants it.
+    if (cameras[index] !== undefined)
+      return [{ slot: isOwn ? { ...slot, rotate180: false } : slot, index: first + index }];
     if (slot.optional) return [];
     throw rejected(`the profile wants a picture for ${slot.key}`);
   });
 }
 
-/** Frames go by their camera's name; by their place where the slot names no camera or the caller names none. */
-function indexOf({ camera }: FrameSlot, position: number, cameras: readonly string[]): number | undefined {
-  const named = camera !== "" && cameras.some((name) => name !== "");
-  const index = named ? cameras.indexOf(camera) : position;
-  return cameras[index] === undefined ? undefined : index;
+/**
+ * Frames go by their camera's name, or by the name that the server has for it; by their place where the slot names no camera or the caller
+ * names none.
+ */
+function placeOf(
+  { camera, key }: FrameSlot,
+  position: number,
+  cameras: readonly string[],
+): { index: number; isOwn: boolean } {
+  if (camera === "" || !cameras.some((name) => name !== "")) return { index: position, isOwn: false };
+  const index = cameras.indexOf(camera);
+  if (index >= 0) return { index, isOwn: false };
+  return { index: cameras.findIndex((name) => name === key || name === ownName(key)), isOwn: true };
 }
 
 async function pixelsOf(frames: FrameSet, index: number, slot: FrameSlot): Promise<NdArray> {

@@ -13,7 +13,7 @@ import {
   WireSession,
 } from "../../../gen/limber/v1/supply_pb.ts";
 
-import type { Wants } from "../wire.ts";
+import type { Wants, WireLayout } from "../wire.ts";
 
 /** A picture of the observation. */
 export interface FrameSlot
@@ -93,6 +93,9 @@ export const plainProfile = (more: Partial<Profile>): Profile => ({
   ...more,
 });
 
+/** A server's own name for what stands under a key: `video.ego_view` is `ego_view`. */
+export const ownName = (key: string): string => key.replace(/^(?:(?:video|state)\.|observation\/)/, "");
+
 /** The profiles of one wire: its ready-made ones by name, and the one that stands where an offering declares nothing. */
 export class Profiles {
   readonly #presets: Readonly<Record<string, Profile>>;
@@ -120,6 +123,17 @@ export class Profiles {
   /** What an observation needs for it. */
   wants(declared: WireProfile | undefined): Wants {
     return wantsOf(this.of(declared));
+  }
+
+  /** What a server with it sees and does, by its own names. */
+  layout(declared: WireProfile | undefined): WireLayout {
+    const { frames, proprio, actionKeys, actionDims, instructionKey } = this.of(declared);
+    return {
+      video: frames.map(({ key }) => ownName(key)),
+      state: proprio.map(({ key, start, end, optional = false }) => ({ name: ownName(key), start, end, optional })),
+      action: actionKeys.flatMap((key, i) => (actionDims[i] === undefined ? [] : [[key, actionDims[i]] as const])),
+      language: instructionKey,
+    };
   }
 
   #resolve(declared: WireProfile): Profile {

@@ -4,11 +4,12 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Request } from "zeromq";
-import { decodeGr00t, encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
+import { decodeGr00t, encodeGr00t, readGr00t } from "../../../src/codecs/python/gr00t.ts";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { type Gr00tServer, startGr00tServer } from "../../support/servers/gr00t.ts";
 
 const SAMPLES = join(import.meta.dirname, "../../golden/wire-samples");
 
@@ -38,6 +39,21 @@ async function talk<T>(
       const [answer] = await socket.receive();
       return decodeGr00t(answer as Buffer) as never;
     });
+  } finally {
+    socket.close();
+  }
+}
+
+type Tree = Map<string, Tree>;
+
+/** One message, and the bytes of its answer. */
+async function talkRaw(sent: Buffer): Promise<Buffer> {
+  const socket = new Request({ receiveTimeout: 5000, linger: 0 });
+  socket.connect(`tcp://127.0.0.1:${app.gateway.gr00tPort}`);
+  try {
+    await socket.send(sent);
+    const [answer] = await socket.receive();
+    return answer as Buffer;
   } finally {
     socket.close();
   }
@@ -75,9 +91,12 @@ describe("get_action", () => {
       wanted.flatMap((step) => step.slice(0, 6).map((value) => expect.closeTo(value, 5))),
     );
     expect(asked.instruction).toBe("pick up the cup");
-    // Of several moments the newest.
-    expect(asked.observations[0]?.proprio).toEqual([3, 0.5, 9]);
-    expect(asked.observations[0]?.frames.map(({ camera }) => camera)).toEqual(["ego_view"]);
+    // Of several moments of a state the newest; each moment of a video is an observation of its own.
+    expect(asked.observations.map(({ proprio }) => proprio)).toEqual([[], [3, 0.5, 9]]);
+    expect(asked.observations.map(({ frames }) => frames.map(({ camera }) => camera))).toEqual([
+      ["ego_view"],
+      ["ego_view"],
+    ]);
     await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.0004);
   });
 
@@ -149,6 +168,135 @@ describe("a client", () => {
   });
 });
 
+describe("a client of N1.7, unmodified, whose key is for one model", () => {
+  const DROID = {
+    provider: "nv",
+    model: "nv/droid",
+    runtime: "gr00t-zmq",
+    action_spaces: ["base_twist_2d"],
+    profile: {
+      frames: [{ camera: "exterior_1", key: "video.exterior_image_1_left", width: 8, height: 8, rotate_180: true }],
+      proprio: [
+        { start: 0, end: 2, key: "state.joint_position", dtype: "f4" },
+        { start: 2, end: 3, key: "state.gripper_position", dtype: "f4" },
+      ],
+      proprio_dim: 3,
+      instruction_key: "annotation.language.language_instruction",
+      action_keys: ["joint_position", "gripper_position"],
+      action_dims: [1, 1],
+    },
+  };
+  /** Two parts of an action, 40 steps that never come twice. */
+  let answered = 0;
+  const nv = () =>
+    startGr00tServer({
+      generation: "n1_7",
+      parts: ["joint_position", "gripper_position"],
+      policy: () => Array.from({ length: 40 }, (_, step) => [step, ++answered]),
+      config: configOf(),
+    });
+  const configOf = (): Buffer => {
+    const modality = (delta_indices: number[], modality_keys: string[]) => ({
+      __ModalityConfig__: true,
+      as_json: { delta_indices, modality_keys },
+    });
+    return encodeGr00t({
+      video: modality([-15, 0], ["exterior_image_1_left"]),
+      state: modality([0], ["gripper_position", "joint_position"]),
+      action: modality([0], ["gripper_position", "joint_position"]),
+      language: modality([0], ["annotation.language.language_instruction"]),
+    });
+  };
+  let server: Gr00tServer;
+  let key: string;
+  beforeAll(async () => {
+    server = await nv();
+    await app.supply({ ...DROID, endpoint: server.endpoint });
+    key = await app.key((await app.caller(1)).org, { models: ["nv/droid"] });
+  });
+  afterAll(() => server.close());
+
+  const observation = {
+    video: {
+      exterior_image_1_left: NdArray.uint8(
+        Uint8Array.from({ length: 192 }, (_, i) => i),
+        [1, 1, 8, 8, 3],
+      ),
+    },
+    // In the order of the client's own dictionary.
+    state: {
+      gripper_position: NdArray.float32([0.5], [1, 1, 1]),
+      joint_position: NdArray.float32([1, 2], [1, 1, 2]),
+    },
+    language: { "annotation.language.language_instruction": [["pick"]] },
+  };
+  const send = (fields: Record<string, Packable<NdArray>>, arrays: "npy" | "numpy" = "numpy") =>
+    talkRaw(encodeGr00t(fields, arrays));
+
+  it("calls get_action(obs) alone, and hears the model's whole chunk in its own parts, as it writes arrays", async () => {
+    for (const arrays of ["numpy", "npy"] as const) {
+      const data = { observation, options: null };
+      const raw = await send({ endpoint: "get_action", api_token: key, data }, arrays);
+      const read = readGr00t(raw);
+      expect(read.arrays).toBe(arrays);
+      const [actions] = read.value as unknown as [Map<string, NdArray>];
+      expect([...actions].map(([name, array]) => [name, array.shape])).toEqual([
+        ["joint_position", [1, 40, 1]],
+        ["gripper_position", [1, 40, 1]],
+      ]);
+    }
+    const asked = server.messages.at(-1) as Tree;
+    const seen = asked.get("data")!.get("observation")!;
+    const floats = (value: Tree | undefined) => {
+      const data = new Uint8Array(value!.get("data") as unknown as Buffer);
+      return [...new Float32Array(data.buffer)];
+    };
+    expect(floats(seen.get("state")!.get("joint_position"))).toEqual([1, 2]);
+    expect(floats(seen.get("state")!.get("gripper_position"))).toEqual([0.5]);
+    // Two moments, and under the server's own name a picture is as the server wants it: not turned.
+    const video = seen.get("video")!.get("exterior_image_1_left")!;
+    expect(video.get("shape")).toEqual([1, 2, 8, 8, 3]);
+    expect([...(video.get("data") as unknown as Buffer).subarray(0, 6)]).toEqual([0, 1, 2, 3, 4, 5]);
+  });
+
+  it("asks what the model wants, and is told the truth", async () => {
+    const raw = await send({ endpoint: "get_modality_config", api_token: key });
+    const config = readGr00t(raw).value as unknown as Map<string, Map<string, Map<string, unknown>>>;
+    const told = [...config].map(([modality, tagged]) => {
+      expect([tagged.get("__ModalityConfig__"), tagged.get("__ModalityConfig_class__")]).toEqual([true, true]);
+      const json = tagged.get("as_json")!;
+      return [modality, json.get("modality_keys"), (json.get("delta_indices") as number[]).length];
+    });
+    expect(told).toEqual([
+      ["video", ["exterior_image_1_left"], 1],
+      ["state", ["joint_position", "gripper_position"], 1],
+      ["action", ["joint_position", "gripper_position"], 40],
+      ["language", ["annotation.language.language_instruction"], 1],
+    ]);
+  });
+
+  it("may use the preset's camera, or nothing is asked of a model where a part has another size", async () => {
+    const turned = { ...observation, video: { exterior_1: observation.video.exterior_image_1_left } };
+    await send({ endpoint: "get_action", api_token: key, data: { observation: turned } });
+    const seen = (server.messages.at(-1) as Tree).get("data")!.get("observation")!;
+    const video = seen.get("video")!.get("exterior_image_1_left")!.get("data") as unknown as Buffer;
+    expect([...video.subarray(0, 3)]).toEqual([189, 190, 191]);
+    const before = server.messages.length;
+    const wrong = { ...observation, state: { ...observation.state, joint_position: NdArray.float32([1], [1, 1, 1]) } };
+    const raw = await send({ endpoint: "get_action", api_token: key, data: { observation: wrong } });
+    expect((readGr00t(raw).value as Map<string, string>).get("error")).toContain(
+      "joint_position: has 1 numbers, and the model wants 2",
+    );
+    expect(server.messages).toHaveLength(before);
+  });
+
+  it("whose model nothing serves is told so", async () => {
+    const other = await app.key((await app.caller(1)).org, { models: ["nv/none"] });
+    const raw = await send({ endpoint: "get_modality_config", api_token: other });
+    expect((readGr00t(raw).value as Map<string, string>).get("error")).toContain("no_live_deployment");
+  });
+});
+
 describe("other endpoints", () => {
   it("ping, reset and get_modality_config are answered, kill is not heard", async () => {
     await talk(async (call) => {
@@ -158,7 +306,11 @@ describe("other endpoints", () => {
           ["message", "Server is running"],
         ]),
       );
-      expect((await call(message({ endpoint: "get_modality_config" }))) as Map<string, unknown>).toBeInstanceOf(Map);
+      expect((await call(message({ endpoint: "reset", data: { options: null } }))) as Map<string, unknown>).toEqual(
+        new Map(),
+      );
+      const asked = (await call(message({ endpoint: "get_modality_config" }))) as Map<string, string>;
+      expect(asked.get("error")).toContain("Unauthorized: Invalid API token");
       const killed = (await call(message({ endpoint: "kill" }))) as Map<string, string>;
       expect(killed.get("error")).toBe("Unknown endpoint: kill");
       expect(((await call(message({ endpoint: "ping" }))) as Map<string, string>).get("status")).toBe("ok");

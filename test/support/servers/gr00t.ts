@@ -12,6 +12,8 @@ export interface Gr00tOptions {
   readonly token?: string;
   /** The answer of `get_modality_config`. */
   readonly config?: Buffer;
+  /** The parts of an answer, a column each; all columns under `base` when absent. */
+  readonly parts?: readonly string[];
   /** Makes the steps of an answer from the message, whatever was told. */
   readonly policy?: (message: Map<string, unknown>) => Steps;
   /** Answers every endpoint, with whatever the message holds. */
@@ -48,22 +50,24 @@ const width = (steps: Steps): number => steps[0]?.length ?? 0;
 const ANSWERS: Readonly<Record<string, (steps: Steps) => unknown>> = {
   n1_5: (steps) => new Map([["action.base", tagged(npy("<f4", [steps.length, width(steps)], floats(steps)))]]),
   n1_6: (steps) => [new Map([["base", tagged(npy("<f4", [1, steps.length, width(steps)], floats(steps)))]]), new Map()],
-  n1_7: (steps) => [
-    new Map([
-      [
-        "base",
-        new Map<unknown, unknown>([
-          [Buffer.from("nd"), true],
-          [Buffer.from("type"), "<f4"],
-          [Buffer.from("kind"), Buffer.alloc(0)],
-          [Buffer.from("shape"), [1, steps.length, width(steps)]],
-          [Buffer.from("data"), floats(steps)],
-        ]),
-      ],
-    ]),
-    new Map(),
-  ],
+  n1_7: (steps) => [new Map([["base", numpy(steps)]]), new Map()],
 };
+
+/** As msgpack_numpy writes an array. */
+const numpy = (steps: Steps): Map<unknown, unknown> =>
+  new Map<unknown, unknown>([
+    [Buffer.from("nd"), true],
+    [Buffer.from("type"), "<f4"],
+    [Buffer.from("kind"), Buffer.alloc(0)],
+    [Buffer.from("shape"), [1, steps.length, width(steps)]],
+    [Buffer.from("data"), floats(steps)],
+  ]);
+
+/** The columns of N1.7's answer under names of their own. */
+const inParts = (parts: readonly string[]) => (steps: Steps) => [
+  new Map(parts.map((part, column) => [part, numpy(steps.map((step) => [step[column] ?? 0]))])),
+  new Map(),
+];
 
 const holding = (array: unknown): Buffer => pack([new Map([["base", array]]), new Map()]);
 
@@ -95,7 +99,7 @@ function framed(body: Buffer, announced = body.length): Buffer {
 
 /** Starts a server on loopback. */
 export async function startGr00tServer(options: Gr00tOptions = {}): Promise<Gr00tServer> {
-  const answer = ANSWERS[options.generation ?? "n1_6"]!;
+  const answer = options.parts ? inParts(options.parts) : ANSWERS[options.generation ?? "n1_6"]!;
   const behaviours = new Behaviours();
   const acts: ReceivedAct[] = [];
   const messages: Map<string, unknown>[] = [];

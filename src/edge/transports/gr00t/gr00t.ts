@@ -7,22 +7,25 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { BRAND } from "../../../brand.ts";
+import type { Principal } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
-import { decodeGr00t, encodeGr00t } from "../../../codecs/python/gr00t.ts";
+import { encodeGr00t, type Gr00tArrays, readGr00t } from "../../../codecs/python/gr00t.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../codecs/zmtp.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
+import type { Embodiment } from "../../../inference/embodiment.ts";
 import { numbersOwed } from "../../../inference/owed.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { lineOf, refusalOf } from "../../messages/errors.ts";
-import { type AskedAction, actionAsked } from "./observation.ts";
+import { modalitiesOf } from "./modalities.ts";
+import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
 
 /** What this transport depends on. */
 export interface Gr00tOptions {
@@ -34,6 +37,10 @@ export interface Gr00tOptions {
   readonly port: number;
   /** How long a message of a connection that has shown no key may take to come whole, in milliseconds. */
   readonly messageMs?: number;
+  /** The model of clients that name none, and whose key is for no single one. */
+  readonly model: string;
+  /** How a live model acts; undefined where nothing live serves it, and of an alias. */
+  embodimentOf(model: string): Embodiment | undefined;
 }
 
 /** The transport while it listens. */
@@ -97,7 +104,9 @@ class Gr00tPeer {
   readonly #options: Gr00tOptions;
   readonly #socket: Socket;
   readonly #gone = new Cancel();
-  readonly #session = `gr00t ${newId("req")}`;
+  #session = `gr00t ${newId("req")}`;
+  /** How the client writes arrays, as its last message with any had them. */
+  #arrays: Gr00tArrays = "npy";
   #turn: Promise<void> = Promise.resolve();
   /** Bytes of a message that has not come whole, or is not answered. */
   #coming = 0;
@@ -168,7 +177,8 @@ class Gr00tPeer {
   #hear(body: Buffer): void {
     this.#socket.pause();
     this.#turn = this.#turn.then(async () => {
-      const answer = encodeGr00t(await this.#answer(body));
+      const value = await this.#answer(body);
+      const answer = encodeGr00t(value, this.#arrays);
       this.#coming = 0;
       this.#held.to(0);
       if (!this.#socket.destroyed) this.#socket.write(Buffer.concat([requestHead(answer.length), answer]));
@@ -185,12 +195,17 @@ class Gr00tPeer {
     const startedAt = steadyNow();
     let refusal: Refusal | undefined;
     try {
-      const message = read(body);
+      const { message, arrays } = read(body);
+      this.#arrays = arrays ?? this.#arrays;
       const endpoint = message.get("endpoint") ?? "get_action";
       if (endpoint === "ping") return { status: "ok", message: "Server is running" };
-      if (endpoint === "reset") return {};
-      if (endpoint === "get_modality_config") return MODALITIES;
-      if (endpoint !== "get_action") return { error: `Unknown endpoint: ${String(endpoint).slice(0, 64)}` };
+      if (endpoint === "reset") {
+        // A new episode: nothing of the one before is shown to a model, and any provider may serve it.
+        this.#session = `gr00t ${newId("req")}`;
+        return {};
+      }
+      if (endpoint !== "get_action" && endpoint !== "get_modality_config")
+        return { error: `Unknown endpoint: ${String(endpoint).slice(0, 64)}` };
       const token = message.get("api_token");
       const admission = await this.#options.gate.admit(method, {
         authorization: typeof token === "string" ? `Bearer ${token}` : undefined,
@@ -201,7 +216,12 @@ class Gr00tPeer {
       });
       try {
         this.#known(ownerOf(admission.principal), body.length);
-        const asked = await actionAsked(message.get("data"), this.#session);
+        const usual = modelOf(admission.principal) ?? this.#options.model;
+        if (endpoint === "get_modality_config") return modalitiesOf(usual, this.#options.embodimentOf(usual));
+        const data = message.get("data");
+        const model = modelAsked(data) ?? usual;
+        const embodiment = this.#options.embodimentOf(model);
+        const asked = await actionAsked(data, { model, embodiment, session: this.#session });
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
@@ -244,39 +264,45 @@ class Gr00tPeer {
   }
 }
 
-/** The gateway itself asks for nothing: what is needed depends on the model. */
-const MODALITIES = Object.fromEntries(
-  ["video", "state", "action", "language"].map((modality) => [
-    modality,
-    { delta_indices: [0], modality_keys: modality === "action" ? ["action"] : [] },
-  ]),
-);
+/** The one model that a key is for, where it is for a single one. */
+function modelOf(principal: Principal): string | undefined {
+  if (principal.kind !== "key" || principal.models.length !== 1) return undefined;
+  const [model = ""] = principal.models;
+  return model.endsWith("/*") ? undefined : model;
+}
 
-function read(body: Buffer): ReadonlyMap<unknown, ReturnType<typeof decodeGr00t>> {
+function read(body: Buffer): {
+  message: ReadonlyMap<unknown, ReturnType<typeof readGr00t>["value"]>;
+  arrays: Gr00tArrays | undefined;
+} {
   try {
-    const message = decodeGr00t(body, LIMITS);
-    if (message instanceof Map) return message;
+    const { value: message, arrays } = readGr00t(body, LIMITS);
+    if (message instanceof Map) return { message, arrays };
   } catch (thrown) {
     if (!(thrown instanceof CodecError)) throw thrown;
   }
   throw refuse(Reason.MALFORMED_BODY, "a message is a map of msgpack with numpy arrays");
 }
 
+const sizeOf = (parts: AskedAction["parts"]): number => parts.reduce((sum, [, size]) => sum + size, 0);
+
 /** Refuses parts that do not make up an action of `dim` numbers. */
 function assertWhole(parts: AskedAction["parts"], dim: number): void {
-  if (parts.length > 0 && parts.reduce((sum, [, size]) => sum + size, 0) !== dim)
+  if (parts.length > 0 && sizeOf(parts) !== dim)
     throw refuse(Reason.VALIDATION_FAILED, `options.action_keys must add up to the ${dim} numbers of an action`);
 }
 
 /** N1.5: a map of [T, D]. Later: `[actions, info]`, the actions [1, T, D]. */
 function written(
   { id, model, action, route, usage }: ActResponse,
-  { dotted, bare, parts }: AskedAction,
+  { dotted, bare, parts, usualParts }: AskedAction,
 ): Packable<NdArray> {
   const steps = action?.steps ?? [];
   const dim = steps[0]?.values.length ?? 0;
   assertWhole(parts, dim);
-  const named = parts.length > 0 ? parts : [["action", dim] as const];
+  // Another model than the usual one may have served.
+  const usual = sizeOf(usualParts) === dim ? usualParts : [["action", dim] as const];
+  const named = parts.length > 0 ? parts : usual;
   const actions = new Map<string, NdArray>();
   let from = 0;
   for (const [name, size] of named) {

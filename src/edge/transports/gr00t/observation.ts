@@ -4,6 +4,7 @@ import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inf
 import { encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
+import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
 
 type Gr00tValue = Unpacked<NdArray>;
 
@@ -14,15 +15,33 @@ export interface AskedAction {
   readonly dotted: boolean;
   /** N1.5: the answer is a map of [T, D], nothing beside it. */
   readonly bare: boolean;
-  /** Names of the parts of an action, and how many numbers each has; all of it as `action` when empty. */
+  /** Names of the parts of an action that the client wants, and how many numbers each has; empty where it names none. */
   readonly parts: readonly (readonly [name: string, dim: number])[];
+  /** The same by the model itself, where its server has parts. */
+  readonly usualParts: readonly (readonly [name: string, dim: number])[];
 }
 
-/** Without a word about it, a call goes to the router. */
-const ANY_MODEL = "service/auto";
+/** Whom an observation is for. */
+export interface AskedOf {
+  readonly model: string;
+  /** How the model acts, where it is known. */
+  readonly embodiment: Embodiment | undefined;
+  readonly session: string;
+}
+
+/** The model that `options` of the client name. */
+export function modelAsked(data: Gr00tValue | undefined): string | undefined {
+  const options = data instanceof Map ? data.get("options") : undefined;
+  const model = options instanceof Map ? options.get("model") : undefined;
+  if (model !== undefined && typeof model !== "string") throw unfit("options.model", "is a text");
+  return model;
+}
 
 /** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon` and `action_keys`. */
-export async function actionAsked(data: Gr00tValue | undefined, session: string): Promise<AskedAction> {
+export async function actionAsked(
+  data: Gr00tValue | undefined,
+  { model, embodiment, session }: AskedOf,
+): Promise<AskedAction> {
   if (!(data instanceof Map)) throw unfit("data", "is a map");
   const nested = data.get("observation");
   const bare = !(nested instanceof Map);
@@ -39,22 +58,14 @@ export async function actionAsked(data: Gr00tValue | undefined, session: string)
   const horizon = option("horizon");
   if (horizon !== undefined && !(typeof horizon === "number" && Number.isInteger(horizon)))
     throw unfit("options.horizon", "is a whole number");
-  const [preset, actionSpace] = [text("preset"), text("action_space")];
-  const frames = [...entriesOf(fields.get("video"))].map(async ([camera, value]) => {
-    if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
-    return { camera, data: await encoded(lastPicture(value, camera), camera, false) };
-  });
-  const proprio: number[] = [];
-  for (const [name, value] of entriesOf(fields.get("state"))) {
-    if (!(value instanceof NdArray)) throw unfit(name, "a state is an array");
-    assertOneRobot(value, name, STATE_AXES);
-    const dim = value.shape.at(-1) ?? 1;
-    if (dim > 0) proprio.push(...value.toFloat64().slice(-dim));
-  }
+  const preset = text("preset");
+  const actionSpace = text("action_space") ?? (preset === undefined ? embodiment?.actionSpace : undefined);
+  const moments = await momentsIn(fields.get("video"));
+  const proprio = proprioIn(fields.get("state"), embodiment?.layout.state ?? []);
   const [instruction] = [...entriesOf(fields.get("language"))].map(([key, value]) => firstText(key, value));
   const request = create(ActRequestSchema, {
-    model: text("model") ?? ANY_MODEL,
-    observations: [{ frames: await Promise.all(frames), proprio }],
+    model,
+    observations: [...moments.slice(0, -1).map((frames) => ({ frames })), { frames: moments.at(-1) ?? [], proprio }],
     provider: { sessionId: session },
     ...(instruction !== undefined && { instruction }),
     ...(preset !== undefined && { preset }),
@@ -62,7 +73,54 @@ export async function actionAsked(data: Gr00tValue | undefined, session: string)
     // The client carries out what its model answers at a time.
     ...(horizon === undefined ? { wholeChunk: true } : { horizon: horizon >>> 0 }),
   });
-  return { request, dotted, bare, parts: partsOf(option("action_keys")) };
+  const usualParts = embodiment?.layout.action ?? [];
+  return { request, dotted, bare, parts: partsOf(option("action_keys")), usualParts };
+}
+
+/** Moments of a video that are looked at. */
+const MOST_MOMENTS = 16;
+
+/** The pictures of each moment, oldest first: of cameras that show fewer moments than others in the last ones. */
+async function momentsIn(video: Gr00tValue | undefined): Promise<{ camera: string; data: Uint8Array }[][]> {
+  const films = [...entriesOf(video)].map(([camera, value]) => {
+    if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
+    return { camera, pictures: picturesOf(value, camera) };
+  });
+  const most = Math.max(0, ...films.map(({ pictures }) => pictures.length));
+  return Promise.all(
+    Array.from({ length: most }, (_, moment) =>
+      Promise.all(
+        films.flatMap(({ camera, pictures }) => {
+          const picture = pictures[moment - most + pictures.length];
+          return picture ? [encoded(picture, camera, false).then((data) => ({ camera, data }))] : [];
+        }),
+      ),
+    ),
+  );
+}
+
+/** The newest values of all parts: in the order of the model where the client has the parts of that, else in the client's own. */
+function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]): number[] {
+  const parts = new Map<string, number[]>();
+  for (const [name, value] of entriesOf(state)) {
+    if (!(value instanceof NdArray)) throw unfit(name, "a state is an array");
+    assertOneRobot(value, name, STATE_AXES);
+    const dim = value.shape.at(-1) ?? 1;
+    parts.set(name, dim > 0 ? [...value.toFloat64().slice(-dim)] : []);
+  }
+  const has = layout.filter(({ name }) => parts.has(name)).sort((a, b) => a.start - b.start);
+  if (has.length === 0 || layout.some(({ name, optional }) => !optional && !parts.has(name)))
+    return [...parts.values()].flat();
+  const proprio: number[] = [];
+  for (const { name, start, end } of has) {
+    const values = parts.get(name)!;
+    // A part behind one that the client lacks has no place.
+    if (start !== proprio.length) break;
+    if (end !== undefined && values.length !== end - start)
+      throw unfit(name, `has ${values.length} numbers, and the model wants ${end - start}`);
+    proprio.push(...values);
+  }
+  return proprio;
 }
 
 /** `video.ego_view` and its like, by modality. */
@@ -91,16 +149,22 @@ function assertOneRobot({ shape }: NdArray, key: string, axes: number): void {
     throw unfit(key, `is a batch of ${shape[0]}; a call is of one robot, so that its first axis is 1`);
 }
 
-/** The newest picture of [batch, time, height, width, 3] or [time, height, width, 3]. */
-function lastPicture(array: NdArray, key: string): NdArray {
+/** The last pictures of [batch, time, height, width, 3] or [time, height, width, 3], oldest first. */
+function picturesOf(array: NdArray, key: string): NdArray[] {
   const { dtype, shape, data } = array;
   assertOneRobot(array, key, VIDEO_AXES);
   if (shape.length < 3) throw unfit(key, "a video has pictures");
   const picture = shape.slice(-3);
   if (picture[2] !== 3) throw unfit(key, "a picture of a video is [height, width, 3]: red, green and blue");
-  const bytes = data.length / shape.slice(0, -3).reduce((product, size) => product * size, 1);
+  const count = shape.slice(0, -3).reduce((product, size) => product * size, 1);
+  const bytes = data.length / count;
   if (!(bytes > 0)) throw unfit(key, "a video has pictures");
-  return new NdArray(dtype, picture, data.subarray(data.length - bytes));
+  const length = Math.min(count, MOST_MOMENTS);
+  const first = data.length - length * bytes;
+  return Array.from(
+    { length },
+    (_, i) => new NdArray(dtype, picture, data.subarray(first + i * bytes, first + (i + 1) * bytes)),
+  );
 }
 
 function firstText(key: string, value: Gr00tValue): string {
