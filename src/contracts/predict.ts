@@ -43,6 +43,7 @@ export function intentOf(request: PredictFields): Intent {
     embodiment: request.embodiment || undefined, // the unspecified body is none
     seed: request.seed,
     units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
+    extent: isOpen(request) ? "wish" : undefined,
     parameters: parametersOf(request),
   };
 }
@@ -68,6 +69,10 @@ function refuseUnevenActions(request: PredictFields): void {
   }
 }
 
+/** A request that says nothing of its length takes what an offering has. */
+const isOpen = ({ horizon, numSamples = 1, actions }: PredictFields): boolean =>
+  horizon === undefined && numSamples === 1 && actions.length === 0;
+
 function parametersOf(request: PredictFields): Parameter[] {
   const set: Parameter[] = [];
   if (request.seed !== undefined) set.push("seed");
@@ -80,7 +85,7 @@ function parametersOf(request: PredictFields): Parameter[] {
   return set;
 }
 
-/** What the model gets. */
+/** What the model gets; an offering that has fewer frames in one answer is asked for those. */
 export function inputOf(request: PredictFields): PredictInput {
   return {
     observations: request.observations,
@@ -112,14 +117,14 @@ export function checkFrame(frame: PredictedFrame, position: number): AttemptFail
   return readable ? undefined : AttemptFailure.UNREADABLE_FRAME;
 }
 
-/** Why a whole answer is not what the contract promises, or undefined when it is. */
-export function checkAnswer(answer: PredictAnswer, expected: { intent: Intent }): AttemptFailure | undefined {
+/** Why a whole answer is not what the contract promises, or undefined when it is. `units` are the frames that were asked for. */
+export function checkAnswer(answer: PredictAnswer, { units }: { units: number }): AttemptFailure | undefined {
   if (answer.frames.length === 0) return AttemptFailure.EMPTY_ANSWER;
   for (let i = 0; i < answer.frames.length; i++) {
     const failure = checkFrame(answer.frames[i]!, i);
     if (failure !== undefined) return failure;
   }
-  return answer.frames.length === expected.intent.units ? undefined : AttemptFailure.WRONG_STEP_COUNT;
+  return answer.frames.length === units ? undefined : AttemptFailure.WRONG_STEP_COUNT;
 }
 
 /** The frames of an answer, which is what it is billed on. */

@@ -51,8 +51,9 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
     const { first, rest, step, ...tried } = await attemptStream(inferenceCall.plan, inferenceCall.world, {
       open: (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
-        const deps = speaking(wire, "predict").predict(target, input, frames, inferenceCall.options(options, step));
-        return new Items(new SoundParts(flowOf(deps), intent.units));
+        const asked = { ...input, horizon: Math.min(input.horizon, step.units) };
+        const deps = speaking(wire, "predict").predict(target, asked, frames, inferenceCall.options(options, step));
+        return new Items(new SoundParts(flowOf(deps), step.units));
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
@@ -210,7 +211,7 @@ class Delivered {
 
   done(ranOut: boolean): PredictDone {
     const { frames } = this;
-    const whole = frames === this.#inferenceCall.plan.intent.units;
+    const whole = frames === this.#step?.units;
     return create(PredictDoneSchema, {
       id: this.#inferenceCall.named("pred"),
       object: "world.prediction",

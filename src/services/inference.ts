@@ -179,9 +179,10 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
     const { answer, ...outcome } = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
-        const deps = speaking(wire, "predict").predict(target, input, frames, inferenceCall.options(options, step));
-        const answer = await collect(deps, intent.units);
-        assertSound(predict.checkAnswer(answer, { intent }));
+        const asked = { ...input, horizon: Math.min(input.horizon, step.units) };
+        const deps = speaking(wire, "predict").predict(target, asked, frames, inferenceCall.options(options, step));
+        const answer = await collect(deps, step.units);
+        assertSound(predict.checkAnswer(answer, step));
         return answer;
       },
       unitsOf: predict.unitsOf,

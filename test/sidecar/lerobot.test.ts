@@ -142,6 +142,18 @@ describe("a client of LeRobot", () => {
     ]);
   });
 
+  it("gets the whole chunk of a model whose chunk is shorter than the most that it takes", async () => {
+    const most = (steps: number) => app.sql`update offering set max_horizon = ${steps}`;
+    await most(8);
+    const steps = async (): Promise<number> => {
+      await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);
+      return actionsIn((await call("GetActions", [new Uint8Array()])).answer).length;
+    };
+    await expect.poll(steps).toBe(8);
+    await most(256);
+    await expect.poll(steps).toBe(20);
+  });
+
   it("gets an empty answer when the gateway has none, and the reason is told on the robot", async () => {
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
     await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);

@@ -1,18 +1,17 @@
 /** What an offering that predicts is asked. */
 
 import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
-import { Contract, type PredictAnswer } from "../../contracts/contract.ts";
+import type { PredictAnswer } from "../../contracts/contract.ts";
 import * as predict from "../../contracts/predict.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
-import { INSTRUCTION, intentFor } from "./scene.ts";
+import { INSTRUCTION } from "./scene.ts";
 
 /** Asks for frames: whether they can be read, and whether they depend on what is seen. */
 export async function probePredict(run: ProbeRun): Promise<void> {
   const { offering, target, wire } = run.probed;
   const horizon = Math.min(2, offering.maxHorizon);
-  const intent = intentFor(offering, Contract.PREDICT, undefined, horizon);
   const ask = async (observations: readonly Observation[], twist: Twist = {}): Promise<string> => {
     const speaks = wire.predict?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
@@ -37,7 +36,7 @@ export async function probePredict(run: ProbeRun): Promise<void> {
       return whole;
     };
     const answer = await (twist.aside ? asked() : run.timed(asked));
-    const failure = predict.checkAnswer(answer, { intent });
+    const failure = predict.checkAnswer(answer, { units: horizon });
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
     return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
   };

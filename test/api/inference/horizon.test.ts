@@ -1,9 +1,11 @@
 /** Servers whose chunks have a length of their own: what the probe learns of it, and what each kind of request gets. */
 import { once } from "node:events";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { robot } from "../../support/loop-client.ts";
+import { startModel } from "../../support/model.ts";
 import { f4, type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
 
@@ -26,8 +28,6 @@ const PROFILE = {
 let app: App;
 let caller: Caller;
 const servers: OpenpiServer[] = [];
-const droid = { steps: 10 };
-
 const supply = async (provider: string, model: string, length: { steps: number }, more: object = {}) => {
   const server = await fixedServer(length);
   servers.push(server);
@@ -36,7 +36,7 @@ const supply = async (provider: string, model: string, length: { steps: number }
 
 beforeAll(async () => {
   app = await openApp();
-  await supply("droid", "pi/droid", droid);
+  await supply("droid", "pi/droid", { steps: 10 });
   await supply("aloha", "pi/aloha", { steps: 50 });
   await supply("modest", "pi/modest", { steps: 50 }, { max_horizon: 20 });
   caller = await app.caller(10);
@@ -107,15 +107,51 @@ describe("a request", () => {
 
 describe("a server that misses its own chunk", () => {
   it("fails the attempt, and is known by its new length once it was verified again", async () => {
-    const id = (await offeringOf("pi/droid")).id;
-    droid.steps = 8;
-    const { status, body } = await act("pi/droid");
+    const moody = { steps: 10 };
+    const id = await supply("moody", "pi/moody", moody);
+    moody.steps = 8;
+    const { status, body } = await act("pi/moody");
     expect([status, body.route.attempts[0].reason]).toEqual([502, "wrong_step_count"]);
     const owner = await app.sql`select org_id from offering where id = ${id}`;
     const key = await app.key(owner[0]!.orgId, { role: "supplier" });
     expect((await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key })).body.report.measured.chunk_steps).toBe(8);
-    expect((await act("pi/droid")).body.action.steps).toHaveLength(8);
-    droid.steps = 10;
+    expect((await act("pi/moody")).body.action.steps).toHaveLength(8);
+  });
+});
+
+describe("a control loop", () => {
+  it("without a horizon goes on with the chunks of who serves, and is charged for those", async () => {
+    const loop = robot(app, caller.key, { model: "pi/droid", actionSpace: "base_twist_2d" });
+    expect((await loop.expect("opened")).horizon).toBe(10);
+    loop.observe(1, { observations: [{ proprio: [1, 2] }] });
+    const { action, validUntilStep, usage } = await loop.expect("chunk");
+    expect([action?.steps.length, validUntilStep, usage?.actionSteps]).toEqual([10, 11, 10]);
+    expect(usage?.costUsd).toBeCloseTo(0.001, 9);
+    loop.halfClose();
+    await loop.rest();
+  });
+});
+
+describe("a prediction", () => {
+  it("without a horizon has the frames that an offering has in one answer, whole and streamed", async () => {
+    const model = await startModel();
+    onTestFinished(() => model.close());
+    const more = {
+      contracts: ["predict"],
+      action_spaces: [],
+      price_per_action_step: undefined,
+      price_per_frame: 0.001,
+    };
+    await app.supply({ provider: "dreams", model: "wm/short", endpoint: model.endpoint, max_horizon: 5, ...more });
+    const body = { model: "wm/short", observations: [{ proprio: [1] }] };
+    const predict = (more: object, path = "/v1/predict") => app.call(path, { ...body, ...more }, { key: caller.key });
+    const whole = await predict({});
+    expect([whole.body.frames.length, whole.body.usage.cost_usd]).toEqual([5, 0.005]);
+    const streamed = await predict({}, "/v1/predict/stream");
+    expect(streamed.text.match(/^event: frame$/gm)).toHaveLength(5);
+    expect(streamed.text).toContain('"finish_reason":"complete"');
+    expect((await predict({ horizon: 6 })).status).toBe(409);
+    expect((await predict({ num_samples: 2 })).status).toBe(409);
   });
 });
 

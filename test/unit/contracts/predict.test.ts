@@ -90,8 +90,7 @@ describe("checkFrame", () => {
 });
 
 describe("checkAnswer", () => {
-  const intent = intentOf(request({ horizon: 2 }));
-  const check = (...frames: PredictedFrame[]) => checkAnswer({ frames, gpuSeconds: 0, note: "" }, { intent });
+  const check = (...frames: PredictedFrame[]) => checkAnswer({ frames, gpuSeconds: 0, note: "" }, { units: 2 });
 
   test("passes exactly horizon frames in order", () => {
     expect(check(frame(0), frame(1))).toBeUndefined();
