@@ -211,6 +211,7 @@ describe("the generations", () => {
     ["gr00t/droid", 8],
     ["gr00t/droid", 17],
     ["gr00t/robocasa_panda_omron", 16],
+    ["gr00t/robocasa_gr1_tabletop", 29],
     ["gr00t/unitree_g1", 43],
     ["gr00t/unitree_g1_sonic", 46],
   ] as const)("the preset %s wants all of its cameras and %i values, and nests them", async (preset, values) => {

@@ -60,6 +60,7 @@ const GOOGLE: Profile = {
   ...states({ x: 1, y: 1, z: 1, rx: 1, ry: 1, rz: 1, rw: 1, gripper: 1 }),
   ...actions(EE_DELTA),
 };
+const GR1_ARMS_WAIST = { left_arm: 7, right_arm: 7, left_hand: 6, right_hand: 6, waist: 3 };
 const G1_BODY = { left_leg: 6, right_leg: 6, waist: 3, left_arm: 7, right_arm: 7, left_hand: 7, right_hand: 7 };
 
 const PRESETS: Readonly<Record<string, Profile>> = {
@@ -103,6 +104,14 @@ const PRESETS: Readonly<Record<string, Profile>> = {
       control_mode: 1,
     }),
   },
+  // The name of its camera is that of N1.6's own checkpoint for this robot.
+  "gr00t/robocasa_gr1_tabletop": {
+    ...PLAIN,
+    frames: [video("ego", "ego_view_bg_crop_pad_res256_freq20")],
+    instructionKey: "task",
+    ...states(GR1_ARMS_WAIST),
+    ...actions(GR1_ARMS_WAIST),
+  },
   "gr00t/unitree_g1": {
     ...PLAIN,
     frames: [video("ego", "ego_view")],
@@ -127,8 +136,8 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ...PLAIN,
     frames: [video("ego", "ego_view")],
     instructionKey: "annotation.human.coarse_action",
-    ...states({ left_arm: 7, right_arm: 7, left_hand: 6, right_hand: 6, waist: 3 }),
-    ...actions({ left_arm: 7, right_arm: 7, left_hand: 6, right_hand: 6, waist: 3 }),
+    ...states(GR1_ARMS_WAIST),
+    ...actions(GR1_ARMS_WAIST),
     dialect: ServerDialect.GR00T_N1_5,
   },
 };
