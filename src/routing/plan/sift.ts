@@ -1,7 +1,7 @@
 /** How rows are tested against columns: the loops of stage 3, several tests at a time. */
 
 import type { Candidates } from "../snapshot/snapshot.ts";
-import type { Ask } from "./intent.ts";
+import { type Ask, unitsAt } from "./intent.ts";
 import { costMicro, type Measure, measured } from "./measure.ts";
 
 /** A column's number is at most a limit; with `sign` -1 it is at least the limit's opposite. */
@@ -189,7 +189,7 @@ function keepWithin(tests: readonly NumberTest[], at: number, rows: Uint32Array,
 
 /** As `costMicro` rounds it, half to even, but without rounding: at the limit itself half a micro-dollar may go either way. */
 function keepAffordable(ask: Ask, limitMicro: number, rows: Uint32Array, count: number): number {
-  const { units, priceNano, now, health, snapshot } = ask;
+  const { priceNano, now, health, snapshot } = ask;
   const { usedAt } = health;
   const { warmMs, wakeMicro } = snapshot.columns;
   const limitNano = limitMicro * 1000 + 499;
@@ -197,7 +197,7 @@ function keepAffordable(ask: Ask, limitMicro: number, rows: Uint32Array, count: 
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
     const wake = now - usedAt[row]! > warmMs[row]! ? wakeMicro[row]! : 0;
-    const nano = units * priceNano[row]! + wake * 1000;
+    const nano = unitsAt(ask, row) * priceNano[row]! + wake * 1000;
     if (nano <= limitNano || (nano === limitNano + 1 && (limitMicro - wake) % 2 === 0)) rows[kept++] = row;
   }
   return kept;

@@ -32,6 +32,7 @@ const anOffering = fc.record({
   simulated: fc.boolean(),
   retainsFrames: fc.boolean(),
   maxHorizon: fc.constantFrom(8, 16, 256),
+  chunk: fc.constantFrom(4, 50),
   parameters: fc.subarray(["seed", "temperature"]),
   priceNano: fc.integer({ min: 0, max: 1_000_000 }).map((nano) => ({ [Contract.ACT]: nano })),
   scaledownS: fc.option(fc.constantFrom(0, 60), { nil: undefined }),
@@ -55,6 +56,7 @@ const anAsk = fc.record({
   scope: fc.constantFrom<readonly string[]>([], ["acme/*"], ["acme/arm"]),
   hardware: fc.boolean(),
   seed: fc.nat(),
+  extent: fc.constantFrom(undefined, "wish", "chunk"),
 });
 /** As offerings write them. */
 const BODIES = { [Embodiment.ARM]: "arm", [Embodiment.HUMANOID]: "humanoid", [Embodiment.NONE]: "none" };
@@ -106,6 +108,7 @@ function argsOf(asked: Asked, preferences: Preferences, pin?: PlanArgs["pin"]): 
       models: asked.models,
       parameters: asked.parameters,
       embodiment: asked.embodiment,
+      extent: asked.extent,
       provider: prefer(preferences ?? {}),
     }),
     snapshot,
@@ -144,7 +147,9 @@ function broken(o: Offering, asked: Asked, p: ProviderPreferences): string[] {
   const i = Number(o.id.slice(4));
   const cold = o.scaledownS !== undefined && asked.idleMs[i]! > o.scaledownS * 1000;
   const nano = o.priceNano[Contract.ACT] ?? 0;
-  const cost = (16 * nano) / 1000 + (cold ? (o.coldTimeoutMs / 1000) * (o.costNanoPerSecond / 1000) : 0);
+  const has = asked.extent === "chunk" ? Math.min(o.maxHorizon, o.chunk ?? 16) : o.maxHorizon;
+  const units = asked.extent === undefined ? 16 : Math.min(16, has);
+  const cost = (units * nano) / 1000 + (cold ? (o.coldTimeoutMs / 1000) * (o.costNanoPerSecond / 1000) : 0);
   const owner = o.model.split("/")[0];
   const expected = cold ? o.coldTimeoutMs : (o.advertised.p50Ms ?? o.advertised.p95Ms ?? 0);
   const rules: Record<string, boolean> = {
@@ -160,7 +165,7 @@ function broken(o: Offering, asked: Asked, p: ProviderPreferences): string[] {
     ignore: !p.ignore.includes(o.provider),
     region: p.region.length === 0 || p.region.includes(o.region),
     data_collection: p.dataCollection !== DataCollection.DENY || !o.retainsFrames,
-    horizon: o.maxHorizon >= 16,
+    horizon: asked.extent !== undefined || o.maxHorizon >= 16,
     max_latency_ms: p.maxLatencyMs === undefined || (o.advertised.p95Ms ?? Number.POSITIVE_INFINITY) <= p.maxLatencyMs,
     min_uptime_30d: p.minUptime30d === undefined || (o.advertised.uptime30d ?? 0) >= p.minUptime30d,
     max_cost_usd: p.maxCostUsd === undefined || Math.round(cost - 1e-9) <= Math.round(p.maxCostUsd * 1e6),
