@@ -2,7 +2,6 @@
  * Pictures of earlier moments, for servers that want more than the newest: N1.7 looks back by `delta_indices`, in control steps. A caller may
  * send the moments itself, as several observations; else the pictures of its session's earlier calls are kept.
  */
-import { steadyNow } from "../../clock.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 
 /** The pictures of one moment, by key. */
@@ -14,7 +13,7 @@ export interface Moment {
 
 /** Moments that are kept of a session, beside its newest. */
 const MOST_KEPT = 8;
-/** Without a rhythm, what is older than this is of another episode. */
+/** What is older than this is of another episode, where there is no rhythm; a session whose newest moment is, is over. */
 const FRESH_MS = 60_000;
 /** Bytes of all pictures that are kept: beyond it the session goes that was called longest ago. */
 const MOST_BYTES = 64 << 20;
@@ -31,9 +30,15 @@ export class Histories {
   readonly #films = new Map<string, Film>();
   #bytes = 0;
 
-  /** The moments that a session has shown, oldest first and `pictures` last, which are kept for its next call. */
-  shown(session: string, pictures: Moment["pictures"], { steps, dtMs }: { steps: number; dtMs: number }): Moment[] {
-    const at = steadyNow();
+  /**
+   * The moments that a session has shown, oldest first and that of `at` last, which is kept for its next calls. A server looks back by `steps`
+   * of `dtMs`.
+   */
+  shown(
+    session: string,
+    { at, pictures }: Moment & { readonly at: number },
+    { steps, dtMs }: { steps: number; dtMs: number },
+  ): Moment[] {
     const span = steps * dtMs;
     const film = this.#films.get(session) ?? { moments: [], bytes: 0 };
     this.#films.delete(session);
@@ -48,12 +53,18 @@ export class Histories {
       film.moments.push({ at, pictures });
       this.#count(film, sizeOf(pictures));
     }
-    for (const [oldest, old] of this.#films) {
-      if (this.#bytes <= MOST_BYTES) break;
-      this.#count(old, -old.bytes);
-      this.#films.delete(oldest);
-    }
+    this.#tidy(at);
     return seen;
+  }
+
+  /** Forgets sessions that are over, and those that were called longest ago where there is too much of all. */
+  #tidy(at: number): void {
+    for (const [session, film] of this.#films) {
+      const isOver = (film.moments.at(-1)?.at ?? 0) < at - FRESH_MS;
+      if (!isOver && this.#bytes <= MOST_BYTES) return;
+      this.#count(film, -film.bytes);
+      this.#films.delete(session);
+    }
   }
 
   #drop(film: Film): void {

@@ -53,7 +53,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
         try {
           return await ask(speech);
         } catch (thrown) {
-          if (speech.layout !== "nested" || !wantsFlat(thrown, flatKeysOf(shown))) throw thrown;
+          if (speech.layout !== "nested" || !wantsFlat(thrown, flatKeysOf(shown, speech.config))) throw thrown;
           const flat = { ...speech, layout: "flat" } as const;
           const answered = await ask(flat);
           channel.speech = flat;

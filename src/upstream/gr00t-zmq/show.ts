@@ -1,4 +1,5 @@
 /** What a server is shown: the newest observation of a request, with as many earlier moments as the server wants. */
+import { steadyNow } from "../../clock.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
 import { arrayOf, type ObservationPart, partsOf, rejected } from "../payload/observe.ts";
@@ -43,10 +44,10 @@ export async function shownBy(asked: ToShow): Promise<Shown> {
 
 const NOW: readonly number[] = [0];
 
-/** The keys of a flat observation, as a server with the wrapper names them. */
-export const flatKeysOf = ({ video, state }: Shown): string[] => [
-  ...[...video.keys()].map((key) => `video.${ownName(key)}`),
-  ...[...state.keys()].map((key) => `state.${ownName(key)}`),
+/** The keys of a flat observation, as a server with the wrapper names them: of what it is shown, and of what it wants. */
+export const flatKeysOf = ({ video, state }: Shown, config: ModalityConfig | undefined): string[] => [
+  ...[...video.keys(), ...(config?.video ?? [])].map((key) => `video.${ownName(key)}`),
+  ...[...state.keys(), ...(config?.state ?? [])].map((key) => `state.${ownName(key)}`),
 ];
 
 /** The moments to choose from: the caller's own, where it sends several, else those of its session, else the newest alone. */
@@ -59,7 +60,8 @@ async function filmOf({ target, profile, input, frames, parts, speech, histories
   const { sessionId } = input;
   if (sessionId === undefined) return [{ at: undefined, pictures: newest }];
   const steps = Math.max(0, -Math.min(...offsets));
-  return histories.shown(`${target.offeringId} ${sessionId}`, newest, { steps, dtMs: target.dtMs });
+  const now = { at: steadyNow(), pictures: newest };
+  return histories.shown(`${target.offeringId} ${sessionId}`, now, { steps, dtMs: target.dtMs });
 }
 
 /** The pictures of the observations before the newest, oldest first; of those that have any. */

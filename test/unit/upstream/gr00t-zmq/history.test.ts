@@ -1,0 +1,77 @@
+/** The pictures of earlier calls that a GR00T server looks back to: which are chosen, and how long they are kept. */
+import { describe, expect, it } from "vitest";
+import { NdArray } from "../../../../src/codecs/python/ndarray.ts";
+import { Histories, stacked } from "../../../../src/upstream/gr00t-zmq/history.ts";
+
+/** DROID: a second ago, and now. */
+const DROID = { steps: 15, dtMs: 67 };
+const OFFSETS = [-15, 0];
+
+const moment = (at: number, bytes = 3) => ({
+  at,
+  pictures: new Map([["ego", NdArray.uint8(new Uint8Array(bytes).fill(at % 256), [1, bytes / 3, 3])]]),
+});
+
+/** By the first byte of each picture that the server gets: when it was shown. */
+const look = (film: Parameters<typeof stacked>[0], offsets = OFFSETS, dtMs = DROID.dtMs): number[] => {
+  const video = stacked(film, offsets, dtMs).get("ego")!;
+  const size = video.data.length / offsets.length;
+  return offsets.map((_, i) => video.data[i * size]!);
+};
+
+describe("a session", () => {
+  it.each([
+    ["that calls once a second is shown the call before", [0, 1000, 2000], [232, 208]],
+    ["that calls twice a second is shown the call before that", [0, 500, 1000, 1500], [244, 220]],
+    ["that begins is shown the first again", [0], [0, 0]],
+    ["that paused is shown nothing of what was before", [0, 5000], [136, 136]],
+  ])("%s", (_, times, seen) => {
+    const histories = new Histories();
+    let film: ReturnType<Histories["shown"]> = [];
+    for (const at of times) film = histories.shown("one", moment(at), DROID);
+    expect(look(film)).toEqual(seen);
+  });
+
+  it("that calls fifty times a second is shown what is about a second old, and keeps few moments", () => {
+    const histories = new Histories();
+    for (let at = 0; at < 10_000; at += 20) {
+      const film = histories.shown("one", moment(at), DROID);
+      expect(film.length).toBeLessThanOrEqual(17);
+      const wanted = at - 15 * 67;
+      const nearest = film.reduce((best, each) =>
+        Math.abs(each.at! - wanted) < Math.abs(best.at! - wanted) ? each : best,
+      );
+      if (wanted > 0) expect(Math.abs(nearest.at! - wanted)).toBeLessThanOrEqual(140);
+    }
+  });
+
+  it("of which no rhythm is known is shown its last calls in their order", () => {
+    const histories = new Histories();
+    let film: ReturnType<Histories["shown"]> = [];
+    for (const at of [1, 2, 3, 4]) film = histories.shown("one", moment(at), { steps: 15, dtMs: 0 });
+    expect(look(film, [-20, -10, 0], 0)).toEqual([2, 3, 4]);
+  });
+
+  it("is shown nothing of another", () => {
+    const histories = new Histories();
+    histories.shown("one", moment(1), DROID);
+    expect(look(histories.shown("two", moment(1001), DROID))).toEqual([233, 233]);
+  });
+});
+
+describe("what is kept", () => {
+  it("is forgotten a minute after the session's last call", () => {
+    const histories = new Histories();
+    histories.shown("one", moment(0), { steps: 15, dtMs: 0 });
+    histories.shown("two", moment(61_000), { steps: 15, dtMs: 0 });
+    expect(histories.shown("one", moment(61_001), { steps: 15, dtMs: 0 })).toHaveLength(1);
+  });
+
+  it("has an end, however many sessions there are: who called longest ago is forgotten first", () => {
+    const histories = new Histories();
+    const megabytes = 9 * 2 ** 20;
+    for (let i = 0; i < 8; i++) histories.shown(`${i}`, moment(i, megabytes), DROID);
+    expect(histories.shown("7", moment(1000, megabytes), DROID)).toHaveLength(2);
+    expect(histories.shown("0", moment(1000, megabytes), DROID)).toHaveLength(1);
+  });
+});
