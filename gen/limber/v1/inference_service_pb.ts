@@ -485,7 +485,8 @@ export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
   actionSpace?: string | undefined;
 
   /**
-   * Frames to return. 16 when absent.
+   * Frames to return: exactly so many. When absent 16, or as many as the serving offering has in one answer where those are fewer; with
+   * `actions` or several samples 16.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
