@@ -8,6 +8,7 @@ import { openJobCalls } from "../edge/transports/jobs.ts";
 import { EventExporter } from "../events/broadcast/event-exporter.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { batchWork } from "../jobs/batch.ts";
+import { Cores } from "../jobs/cores.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
@@ -46,6 +47,8 @@ const RESULT_DAYS = 30;
 const HOOK_ANSWER_BYTES = 64 << 10;
 /** Batches that one process works on at one time. */
 const BATCHES_AT_ONCE = 4;
+/** Evaluations at one time: most wait for their policies, and each takes 64 MB. */
+const EVALUATIONS_AT_ONCE = 16;
 /** Callers who wait, from which on work that can wait does. */
 const CROWD = 32;
 
@@ -95,7 +98,8 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
     scenarios,
     packs: config.scenarioPacks,
     principal: async (keyId) => gate.inNameOf(EvaluationService.method.evaluate, await findKey(sql, keyId)),
-    act: (keyId, rest) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }, rest),
+    act: (keyId) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
+    cores: new Cores(Math.max(1, availableParallelism() - 1)),
   });
   const working = {
     sql,
@@ -106,8 +110,12 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
   const batches = { batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }) };
   workers.push(
     new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
-    // Physics takes a core each.
-    new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
+    new Worker({
+      ...working,
+      work: { evaluation },
+      atOnce: EVALUATIONS_AT_ONCE,
+      atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
+    }),
   );
   const hookLimits = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
   const sender = new WebhookSender({

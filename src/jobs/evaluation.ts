@@ -4,11 +4,11 @@ import type { KeyPrincipal } from "../call.ts";
 import { factsOf, Refusal } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
-import { ScenarioError } from "../scenarios/failure.ts";
+import { PolicyFailure, ScenarioError } from "../scenarios/failure.ts";
 import { digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
-import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
+import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
 import { type EvaluationEnd, endEvaluation } from "../services/evaluation/end.ts";
 import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
@@ -29,7 +29,8 @@ import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
 import { advance, type HeldJob } from "../store/jobs/jobs.ts";
-import type { JobWatch, JobWork } from "./worker.ts";
+import type { Cores } from "./cores.ts";
+import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
 /** What evaluations depends on. */
 export interface EvaluationDeps extends PolicyDeps {
@@ -41,9 +42,14 @@ export interface EvaluationDeps extends PolicyDeps {
   readonly packs: string | undefined;
   /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
   principal(keyId: string): Promise<KeyPrincipal>;
-  /** Makes act calls with a key, within its limits; `rest` is called when one waits for these. */
-  act(keyId: string, rest: () => () => void): CallGateway;
+  /** Makes act calls with a key, within its limits. */
+  act(keyId: string): CallGateway;
+  /** The cores that physics may use in this process. */
+  readonly cores: Cores;
 }
+
+/** An episode that takes longer than this ends by a fault of its policy, so that no place is held for ever. */
+const EPISODE_WALL_MS = 600_000;
 
 const EPISODE_LOST = {
   error: { code: "internal_error", message: "this episode was begun too often and ended its worker each time" },
@@ -114,11 +120,11 @@ class EvaluationRun {
   #policy({ instruction, fields, dtMs }: ScenarioVariant): EvaluatedPolicy {
     const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") return serverPolicy(this.#deps, this.#request, about);
-    return gatewayPolicy(this.#deps.act(this.#job.keyId, this.#watch.rest), this.#request, about);
+    return gatewayPolicy(this.#deps.act(this.#job.keyId), this.#request, about);
   }
 
   async #try(policy: EvaluatedPolicy): Promise<TrialEnd> {
-    const { scenario, actionSpace, seed, episodes, mode, replanSteps, pictures, media } = this.#request;
+    const { scenario, actionSpace, seed, mode, replanSteps, pictures, media } = this.#request;
     const calledOff = new AbortController();
     const { lost, stopped } = this.#watch;
     const leave = (): void => calledOff.abort(lost.aborted ? lost.reason : new CalledOff());
@@ -127,24 +133,15 @@ class EvaluationRun {
     if (lost.aborted || stopped.aborted) leave();
     try {
       await tx(this.#deps.sql, (tx) => advance(tx, this.#job, "running"));
-      const start = await this.#begin();
       const done = this.#episodes.filter(({ keptActions }) => keptActions);
-      const plan = {
-        scenario,
-        actionSpace,
-        seed,
-        episodes,
-        rules: { mode, replanSteps },
-        pictures,
-        media,
-        done,
-        start,
-      };
+      const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, done };
       return await runTrial(
         { ...plan, packs: this.#deps.packs },
         {
-          act: (shown, signal): Promise<Chunk> => policy.act(shown, signal),
+          next: () => this.#next(),
+          act: (shown, signal, wallMs): Promise<Chunk> => this.#act(policy, shown, signal, wallMs),
           finished: (episode) => this.#finished(episode),
+          core: (signal) => this.#deps.cores.enter(this.#job.orgId, signal),
         },
         calledOff.signal,
       );
@@ -154,10 +151,22 @@ class EvaluationRun {
     }
   }
 
-  /** Takes the next episode and holds its price; answers its place, or the number of all when none is left. */
-  async #begin(): Promise<number> {
+  async #act(policy: EvaluatedPolicy, shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk> {
+    if (this.#leftMs() <= wallMs) throw new BudgetOver();
+    if (wallMs > EPISODE_WALL_MS) throw new PolicyFailure("policy_timeout", TOO_LONG);
+    return policy.act(shown, signal);
+  }
+
+  /** Milliseconds of its budget that the episodes that ended have left. */
+  #leftMs(): number {
+    return this.#request.wallBudgetS * 1000 - this.#episodes.reduce((sum, { wallMs }) => sum + wallMs, 0);
+  }
+
+  /** Takes the next episode and holds its price; answers its place, undefined when none is left. */
+  async #next(): Promise<number | undefined> {
+    if (this.#episodes.length > 0 && this.#episodes.length < this.#request.episodes) await this.#mayGoOn();
     const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
-    if (!next) return this.#request.episodes;
+    if (!next) return undefined;
     const payer = await this.#deps.principal(this.#job.keyId);
     this.#bill = await openEpisodeBill(this.#deps, { payer, jobId: this.#job.id, index: next.index }, this.#request);
     return next.index;
@@ -172,7 +181,21 @@ class EvaluationRun {
     const response = factsOfEpisode(episode, this.#request.media !== "none");
     const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
     await turn(this.#deps.sql, this.#job, { ended: [this.#seal.end(end)] });
-    if (episode.index + 1 < this.#request.episodes) await this.#begin();
+  }
+
+  /** Throws between two episodes where the next may not begin, or not yet. */
+  async #mayGoOn(): Promise<void> {
+    const { stopAfterFaults } = this.#request;
+    const last = this.#episodes.toSorted((a, b) => a.index - b.index).slice(-stopAfterFaults);
+    const [first] = last;
+    if (
+      first &&
+      last.length === stopAfterFaults &&
+      last.every((each) => isFault(each) && each.termination === first.termination)
+    )
+      throw new PolicyUnusable(first.termination, sameFault(last.length, first.error));
+    if (this.#leftMs() <= 0) throw new BudgetOver();
+    if (await this.#watch.isAwaited()) throw new Resting(0);
   }
 
   async #complete(scenario: Scenario, variant: ScenarioVariant, policy: EvaluatedPolicy, end: TrialEnd): Promise<void> {
@@ -204,6 +227,7 @@ class EvaluationRun {
   /** Ends what can't go on. What another worker may finish is left to it. */
   async #giveUp(thrown: unknown): Promise<void> {
     if (thrown instanceof CalledOff) return this.#end("cancelled", this.#partial());
+    if (thrown instanceof BudgetOver) return this.#close("expired", { ...this.#partial(), error: BUDGET_OVER });
     if (thrown instanceof PolicyUnusable) return this.#fail(thrown.code, thrown.message);
     if (thrown instanceof ScenarioError) return this.#fail("scenario_failed", thrown.message);
     const isFinal = thrown instanceof Refusal && (IS_SHORT.has(thrown.reason) || factsOf(thrown.reason).status < 409);
@@ -233,6 +257,19 @@ class EvaluationRun {
 class CalledOff extends Error {
   override readonly name = "CalledOff";
 }
+
+/** What the evaluation may take of wall time is used up. */
+class BudgetOver extends Error {
+  override readonly name = "BudgetOver";
+}
+
+const BUDGET_OVER = {
+  code: "wall_budget_exhausted",
+  message: "the episodes took all of the wall time that the evaluation was given; the rest were not run",
+};
+const TOO_LONG = `the episode took more than ${EPISODE_WALL_MS / 1000} s of wall time`;
+const sameFault = (count: number, why = ""): string =>
+  `${count} episodes in a row ended by the same fault, and the rest were not run: ${why}`;
 
 function factsOfEpisode(episode: FinishedEpisode & EpisodeScore, keepActions: boolean): EpisodeFacts {
   const { actions, index: _, ...facts } = episode;

@@ -1,10 +1,19 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
 
 import { Cancel, type Signal } from "../cancellation.ts";
-import { after, every, nowSeconds } from "../clock.ts";
+import { after, every, nowSeconds, steadyNow } from "../clock.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs/jobs.ts";
+import {
+  Fenced,
+  giveBack,
+  type HeldJob,
+  type JobKind,
+  LEASE_S,
+  othersWait,
+  renew,
+  takeJob,
+} from "../store/jobs/jobs.ts";
 
 /** What a worker gives to the work on a job. */
 export interface JobWatch {
@@ -12,8 +21,11 @@ export interface JobWatch {
   readonly lost: Signal;
   /** Aborted when the job was called off, or its time is over. */
   readonly stopped: Signal;
-  /** The work waits and needs no processor: another job may begin meanwhile. Call what it answers when the wait is over. */
-  rest(): () => void;
+  /**
+   * Whether the work should throw `Resting` where it can go on later: no place is free, it has had one for a turn, and a job of an
+   * organisation with fewer under way waits.
+   */
+  isAwaited(): Promise<boolean>;
 }
 
 /** Thrown by work that has to wait long: its job goes back to the queue, and is not taken before its time. */
@@ -37,15 +49,18 @@ export interface WorkerDeps {
   /** Names this worker among all. */
   readonly owner: string;
   readonly work: Readonly<Partial<Record<JobKind, JobWork>>>;
-  /** Jobs at one time. */
+  /** Jobs at one time: in all, and of one organisation; the same where nothing is said. */
   readonly atOnce: number;
+  readonly atOncePerOrg?: number;
+  /** Milliseconds that a job keeps its place although others wait; a few seconds where nothing is said. */
+  readonly turnMs?: number;
   warn(text: string, cause: unknown): void;
 }
 
 /** Milliseconds after which a job is found whose notification was lost. */
 const SWEEP_MS = 5_000;
-/** The most jobs of a worker that wait beside those that run. */
-const MOST_RESTING = 16;
+/** What a job costs to begin again should not be more than a small part of its turn. */
+const TURN_MS = 5_000;
 /** The longest rest: what a job waits for may come earlier than expected. */
 const LONGEST_REST_MS = 30_000;
 const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
@@ -61,7 +76,6 @@ export class Worker {
   #taking: Promise<void> | undefined;
   #again = false;
   #closed = false;
-  #resting = 0;
 
   /** Begins at once. */
   constructor(deps: WorkerDeps) {
@@ -110,10 +124,10 @@ export class Worker {
 
   async #fill(): Promise<void> {
     this.#again = false;
-    const { sql, owner, atOnce, warn } = this.#deps;
+    const { sql, owner, warn } = this.#deps;
     try {
-      while (!this.#closed && this.#held.size - Math.min(this.#resting, MOST_RESTING) < atOnce) {
-        const job = await takeJob(sql, owner, this.#kinds);
+      while (!this.#closed && !this.#isFull()) {
+        const job = await takeJob(sql, owner, this.#kinds, this.#fullOrgs());
         if (!job) return;
         this.#begin(job);
       }
@@ -123,14 +137,33 @@ export class Worker {
     }
   }
 
+  #isFull(): boolean {
+    return this.#held.size >= this.#deps.atOnce;
+  }
+
+  /** Organisations that have all the places that one may have. */
+  #fullOrgs(): string[] {
+    const { atOnce, atOncePerOrg = atOnce } = this.#deps;
+    const counts = new Map<string, number>();
+    for (const { job } of this.#held.values()) counts.set(job.orgId, (counts.get(job.orgId) ?? 0) + 1);
+    return [...counts].flatMap(([orgId, count]) => (count < atOncePerOrg ? [] : [orgId]));
+  }
+
   #begin(job: HeldJob): void {
     const [lost, stopped] = [new Cancel(), new Cancel()];
     if (job.cancelled) stopped.abort("cancelled");
     else if (job.expires <= nowSeconds()) stopped.abort("expired");
-    const done = this.#run(job, { lost, stopped, rest: () => this.#rest() }).then(() => {
+    const turnEnds = steadyNow() + (this.#deps.turnMs ?? TURN_MS);
+    const isAwaited = async (): Promise<boolean> =>
+      this.#isFull() && steadyNow() >= turnEnds && (await othersWait(this.#deps.sql, job, this.#kinds));
+    const work = async (): Promise<void> => {
+      // From the first moment on it is one of those that are held.
+      await undefined;
+      await this.#run(job, { lost, stopped, isAwaited });
       this.#held.delete(job.id);
       if (!this.#closed) this.#wake();
-    });
+    };
+    const done = work();
     this.#held.set(job.id, { job, lost, stopped, done });
   }
 
@@ -155,16 +188,6 @@ export class Worker {
       this.#wake();
     });
     this.#rests.add(stop);
-  }
-
-  #rest(): () => void {
-    let rests = true;
-    this.#resting += 1;
-    this.#wake();
-    return () => {
-      if (rests) this.#resting -= 1;
-      rests = false;
-    };
   }
 
   /** Extends the lease, and learns whether the job was cancelled meanwhile. */

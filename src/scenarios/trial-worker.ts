@@ -6,7 +6,7 @@ import { loadScenarios, variantFor } from "./index.ts";
 import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
 import type { ScenarioVariant } from "./scenario.ts";
 import { isFault } from "./scores.ts";
-import type { FinishedEpisode, FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
+import type { FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
 
 /** Pictures of a film, and of a strip, at most. */
 const FILM = 40;
@@ -33,10 +33,11 @@ async function trial(): Promise<TrialEnd> {
   if (!variant) throw new ScenarioError("there is no such scenario here");
   const arena = await Arena.of(variant);
   try {
-    const episodes = [...plan.done];
-    for (let index = plan.start; index < plan.episodes; index++) {
-      const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
-      const episode = { ...record, index };
+    const episodes: Played[] = [...plan.done];
+    for (let index = await nextOf(); index !== undefined; index = await nextOf()) {
+      const at = index;
+      const record = await arena.run(plan.seed + at, (look) => act(arena, at, look), plan.rules);
+      const episode = { ...record, index: at };
       episodes.push(episode);
       await ask({ kind: "finished", episode });
     }
@@ -46,6 +47,12 @@ async function trial(): Promise<TrialEnd> {
   } finally {
     arena.close();
   }
+}
+
+async function nextOf(): Promise<number | undefined> {
+  const answer = await ask({ kind: "next" });
+  if (answer.kind !== "next") throw new Error("the question for the next episode is answered with one");
+  return answer.index;
 }
 
 async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
@@ -63,8 +70,11 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
   return answer;
 }
 
+/** An episode as far as pictures are made of it. */
+type Played = EpisodeRecord & { readonly index: number };
+
 /** Replays the first and the worst episode under a camera. Worst: the least progress among those without a fault, else of all. */
-async function pictured(arena: Arena, episodes: readonly FinishedEpisode[], form: "gif" | "strip"): Promise<TrialEnd> {
+async function pictured(arena: Arena, episodes: readonly Played[], form: "gif" | "strip"): Promise<TrialEnd> {
   const first = episodes[0];
   const fair = episodes.filter((episode) => !isFault(episode));
   const worst = (fair.length > 0 ? fair : episodes).toSorted((a, b) => a.progress - b.progress)[0];

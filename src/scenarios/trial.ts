@@ -1,5 +1,7 @@
 /** A trial: a policy through many episodes of one scenario, on a thread of its own. */
 import { Worker } from "node:worker_threads";
+import type { Signal } from "../cancellation.ts";
+import { steadyNow } from "../clock.ts";
 import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 
@@ -8,7 +10,6 @@ export interface TrialPlan {
   readonly scenario: string;
   readonly actionSpace: string;
   readonly seed: number;
-  readonly episodes: number;
   readonly rules: Rules;
   /** Whether the policy is shown the scenario's cameras. */
   readonly pictures: boolean;
@@ -16,14 +17,16 @@ export interface TrialPlan {
   readonly media: "none" | "gif" | "strip";
   /** Where packs are, when there are any. */
   readonly packs: string | undefined;
-  /** The first episode that is run; those before it are done. */
-  readonly start: number;
   /** Episodes that were done before, as far as pictures may be made of them. */
   readonly done: readonly FinishedEpisode[];
 }
 
 /** An episode of a trial. */
-export type FinishedEpisode = EpisodeRecord & { readonly index: number };
+export type FinishedEpisode = EpisodeRecord & {
+  readonly index: number;
+  /** Milliseconds that its physics and its policy took; waits for a core are not counted. */
+  readonly wallMs: number;
+};
 
 /** What the policy is shown; pictures are PNG. */
 export interface Shown {
@@ -46,10 +49,17 @@ export interface Medium {
 
 /** Hears of a trial as it goes. */
 export interface TrialListener {
-  /** Acts. Throws `PolicyFailure`; anything else ends the trial. `signal` is aborted when the trial is called off. */
-  act(shown: Shown, signal: AbortSignal): Promise<Chunk>;
-  /** An episode is over; the next begins when this has resolved. */
+  /** The episode to run next; undefined when none is left. */
+  next(): Promise<number | undefined>;
+  /**
+   * Acts. Throws `PolicyFailure`; anything else ends the trial. `signal` is aborted when the trial is called off, `wallMs` is what the
+   * episode has taken so far.
+   */
+  act(shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk>;
+  /** An episode is over. */
   finished(episode: FinishedEpisode): Promise<void>;
+  /** Waits for a core that the physics may use; what it resolves to gives it back, once however often it is called. */
+  core(signal: Signal): Promise<() => void>;
 }
 
 /** How a trial ended. */
@@ -59,10 +69,11 @@ export interface TrialEnd {
   readonly replayVerified: boolean | undefined;
 }
 
-/** What the thread tells. */
+/** What the thread tells: it computes from what it is told until it tells something, and waits then. */
 export type FromThread =
+  | { kind: "next" }
   | { kind: "act"; shown: Shown }
-  | { kind: "finished"; episode: FinishedEpisode }
+  | { kind: "finished"; episode: Omit<FinishedEpisode, "wallMs"> }
   | { kind: "end"; end: TrialEnd }
   | { kind: "broken"; message: string };
 
@@ -70,33 +81,56 @@ export type FromThread =
 export type ToThread =
   | { kind: "chunk"; rows: readonly (readonly number[])[]; latencyMs: number }
   | { kind: "failure"; termination: PolicyFailure["termination"]; message: string }
-  | { kind: "next" };
+  | { kind: "heard" }
+  | { kind: "next"; index: number | undefined };
 
 /**
  * Runs a trial to its end. Rejects with `ScenarioError` when the scenario can't be run, with the signal's reason when called off, and with
- * whatever `act` threw that is no `PolicyFailure`. The thread ends in each case: a broken engine never outlives its trial.
+ * whatever the listener threw that is no `PolicyFailure`. The thread ends in each case: a broken engine never outlives its trial.
  */
 export async function runTrial(plan: TrialPlan, listener: TrialListener, signal: AbortSignal): Promise<TrialEnd> {
   signal.throwIfAborted();
+  let giveBack = await listener.core(signal);
+  let since = steadyNow();
+  let wallMs = 0;
+  let ended = false;
   const thread = new Worker(new URL("./trial-worker.ts", import.meta.url), { workerData: plan });
   const { promise, resolve, reject } = Promise.withResolvers<TrialEnd>();
   const leave = (): void => reject(signal.reason);
   signal.addEventListener("abort", leave, { once: true });
-  const tell = (message: ToThread): void => thread.postMessage(message);
+  /** What the thread is told lets it compute. */
+  const tell = async (message: ToThread): Promise<void> => {
+    giveBack = await listener.core(signal);
+    // The thread may have died meanwhile.
+    if (ended) return giveBack();
+    since = steadyNow();
+    thread.postMessage(message);
+  };
+  const acted = async (shown: Shown): Promise<ToThread> => {
+    const askedAt = steadyNow();
+    try {
+      const { rows, latencyMs } = await listener.act(shown, signal, wallMs);
+      wallMs += latencyMs;
+      return { kind: "chunk", rows: rows.map((row) => Array.from(row)), latencyMs };
+    } catch (thrown) {
+      if (!(thrown instanceof PolicyFailure)) throw thrown;
+      wallMs += steadyNow() - askedAt;
+      return { kind: "failure", termination: thrown.termination, message: thrown.message };
+    }
+  };
   const answers: { readonly [K in FromThread["kind"]]: (message: Extract<FromThread, { kind: K }>) => Promise<void> } =
     {
+      async next() {
+        const index = await listener.next();
+        wallMs = 0;
+        await tell({ kind: "next", index });
+      },
       async act({ shown }) {
-        try {
-          const { rows, latencyMs } = await listener.act(shown, signal);
-          tell({ kind: "chunk", rows: rows.map((row) => Array.from(row)), latencyMs });
-        } catch (thrown) {
-          if (!(thrown instanceof PolicyFailure)) throw thrown;
-          tell({ kind: "failure", termination: thrown.termination, message: thrown.message });
-        }
+        await tell(await acted(shown));
       },
       async finished({ episode }) {
-        await listener.finished(episode);
-        tell({ kind: "next" });
+        await listener.finished({ ...episode, wallMs });
+        await tell({ kind: "heard" });
       },
       async end({ end }) {
         resolve(end);
@@ -106,6 +140,8 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
       },
     };
   thread.on("message", (message: FromThread) => {
+    giveBack();
+    wallMs += steadyNow() - since;
     const answer = answers[message.kind] as (message: FromThread) => Promise<void>;
     answer(message).catch(reject);
   });
@@ -114,7 +150,9 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   try {
     return await promise;
   } finally {
+    ended = true;
     signal.removeEventListener("abort", leave);
     await thread.terminate();
+    giveBack();
   }
 }

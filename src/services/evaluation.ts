@@ -57,7 +57,11 @@ export interface EvaluationServiceDeps {
 const LIFE_S = 24 * 3600;
 const DEFAULT_HORIZON = 16;
 const DEFAULT_TIMEOUT_MS = 5_000;
+const DEFAULT_FAULTS = 5;
 const LOOK_MS = 250;
+
+/** Seconds: a minute for each episode, ten for a few, a day for many. */
+const wallBudgetOf = (episodes: number): number => Math.min(LIFE_S, Math.max(600, 60 * episodes));
 
 /** The evaluation RPCs. */
 export function evaluationService(deps: EvaluationServiceDeps): Implementation<typeof EvaluationService> {
@@ -183,7 +187,7 @@ async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, cal
 
 /** Where a runner outside reaches the policy, and in which action space: nothing of it is looked at here. */
 function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: EvaluateRequest) {
-  const { scenario, actionSpace = "", mode, pictures, media } = asked;
+  const { scenario, actionSpace = "", mode, pictures, media, wallBudgetS, stopAfterFaults } = asked;
   if (scenarios.has(scenario))
     throw violation("runner", "must be absent for a scenario that the gateway runs itself", "runner");
   const known = [...catalogued()];
@@ -192,8 +196,11 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
     const text = `there is no benchmark of this name in the catalog${near.length > 0 ? `; did you mean ${near.join(" or ")}?` : ""}`;
     throw refuse(Reason.NOT_FOUND, text, {}, { param: "scenario" });
   }
-  if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE)
-    throw violation("runner", "an external one takes no mode, pictures or media: its harness has its own", "runner");
+  const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined;
+  if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE || limited) {
+    const text = "an external one takes no mode, pictures, media or limits: its harness has its own";
+    throw violation("runner", text, "runner");
+  }
   return { protocol: EXTERNAL, actionSpace };
 }
 
@@ -216,6 +223,8 @@ async function requestOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, ca
     policyTimeoutMs: asked.policyTimeoutMs ?? DEFAULT_TIMEOUT_MS,
     media: MEDIA[asked.media] ?? "none",
     pictures: asked.pictures,
+    wallBudgetS: asked.wallBudgetS ?? wallBudgetOf(episodes),
+    stopAfterFaults: asked.stopAfterFaults ?? DEFAULT_FAULTS,
     metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
     priceMicro: EPISODE_MICRO,
   };

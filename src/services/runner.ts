@@ -170,6 +170,7 @@ function factsOf(report: ReportEpisodeRequest, job: JobRecord): EpisodeFacts {
     clippedSteps: 0,
     staleSteps: 0,
     meanActionDelta: 0,
+    wallMs: 0,
     initialStateSha256: report.initialStateSha256 ?? "",
     trajectorySha256: report.trajectorySha256 ?? "",
   };

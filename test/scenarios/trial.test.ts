@@ -7,7 +7,7 @@ import { PolicyFailure } from "../../src/scenarios/failure.ts";
 import { loadScenarios } from "../../src/scenarios/index.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../src/scenarios/trial.ts";
 
-const PLAN: TrialPlan = {
+const PLAN: TrialPlan & Episodes = {
   scenario: "cartpole-balance",
   actionSpace: "continuous_nd",
   seed: 3,
@@ -20,16 +20,28 @@ const PLAN: TrialPlan = {
   done: [],
 };
 
+/** Episodes from `start` up to `episodes`. */
+interface Episodes {
+  readonly start: number;
+  readonly episodes: number;
+}
+
+const core = async () => () => {};
+
 /** Runs a trial and keeps what it tells. */
 async function trial(
-  plan: Partial<TrialPlan>,
+  given: Partial<TrialPlan & Episodes>,
   act: (shown: Shown) => number[][],
   signal = new AbortController().signal,
 ) {
   const episodes: FinishedEpisode[] = [];
+  const { start, episodes: count, ...plan } = { ...PLAN, ...given };
+  let index = start;
   const end = await runTrial(
-    { ...PLAN, ...plan },
+    plan,
     {
+      core,
+      next: async () => (index < count ? index++ : undefined),
       act: async (shown) => ({ rows: act(shown), latencyMs: 1 }),
       finished: async (episode) => void episodes.push(episode),
     },
@@ -74,6 +86,8 @@ describe("a trial", () => {
     const waits = runTrial(
       PLAN,
       {
+        core,
+        next: async () => 0,
         act: () => {
           controller.abort(new Error("called off"));
           return new Promise(() => {});
@@ -108,6 +122,57 @@ describe("a trial", () => {
       [2, "gif"],
     ]);
     expect(Buffer.from(end.media[0]!.bytes).toString("latin1", 0, 6)).toBe("GIF89a");
+  });
+});
+
+/** Cores without an end, counted. */
+function counted() {
+  let held = 0;
+  const core = async () => {
+    held++;
+    let isMine = true;
+    return () => {
+      if (isMine) held--;
+      isMine = false;
+    };
+  };
+  return { held: () => held, core };
+}
+
+describe("a core", () => {
+  it("is held while the physics computes, and by nobody while the policy is waited for", async () => {
+    const { held, core } = counted();
+    const episodes = [0, 1];
+    await runTrial(
+      PLAN,
+      {
+        core,
+        next: async () => {
+          expect(held()).toBe(0);
+          return episodes.shift();
+        },
+        act: async (shown) => {
+          expect(held()).toBe(0);
+          return { rows: balance(shown), latencyMs: 1 };
+        },
+        finished: async ({ wallMs }) => {
+          expect(held()).toBe(0);
+          expect(wallMs).toBeGreaterThanOrEqual(PLAN.rules.replanSteps);
+        },
+      },
+      new AbortController().signal,
+    );
+    expect(held()).toBe(0);
+  });
+
+  it("is given back by a trial that ends in the middle", async () => {
+    const { held, core } = counted();
+    const broken = { core, next: async () => 0, finished: async () => {} };
+    const act = async (): Promise<never> => {
+      throw new Error("a bug");
+    };
+    await expect(runTrial(PLAN, { ...broken, act }, new AbortController().signal)).rejects.toThrow("a bug");
+    expect(held()).toBe(0);
   });
 });
 

@@ -115,15 +115,14 @@ export class RateLimits {
 
   /**
    * Waits until `spare` gives a place; rejects when the signal is aborted. Those who wait for one key are served in the order in which they
-   * came. `waits` is called where there is none at once, and what it answers when the wait is over.
+   * came.
    */
-  async turn(line: readonly KeyLimit[], signal: Signal, waits: () => () => void = ATTENTIVE): Promise<ConcurrencySlot> {
+  async turn(line: readonly KeyLimit[], signal: Signal): Promise<ConcurrencySlot> {
     const id = line[0]?.id ?? "";
     const queue = this.#turns.get(id) ?? [];
     const own = {};
     queue.push(own);
     this.#turns.set(id, queue);
-    let over: (() => void) | undefined;
     try {
       for (;;) {
         signal.throwIfAborted();
@@ -133,11 +132,9 @@ export class RateLimits {
           if (places[0]) return places[0];
           restMs = Math.min(againMs, LOOK_MS);
         }
-        over ??= waits();
         await sleep(restMs, signal);
       }
     } finally {
-      over?.();
       queue.splice(queue.indexOf(own), 1);
       if (queue.length === 0) this.#turns.delete(id);
     }
@@ -359,7 +356,6 @@ export interface RateLeft {
 }
 
 const ALONE: readonly KeyLimit[] = [];
-const ATTENTIVE = () => (): void => {};
 
 const leastStanding = (buckets: readonly Bucket[], at: number): RateStanding =>
   buckets.map((bucket) => standing(bucket, at)).reduce((least, each) => (each.left < least.left ? each : least));

@@ -60,8 +60,8 @@ export interface JobCalls {
    * take nothing: its calls are refused each by its own answer.
    */
   places(keyId: string, most: number): Promise<{ places: JobCallSlot[]; againMs: number }>;
-  /** Makes a call when it is its turn; tells by `waits` where that is not at once, and by what that answers when it is. */
-  inTurn(keyId: string, call: JobCall, waits: () => () => void): Promise<JobAnswer & { readonly waitedMs: number }>;
+  /** Makes a call when it is its turn. */
+  inTurn(keyId: string, call: JobCall): Promise<JobAnswer & { readonly waitedMs: number }>;
   /** Makes a call; its place is given back at the end. */
   answer(keyId: string, call: JobCall, place: JobCallSlot): Promise<JobAnswer>;
 }
@@ -103,13 +103,13 @@ export function openJobCalls({ gate, limits, find }: JobCallsDeps): JobCalls {
       const line = lineOf(await lookOnce(keyId));
       return line ? limits.spare(line, most) : { places: Array.from({ length: most }, () => NO_PLACE), againMs: 0 };
     },
-    async inTurn(keyId, call, waits) {
+    async inTurn(keyId, call) {
       const came = steadyNow();
       let place = NO_PLACE;
       try {
         let key = await lookOnce(keyId);
         const line = lineOf(key);
-        if (line) place = await limits.turn(line, call.signal, waits);
+        if (line) place = await limits.turn(line, call.signal);
         const waitedMs = steadyNow() - came;
         // It may do less by now.
         if (waitedMs > FRESH_MS) key = await lookOnce(keyId);

@@ -16,6 +16,10 @@ export interface EvaluationRequest {
   policyTimeoutMs: number;
   media: "none" | "gif" | "strip";
   pictures: boolean;
+  /** Seconds that the episodes may take in all; waits for other evaluations are not counted. */
+  wallBudgetS: number;
+  /** Episodes in a row that end by one and the same fault, after which no more is run. */
+  stopAfterFaults: number;
   metadata?: object | undefined;
   /** Micro-dollars for each episode that runs to its end. */
   priceMicro: number;
@@ -43,6 +47,8 @@ export interface EpisodeFacts {
   clippedSteps: number;
   staleSteps: number;
   meanActionDelta: number;
+  /** Milliseconds that it took, waits for other evaluations not counted; of those that a runner outside ran, 0. */
+  wallMs: number;
   initialStateSha256: string;
   trajectorySha256: string;
   actions?: string | undefined;

@@ -71,6 +71,7 @@ export function shownEvaluation(
     route: { simulated: result.simulated ?? false },
     ...(result.error && { error: result.error }),
     ...(request.metadata && { metadata: request.metadata as JsonObject }),
+    ...(!isExternal(request) && { wallBudgetS: request.wallBudgetS }),
     runner: isExternal(request) ? EvaluationRunner.EXTERNAL : EvaluationRunner.EMBEDDED,
     ...(result.harness !== undefined && { harness: result.harness }),
   });
@@ -140,6 +141,7 @@ export function shownEpisode({ index, response }: ItemRecord, { pictures }: Eval
     steps: facts.steps,
     simTimeS: facts.simTimeS,
     policyCalls,
+    wallMs: Math.round(facts.wallMs),
     meanLatencyMs: roundMs(latenciesMs.reduce((sum, each) => sum + each, 0) / Math.max(1, latenciesMs.length)),
     metrics: facts.metrics,
     initialStateSha256: facts.initialStateSha256,

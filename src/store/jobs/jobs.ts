@@ -263,28 +263,54 @@ async function dropItems(tx: Tx, jobId: string): Promise<void> {
   await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
 }
 
+/** What waits for a worker: of those that runners outside work on, only what is over and has to be ended. */
+const waits = (sql: Queryable, kinds: readonly JobKind[]) => sql`
+  rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
+  and (ready_at is null or ready_at <= now() or cancelled_at is not null or expires < now())
+  and (not outside or cancelled_at is not null or expires < now())`;
+
+/** How many jobs of an organisation are under way. */
+const underWay = (sql: Queryable, orgId: ReturnType<Queryable>) => sql`
+  (select count(*) from job as other where other.org_id = ${orgId} and other.rank < 9 and other.lease_until > now())`;
+
 /**
  * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, of those
- * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over; of those that runners outside work on, only what is over and
- * has to be ended. Undefined when nothing waits.
+ * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over. Of the
+ * organisations in `full`, only what is over is taken. Undefined when nothing waits.
  */
-export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]): Promise<HeldJob | undefined> {
+export async function takeJob(
+  sql: Sql,
+  owner: string,
+  kinds: readonly JobKind[],
+  full: readonly string[] = [],
+): Promise<HeldJob | undefined> {
   const [taken] = await sql<{ id: string }[]>`
     update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
-      started = coalesce(started, now()), ready_at = null
+      started = coalesce(started, now()), taken = clock_timestamp(), ready_at = null
     where id = (
-      select id from job as waiting where rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
-        and (ready_at is null or ready_at < now() or cancelled_at is not null or expires < now())
-        and (not outside or cancelled_at is not null or expires < now())
-      order by priority desc,
-        (select count(*) from job as other where other.org_id = waiting.org_id and other.rank < 9 and other.lease_until > now()),
-        (select max(started) from job as other where other.org_id = waiting.org_id) nulls first,
+      select id from job as waiting where ${waits(sql, kinds)}
+        and (org_id <> all (${[...full]}::text[]) or cancelled_at is not null or expires < now())
+      order by priority desc, ${underWay(sql, sql`waiting.org_id`)},
+        (select max(taken) from job as other where other.org_id = waiting.org_id) nulls first,
         created
       limit 1 for update skip locked)
     returning id`;
   if (!taken) return undefined;
   const [row] = await sql<JobRow[]>`select ${counted(sql)} where job.id = ${taken.id} and job.owner = ${owner}`;
   return row && jobOf(row);
+}
+
+/** Whether a job of another organisation waits that has fewer under way than the one of this job: it would be next. */
+export async function othersWait(
+  sql: Sql,
+  { orgId }: Pick<HeldJob, "orgId">,
+  kinds: readonly JobKind[],
+): Promise<boolean> {
+  const [row] = await sql`
+    select from job as waiting where ${waits(sql, kinds)} and org_id <> ${orgId}
+      and ${underWay(sql, sql`waiting.org_id`)} < ${underWay(sql, sql`${orgId}`)}
+    limit 1`;
+  return row !== undefined;
 }
 
 /** This worker does not hold the job any more: nothing that it writes is kept. */

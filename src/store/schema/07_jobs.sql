@@ -36,6 +36,8 @@ create table job (
   idempotency_hash bytea,
   created timestamptz not null default now(),
   started timestamptz,
+  -- When a worker last took it.
+  taken timestamptz,
   finalizing timestamptz,
   finished timestamptz,
   expires timestamptz not null
@@ -47,7 +49,7 @@ create index job_by_org on job (org_id, created desc, id desc);
 create index job_by_workspace on job (workspace_id, created desc, id desc) where workspace_id is not null;
 create index job_open on job (priority desc, created) where rank < 9;
 -- When an organisation was last given a worker: of those that have as many jobs under way, the one that waited longest is next.
-create index job_by_org_started on job (org_id, started);
+create index job_by_org_taken on job (org_id, taken);
 
 -- The parts of a job: requests of a batch, episodes of an evaluation.
 create table job_item (

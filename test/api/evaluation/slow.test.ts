@@ -1,0 +1,105 @@
+/** Evaluations whose policies are slow, hang, or are not there: nobody else waits for them, and they end. */
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { type App, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { startOpenpiServer } from "../../support/openpi-server.ts";
+
+let app: App;
+let model: Model;
+
+beforeAll(async () => {
+  model = await startModel();
+  app = await openApp({ roles: new Set(["api", "worker"]) });
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+});
+afterEach(() => {
+  model.script.act = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 2, policy_timeout_ms: 60_000 };
+const evaluate = async (key: string, body: object = {}): Promise<string> => {
+  const taken = await app.call("/v1/evaluate", { ...NAV, ...body }, { key });
+  expect(taken.status, taken.text).toBe(202);
+  return taken.body.id;
+};
+const shown = async (id: string, key: string) => (await app.call(`/v1/evaluate/${id}`, undefined, { key })).body;
+const ended = (id: string, key: string) =>
+  eventually(
+    async () => {
+      const body = await shown(id, key);
+      expect(["completed", "failed", "cancelled", "expired"]).toContain(body.status);
+      return body;
+    },
+    { timeout: 60_000, interval: 100 },
+  );
+
+it("other organisations are evaluated while one has more hanging evaluations than places", async () => {
+  const [slow, quick] = [await app.caller(100), await app.caller()];
+  const sessions = new Set<string>();
+  let hangs = true;
+  model.script.act = (call, answer) => {
+    if (hangs) sessions.add(call.sessionId ?? "");
+    else answer(honestSteps(call, 2));
+  };
+  const ids = await Promise.all(Array.from({ length: 20 }, () => evaluate(slow.key)));
+  // One organisation has half of the places.
+  await eventually(() => expect(sessions.size).toBe(8), { timeout: 60_000 });
+  hangs = false;
+  expect(await ended(await evaluate(quick.key), quick.key)).toMatchObject({ status: "completed" });
+  expect(sessions.size).toBe(8);
+  for (const id of ids) await app.call(`/v1/evaluate/${id}`, undefined, { key: slow.key, method: "DELETE" });
+  for (const id of ids) expect((await ended(id, slow.key)).status).toBe("cancelled");
+});
+
+it.each([
+  ["5 when nothing is said", {}, 5],
+  ["as many as are asked for", { stop_after_faults: 2 }, 2],
+])("a policy that is not there is tried %s", async (_, asked, tries) => {
+  const { key } = await app.caller();
+  const server = await startOpenpiServer();
+  await server.close();
+  const id = await evaluate(key, { policy_endpoint: server.endpoint, episodes: 200, ...asked });
+  expect(await ended(id, key)).toMatchObject({
+    status: "failed",
+    episodes: { requested: 200, completed: 0, errored: tries },
+    error: { code: "policy_disconnected", message: expect.stringContaining(`${tries} episodes in a row`) },
+    usage: { episodes: 0 },
+  });
+});
+
+it("faults that differ, or with an episode without one between them, end nothing early", async () => {
+  const { key } = await app.caller();
+  const sessions: (string | undefined)[] = [];
+  model.script.act = (call, answer, served) => {
+    if (!sessions.includes(call.sessionId)) sessions.push(call.sessionId);
+    const episode = sessions.indexOf(call.sessionId);
+    if (episode % 2 === 0) served.end(13, "no");
+    else answer(honestSteps(call, 2));
+  };
+  const end = await ended(await evaluate(key, { episodes: 5, stop_after_faults: 2 }), key);
+  expect(end).toMatchObject({ status: "completed", episodes: { completed: 2, errored: 3 } });
+});
+
+it("the budget of wall time is told, and ends an evaluation with the scores of what ran", async () => {
+  const { key } = await app.caller();
+  expect(await shown(await evaluate(key, { episodes: 1 }), key)).toMatchObject({ wall_budget_s: 600 });
+  expect(await shown(await evaluate(key, { episodes: 20 }), key)).toMatchObject({ wall_budget_s: 1200 });
+  model.script.act = () => {};
+  const id = await evaluate(key, { episodes: 90, policy_timeout_ms: 700, wall_budget_s: 1, stop_after_faults: 90 });
+  const end = await ended(id, key);
+  expect(end).toMatchObject({
+    status: "expired",
+    wall_budget_s: 1,
+    error: { code: "wall_budget_exhausted" },
+    episodes: { requested: 90, completed: 0, errored: end.per_episode.length },
+    usage: { episodes: 0 },
+  });
+  expect(end.scores.success_rate.n).toBe(end.per_episode.length);
+  expect(end.per_episode.length).toBeLessThan(90);
+  expect(end.per_episode[0].wall_ms).toBeGreaterThanOrEqual(700);
+});
