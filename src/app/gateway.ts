@@ -75,7 +75,9 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const billing = await openBilling(context, storage);
   const outward = openUpstream(context, storage);
   const events = openEvents(context, storage, outward);
-  const scenarios = loadScenarios(config.scenarioPacks);
+  const { scenarios, refused } = await loadScenarios(config.scenarioPacks);
+  const packWarnings = refused.map(({ name, faults }) => `the scenario pack ${name} is not run: ${faults.join("; ")}`);
+  for (const warning of packWarnings) log.warn(warning);
   const supply = openSupply({ ...storage, ...context, outward, scenarios });
   const inference = await openInference(context, { storage, billing, supply, outward, events });
 
@@ -91,6 +93,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
     events,
     supply,
     scenarios,
+    packWarnings,
     inference,
     seals: new JobSeals(sql, vault),
     url: port?.transports.url,

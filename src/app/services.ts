@@ -71,6 +71,8 @@ export interface Subsystems {
   readonly events: Events;
   readonly supply: OpenedSupply;
   readonly scenarios: ReadonlyMap<string, Scenario>;
+  /** What is wrong with scenario packs that are not run. */
+  readonly packWarnings: readonly string[];
   readonly inference: Inference;
   readonly seals: JobSeals;
   /** Where the gateway listens; undefined where it serves nobody. */
@@ -105,12 +107,11 @@ const TABLE: readonly ServiceRow[] = [
       ring: events.notifyJob,
     }),
   ),
-  row(RunnerService, ({ storage: { sql }, seals, billing, scenarios }) =>
+  row(RunnerService, ({ storage: { sql }, seals, billing }) =>
     runnerService({
       sql,
       seals,
       leaser: billing.leaser,
-      scenarios,
       payer: async (id) => payerOf(await findKey(sql, id)),
     }),
   ),
@@ -147,20 +148,22 @@ const TABLE: readonly ServiceRow[] = [
   row(BroadcastService, ({ storage: { sql, vault }, events: { broadcaster, reach } }) =>
     broadcastService({ sql, vault, broadcaster, reach }),
   ),
-  row(OperationsService, ({ config, storage: { sql }, supply: { supply, loader }, keys, billing, unready }) =>
-    operationsService({
-      sql,
-      supply,
-      unready,
-      warnings: () => loader.warnings,
-      cache: () => keys.figures,
-      setup: {
-        nats: config.natsUrl !== undefined,
-        payments: billing.processor !== undefined,
-        publicSignup: config.publicSignup,
-        scenarioPacks: config.scenarioPacks !== undefined,
-      },
-    }),
+  row(
+    OperationsService,
+    ({ config, storage: { sql }, supply: { supply, loader }, keys, billing, packWarnings, unready }) =>
+      operationsService({
+        sql,
+        supply,
+        unready,
+        warnings: () => [...loader.warnings, ...packWarnings],
+        cache: () => keys.figures,
+        setup: {
+          nats: config.natsUrl !== undefined,
+          payments: billing.processor !== undefined,
+          publicSignup: config.publicSignup,
+          scenarioPacks: config.scenarioPacks !== undefined,
+        },
+      }),
   ),
 ];
 

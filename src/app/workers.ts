@@ -54,7 +54,7 @@ const CROWD = 32;
 
 /** Begins to work. */
 export function startWorkers({ log, replica, closers }: AppContext, subsystems: Subsystems, gate: Gate): void {
-  const { config, limits, load, scenarios, seals } = subsystems;
+  const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, askForgotten } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
@@ -96,7 +96,6 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
     agent,
     allowPrivate,
     scenarios,
-    packs: config.scenarioPacks,
     principal: async (keyId) => gate.inNameOf(EvaluationService.method.evaluate, await findKey(sql, keyId)),
     act: (keyId) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
     cores: new Cores(Math.max(1, availableParallelism() - 1)),

@@ -38,8 +38,6 @@ export interface EvaluationDeps extends PolicyDeps {
   readonly seals: JobSeals;
   readonly leaser: Leaser;
   readonly scenarios: ReadonlyMap<string, Scenario>;
-  /** Where packs are; the thread of a trial reads them itself. */
-  readonly packs: string | undefined;
   /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
   principal(keyId: string): Promise<KeyPrincipal>;
   /** Makes act calls with a key, within its limits. */
@@ -90,9 +88,13 @@ class EvaluationRun {
     const variant = scenario && variantFor(scenario, this.#request.actionSpace);
     if (!scenario || !variant) return this.#fail("scenario_not_runnable", "this scenario is not here any more");
     await this.#recall();
+    if (digestOf(scenario, variant) !== this.#request.world?.digest) {
+      const text = "this scenario is another one here than it was when the evaluation was asked for";
+      return this.#fail("scenario_not_runnable", text);
+    }
     const policy = this.#policy(variant);
     try {
-      const end = await this.#try(policy);
+      const end = await this.#try(policy, scenario);
       await this.#complete(scenario, variant, policy, end);
     } catch (thrown) {
       await this.#bill?.free().catch(() => {});
@@ -123,7 +125,7 @@ class EvaluationRun {
     return gatewayPolicy(this.#deps.act(this.#job.keyId), this.#request, about);
   }
 
-  async #try(policy: EvaluatedPolicy): Promise<TrialEnd> {
+  async #try(policy: EvaluatedPolicy, { pack }: Scenario): Promise<TrialEnd> {
     const { scenario, actionSpace, seed, mode, replanSteps, pictures, media } = this.#request;
     const calledOff = new AbortController();
     const { lost, stopped } = this.#watch;
@@ -134,9 +136,9 @@ class EvaluationRun {
     try {
       await tx(this.#deps.sql, (tx) => advance(tx, this.#job, "running"));
       const done = this.#episodes.filter(({ keptActions }) => keptActions);
-      const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, done };
+      const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, done, pack };
       return await runTrial(
-        { ...plan, packs: this.#deps.packs },
+        plan,
         {
           next: () => this.#next(),
           act: (shown, signal, wallMs): Promise<Chunk> => this.#act(policy, shown, signal, wallMs),

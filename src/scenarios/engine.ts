@@ -36,7 +36,7 @@ export class World {
     try {
       return new World(mj, mj.MjModel.from_xml_string(mjcf));
     } catch (cause) {
-      throw new ScenarioError("the scenario's model does not compile", { cause });
+      throw new ScenarioError(`the scenario's model does not compile: ${sentenceOf(cause)}`, { cause });
     } finally {
       for (const name of assets.keys()) mj.FS.unlink(name);
     }
@@ -189,6 +189,12 @@ export class World {
     }
     return count;
   }
+}
+
+/** MuJoCo's own words, in one line. */
+function sentenceOf(cause: unknown): string {
+  const text = cause instanceof Error ? cause.message : String(cause);
+  return text.replaceAll(/\s+/g, " ").trim().slice(0, 500);
 }
 
 const tripleAt = (values: Float64Array, id: number): [number, number, number] => [

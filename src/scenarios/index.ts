@@ -7,7 +7,7 @@ import { pendulumSwingup } from "./builtin/pendulum.ts";
 import { armPickPlace } from "./builtin/pick-place.ts";
 import { pushT } from "./builtin/push-t.ts";
 import { bimanualReach, humanoidReach } from "./builtin/reaches.ts";
-import { loadPacks } from "./pack.ts";
+import { loadPacks, type RefusedPack, scenarioOfPack } from "./pack.ts";
 import type { Scenario, ScenarioVariant } from "./scenario.ts";
 
 /** The scenarios that ship with the gateway. */
@@ -22,10 +22,18 @@ export const BUILT_IN: readonly Scenario[] = [
   humanoidReach,
 ];
 
-/** Every scenario that can be run, by id; packs come from `folder` when one is given. Throws `ScenarioError`. */
-export function loadScenarios(folder: string | undefined): ReadonlyMap<string, Scenario> {
-  const packs = folder === undefined ? [] : loadPacks(folder);
-  return new Map([...BUILT_IN, ...packs].map((scenario) => [scenario.id, scenario]));
+/** The scenarios of a gateway, by id, and the packs that it refused. */
+export interface LoadedScenarios {
+  readonly scenarios: ReadonlyMap<string, Scenario>;
+  readonly refused: readonly RefusedPack[];
+}
+
+/** Every scenario that can be run; packs come from `folder` when one is given. Rejects where the folder can't be read. */
+export async function loadScenarios(folder: string | undefined): Promise<LoadedScenarios> {
+  const taken = new Set(BUILT_IN.map(({ id }) => id));
+  const { packs, refused } = folder === undefined ? { packs: [], refused: [] } : await loadPacks(folder, taken);
+  const all = [...BUILT_IN, ...packs.map(scenarioOfPack)];
+  return { scenarios: new Map(all.map((scenario) => [scenario.id, scenario])), refused };
 }
 
 /** The action spaces that a policy can be tried in. */
@@ -38,14 +46,24 @@ export const variantFor = (scenario: Scenario, actionSpace: string | undefined):
     ? scenario.variants[0]
     : scenario.variants.find((variant) => variant.actionSpace === actionSpace);
 
-/** What a scenario's variant is, as a digest: its model, its numbers and its rules' version. Scores compare only under one digest. */
-export function digestOf(scenario: Scenario, variant: ScenarioVariant): string {
-  const { actionSpace, fields, bounds, proprioNames, dtMs, maxSteps, mjcf } = variant;
-  const { id, version, success } = scenario;
+/**
+ * What a scenario's variant is, as a digest: its model and every file that this names, its numbers, its cameras and words, and its rules:
+ * of a pack all that it says, of a built-in one their version. Scores compare only under one digest.
+ */
+export function digestOf({ id, version, success, pack }: Scenario, variant: ScenarioVariant): string {
+  const { mjcf, assets = new Map<string, Uint8Array>(), play: _, ...numbers } = variant;
   const hash = createHash("sha256");
-  hash.update(
-    JSON.stringify({ id, version, success, actionSpace, fields, bounds, proprioNames, dtMs, maxSteps, mjcf }),
-  );
-  for (const [name, bytes] of variant.assets ?? []) hash.update(name).update(bytes);
+  const files = [...assets].sort(([a], [b]) => (a < b ? -1 : 1));
+  const sizes = files.map(([name, bytes]) => [name, bytes.length]);
+  hash.update(JSON.stringify(sorted({ id, version, success, rules: pack?.rules, ...numbers, mjcf, sizes })));
+  for (const [, bytes] of files) hash.update(bytes);
   return `sha256:${hash.digest("hex")}`;
+}
+
+/** The same value with the fields of every object in order. */
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null) return value;
+  const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(fields.map(([name, each]) => [name, sorted(each)]));
 }

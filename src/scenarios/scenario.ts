@@ -1,6 +1,7 @@
 /** What a scenario is: a place where a policy is tried, with its rules and its measure of success. */
 import type { Random } from "./chance.ts";
 import type { World } from "./engine.ts";
+import type { Pack } from "./pack.ts";
 
 /** The physics engine: what a score has to name so that it can be had again; another version is refused at start. */
 export const ENGINE_FACTS = { name: "mujoco-wasm", version: "3.14.0" } as const;
@@ -100,6 +101,8 @@ export interface Scenario {
   readonly success: string;
   /** The public specification that it re-implements; empty where it is this project's own. */
   readonly source: string;
+  /** What it was made from, where it is no built-in one. */
+  readonly pack?: Pack;
   readonly variants: readonly [ScenarioVariant, ...ScenarioVariant[]];
 }
 

@@ -4,6 +4,7 @@ import type { Signal } from "../cancellation.ts";
 import { steadyNow } from "../clock.ts";
 import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
+import type { Pack } from "./pack.ts";
 
 /** What is tried. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pair by pair. */
 export interface TrialPlan {
@@ -15,8 +16,8 @@ export interface TrialPlan {
   readonly pictures: boolean;
   /** What is kept of the first and the worst episode. */
   readonly media: "none" | "gif" | "strip";
-  /** Where packs are, when there are any. */
-  readonly packs: string | undefined;
+  /** The pack that the scenario is made from; undefined: a built-in one. */
+  readonly pack: Pack | undefined;
   /** Episodes that were done before, as far as pictures may be made of them. */
   readonly done: readonly FinishedEpisode[];
 }

@@ -24,7 +24,7 @@ import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
-import { variantFor } from "../scenarios/index.ts";
+import { digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
@@ -65,7 +65,7 @@ const wallBudgetOf = (episodes: number): number => Math.min(LIFE_S, Math.max(600
 
 /** The evaluation RPCs. */
 export function evaluationService(deps: EvaluationServiceDeps): Implementation<typeof EvaluationService> {
-  const { sql, seals, scenarios } = deps;
+  const { sql, seals } = deps;
 
   const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, keyOf(call), "evaluation", id);
@@ -73,7 +73,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
     return job;
   };
   const shown = async (job: store.JobRecord) =>
-    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios, await seals.of(job));
+    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), await seals.of(job));
 
   return {
     async evaluate(asked, call) {
@@ -152,7 +152,10 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
 }
 
 /** The scenario's variant that is asked for, or the refusal that says what could be had instead. */
-function variantOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: EvaluateRequest): ScenarioVariant {
+function variantOf(
+  { scenarios, catalogued }: EvaluationServiceDeps,
+  asked: EvaluateRequest,
+): { scenario: Scenario; variant: ScenarioVariant } {
   const { scenario: id, actionSpace } = asked;
   const scenario = scenarios.get(id);
   if (!scenario) {
@@ -172,16 +175,24 @@ function variantOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
     );
   }
   const variant = variantFor(scenario, actionSpace);
-  if (variant) return variant;
+  if (variant) return { scenario, variant };
   const spaces = scenario.variants.map((each) => each.actionSpace);
   throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
 }
 
 async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call) {
-  const variant = variantOf(deps, asked);
+  const { scenario, variant } = variantOf(deps, asked);
+  const { actionSpace, fields, dtMs, maxSteps } = variant;
   return {
     protocol: await protocolOf(deps, asked.policyEndpoint, variant, call),
-    actionSpace: variant.actionSpace,
+    actionSpace,
+    world: {
+      version: scenario.version,
+      digest: digestOf(scenario, variant),
+      actionDim: fields.length,
+      dtMs,
+      maxSteps,
+    },
   };
 }
 

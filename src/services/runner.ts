@@ -16,7 +16,7 @@ import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../cal
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
-import type { Scenario, Termination } from "../scenarios/scenario.ts";
+import type { Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
@@ -34,7 +34,6 @@ export interface RunnerDeps {
   sql: Sql;
   seals: JobSeals;
   leaser: Leaser;
-  scenarios: ReadonlyMap<string, Scenario>;
   /** Whose key it is now; undefined for one that is disabled or over. */
   payer(keyId: string): Promise<KeyPrincipal | undefined>;
 }
@@ -43,7 +42,7 @@ const DEFAULT_LEASE_S = 60;
 
 /** The runner RPCs. Every write proves the claim: of a runner that lost it nothing is kept. */
 export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerService> {
-  const { sql, seals, scenarios } = deps;
+  const { sql, seals } = deps;
 
   const jobOf = async (call: Call, id: string): Promise<JobRecord> => {
     const job = await findJob(sql, keyOf(call), "evaluation", id);
@@ -51,7 +50,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
     return job;
   };
   const shown = async (job: JobRecord): Promise<Evaluation> =>
-    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios, await seals.of(job));
+    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), await seals.of(job));
 
   return {
     async claimEvaluation({ harness, scenarios: able, leaseS = DEFAULT_LEASE_S }, call) {
@@ -63,7 +62,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       const { seed, horizon, replanSteps, policyTimeoutMs } = job.request as EvaluationRequest;
       const items = await listItems(sql, job.id, 0, job.total);
       const open = items.filter(({ response }) => !response).map(({ index }) => index);
-      const evaluation = shownEvaluation(job, items, scenarios, await seals.of(job));
+      const evaluation = shownEvaluation(job, items, await seals.of(job));
       const rules = { seed, horizon, replanSteps, policyTimeoutMs };
       return create(ClaimEvaluationResponseSchema, {
         claim: { epoch: hold.epoch, leaseUntil: until, leaseS, evaluation, openEpisodes: open, ...rules },

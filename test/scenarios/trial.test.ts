@@ -1,10 +1,6 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/codecs/pictures/image.ts";
 import { PolicyFailure } from "../../src/scenarios/failure.ts";
-import { loadScenarios } from "../../src/scenarios/index.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../src/scenarios/trial.ts";
 
 const PLAN: TrialPlan & Episodes = {
@@ -15,7 +11,7 @@ const PLAN: TrialPlan & Episodes = {
   rules: { mode: "sync", replanSteps: 1 },
   pictures: false,
   media: "none",
-  packs: undefined,
+  pack: undefined,
   start: 0,
   done: [],
 };
@@ -173,65 +169,5 @@ describe("a core", () => {
     };
     await expect(runTrial(PLAN, { ...broken, act }, new AbortController().signal)).rejects.toThrow("a bug");
     expect(held()).toBe(0);
-  });
-});
-
-describe("a scenario pack", () => {
-  let folder = "";
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
-
-  const PACK = {
-    id: "hold-up",
-    version: "1.0.0",
-    title: "Hold up",
-    description: "Hold a weight up.",
-    mjcf: "hold.xml",
-    action_space: "continuous_nd",
-    action_dim: 1,
-    substeps: 5,
-    max_steps: 40,
-    action: { kind: "control", scale: 20 },
-    obs: [["qpos"], ["qvel"], ["site", "tip"], ["command"]],
-    reset: { qpos_noise: 0.01 },
-    command: [[0, 1]],
-    fail: { body_below: { body: "weight", z: -0.2 } },
-    cameras: [{ name: "front", width: 32, height: 32 }],
-  };
-  const MJCF = `<mujoco><size memory="1M"/><option timestep="0.01"/><worldbody><camera name="front" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/>
-    <body name="weight"><joint name="lift" type="slide" axis="0 0 1"/><geom type="sphere" size=".1" mass="1"/><site name="tip"/></body>
-    </worldbody><actuator><motor joint="lift"/></actuator></mujoco>`;
-
-  function packed(pack: object): string {
-    folder = mkdtempSync(join(tmpdir(), "packs-"));
-    mkdirSync(join(folder, "hold-up"));
-    writeFileSync(join(folder, "hold-up", "scenario.json"), JSON.stringify(pack));
-    writeFileSync(join(folder, "hold-up", "hold.xml"), MJCF);
-    return folder;
-  }
-
-  it("is run as the built-in ones are", async () => {
-    const packs = packed(PACK);
-    const plan = { packs, scenario: "hold-up", episodes: 2, seed: 0 };
-    const held = await trial(plan, ({ proprio: [z, v] }) => [[0.4905 - z! - v!]]);
-    const dropped = await trial(plan, () => [[0]]);
-    expect(held.episodes.map(({ termination, steps }) => [termination, steps])).toEqual([
-      ["success", 40],
-      ["success", 40],
-    ]);
-    expect(dropped.episodes.map(({ termination }) => termination)).toEqual(["fell", "fell"]);
-  });
-
-  it.each([
-    ["a field that is not known", { ...PACK, reward: "1" }, /hold-up.*reward/],
-    ["a term that is not known", { ...PACK, obs: [["eval", "1"]] }, /hold-up.*eval/],
-    ["an id that is a path", { ...PACK, id: "../up" }, /hold-up.*id/],
-  ])("is refused by name for %s", (_, pack, message) => {
-    expect(() => loadScenarios(packed(pack))).toThrow(message);
-  });
-
-  it("whose model does not compile ends its trial with one sentence", async () => {
-    const packs = packed(PACK);
-    writeFileSync(join(packs, "hold-up", "hold.xml"), "<mujoco><nonsense/></mujoco>");
-    await expect(trial({ packs, scenario: "hold-up" }, () => [[0]])).rejects.toThrow("does not compile");
   });
 });

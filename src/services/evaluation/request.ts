@@ -7,6 +7,8 @@ export interface EvaluationRequest {
   /** The runtime whose wire reaches the address; `gateway` for a model of the gateway, `external` where a runner outside reaches it. */
   protocol: string;
   scenario: string;
+  /** The scenario as it was when the evaluation was asked for; undefined where a runner outside has its own. */
+  world?: EvaluatedWorld | undefined;
   actionSpace: string;
   episodes: number;
   seed: number;
@@ -23,6 +25,16 @@ export interface EvaluationRequest {
   metadata?: object | undefined;
   /** Micro-dollars for each episode that runs to its end. */
   priceMicro: number;
+}
+
+/** What of a scenario is told with its scores. */
+export interface EvaluatedWorld {
+  version: string;
+  /** Nothing that has another digest is run in its name. */
+  digest: string;
+  actionDim: number;
+  dtMs: number;
+  maxSteps: number;
 }
 
 /** Whether a runner outside runs the episodes. */

@@ -10,8 +10,7 @@ import {
   type EvaluationScoresSchema,
 } from "../../../gen/limber/v1/evaluation_pb.ts";
 import { toUsd } from "../../billing/price.ts";
-import { digestOf, variantFor } from "../../scenarios/index.ts";
-import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
+import { ENGINE_FACTS } from "../../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";
 import type { ItemRecord } from "../../store/jobs/job-items.ts";
 import type { JobRecord } from "../../store/jobs/jobs.ts";
@@ -20,12 +19,7 @@ import { statusOf } from "../job.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./request.ts";
 
 /** An evaluation with the episodes that have ended; of one whose results are gone, only how many. */
-export function shownEvaluation(
-  kept: JobRecord,
-  parts: readonly ItemRecord[],
-  scenarios: ReadonlyMap<string, Scenario>,
-  seal: JobSeal,
-): Evaluation {
+export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], seal: JobSeal): Evaluation {
   const job = seal.job(kept);
   const items = parts.map((part) => seal.item(part));
   const request = job.request as EvaluationRequest;
@@ -50,7 +44,7 @@ export function shownEvaluation(
       ...(result.model !== undefined && { model: result.model }),
       actionSpace: request.actionSpace,
     },
-    scenario: shownScenario(request, scenarios),
+    scenario: shownScenario(request),
     progress: {
       completed: seal.gone ? gone.completed + gone.errored : ended.length,
       total: request.episodes,
@@ -77,21 +71,18 @@ export function shownEvaluation(
   });
 }
 
-function shownScenario(request: EvaluationRequest, scenarios: ReadonlyMap<string, Scenario>) {
-  const { scenario: id, actionSpace, mode } = request;
-  // A pack of the same name would be another world than the runner's.
-  const scenario = isExternal(request) ? undefined : scenarios.get(id);
-  const variant = scenario && variantFor(scenario, actionSpace);
+function shownScenario(request: EvaluationRequest) {
+  const { scenario: id, world, actionSpace, mode } = request;
   return {
     id,
-    version: scenario?.version ?? "",
-    digest: scenario && variant ? digestOf(scenario, variant) : "",
+    version: world?.version ?? "",
+    digest: world?.digest ?? "",
     engine: isExternal(request) ? "external" : ENGINE_FACTS.name,
     engineVersion: isExternal(request) ? "" : ENGINE_FACTS.version,
     actionSpace,
-    actionDim: variant?.fields.length ?? 0,
-    dtMs: variant?.dtMs ?? 0,
-    maxSteps: variant?.maxSteps ?? 0,
+    actionDim: world?.actionDim ?? 0,
+    dtMs: world?.dtMs ?? 0,
+    maxSteps: world?.maxSteps ?? 0,
     mode: mode === "realtime" ? EvaluationMode.REALTIME : EvaluationMode.SYNC,
   };
 }

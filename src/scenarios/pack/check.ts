@@ -1,0 +1,28 @@
+/** A pack tried before anyone is evaluated in it, in a thread of its own: a model that ends the engine ends nothing else. */
+import { Worker } from "node:worker_threads";
+import { inTime } from "../../clock.ts";
+import type { PackFacts, PackSource } from "./source.ts";
+
+/** Everything that is wrong with a pack; where nothing is, what the engine found in it. */
+export type Checked =
+  | { readonly faults: readonly string[]; readonly facts?: undefined }
+  | { readonly faults: readonly []; readonly facts: PackFacts };
+
+const CHECK_MS = 60_000;
+
+/** Compiles a pack's model, looks for everything in it that the rules name, and carries out one step. */
+export async function checkPack(source: PackSource): Promise<Checked> {
+  const thread = new Worker(new URL("./check-worker.ts", import.meta.url), { workerData: source });
+  const { promise, resolve } = Promise.withResolvers<Checked>();
+  thread.on("message", resolve);
+  thread.on("error", (error) => resolve({ faults: [`its model ended the physics engine: ${error.message}`] }));
+  thread.on("exit", () => resolve({ faults: ["its model ended the physics engine"] }));
+  const late = (): Error => new Error(`its model was not compiled and tried within ${CHECK_MS / 1000} s`);
+  try {
+    return await inTime(promise, { ms: CHECK_MS, late });
+  } catch (thrown) {
+    return { faults: [thrown instanceof Error ? thrown.message : String(thrown)] };
+  } finally {
+    await thread.terminate();
+  }
+}

@@ -1,0 +1,61 @@
+/** A scenario pack as it was read once: all that is compiled, digested and sent to the threads that run it. */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { faultsOf, type PackRules } from "./schema.ts";
+
+/** What a pack consists of. It can be sent to a thread. */
+export interface PackSource {
+  readonly rules: PackRules;
+  readonly mjcf: string;
+  readonly assets: ReadonlyMap<string, Uint8Array>;
+}
+
+/** What the engine found in a pack's model. */
+export interface PackFacts {
+  /** Seconds of one step of the engine. */
+  readonly timestep: number;
+  /** One name per number of an observation. */
+  readonly proprioNames: readonly string[];
+}
+
+/** Bytes that the files of a pack may have in all. */
+const MOST_BYTES = 64 << 20;
+
+/** The names of the packs in a folder, in order. Throws as `readdirSync` does. */
+export const packNames = (folder: string): string[] =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
+    .map((entry) => entry.name)
+    .sort();
+
+/** Reads a pack, or tells everything that is wrong with its files. */
+export function readSource(folder: string): PackSource | readonly string[] {
+  const said = read(() => JSON.parse(readFileSync(join(folder, "scenario.json"), "utf8")) as unknown, "scenario.json");
+  if ("fault" in said) return [said.fault];
+  const faults = faultsOf(said.value);
+  if (faults.length > 0) return faults;
+  const rules = said.value as PackRules;
+  const names = [rules.mjcf, ...(rules.assets ?? [])];
+  let bytes = 0;
+  const files = names.map((name) =>
+    read(() => {
+      bytes += statSync(join(folder, name)).size;
+      return bytes > MOST_BYTES ? new Uint8Array() : readFileSync(join(folder, name));
+    }, name),
+  );
+  const missing = files.flatMap((file) => ("fault" in file ? [file.fault] : []));
+  if (bytes > MOST_BYTES) missing.push(`its files have more than ${MOST_BYTES >> 20} MiB`);
+  if (missing.length > 0) return missing;
+  const contents = new Map(files.flatMap((file, i) => ("value" in file ? [[names[i]!, file.value]] : [])));
+  const mjcf = Buffer.from(contents.get(rules.mjcf)!).toString("utf8");
+  contents.delete(rules.mjcf);
+  return { rules, mjcf, assets: contents };
+}
+
+function read<T>(how: () => T, name: string): { value: T } | { fault: string } {
+  try {
+    return { value: how() };
+  } catch (cause) {
+    return { fault: `${name} can't be read: ${cause instanceof Error ? cause.message : String(cause)}` };
+  }
+}
