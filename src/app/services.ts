@@ -104,6 +104,7 @@ const TABLE: readonly ServiceRow[] = [
       scenarios,
       catalogued: () => supply.registry.catalog.scenarios.map(({ slug }) => slug),
       preview: inference.service.previewRoutes,
+      maxHorizonOf: (id) => supply.supply.snapshot.offerings[supply.supply.snapshot.rowOf(id)]?.maxHorizon,
       ring: events.notifyJob,
     }),
   ),

@@ -20,6 +20,7 @@ import {
   serverPolicy,
 } from "../services/evaluation/policy.ts";
 import {
+  callsOf,
   type EpisodeFacts,
   type EvaluationRequest,
   type EvaluationResult,
@@ -67,7 +68,7 @@ class EvaluationRun {
   readonly #seal: JobSeal;
   readonly #watch: JobWatch;
   readonly #request: EvaluationRequest;
-  readonly #episodes: (FinishedEpisode & { keptActions: boolean })[] = [];
+  readonly #episodes: (PaidEpisode & { keptActions: boolean })[] = [];
   #bill: EpisodeBill | undefined;
 
   constructor(deps: EvaluationDeps, job: HeldJob, seal: JobSeal, watch: JobWatch) {
@@ -142,7 +143,7 @@ class EvaluationRun {
         {
           next: () => this.#next(),
           act: (shown, signal, wallMs): Promise<Chunk> => this.#act(policy, shown, signal, wallMs),
-          finished: (episode) => this.#finished(episode),
+          finished: (episode) => this.#finished({ ...episode, policyMicro: policy.spentMicro() }),
           core: (signal) => this.#deps.cores.enter(this.#job.orgId, signal),
         },
         calledOff.signal,
@@ -174,7 +175,7 @@ class EvaluationRun {
     return next.index;
   }
 
-  async #finished(episode: FinishedEpisode): Promise<void> {
+  async #finished(episode: PaidEpisode): Promise<void> {
     const fault = isFault(episode);
     const costMicro = fault ? 0 : ((await this.#bill?.charge()) ?? 0);
     if (fault) await this.#bill?.free();
@@ -251,7 +252,7 @@ class EvaluationRun {
   }
 
   #close(status: EvaluationEnd, result: EvaluationResult): Promise<void> {
-    return endEvaluation(this.#deps.sql, this.#job, status, result, this.#seal);
+    return endEvaluation(this.#deps.sql, this.#job, status, { ...result, calls: callsOf(this.#episodes) }, this.#seal);
   }
 }
 
@@ -259,6 +260,9 @@ class EvaluationRun {
 class CalledOff extends Error {
   override readonly name = "CalledOff";
 }
+
+/** An episode with what the calls of its policy cost, in micro-dollars. */
+type PaidEpisode = FinishedEpisode & { readonly policyMicro: number };
 
 /** What the evaluation may take of wall time is used up. */
 class BudgetOver extends Error {
@@ -273,19 +277,19 @@ const TOO_LONG = `the episode took more than ${EPISODE_WALL_MS / 1000} s of wall
 const sameFault = (count: number, why = ""): string =>
   `${count} episodes in a row ended by the same fault, and the rest were not run: ${why}`;
 
-function factsOfEpisode(episode: FinishedEpisode & EpisodeScore, keepActions: boolean): EpisodeFacts {
+function factsOfEpisode(episode: PaidEpisode & EpisodeScore, keepActions: boolean): EpisodeFacts {
   const { actions, index: _, ...facts } = episode;
   if (!keepActions) return facts;
   return { ...facts, actions: Buffer.from(actions.buffer, actions.byteOffset, actions.byteLength).toString("base64") };
 }
 
-function episodeOf(index: number, facts: EpisodeFacts): FinishedEpisode & { keptActions: boolean } {
+function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActions: boolean } {
   const { actions, ...known } = facts;
   const bytes = Buffer.from(actions ?? "", "base64");
   const numbers = Float64Array.from({ length: bytes.length / 8 }, (_, i) => bytes.readDoubleLE(8 * i));
   // Written by `factsOfEpisode`, so that the words are those of the type.
   return {
-    ...(known as FinishedEpisode),
+    ...(known as PaidEpisode),
     error: known.error,
     index,
     actions: numbers,

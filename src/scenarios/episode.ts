@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
 import { PolicyFailure } from "./failure.ts";
-import { FAULTS, lengthOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
+import { FAULTS, lengthOf, quarterOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
 
 /** What a policy is shown. */
 export interface Look {
@@ -27,8 +27,8 @@ export type EpisodePolicy = (look: Look) => Chunk | Promise<Chunk>;
 export interface Rules {
   /** `realtime`: the world goes on while the policy thinks, under the last action. */
   readonly mode: "sync" | "realtime";
-  /** Rows of each chunk that are carried out before the policy is asked again. */
-  readonly replanSteps: number;
+  /** Rows of each chunk that are carried out before the policy is asked again; undefined: a quarter of the chunk, at least one. */
+  readonly replanSteps: number | undefined;
 }
 
 /** What is known of an episode when it's over. */
@@ -136,7 +136,8 @@ export class Arena {
         }
       }
       const first = Math.min(passed, actions.length - 1);
-      for (const action of actions.slice(first, first + rules.replanSteps)) {
+      const count = rules.replanSteps ?? quarterOf(actions.length);
+      for (const action of actions.slice(first, first + count)) {
         if (log.termination !== undefined) break;
         this.#take(action, log, watch);
         held = action;

@@ -106,6 +106,9 @@ export interface Scenario {
   readonly variants: readonly [ScenarioVariant, ...ScenarioVariant[]];
 }
 
+/** Rows that are carried out of a chunk of so many where nothing is said. */
+export const quarterOf = (rows: number): number => Math.max(1, Math.floor(rows / 4));
+
 /** The sum of squares' root. */
 export const lengthOf = (...parts: readonly number[]): number =>
   Math.sqrt(parts.reduce((sum, part) => sum + part * part, 0));

@@ -15,17 +15,19 @@ import {
   InferenceService,
   PreviewedRequestSchema,
   PreviewRoutesRequestSchema,
+  type PreviewRoutesResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { PlanStep } from "../../gen/limber/v1/plan_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { sleep } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
 import { digestOf, variantFor } from "../scenarios/index.ts";
-import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
+import { quarterOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems } from "../store/jobs/job-items.ts";
@@ -50,12 +52,13 @@ export interface EvaluationServiceDeps {
   catalogued(): Iterable<string>;
   /** Tells workers of a job that was committed. */
   ring(jobId: string): void;
+  /** Steps that an offering gives in one answer at most. */
+  maxHorizonOf(offeringId: string): number | undefined;
   /** Where a call of the policy would go: what it refuses, the evaluation would too. */
   preview: ReturnType<typeof inferenceService>["previewRoutes"];
 }
 
 const LIFE_S = 24 * 3600;
-const DEFAULT_HORIZON = 16;
 const DEFAULT_TIMEOUT_MS = 5_000;
 const DEFAULT_FAULTS = 5;
 const LOOK_MS = 250;
@@ -78,14 +81,17 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
   return {
     async evaluate(asked, call) {
       const { orgId, keyId, workspaceId, ancestors, settings } = keyOf(call);
-      const request = await requestOf(deps, asked, call);
-      const total = request.priceMicro * request.episodes;
-      const estimate = { unit: "episode", units: asked.episodes, priceNano: request.priceMicro * 1000, wakeUpMicro: 0 };
-      // All of it has to be there at the beginning; each episode holds its own when it runs.
-      await (await deps.leaser.hold({ orgId, keyId, workspaceId, ancestors }, total, estimate)).release();
+      const { request, callsMicro } = await requestOf(deps, asked, call);
+      const episodeMicro = request.priceMicro + callsMicro;
+      const estimate = { unit: "episode", units: asked.episodes, priceNano: episodeMicro * 1000, wakeUpMicro: 0 };
+      // All of it has to be there at the beginning; each episode, and each call of the policy, holds its own when it runs.
+      const payer = { orgId, keyId, workspaceId, ancestors };
+      await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
       const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
-      const { metadata, policyEndpoint, ...open } = request;
-      const seal = (id: string) => seals.fresh(id, { items, request: open }, { metadata, policyEndpoint });
+      const { metadata, policyEndpoint, offering, ...open } = request;
+      const seal = (id: string) => seals.fresh(id, { items, request: open }, { metadata, policyEndpoint, offering });
+      // The same words ask for the same evaluation, wherever they would be routed by now.
+      const { offering: _, world: __, ...said } = request;
       const id = await tx(sql, (tx) =>
         store.createJob(tx, {
           kind: "evaluation",
@@ -97,7 +103,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           lifeS: LIFE_S,
           seal: settings.zdr ? seal : undefined,
           outside: isExternal(request),
-          idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, request),
+          idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, said),
         }),
       );
       deps.ring(id);
@@ -184,7 +190,7 @@ async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, cal
   const { scenario, variant } = variantOf(deps, asked);
   const { actionSpace, fields, dtMs, maxSteps } = variant;
   return {
-    protocol: await protocolOf(deps, asked.policyEndpoint, variant, call),
+    ...(await reachedBy(deps, asked, variant, call)),
     actionSpace,
     world: {
       version: scenario.version,
@@ -212,25 +218,36 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
     const text = "an external one takes no mode, pictures, media or limits: its harness has its own";
     throw violation("runner", text, "runner");
   }
-  return { protocol: EXTERNAL, actionSpace };
+  return { protocol: EXTERNAL, actionSpace, ...stepsOf(asked, DEFAULT_HORIZON), callMicro: 0 };
 }
 
-async function requestOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call): Promise<EvaluationRequest> {
-  const { policyEndpoint, scenario, episodes } = asked;
-  const reached =
+/** Steps of a chunk, and how many of them are carried out. Refuses more than there are. */
+function stepsOf({ replanSteps }: EvaluateRequest, horizon: number) {
+  const taken = replanSteps ?? quarterOf(horizon);
+  if (taken > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
+  return { horizon, replanSteps: taken };
+}
+
+/** What was asked for, and the most that the calls of the policy may cost in one episode, in micro-dollars. */
+async function requestOf(
+  deps: EvaluationServiceDeps,
+  asked: EvaluateRequest,
+  call: Call,
+): Promise<{ request: EvaluationRequest; callsMicro: number }> {
+  const { policyEndpoint, scenario, episodes, seed = 0 } = asked;
+  if (seed + episodes - 1 > MOST_SEED)
+    throw violation("seed", `must be at most ${MOST_SEED - episodes + 1} for ${episodes} episodes`, "less_than_equal");
+  const reached: Reached =
     asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(deps, asked) : await insideOf(deps, asked, call);
-  const horizon = asked.horizon ?? DEFAULT_HORIZON;
-  const replanSteps = asked.replanSteps ?? Math.max(1, Math.floor(horizon / 4));
-  if (replanSteps > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
-  return {
+  const { callMicro, ...where } = reached;
+  const calls = Math.ceil((where.world?.maxSteps ?? 0) / (where.replanSteps ?? 1));
+  const request = {
     policyEndpoint,
-    ...reached,
+    ...where,
     scenario,
     episodes,
-    seed: asked.seed ?? 0,
-    horizon,
-    replanSteps,
-    mode: asked.mode === EvaluationMode.REALTIME ? "realtime" : "sync",
+    seed,
+    mode: asked.mode === EvaluationMode.REALTIME ? ("realtime" as const) : ("sync" as const),
     policyTimeoutMs: asked.policyTimeoutMs ?? DEFAULT_TIMEOUT_MS,
     media: MEDIA[asked.media] ?? "none",
     pictures: asked.pictures,
@@ -239,7 +256,19 @@ async function requestOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, ca
     metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
     priceMicro: EPISODE_MICRO,
   };
+  return { request, callsMicro: calls * callMicro };
 }
+
+/** How a policy is reached, and what one call of it may cost, in micro-dollars. */
+type Reached = Pick<
+  EvaluationRequest,
+  "protocol" | "actionSpace" | "world" | "horizon" | "replanSteps" | "offering"
+> & {
+  readonly callMicro: number;
+};
+
+/** The last episode's seed too is one that records can hold. */
+const MOST_SEED = 2 ** 32 - 1;
 
 const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]>>> = {
   [EvaluationMedia.GIF]: "gif",
@@ -262,28 +291,65 @@ function asPreviewed(code: string, { actionSpace }: ScenarioVariant): Refusal {
 }
 
 /** How the policy is reached. An address passes the guard, a model the router: what could never be called is refused at once. */
-async function protocolOf(
+async function reachedBy(
   deps: EvaluationServiceDeps,
-  endpoint: string,
+  asked: EvaluateRequest,
   variant: ScenarioVariant,
   call: Call,
-): Promise<string> {
-  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(endpoint)?.[0].toLowerCase();
-  if (scheme === undefined) {
-    // Its episodes call the model as the key itself would.
-    assertMayCall(keyOf(call), InferenceService.method.act);
+): Promise<Omit<Reached, "actionSpace" | "world">> {
+  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(asked.policyEndpoint)?.[0].toLowerCase();
+  if (scheme === undefined) return modelOf(deps, asked, variant, call);
+  const protocol = addressOf(deps, asked.policyEndpoint, scheme);
+  const { horizon, replanSteps } = asked;
+  return { protocol, callMicro: 0, ...(horizon === undefined ? { replanSteps } : stepsOf(asked, horizon)) };
+}
+
+/** A model or an alias: the offering that all calls go to, and what one call costs there. */
+async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, variant: ScenarioVariant, call: Call) {
+  // Its episodes call the model as the key itself would.
+  assertMayCall(keyOf(call), InferenceService.method.act);
+  const { policyEndpoint: model, horizon } = asked;
+  const previewed = (units: number, offerings: string[] = []): Promise<PreviewRoutesResponse> => {
     const request = create(PreviewedRequestSchema, {
-      model: endpoint,
+      model,
       actionSpace: variant.actionSpace,
       observations: [{ proprio: variant.proprioNames.map(() => 0) }],
+      horizon: units,
+      provider: { offerings },
     });
-    const { wouldRefuse } = await deps.preview(
-      create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request }),
-      call,
-    );
-    if (wouldRefuse) throw asPreviewed(wouldRefuse.code, variant);
-    return "gateway";
+    return deps.preview(create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request }), call);
+  };
+  let units = horizon ?? DEFAULT_HORIZON;
+  let found = await previewed(units);
+  if (found.wouldRefuse && horizon === undefined) {
+    // Those that give fewer steps in one answer.
+    const [shorter] = (await previewed(1)).plan;
+    const most = shorter && deps.maxHorizonOf(shorter.offeringId);
+    if (shorter && most !== undefined) {
+      units = Math.min(DEFAULT_HORIZON, most);
+      found = await previewed(units, [shorter.offeringId]);
+    }
   }
+  const chosen = offeringOf(found.plan, model);
+  if (found.wouldRefuse || !chosen) throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant);
+  const { offeringId: id, provider, estimatedCostUsd } = chosen;
+  const callMicro = Math.ceil(estimatedCostUsd * MICRO_PER_USD);
+  return { protocol: "gateway", offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
+}
+
+const MICRO_PER_USD = 1_000_000;
+
+/**
+ * The offering that an evaluation goes to: of a model that is named itself the one that was declared first, so that the next evaluation
+ * goes there too; else the first of the plan, whose order is what was asked for.
+ */
+function offeringOf(plan: readonly PlanStep[], model: string): PlanStep | undefined {
+  const own = plan.filter((step) => step.model === model);
+  return own.toSorted((a, b) => (a.offeringId < b.offeringId ? -1 : 1))[0] ?? plan[0];
+}
+
+/** The runtime that reaches an address. Refuses schemes that no wire has, and addresses that are not public. */
+function addressOf(deps: EvaluationServiceDeps, endpoint: string, scheme: string): string {
   const runtime = BY_SCHEME[scheme];
   const wire = runtime === undefined ? undefined : deps.upstream.wireOf(runtime);
   if (!wire || runtime === undefined) {

@@ -24,7 +24,7 @@ import { Fenced, findJob, type JobHold, type JobRecord, type Renewed, renew } fr
 import { beginItem, takeOutside } from "../store/jobs/outside.ts";
 import { type EvaluationEnd, endEvaluation } from "./evaluation/end.ts";
 import { openEpisodeBill } from "./evaluation/episode-bill.ts";
-import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./evaluation/request.ts";
+import { callsOf, type EpisodeFacts, type EvaluationRequest, type EvaluationResult } from "./evaluation/request.ts";
 import { shownEvaluation } from "./evaluation/show.ts";
 import type { JobSeal, JobSeals } from "./job/seal.ts";
 import { denialOf } from "./permissions.ts";
@@ -59,7 +59,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       if (!hold) return create(ClaimEvaluationResponseSchema, {});
       const { until } = await claimed(renew(sql, hold));
       const job = await jobOf(call, hold.id);
-      const { seed, horizon, replanSteps, policyTimeoutMs } = job.request as EvaluationRequest;
+      const { seed, horizon = 0, replanSteps = 0, policyTimeoutMs } = job.request as EvaluationRequest;
       const items = await listItems(sql, job.id, 0, job.total);
       const open = items.filter(({ response }) => !response).map(({ index }) => index);
       const evaluation = shownEvaluation(job, items, await seals.of(job));
@@ -105,7 +105,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
         const text = `${missing} of ${job.total} episodes were not reported yet; report them, or say by error why they can't be`;
         throw refuse(Reason.EPISODES_MISSING, text);
       }
-      const episodes = items.flatMap(({ response }) => (response ? [response as EpisodeScore] : []));
+      const episodes = items.flatMap(({ response }) => (response ? [response as EpisodeScore & EpisodeFacts] : []));
       const status = statusOf(renewed, missing, episodes, error);
       const result = resultOf(job, status, episodes, error);
       await claimed(endEvaluation(sql, { ...hold, orgId: job.orgId }, status, result, seal));
@@ -169,6 +169,7 @@ function factsOf(report: ReportEpisodeRequest, job: JobRecord): EpisodeFacts {
     clippedSteps: 0,
     staleSteps: 0,
     meanActionDelta: 0,
+    policyMicro: 0,
     wallMs: 0,
     initialStateSha256: report.initialStateSha256 ?? "",
     trajectorySha256: report.trajectorySha256 ?? "",
@@ -198,7 +199,7 @@ function statusOf(
 function resultOf(
   job: JobRecord,
   status: EvaluationEnd,
-  episodes: readonly EpisodeScore[],
+  episodes: readonly (EpisodeScore & EpisodeFacts)[],
   error: EvaluationError | undefined,
 ): EvaluationResult {
   const { harness } = (job.result ?? {}) as EvaluationResult;
@@ -210,6 +211,7 @@ function resultOf(
     : { code: first?.termination ?? "policy_error", message: first?.error ?? "" };
   return {
     ...(episodes.length > 0 && { scores: scoresOf(episodes) }),
+    calls: callsOf(episodes),
     ...(episodes.length > 0 &&
       episodes.every((each) => each.trajectorySha256) && { hash: `sha256:${hash.digest("hex")}` }),
     ...(harness !== undefined && { harness }),

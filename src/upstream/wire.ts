@@ -102,6 +102,8 @@ export interface Wire {
   readonly id: string;
   /** Schemes of its addresses, such as `["ws:", "wss:"]`. */
   readonly schemes: readonly string[];
+  /** Whether its acts ask for a number of steps; the servers of other wires give as many as they give. */
+  readonly asksHorizon?: boolean;
   /** The names of the ready-made profiles that an offering may choose from, where the wire maps observations by one. */
   readonly profiles?: readonly string[];
   /** The dialects that a profile may name. */

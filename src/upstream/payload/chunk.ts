@@ -51,6 +51,11 @@ export function sideBySide(tables: readonly Table[], dims: readonly number[] = [
   return { rows, columns, values };
 }
 
+/** As a horizon: as many rows as the server gives, of wires that ask for no number. */
+export const WHOLE_CHUNK = 0;
+/** No server's chunk is taken further. */
+const MOST_ROWS = 1024;
+
 /**
  * The first `horizon` rows, each as long as the table has it, and how many there were. Fewer come as they are: whether they are enough is for
  * the contract to say. Throws an UpstreamFailure: no numbers.
@@ -59,7 +64,8 @@ export function chunkOf(table: Table, horizon: number, more: Partial<ActAnswer> 
   if (table.rows === 0 || table.columns === 0) {
     throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the action has no numbers");
   }
-  const steps = stepsOf(table, Math.min(horizon, table.rows));
+  const most = horizon === WHOLE_CHUNK ? MOST_ROWS : horizon;
+  const steps = stepsOf(table, Math.min(most, table.rows));
   return { steps, chunk: table.rows, dtMs: 0, note: "", prediction: [], gpuSeconds: 0, ...more };
 }
 

@@ -204,7 +204,7 @@ describe("refusals", () => {
   });
 
   it("takes 10,000 episodes, the most, and gives them back when they are called off", async () => {
-    const rich = await app.caller(150);
+    const rich = await app.caller(1_500);
     const { status, body } = await evaluate({ ...NAV, episodes: 10_000 }, rich.key);
     expect([status, body.progress]).toEqual([202, { completed: 0, total: 10_000 }]);
     await app.call(`/v1/evaluate/${body.id}`, undefined, { key: rich.key, method: "DELETE" });

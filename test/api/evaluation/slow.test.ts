@@ -1,27 +1,30 @@
 /** Evaluations whose policies are slow, hang, or are not there: nobody else waits for them, and they end. */
-import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 
 let app: App;
-let model: Model;
+const models: Model[] = [];
 
 beforeAll(async () => {
-  model = await startModel();
   app = await openApp({ roles: new Set(["api", "worker"]) });
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-});
-afterEach(() => {
-  model.script.act = undefined;
 });
 afterAll(async () => {
   await app.close();
-  await model.close();
+  for (const model of models) await model.close();
 });
 
-const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 2, policy_timeout_ms: 60_000 };
+/** A model of its own, so that no other test's breaker is open. */
+async function supplied(slug: string): Promise<Model> {
+  const model = await startModel();
+  models.push(model);
+  await app.supply({ provider: "acme", model: slug, endpoint: model.endpoint });
+  return model;
+}
+
+const NAV = { scenario: "base-nav", episodes: 2, policy_timeout_ms: 60_000 };
 const evaluate = async (key: string, body: object = {}): Promise<string> => {
   const taken = await app.call("/v1/evaluate", { ...NAV, ...body }, { key });
   expect(taken.status, taken.text).toBe(202);
@@ -41,18 +44,19 @@ const ended = (id: string, key: string) =>
 it("other organisations are evaluated while one has more hanging evaluations than places", async () => {
   const [slow, quick] = [await app.caller(100), await app.caller()];
   const sessions = new Set<string>();
-  let hangs = true;
-  model.script.act = (call, answer) => {
-    if (hangs) sessions.add(call.sessionId ?? "");
-    else answer(honestSteps(call, 2));
-  };
-  const ids = await Promise.all(Array.from({ length: 20 }, () => evaluate(slow.key)));
+  const hanging = await supplied("acme/hanging");
+  await supplied("acme/quick");
+  hanging.script.act = ({ sessionId }) => void sessions.add(sessionId ?? "");
+  const asked = { policy_endpoint: "acme/hanging" };
+  const ids = await Promise.all(Array.from({ length: 20 }, () => evaluate(slow.key, asked)));
   // One organisation has half of the places.
   await eventually(() => expect(sessions.size).toBe(8), { timeout: 60_000 });
-  hangs = false;
-  expect(await ended(await evaluate(quick.key), quick.key)).toMatchObject({ status: "completed" });
+  const other = await evaluate(quick.key, { policy_endpoint: "acme/quick" });
+  expect(await ended(other, quick.key)).toMatchObject({ status: "completed" });
   expect(sessions.size).toBe(8);
-  for (const id of ids) await app.call(`/v1/evaluate/${id}`, undefined, { key: slow.key, method: "DELETE" });
+  // Those that wait first, so that none of them begins.
+  for (const id of ids.toReversed())
+    await app.call(`/v1/evaluate/${id}`, undefined, { key: slow.key, method: "DELETE" });
   for (const id of ids) expect((await ended(id, slow.key)).status).toBe("cancelled");
 });
 
@@ -75,22 +79,34 @@ it.each([
 it("faults that differ, or with an episode without one between them, end nothing early", async () => {
   const { key } = await app.caller();
   const sessions: (string | undefined)[] = [];
+  const model = await supplied("acme/flaky");
   model.script.act = (call, answer, served) => {
     if (!sessions.includes(call.sessionId)) sessions.push(call.sessionId);
     const episode = sessions.indexOf(call.sessionId);
     if (episode % 2 === 0) served.end(13, "no");
     else answer(honestSteps(call, 2));
   };
-  const end = await ended(await evaluate(key, { episodes: 5, stop_after_faults: 2 }), key);
+  const end = await ended(
+    await evaluate(key, { policy_endpoint: "acme/flaky", episodes: 5, stop_after_faults: 2 }),
+    key,
+  );
   expect(end).toMatchObject({ status: "completed", episodes: { completed: 2, errored: 3 } });
 });
 
 it("the budget of wall time is told, and ends an evaluation with the scores of what ran", async () => {
-  const { key } = await app.caller();
-  expect(await shown(await evaluate(key, { episodes: 1 }), key)).toMatchObject({ wall_budget_s: 600 });
-  expect(await shown(await evaluate(key, { episodes: 20 }), key)).toMatchObject({ wall_budget_s: 1200 });
+  const { key } = await app.caller(100);
+  const model = await supplied("acme/late");
+  const late = { policy_endpoint: "acme/late" };
+  expect(await shown(await evaluate(key, { ...late, episodes: 1 }), key)).toMatchObject({ wall_budget_s: 600 });
+  expect(await shown(await evaluate(key, { ...late, episodes: 20 }), key)).toMatchObject({ wall_budget_s: 1200 });
   model.script.act = () => {};
-  const id = await evaluate(key, { episodes: 90, policy_timeout_ms: 700, wall_budget_s: 1, stop_after_faults: 90 });
+  const id = await evaluate(key, {
+    policy_endpoint: "acme/late",
+    episodes: 90,
+    policy_timeout_ms: 700,
+    wall_budget_s: 1,
+    stop_after_faults: 90,
+  });
   const end = await ended(id, key);
   expect(end).toMatchObject({
     status: "expired",

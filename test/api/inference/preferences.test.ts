@@ -45,6 +45,7 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   order: ["acme", [1], { acme: 1 }, Array(65).fill("acme"), ["x".repeat(129)]],
   only: ["acme", [1], true, Array(65).fill("acme")],
   ignore: ["acme", [null], 0, Array(65).fill("acme")],
+  offerings: ["off_1", [1], Array(65).fill("off_1"), ["x".repeat(129)]],
   sort: ["speed", 1, ["price"], "PRICE", ""],
   objective: ["price", { speed: 1 }, { price: -1 }, { price: "1" }, { price: null }, [1], { price: null, latency: 1 }],
   session_id: ["", 7, ["a"], "x".repeat(257), "x".repeat(1_000_000)],
@@ -179,6 +180,7 @@ describe("409", () => {
   it.each([
     ["only and ignore of the same provider", { only: ["acme"], ignore: ["acme"] }, ["in_ignore"]],
     ["only an unknown provider", { only: ["nobody"] }, ["not_in_only"]],
+    ["only an unknown offering", { offerings: ["nobody"] }, ["not_in_offerings"]],
     ["a strict order of unknown providers", { order: ["nobody"], allow_fallbacks: false }, ["not_in_order"]],
     ["a region that nobody runs in", { region: ["mars"] }, ["region"]],
     ["a latency that nobody advertises", { max_latency_ms: 1 }, ["max_latency_ms"]],

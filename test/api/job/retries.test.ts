@@ -46,7 +46,7 @@ it("takes a place for each try, and waits for one where the limits or the databa
         ? { kind: "refusal", body: {}, retryable: true }
         : { kind: "answer", statusCode: 200, body: {}, costMicro: 0 };
     },
-  })(job, { lost: new Cancel(), stopped: new Cancel(), rest: () => () => undefined });
+  })(job, { lost: new Cancel(), stopped: new Cancel(), isAwaited: async () => false });
   expect(events.slice(0, 4)).toEqual(["place 1", "call in place 1", "place 2", "call in place 2"]);
   expect(lacking).toEqual([]);
   expect((await app.call(`/v1/batch/${id}`, undefined, { key })).body).toMatchObject({

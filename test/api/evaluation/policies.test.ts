@@ -1,0 +1,135 @@
+/** The policies of evaluations: which offering is asked, for how many steps, and what its calls cost. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type App, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { startOpenpiServer } from "../../support/openpi-server.ts";
+
+let app: App;
+let first: Model;
+let second: Model;
+let offering: string;
+
+beforeAll(async () => {
+  [first, second] = await Promise.all([startModel(), startModel()]);
+  app = await openApp({ roles: new Set(["api", "worker"]) });
+  offering = await app.supply({ provider: "acme", model: "acme/base", endpoint: first.endpoint });
+  // The same model elsewhere, where its numbers are a little different: cheaper, so that it would be asked more often.
+  second.script.act = (call, answer) => answer(honestSteps(call, 2).map((step) => step.map((each) => each + 1e-7)));
+  const cheap = { price_per_action_step: 0.000001 };
+  await app.supply({ provider: "beta", model: "acme/base", endpoint: second.endpoint, ...cheap });
+  await app.supply({ provider: "acme", model: "acme/short", endpoint: first.endpoint, max_horizon: 4 });
+});
+afterEach(() => {
+  first.script.act = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  await first.close();
+  await second.close();
+});
+
+const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1, policy_timeout_ms: 5000 };
+const evaluate = (key: string, body: object = {}) => app.call("/v1/evaluate", { ...NAV, ...body }, { key });
+const ended = async (key: string, body: object = {}) => {
+  const taken = await evaluate(key, body);
+  expect(taken.status, taken.text).toBe(202);
+  return eventually(
+    async () => {
+      const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key });
+      expect(["completed", "failed"]).toContain(body.status);
+      return body;
+    },
+    { timeout: 30_000 },
+  );
+};
+
+describe("a model of the gateway", () => {
+  it("is evaluated at one offering, that the record names, and the next time at the same one", async () => {
+    const { key } = await app.caller();
+    const [before, elsewhere] = [first.acts.length, second.acts.length];
+    const runs = [await ended(key), await ended(key), await ended(key), await ended(key)];
+    expect(runs.map(({ policy }) => [policy.offering_id, policy.provider])).toEqual(
+      Array.from({ length: 4 }, () => [offering, "acme"]),
+    );
+    expect(new Set(runs.map(({ reproducibility }) => reproducibility.hash)).size).toBe(1);
+    expect(first.acts.length).toBeGreaterThan(before);
+    expect(second.acts.length).toBe(elsewhere);
+  });
+
+  it("is asked for no more steps than its offering gives", async () => {
+    const { key } = await app.caller();
+    const end = await ended(key, { policy_endpoint: "acme/short" });
+    expect(end).toMatchObject({ status: "completed", policy: { horizon: 4, replan_steps: 1 } });
+    const exact = await ended(key, { policy_endpoint: "acme/short", horizon: 3 });
+    expect(exact).toMatchObject({ status: "completed", policy: { horizon: 3, replan_steps: 1 } });
+    const long = await evaluate(key, { policy_endpoint: "acme/short", horizon: 5 });
+    expect([long.status, long.body.error.code]).toEqual([409, "no_route_available"]);
+  });
+
+  it("has its calls told and counted with the episodes, to the micro-dollar", async () => {
+    const { org, key } = await app.caller();
+    const { usage } = await ended(key, { episodes: 2 });
+    const [spent] = await app.sql<{ episodes: number; calls: number; micro: number }[]>`
+      select count(*) filter (where contract = 'evaluate')::int as episodes, count(*) filter (where contract = 'act')::int as calls,
+        sum(cost_micro) filter (where contract = 'act')::int as micro
+      from request where org_id = ${org} and status = 'settled'`;
+    expect(usage).toEqual({
+      episodes: 2,
+      cost_usd: 0.02,
+      policy_calls: spent!.calls,
+      policy_cost_usd: expect.closeTo(spent!.micro / 1e6, 9),
+      total_cost_usd: expect.closeTo(0.02 + spent!.micro / 1e6, 9),
+    });
+    expect(spent).toMatchObject({ episodes: 2 });
+    expect(spent!.micro).toBeGreaterThan(0);
+  });
+
+  it("is refused where the balance covers the episodes and not the calls that they may take", async () => {
+    // One episode: a cent, and at most 75 calls of 16 steps at 100 micro-dollars each.
+    const [poor, able] = [await app.caller(0.129), await app.caller(0.131)];
+    const { status, body } = await evaluate(poor.key);
+    expect([status, body.error.code]).toEqual([402, "insufficient_credits"]);
+    expect((await evaluate(able.key)).status).toBe(202);
+  });
+});
+
+describe("a server at an address", () => {
+  it.each([
+    ["as many steps as it gives", {}, "completed"],
+    ["no more than are asked for", { horizon: 5 }, "completed"],
+    ["and says so where it gives fewer than are asked for", { horizon: 7 }, "failed"],
+  ])("is taken at its word: %s", async (_, asked, status) => {
+    const { key } = await app.caller();
+    const server = await startOpenpiServer();
+    try {
+      server.behave({ kind: "steps", steps: Array.from({ length: 6 }, () => [0.1, 0]) });
+      const end = await ended(key, { policy_endpoint: server.endpoint, ...asked });
+      expect(end).toMatchObject({ status, usage: { policy_cost_usd: 0 } });
+      expect(end.policy.horizon).toBe((asked as { horizon?: number }).horizon);
+      if (status === "failed") expect(end.error.message).toContain("fewer actions than the horizon");
+    } finally {
+      await server.close();
+    }
+  });
+});
+
+describe("the seed", () => {
+  it.each([
+    [2 ** 32 - 2, 202],
+    [2 ** 32 - 1, 422],
+  ])("%i of two episodes is answered with %i", async (seed, status) => {
+    const { key } = await app.caller();
+    const taken = await evaluate(key, { seed, episodes: 2 });
+    expect(taken.status).toBe(status);
+    if (status === 422) expect(taken.body.error.param).toBe("seed");
+  });
+
+  it("that leaves no room for the last episode is refused over Connect too", async () => {
+    const { key } = await app.caller();
+    const body = { policyEndpoint: "acme/base", scenario: "base-nav", episodes: 2, seed: 2 ** 32 - 1 };
+    const path = "/limber.v1.EvaluationService/Evaluate";
+    const answer = await app.call(path, body, { key });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalid_argument"]);
+  });
+});
