@@ -94,10 +94,11 @@ const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): Se
 /** In the order in which the documentation shows them. */
 const TABLE: readonly ServiceRow[] = [
   row(InferenceService, ({ inference }) => inference.service),
-  row(EvaluationService, ({ storage: { sql }, seals, billing, outward, scenarios, supply, inference, events }) =>
+  row(EvaluationService, ({ storage: { sql, vault }, seals, billing, outward, scenarios, supply, inference, events }) =>
     evaluationService({
       sql,
       seals,
+      vault,
       leaser: billing.leaser,
       upstream: outward.upstream,
       allowPrivate: outward.allowPrivate,

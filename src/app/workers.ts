@@ -91,6 +91,7 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
   const evaluation = evaluationWork({
     sql,
     seals,
+    vault,
     leaser,
     upstream,
     agent,

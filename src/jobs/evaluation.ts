@@ -29,7 +29,8 @@ import {
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
-import { advance, type HeldJob } from "../store/jobs/jobs.ts";
+import { advance, type HeldJob, jobSecretContext } from "../store/jobs/jobs.ts";
+import { type Vault, VaultError } from "../vault.ts";
 import type { Cores } from "./cores.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
@@ -37,6 +38,7 @@ import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 export interface EvaluationDeps extends PolicyDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
+  readonly vault: Pick<Vault, "open">;
   readonly leaser: Leaser;
   readonly scenarios: ReadonlyMap<string, Scenario>;
   /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
@@ -93,8 +95,8 @@ class EvaluationRun {
       const text = "this scenario is another one here than it was when the evaluation was asked for";
       return this.#fail("scenario_not_runnable", text);
     }
-    const policy = this.#policy(variant);
     try {
+      const policy = this.#policy(variant);
       const end = await this.#try(policy, scenario);
       await this.#complete(scenario, variant, policy, end);
     } catch (thrown) {
@@ -122,7 +124,11 @@ class EvaluationRun {
 
   #policy({ instruction, fields, dtMs }: ScenarioVariant): EvaluatedPolicy {
     const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
-    if (this.#request.protocol !== "gateway") return serverPolicy(this.#deps, this.#request, about);
+    if (this.#request.protocol !== "gateway") {
+      const { id, secret } = this.#job;
+      const opened = secret ? this.#deps.vault.open(secret, jobSecretContext(id)) : "";
+      return serverPolicy(this.#deps, this.#request, { ...about, secret: opened });
+    }
     return gatewayPolicy(this.#deps.act(this.#job.keyId), this.#request, about);
   }
 
@@ -232,6 +238,7 @@ class EvaluationRun {
     if (thrown instanceof CalledOff) return this.#end("cancelled", this.#partial());
     if (thrown instanceof BudgetOver) return this.#close("expired", { ...this.#partial(), error: BUDGET_OVER });
     if (thrown instanceof PolicyUnusable) return this.#fail(thrown.code, thrown.message);
+    if (thrown instanceof VaultError) return this.#fail("secret_unreadable", SECRET_GONE);
     if (thrown instanceof ScenarioError) return this.#fail("scenario_failed", thrown.message);
     const isFinal = thrown instanceof Refusal && (IS_SHORT.has(thrown.reason) || factsOf(thrown.reason).status < 409);
     if (isFinal) return this.#fail(factsOf(thrown.reason).code, thrown.message);
@@ -273,6 +280,7 @@ const BUDGET_OVER = {
   code: "wall_budget_exhausted",
   message: "the episodes took all of the wall time that the evaluation was given; the rest were not run",
 };
+const SECRET_GONE = "the secret of the policy's server can't be opened: its master key is not loaded any more";
 const TOO_LONG = `the episode took more than ${EPISODE_WALL_MS / 1000} s of wall time`;
 const sameFault = (count: number, why = ""): string =>
   `${count} episodes in a row ended by the same fault, and the rest were not run: ${why}`;

@@ -18,6 +18,7 @@ import {
   type PreviewRoutesResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { PlanStep } from "../../gen/limber/v1/plan_pb.ts";
+import { ProviderAuthType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { sleep } from "../clock.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
@@ -34,16 +35,19 @@ import { listItems } from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
+import type { Vault } from "../vault.ts";
 import { type EvaluationRequest, EXTERNAL, isExternal } from "./evaluation/request.ts";
 import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
 import type { inferenceService } from "./inference.ts";
 import type { JobSeals } from "./job/seal.ts";
 import { assertMayCall } from "./permissions.ts";
+import { checkProfile } from "./supply/profile.ts";
 
 /** What evaluations depends on to be taken. */
 export interface EvaluationServiceDeps {
   sql: Sql;
   seals: JobSeals;
+  vault: Pick<Vault, "seal">;
   leaser: Leaser;
   upstream: Upstream;
   allowPrivate: boolean;
@@ -88,8 +92,9 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       const payer = { orgId, keyId, workspaceId, ancestors };
       await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
       const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
-      const { metadata, policyEndpoint, offering, ...open } = request;
-      const seal = (id: string) => seals.fresh(id, { items, request: open }, { metadata, policyEndpoint, offering });
+      const { metadata, policyEndpoint, offering, profile, ...open } = request;
+      const sealed = { metadata, policyEndpoint, offering, profile };
+      const seal = (id: string) => seals.fresh(id, { items, request: open }, sealed);
       // The same words ask for the same evaluation, wherever they would be routed by now.
       const { offering: _, world: __, ...said } = request;
       const id = await tx(sql, (tx) =>
@@ -103,6 +108,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           lifeS: LIFE_S,
           seal: settings.zdr ? seal : undefined,
           outside: isExternal(request),
+          secret: request.authType && ((id) => deps.vault.seal(asked.auth?.secret ?? "", store.jobSecretContext(id))),
           idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, said),
         }),
       );
@@ -214,6 +220,7 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
     throw refuse(Reason.NOT_FOUND, text, {}, { param: "scenario" });
   }
   const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined;
+  refuseWire(asked, "a policy that a runner outside reaches");
   if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE || limited) {
     const text = "an external one takes no mode, pictures, media or limits: its harness has its own";
     throw violation("runner", text, "runner");
@@ -262,10 +269,8 @@ async function requestOf(
 /** How a policy is reached, and what one call of it may cost, in micro-dollars. */
 type Reached = Pick<
   EvaluationRequest,
-  "protocol" | "actionSpace" | "world" | "horizon" | "replanSteps" | "offering"
-> & {
-  readonly callMicro: number;
-};
+  "protocol" | "profile" | "authType" | "actionSpace" | "world" | "horizon" | "replanSteps" | "offering"
+> & { readonly callMicro: number };
 
 /** The last episode's seed too is one that records can hold. */
 const MOST_SEED = 2 ** 32 - 1;
@@ -275,7 +280,30 @@ const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]
   [EvaluationMedia.STRIP]: "strip",
 };
 
-/** The runtimes that an address may be reached by, by its scheme. */
+/** The runtimes of servers at addresses. */
+const RUNTIMES: readonly string[] = [
+  "openpi-ws",
+  "limber-policy",
+  "lerobot-async",
+  "gr00t-http",
+  "gr00t-zmq",
+  "openvla-act",
+  "oip-v2-grpc",
+  "oip-v2-rest",
+];
+
+const AUTH_TYPES: Readonly<Partial<Record<ProviderAuthType, "bearer" | "api_key">>> = {
+  [ProviderAuthType.BEARER]: "bearer",
+  [ProviderAuthType.API_KEY]: "api_key",
+};
+
+/** Refuses what says how a server at an address is spoken to. */
+function refuseWire({ runtime, profile, auth }: EvaluateRequest, what: string): void {
+  for (const [field, value] of Object.entries({ runtime, profile, auth }))
+    if (value !== undefined) throw violation(field, `must be absent for ${what}`, "value_error");
+}
+
+/** The runtime that an address has where none is named, by its scheme. */
 const BY_SCHEME: Readonly<Record<string, string>> = {
   "ws:": "openpi-ws",
   "wss:": "openpi-ws",
@@ -299,13 +327,20 @@ async function reachedBy(
 ): Promise<Omit<Reached, "actionSpace" | "world">> {
   const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(asked.policyEndpoint)?.[0].toLowerCase();
   if (scheme === undefined) return modelOf(deps, asked, variant, call);
-  const protocol = addressOf(deps, asked.policyEndpoint, scheme);
-  const { horizon, replanSteps } = asked;
-  return { protocol, callMicro: 0, ...(horizon === undefined ? { replanSteps } : stepsOf(asked, horizon)) };
+  const protocol = addressOf(deps, asked, scheme, variant);
+  const { horizon, replanSteps, profile, auth } = asked;
+  const about = {
+    protocol,
+    callMicro: 0,
+    profile: profile && (toJson(WireProfileSchema, profile) as object),
+    authType: auth && AUTH_TYPES[auth.type],
+  };
+  return { ...about, ...(horizon === undefined ? { replanSteps } : stepsOf(asked, horizon)) };
 }
 
 /** A model or an alias: the offering that all calls go to, and what one call costs there. */
 async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, variant: ScenarioVariant, call: Call) {
+  refuseWire(asked, "a model of the gateway");
   // Its episodes call the model as the key itself would.
   assertMayCall(keyOf(call), InferenceService.method.act);
   const { policyEndpoint: model, horizon } = asked;
@@ -348,24 +383,32 @@ function offeringOf(plan: readonly PlanStep[], model: string): PlanStep | undefi
   return own.toSorted((a, b) => (a.offeringId < b.offeringId ? -1 : 1))[0] ?? plan[0];
 }
 
-/** The runtime that reaches an address. Refuses schemes that no wire has, and addresses that are not public. */
-function addressOf(deps: EvaluationServiceDeps, endpoint: string, scheme: string): string {
-  const runtime = BY_SCHEME[scheme];
-  const wire = runtime === undefined ? undefined : deps.upstream.wireOf(runtime);
-  if (!wire || runtime === undefined) {
-    const known = Object.keys(BY_SCHEME).map((each) => `${each}//`);
-    throw violation(
-      "policy_endpoint",
-      `must be a model, an alias, or an address that begins with ${known.join(" or ")}`,
-      "url_scheme",
-    );
+/** The runtime that reaches an address. Refuses one that doesn't, profiles that it can't fill, and addresses that are not public. */
+function addressOf(
+  deps: EvaluationServiceDeps,
+  asked: EvaluateRequest,
+  scheme: string,
+  { actionSpace, fields }: ScenarioVariant,
+): string {
+  const { policyEndpoint, profile, runtime = BY_SCHEME[scheme] } = asked;
+  const reaching = RUNTIMES.filter((each) => deps.upstream.wireOf(each)?.schemes.includes(scheme));
+  if (reaching.length === 0) {
+    const known = new Set(RUNTIMES.flatMap((each) => deps.upstream.wireOf(each)?.schemes ?? []));
+    const text = `must be a model, an alias, or an address that begins with ${[...known].map((each) => `${each}//`).join(" or ")}`;
+    throw violation("policy_endpoint", text, "url_scheme");
   }
+  const wire = runtime !== undefined && reaching.includes(runtime) ? deps.upstream.wireOf(runtime) : undefined;
+  if (!wire) {
+    const text = `must be one of those that reach ${scheme}// addresses: ${reaching.join(", ")}`;
+    throw violation("runtime", text, runtime === undefined ? "missing" : "enum", reaching);
+  }
+  checkProfile(wire, { profile, contracts: [Contract.ACT], actionSpaces: [actionSpace], actionDim: fields.length });
   try {
-    checkUrl(endpoint, { schemes: wire.schemes, allowPrivate: deps.allowPrivate });
+    checkUrl(policyEndpoint, { schemes: wire.schemes, allowPrivate: deps.allowPrivate });
   } catch (thrown) {
     if (!(thrown instanceof AddressRefused)) throw thrown;
     const text = "policy_endpoint must be a public address";
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "policy_endpoint", cause: thrown });
   }
-  return runtime;
+  return wire.id;
 }

@@ -1,6 +1,7 @@
 /** The policy of an evaluation: a model of the gateway, called like any caller calls it, or a server at an address, over its wire. */
-import { create } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
 import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import { processClock, steadyNow } from "../../clock.ts";
 import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
@@ -162,15 +163,19 @@ const BY_ATTEMPT: Readonly<Partial<Record<AttemptFailure, PolicyFailure["termina
 };
 
 /** A server at an address. The wire's own guard looks at where the address leads, at every connection. */
-export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about: About): EvaluatedPolicy {
-  const { policyEndpoint: endpoint, protocol, actionSpace, horizon, policyTimeoutMs } = request;
+export function serverPolicy(
+  deps: PolicyDeps,
+  request: EvaluationRequest,
+  about: About & { readonly secret: string },
+): EvaluatedPolicy {
+  const { policyEndpoint: endpoint, protocol, actionSpace, horizon, policyTimeoutMs, profile } = request;
   const wire = deps.upstream.wireOf(protocol);
   const target = {
     offeringId: about.jobId,
     model: "",
     endpoint,
-    auth: { type: "none" as const, secret: "" },
-    profile: undefined,
+    auth: { type: request.authType ?? ("none" as const), secret: about.secret },
+    profile: profile && fromJson(WireProfileSchema, profile as JsonObject), // written by `toJson`
     actionDim: about.actionDim,
     dtMs: about.dtMs,
   };

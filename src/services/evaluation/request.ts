@@ -6,6 +6,9 @@ export interface EvaluationRequest {
   policyEndpoint: string;
   /** The runtime whose wire reaches the address; `gateway` for a model of the gateway, `external` where a runner outside reaches it. */
   protocol: string;
+  /** Of a server at an address: the JSON of a `WireProfile`, and how its secret is sent. */
+  profile?: object | undefined;
+  authType?: "bearer" | "api_key" | undefined;
   scenario: string;
   /** The scenario as it was when the evaluation was asked for; undefined where a runner outside has its own. */
   world?: EvaluatedWorld | undefined;

@@ -6,8 +6,11 @@ import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import type { Wire } from "../../upstream/wire.ts";
 
+/** What a profile belongs to. */
+type Profiled = Pick<DeclareModelRequest, "profile" | "contracts" | "actionSpaces" | "actionDim">;
+
 /** Refuses a profile that names what the wire doesn't know, contradicts itself or the declaration, or lacks what the wire needs. */
-export function checkProfile(wire: Wire, request: DeclareModelRequest): void {
+export function checkProfile(wire: Wire, request: Profiled): void {
   const { profile } = request;
   if (profile) {
     checkNames(wire, profile);
@@ -42,7 +45,7 @@ function checkRanges({ proprio, proprioDim, constants }: WireProfile): void {
 }
 
 /** Several keys are put side by side, so their columns must come to the action space's dimension. */
-function checkAction({ actionKeys, actionDims }: WireProfile, request: DeclareModelRequest): void {
+function checkAction({ actionKeys, actionDims }: WireProfile, request: Profiled): void {
   if (actionDims.length === 0) return;
   if (actionDims.length !== actionKeys.length)
     throw violation("profile.action_dims", `must name as many sizes as action_keys, ${actionKeys.length}`, "length");

@@ -3,7 +3,7 @@
 import type { Sql } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
 import { webhookContext } from "../events/webhooks.ts";
-import { jobKeyContext } from "../jobs/jobs.ts";
+import { jobKeyContext, jobSecretContext } from "../jobs/jobs.ts";
 import { offeringContext } from "../supply/supply.ts";
 import { credentialContext } from "./credentials.ts";
 
@@ -62,6 +62,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     column: "headers",
     needs: [],
     contextOf: ({ id }) => broadcastContext(String(id)),
+  },
+  {
+    name: "secrets of jobs",
+    table: "job",
+    column: "secret",
+    needs: [],
+    contextOf: ({ id }) => jobSecretContext(String(id)),
   },
   {
     name: "keys of jobs",

@@ -51,6 +51,8 @@ export interface JobRecord {
   sealed: boolean;
   status: JobStatus;
   request: object;
+  /** What the server that is worked with asks for, sealed. */
+  secret: Buffer | undefined;
   result: object | undefined;
   total: number;
   counts: ItemCounts;
@@ -81,6 +83,8 @@ export interface NewJob {
   lifeS: number;
   /** Whether a runner outside works on it. */
   outside?: boolean;
+  /** Seals what the server that is worked with asks for. */
+  secret?: ((id: string) => Buffer) | undefined;
   /** Seals what is kept of it, where no data is retained, and answers the wrapped key. */
   seal?: ((id: string) => Pick<NewJob, "request" | "items"> & { wrapped: Buffer }) | undefined;
   /** The hash of what was asked for, and others by which the same may have been kept before. */
@@ -127,8 +131,8 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   const sealed = job.seal?.(id);
   const { request, items } = sealed ?? job;
   await tx`
-    insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, total, outside, expires, idempotency_key, idempotency_hash)
-    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length}, ${outside},
+    insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, secret, total, outside, expires, idempotency_key, idempotency_hash)
+    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${job.secret?.(id) ?? null}, ${items.length}, ${outside},
       now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
   if (sealed) {
     await tx`
@@ -152,6 +156,7 @@ interface JobRow {
   sealed: boolean;
   status: JobStatus;
   request: object;
+  secret: Buffer | null;
   result: object | null;
   total: number;
   counts: Partial<ItemCounts> | null;
@@ -176,6 +181,7 @@ function jobOf(row: JobRow): HeldJob {
     sealed: row.sealed,
     status: row.status,
     request: row.request,
+    secret: row.secret ?? undefined,
     result: row.result ?? undefined,
     total: row.total,
     counts: { queued: 0, running: 0, completed: 0, failed: 0, cancelled: 0, ...row.counts },
@@ -247,7 +253,7 @@ export async function cancelJob(
   }
   await dropItems(tx, id);
   await tx`
-    update job set cancelled_at = now(), status = 'cancelled', rank = 9, finished = now(), lease_until = null where id = ${id}`;
+    update job set cancelled_at = now(), status = 'cancelled', rank = 9, finished = now(), lease_until = null, secret = null where id = ${id}`;
   return "cancelled";
 }
 
@@ -348,6 +354,7 @@ export async function advance(tx: Tx, hold: JobHold, status: JobStatus, result?:
       result = coalesce(${result === undefined ? null : tx.json(result as never)}, result),
       finalizing = case when ${rank} >= ${RANKS.finalizing} then coalesce(finalizing, now()) else finalizing end,
       finished = case when ${rank} = 9 then now() else finished end,
+      secret = case when ${rank} = 9 then null else secret end,
       lease_until = case when ${rank} = 9 then null else lease_until end
     where id = ${hold.id} and rank <= ${rank}`;
 }
@@ -375,6 +382,9 @@ export async function countJobs(sql: Queryable): Promise<{ queued: number; runni
 
 /** What the key of a job is wrapped for. */
 export const jobKeyContext = (jobId: string): string => JSON.stringify(["job", jobId]);
+
+/** What the secret of a job is sealed for. */
+export const jobSecretContext = (jobId: string): string => JSON.stringify(["job secret", jobId]);
 
 /** The wrapped key of a sealed job; undefined once it is over. */
 export async function findJobKey(sql: Queryable, jobId: string): Promise<Buffer | undefined> {

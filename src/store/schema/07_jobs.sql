@@ -16,6 +16,8 @@ create table job (
   priority smallint not null default 0,
   -- What was asked for, in the form of its kind.
   request jsonb not null,
+  -- What the server that is worked with asks for, sealed; null where it asks for nothing, and once the job has ended.
+  secret bytea,
   -- What came of it, in the form of its kind.
   result jsonb,
   total integer not null,

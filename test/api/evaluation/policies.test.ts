@@ -4,6 +4,7 @@ import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
+import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
 
 let app: App;
 let first: Model;
@@ -48,7 +49,7 @@ describe("a model of the gateway", () => {
   it("is evaluated at one offering, that the record names, and the next time at the same one", async () => {
     const { key } = await app.caller();
     const [before, elsewhere] = [first.acts.length, second.acts.length];
-    const runs = [await ended(key), await ended(key), await ended(key), await ended(key)];
+    const runs = await Promise.all(Array.from({ length: 4 }, () => ended(key)));
     expect(runs.map(({ policy }) => [policy.offering_id, policy.provider])).toEqual(
       Array.from({ length: 4 }, () => [offering, "acme"]),
     );
@@ -111,6 +112,74 @@ describe("a server at an address", () => {
     } finally {
       await server.close();
     }
+  });
+});
+
+describe("a server that asks for more than an address", () => {
+  const rows = Array.from({ length: 6 }, () => [0.1, 0]);
+  const auth = { type: "bearer", secret: "the-policys-own" };
+
+  it("is reached over http, by its runtime, profile and credentials, which are forgotten at the end", async () => {
+    const { key } = await app.caller();
+    const server = await startOpenvlaServer();
+    try {
+      server.behave({ kind: "steps", steps: rows });
+      const profile = { proprio: [{ start: 0, end: 3, key: "state" }] };
+      const asked = { policy_endpoint: server.endpoint, runtime: "openvla-act", profile, auth };
+      const end = await ended(key, asked);
+      expect(end, JSON.stringify(end.error)).toMatchObject({
+        status: "completed",
+        policy: { protocol: "openvla-act", endpoint: server.endpoint },
+      });
+      expect(server.acts.length).toBeGreaterThan(0);
+      expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(
+        server.acts.map(() => "Bearer the-policys-own"),
+      );
+      expect(server.acts[0]?.proprio).toHaveLength(3);
+      expect(JSON.stringify(end)).not.toContain("the-policys-own");
+      const [job] = await app.sql`select request::text, secret from job where id = ${end.id}`;
+      expect(job?.secret).toBeNull();
+      expect(job?.request).not.toContain("the-policys-own");
+    } finally {
+      await server.close();
+    }
+  });
+
+  it("has its secret sealed while the evaluation waits", async () => {
+    const front = await openApp({ roles: new Set(["api"]) });
+    try {
+      const { key } = await front.caller();
+      const asked = { ...NAV, policy_endpoint: "ws://127.0.0.1:8009/", auth };
+      const { status, body } = await front.call("/v1/evaluate", asked, { key });
+      expect([status, JSON.stringify(body).includes("the-policys-own")]).toEqual([202, false]);
+      const [job] = await front.sql<{ secret: Buffer }[]>`select secret from job where id = ${body.id}`;
+      expect(job?.secret.length).toBeGreaterThan(0);
+      expect(job?.secret.includes("the-policys-own")).toBe(false);
+      await front.call(`/v1/evaluate/${body.id}`, undefined, { key, method: "DELETE" });
+      expect(await front.sql`select from job where secret is not null`).toHaveLength(0);
+    } finally {
+      await front.close();
+    }
+  });
+
+  it.each([
+    ["an address of http without a runtime", { policy_endpoint: "http://127.0.0.1:8001/" }, "runtime"],
+    ["a runtime of another scheme", { policy_endpoint: "http://127.0.0.1:8001/", runtime: "openpi-ws" }, "runtime"],
+    ["a runtime that does not act", { policy_endpoint: "http://127.0.0.1:8001/", runtime: "cog" }, "runtime"],
+    ["a runtime that is not there", { policy_endpoint: "ws://127.0.0.1:8001/", runtime: "x" }, "runtime"],
+    ["others' connections", { policy_endpoint: "outbound://acme", runtime: "limber-outbound" }, "policy_endpoint"],
+    [
+      "a profile that is not there",
+      { policy_endpoint: "ws://127.0.0.1:8009/", profile: { preset: "x" } },
+      "profile.preset",
+    ],
+    ["a runtime for a model", { runtime: "openpi-ws" }, "runtime"],
+    ["a profile for a model", { profile: {} }, "profile"],
+    ["credentials for a model", { auth }, "auth"],
+  ])("is refused for %s", async (_, asked, param) => {
+    const { key } = await app.caller();
+    const { status, body } = await evaluate(key, asked);
+    expect([status, body.error.code, body.error.param]).toEqual([422, "validation_failed", param]);
   });
 });
 

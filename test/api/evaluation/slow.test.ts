@@ -55,7 +55,10 @@ it("other organisations are evaluated while one has more hanging evaluations tha
   expect(await ended(other, quick.key)).toMatchObject({ status: "completed" });
   expect(sessions.size).toBe(8);
   // Those that wait first, so that none of them begins.
-  for (const id of ids.toReversed())
+  const waits = await Promise.all(
+    ids.map(async (id) => ({ id, first: (await shown(id, slow.key)).status === "queued" })),
+  );
+  for (const { id } of waits.toSorted((a, b) => Number(b.first) - Number(a.first)))
     await app.call(`/v1/evaluate/${id}`, undefined, { key: slow.key, method: "DELETE" });
   for (const id of ids) expect((await ended(id, slow.key)).status).toBe("cancelled");
 });
