@@ -1,10 +1,12 @@
 /**
- * Runs evaluations that the gateway can't run itself:
+ * Runs evaluations that the gateway can't run itself. Ask for one, then run it:
  *
+ *   curl http://127.0.0.1:8080/v1/evaluate -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \
+ *     -d '{"policy_endpoint": "reference/potential-nav", "scenario": "1x/1x-world-model-challenge", "runner": "external", "episodes": 2}'
  *   node_modules/.bin/node examples/evaluation-runner.ts http://127.0.0.1:8080 KEY [SCENARIO ...]
  *
  * It takes what was asked for with `"runner": "external"`, one after the other, and ends when nothing waits. Put your benchmark's own harness
- * where `runEpisode` is: what stands there is a point that has to be driven to its goal, by the policy that the evaluation names.
+ * where `runEpisode` is: what stands there is a base that has to be driven to a place on the floor, by the policy that the evaluation names.
  */
 const [url = "http://127.0.0.1:8080", key = "", ...scenarios] = process.argv.slice(2);
 
@@ -27,23 +29,31 @@ interface Claim {
   readonly evaluation: { readonly id: string; readonly policy: { readonly endpoint: string } };
 }
 
-/** One episode: a point on a line, pushed by the first number of each action. */
+const DT_S = 0.1;
+const MOST_STEPS = 100;
+
+/** One episode: a base at the middle of the floor, and a goal a metre away in a direction of the seed's. */
 async function runEpisode(model: string, seed: number) {
-  const goal = ((seed * 7919) % 100) / 50 - 1;
+  const towards = ((seed * 7919) % 628) / 100;
+  const [goalX, goalY] = [Math.cos(towards), Math.sin(towards)];
   const latencies: number[] = [];
-  let [at, steps] = [0, 0];
-  while (steps < 50 && Math.abs(goal - at) > 0.1) {
+  let [x, y, yaw, steps] = [0, 0, 0, 0];
+  const far = (): number => Math.hypot(goalX - x, goalY - y);
+  while (steps < MOST_STEPS && far() > 0.1) {
     const began = performance.now();
-    const observations = [{ proprio: [goal - at, at] }];
+    const proprio = { x, y, yaw, goal_x: goalX, goal_y: goalY, goal_yaw: towards };
+    const observations = [{ proprio: Object.values(proprio), proprio_names: Object.keys(proprio) }];
     const { action } = await call("/v1/act", { model, action_space: "base_twist_2d", horizon: 4, observations });
     latencies.push(performance.now() - began);
-    for (const [push = 0] of action.steps) {
-      at += Math.max(-0.1, Math.min(0.1, push));
+    for (const [forward = 0, turn = 0] of action.steps) {
+      yaw += turn * DT_S;
+      x += forward * DT_S * Math.cos(yaw);
+      y += forward * DT_S * Math.sin(yaw);
       steps++;
     }
   }
-  const termination = Math.abs(goal - at) <= 0.1 ? "success" : "max_steps";
-  return { termination, return: -Math.abs(goal - at), steps, sim_time_s: steps / 10, latencies_ms: latencies };
+  const termination = far() <= 0.1 ? "success" : "max_steps";
+  return { termination, return: -far(), steps, sim_time_s: steps * DT_S, latencies_ms: latencies };
 }
 
 async function run({ epoch, lease_s, open_episodes, seed, evaluation: { id, policy } }: Claim): Promise<void> {

@@ -129,7 +129,7 @@ export class Arena {
       let passed = 0;
       if (rules.mode === "realtime") {
         // While the policy thought, the world went on under what it said last; those rows of its answer are already past.
-        passed = Math.floor(latencyMs / dtMs);
+        passed = Math.floor(latencyMs / dtMs + ROUNDING);
         for (let i = 0; i < passed && log.termination === undefined; i++) {
           log.stale += 1;
           this.#take(held ?? this.#rest(), log, watch);
@@ -215,6 +215,9 @@ export class Arena {
     };
   }
 }
+
+/** Steps: a latency of exactly one step has one step passed, however the length of a step was rounded. */
+const ROUNDING = 1e-6;
 
 interface EpisodeLog {
   readonly initial: Float64Array;

@@ -157,6 +157,12 @@ const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 :
 const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 
+/** The middle of sorted values, of an even count the mean of the two in the middle; 0 of none. */
+function medianOf(sorted: readonly number[]): number {
+  const half = sorted.length / 2;
+  return sorted.length === 0 ? 0 : (sorted[Math.ceil(half) - 1]! + sorted[Math.floor(half)]!) / 2;
+}
+
 function spreadOf(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b);
   const mean = meanOf(values);
@@ -164,7 +170,7 @@ function spreadOf(values: readonly number[]): Spread {
   return {
     mean,
     std: Math.sqrt(variance),
-    median: quantile(sorted, 0.5),
+    median: medianOf(sorted),
     min: sorted[0] ?? 0,
     max: sorted.at(-1) ?? 0,
   };

@@ -58,6 +58,35 @@ describe("an episode", () => {
     expect(record.policyCalls).toBe(Math.ceil(record.steps / 2));
   });
 
+  it.each([
+    [0, 0],
+    [0.999, 0],
+    [1, 1],
+    [1.999, 1],
+    [2, 2],
+  ])("counts for a latency of %d steps exactly %i stale ones with each chunk", async (steps, stale) => {
+    for (const dtMs of [20, 0.1 * 3, 0.0033 * 7 * 1000]) {
+      const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: steps * dtMs });
+      const arena = await Arena.of({ ...variant, dtMs, maxSteps: 4 + stale });
+      try {
+        const record = await arena.run(1, slow, { mode: "realtime", replanSteps: 4 });
+        expect([record.policyCalls, record.staleSteps, record.steps]).toEqual([1, stale, 4 + stale]);
+      } finally {
+        arena.close();
+      }
+    }
+  });
+
+  it("of a step whose length is rounded up has the stale step that an exact one has", async () => {
+    const arena = await Arena.of({ ...variant, dtMs: 20 + 4e-15, maxSteps: 5 });
+    try {
+      const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 20 });
+      expect((await arena.run(1, slow, { mode: "realtime", replanSteps: 4 })).staleSteps).toBe(1);
+    } finally {
+      arena.close();
+    }
+  });
+
   it("carries out a quarter of each chunk where nothing is said, one row of a short one", async () => {
     const rules = { mode: "sync", replanSteps: undefined } as const;
     const long = await run(() => chunk(...Array.from({ length: 12 }, () => [0])), rules);

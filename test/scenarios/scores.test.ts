@@ -73,4 +73,9 @@ describe("scores", () => {
     expect(bootstrap(values)).toEqual(interval);
     expect(scoresOf([episode({ return: 3 })]).return).toMatchObject({ mean: 3, std: 0, median: 3, min: 3, max: 3 });
   });
+
+  it("take the mean of the two in the middle as the median of an even count", () => {
+    const medianOf = (...returns: number[]) => scoresOf(returns.map((each) => episode({ return: each }))).return.median;
+    expect([medianOf(4, 1), medianOf(9, 1, 3, 5), medianOf(9, 1, 3)]).toEqual([2.5, 4, 3]);
+  });
 });

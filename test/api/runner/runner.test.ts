@@ -8,7 +8,6 @@ import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { startModel } from "../../support/model.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
 const EXAMPLE = join(import.meta.dirname, "../../../examples/evaluation-runner.ts");
@@ -180,13 +179,15 @@ describe("200", () => {
 
 describe("the example of a runner", () => {
   it("takes what waits, calls the policy through the gateway, and ends each with its scores", async () => {
-    const model = await startModel();
-    await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-    const { id } = (await evaluate({ policy_endpoint: "acme/base", episodes: 2 })).body;
-    const { stdout } = await promisify(execFile)(process.execPath, [EXAMPLE, app.url, caller.key, BENCHMARK]);
-    await model.close();
-    expect(stdout).toMatch(new RegExp(`^${id} completed: \\d of 2$`, "m"));
-    expect(await shown(id)).toMatchObject({ status: "completed", harness: "example 1.0", usage: { episodes: 2 } });
+    const reference = await openApp({ database, roles: new Set(["api"]), referenceSupply: true });
+    try {
+      const { id } = (await evaluate({ policy_endpoint: "reference/potential-nav", episodes: 2 })).body;
+      const { stdout } = await promisify(execFile)(process.execPath, [EXAMPLE, reference.url, caller.key, BENCHMARK]);
+      expect(stdout).toContain(`${id} completed: 2 of 2\n`);
+      expect(await shown(id)).toMatchObject({ status: "completed", harness: "example 1.0", usage: { episodes: 2 } });
+    } finally {
+      await reference.close();
+    }
   });
 });
 
