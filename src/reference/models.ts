@@ -177,7 +177,7 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     limits: [
       "Finds nothing without one of twelve English colour words, and abstains when nothing fits.",
       "Things must be of one plain colour, stand out from what is around them, and not touch others of their colour.",
-      "Knows shapes as flat outlines; other nouns are matched by colour alone.",
+      "Knows shapes by their outlines, so that a far ball may pass for a cube; other nouns are matched by colour alone.",
     ],
     actions: [],
   },

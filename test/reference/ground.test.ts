@@ -1,9 +1,12 @@
 import { existsSync, readFileSync } from "node:fs";
 import fc from "fast-check";
+import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { type Grounding, ground } from "../../src/reference/ground/ground.ts";
 import { readPhrases } from "../../src/reference/ground/phrases.ts";
 import { blankImage, decodeImage, type RgbFrame } from "../../src/reference/image.ts";
+import { World } from "../../src/scenarios/engine.ts";
+import { takePicture } from "../../src/scenarios/picture.ts";
 import { iou, overheadView, PAINT, type Paint, type SceneShape, tableScene } from "../support/scenes.ts";
 
 const SHAPES: readonly SceneShape[] = ["square", "circle", "triangle", "rectangle"];
@@ -118,20 +121,104 @@ describe("ground on real frames", () => {
   }
 });
 
+describe("ground on rendered things, as a camera beside the table sees them", () => {
+  const FORMS = {
+    cube: 'type="box" size=".03 .03 .03"',
+    ball: 'type="sphere" size=".03"',
+    bar: 'type="box" size=".07 .015 .015"',
+  } as const;
+  const VIEWS = [20, 35, 50, 65, 88].flatMap((up) => [0, 20, 45, 60].map((turn) => [up, turn] as const));
+
+  /** A red thing on a table, as JPEG of a lens that is a little out of focus, and the box of all that is red in the sharp picture. */
+  async function seen(form: keyof typeof FORMS, [up, turn]: readonly [number, number], far = 0.6, hand = "") {
+    const [rise, run] = [Math.sin((up * Math.PI) / 180), Math.cos((up * Math.PI) / 180)];
+    const world =
+      await World.of(`<mujoco><size memory="1M"/><worldbody><geom type="plane" size="5 5 .1" rgba=".72 .64 .52 1"/>
+      <camera name="c" pos="0 ${-far * run} ${far * rise}" fovy="45" xyaxes="1 0 0 0 ${rise} ${run}"/>${hand}
+      <body pos=".02 .03 .03" euler="0 0 ${turn}"><geom ${FORMS[form]} rgba=".78 .13 .1 1"/></body></worldbody></mujoco>`);
+    try {
+      const { width, height, rgb } = takePicture(world, { name: "c", width: 320, height: 240 });
+      const jpeg = await sharp(rgb, { raw: { width, height, channels: 3 } })
+        .blur(1.2)
+        .jpeg({ quality: 60 })
+        .toBuffer();
+      return { frame: { camera: "front", image: await decodeImage(jpeg) }, box: redBoxOf(rgb, width, height) };
+    } finally {
+      world.close();
+    }
+  }
+
+  function redBoxOf(rgb: Uint8Array, width: number, height: number) {
+    const box = { xMin: 1, yMin: 1, xMax: 0, yMax: 0 };
+    for (let at = 0; at < width * height; at++) {
+      if (rgb[3 * at]! < 3 * rgb[3 * at + 1]!) continue;
+      const [x, y] = [at % width, Math.floor(at / width)];
+      box.xMin = Math.min(box.xMin, x / width);
+      box.xMax = Math.max(box.xMax, (x + 1) / width);
+      box.yMin = Math.min(box.yMin, y / height);
+      box.yMax = Math.max(box.yMax, (y + 1) / height);
+    }
+    return box;
+  }
+
+  it("finds the red cube from every side", async () => {
+    for (const view of VIEWS) {
+      const { frame, box } = await seen("cube", view);
+      const { boxes, points } = ground(frame, "pick up the red cube");
+      expect(boxes, `${view}`).toHaveLength(1);
+      expect(iou(boxes[0]!, box), `${view}`).toBeGreaterThanOrEqual(0.8);
+      expect(isInside(points[0]!, box), `${view}`).toBe(true);
+    }
+  });
+
+  it("finds the red cube that a finger hides a part of", async () => {
+    // Grey, from above into the middle of the side that the camera sees.
+    const hand = '<geom type="box" pos=".02 -.02 .085" size=".007 .007 .05" rgba=".3 .3 .32 1"/>';
+    for (const view of VIEWS.filter(([up, turn]) => up <= 50 && turn >= 15 && turn <= 60)) {
+      const { frame, box } = await seen("cube", view, 0.6, hand);
+      const { points } = ground(frame, "pick up the red cube");
+      expect(points, `${view}`).toHaveLength(1);
+      expect(isInside(points[0]!, box), `${view}`).toBe(true);
+    }
+  });
+
+  it("takes no ball and no bar for a cube, and none of them for another colour's", async () => {
+    for (const view of VIEWS) {
+      for (const form of ["ball", "bar"] as const) {
+        // Near enough for an outline with six corners to be told from a round one.
+        const { frame } = await seen(form, view, 0.3);
+        expect(ground(frame, "the red cube").boxes, `${form} ${view}`).toEqual([]);
+        expect(ground(frame, `the blue ${form}`).boxes, `${form} ${view}`).toEqual([]);
+      }
+    }
+  });
+
+  it("finds the red ball and the red bar from every side", async () => {
+    for (const view of VIEWS) {
+      for (const form of ["ball", "bar"] as const) {
+        const { frame, box } = await seen(form, view);
+        const { boxes } = ground(frame, `the red ${form}`);
+        expect(boxes, `${form} ${view}`).toHaveLength(1);
+        expect(iou(boxes[0]!, box), `${form} ${view}`).toBeGreaterThanOrEqual(0.7);
+      }
+    }
+  });
+});
+
 describe("phrases", () => {
   it.each([
-    ["reach the green cube", [{ label: "green cube", colour: "green", shape: "square", all: false }]],
+    ["reach the green cube", [{ label: "green cube", colour: "green", shape: "cube", all: false }]],
     [
       "put the RED wooden ball on the blue box",
       [
         { label: "red ball", colour: "red", shape: "circle", all: false },
-        { label: "blue box", colour: "blue", shape: "square", all: false },
+        { label: "blue box", colour: "blue", shape: "block", all: false },
       ],
     ],
-    ["the yellow boxes", [{ label: "yellow box", colour: "yellow", shape: "square", all: true }]],
+    ["the yellow boxes", [{ label: "yellow box", colour: "yellow", shape: "block", all: true }]],
     ["every grey thing", [{ label: "gray", colour: "gray", all: true }]],
     ["green and the cube", [{ label: "green", colour: "green", all: false }]],
-    ["the red cube, the red cube", [{ label: "red cube", colour: "red", shape: "square", all: false }]],
+    ["the red cube, the red cube", [{ label: "red cube", colour: "red", shape: "cube", all: false }]],
     ["tidy up", []],
   ])("reads %j", (instruction, phrases) => {
     expect(readPhrases(instruction)).toEqual(phrases);

@@ -17,7 +17,7 @@ const SOFT: readonly [number, number] = [0.2, 1];
 const LIT: readonly [number, number] = [0.2, 1];
 
 const COLOURS = {
-  red: { hue: [345, 12], saturation: VIVID, value: LIT },
+  red: { hue: [342, 15], saturation: VIVID, value: LIT },
   orange: { hue: [13, 37], saturation: [0.5, 1], value: [0.6, 1] },
   brown: { hue: [10, 40], saturation: VIVID, value: [0.15, 0.52] },
   yellow: { hue: [38, 70], saturation: SOFT, value: [0.4, 1] },

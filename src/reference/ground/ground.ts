@@ -3,7 +3,7 @@ import { type RgbFrame, type RgbImage, shrink } from "../image.ts";
 import { type Blob, findBlobs, smooth } from "./blobs.ts";
 import { maskOf } from "./colours.ts";
 import { type Phrase, readPhrases } from "./phrases.ts";
-import { fitOf } from "./shapes.ts";
+import { fitOf, otherFitOf, type ShapeWord } from "./shapes.ts";
 
 /** A place inside a thing: x from the left and y from the top, 0 to 1 of the picture; confidence from 0 to 1. */
 interface GroundedPoint {
@@ -90,9 +90,22 @@ function look(picture: RgbImage, phrase: Phrase): Detection[] {
 }
 
 /** The shape's fit; without a shape, how compact the patch is (a patch cut by the picture's edge counts less, but counts). */
-function confidenceOf(blob: Blob, phrase: Phrase): number {
-  const fit = phrase.shape === undefined ? Math.min(1, blob.roundness + 0.1) : fitOf(blob, phrase.shape);
+function confidenceOf(blob: Blob, { shape }: Phrase): number {
+  const fit = shape === undefined ? Math.min(1, blob.roundness + 0.1) : formOf(blob, shape);
   return fit * (blob.cut ? 0.6 : 1);
+}
+
+/** What a patch without any shape's form counts: a thing that is half hidden, or shines in places, may be the one. */
+const FORMLESS = 0.5;
+/** No more than this of another shape, and compact: a smear of the colour is no thing. */
+const MOST_OTHER = 0.6;
+const LEAST_COMPACT = 0.6;
+
+function formOf(blob: Blob, shape: ShapeWord): number {
+  const fit = fitOf(blob, shape);
+  if (fit >= FORMLESS) return fit;
+  const isFormless = blob.roundness >= LEAST_COMPACT && otherFitOf(blob, shape) <= MOST_OTHER;
+  return isFormless ? FORMLESS : fit;
 }
 
 /** The share of the outline at which the colour steps by `LEAST_STEP` or more from `STEP_REACH` pixels inside to as many outside. */

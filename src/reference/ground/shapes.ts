@@ -15,6 +15,19 @@ const SHAPES = {
     ["roundness", 0.945, 0.987, 0.03],
     ["raggedness", 0.066, 0.125, 0.025],
   ],
+  // As a camera sees one: from straight above a square, else two or three faces, whose outline has up to six corners.
+  cube: [
+    ["fill", 0.72, 1, 0.1],
+    ["aspect", 0.68, 1, 0.12],
+    ["roundness", 0.9, 0.993, 0.04],
+    ["raggedness", 0.048, 0.165, 0.015],
+  ],
+  block: [
+    ["fill", 0.72, 1, 0.1],
+    ["aspect", 0.45, 1, 0.12],
+    ["roundness", 0.72, 0.993, 0.04],
+    ["raggedness", 0.048, 0.28, 0.015],
+  ],
   circle: [
     ["aspect", 0.85, 1, 0.15],
     ["roundness", 0.985, 1.1, 0.03],
@@ -31,7 +44,9 @@ const SHAPES = {
 } as const satisfies Record<string, readonly Range[]>;
 
 const NOUNS: Readonly<Record<ShapeWord, readonly string[]>> = {
-  square: ["square", "cube", "block", "box", "dice"],
+  square: ["square"],
+  cube: ["cube", "dice"],
+  block: ["block", "box"],
   circle: ["circle", "ball", "sphere", "disc", "disk"],
   triangle: ["triangle", "cone", "pyramid"],
   rectangle: ["rectangle", "bar", "brick", "stick"],
@@ -43,6 +58,22 @@ const SHAPE_WORDS = Object.keys(SHAPES) as readonly ShapeWord[];
 /** The shape that a lower-case singular noun names, if it names one. */
 export const shapeOf = (noun: string): ShapeWord | undefined =>
   SHAPE_WORDS.find((shape) => NOUNS[shape].includes(noun));
+
+/** Shapes that one thing may have in one picture: a cube from straight above is a square. */
+const KIN: Readonly<Record<ShapeWord, readonly ShapeWord[]>> = {
+  square: ["cube", "block"],
+  cube: ["square", "block"],
+  block: ["square", "cube", "rectangle"],
+  circle: [],
+  triangle: [],
+  rectangle: ["block"],
+};
+
+/** How well the other shapes fit a patch at best: what has the form of another thing is not the one that is looked for. */
+export const otherFitOf = (blob: Blob, shape: ShapeWord): number =>
+  Math.max(
+    ...SHAPE_WORDS.filter((other) => other !== shape && !KIN[shape].includes(other)).map((other) => fitOf(blob, other)),
+  );
 
 /** How well a patch has the shape, from 0 (not at all) to 1. */
 export function fitOf(blob: Blob, shape: ShapeWord): number {
