@@ -31,13 +31,13 @@ export function takePicture(world: World, camera: Camera): Picture {
   const far = new mj.DoubleBuffer(count);
   const normal = new mj.DoubleBuffer(3 * count);
   try {
-    mj.mj_multiRay(model, data, eye, rays, null as unknown as number[], true, -1, hit, far, normal, count, FARTHEST);
+    mj.mj_multiRay(model, data, eye, rays, SHOWN_GROUPS, true, -1, hit, far, normal, count, FARTHEST);
     const [hits, fars, normals] = [
       hit.GetView() as Int32Array,
       far.GetView() as Float64Array,
       normal.GetView() as Float64Array,
     ];
-    const colours = model.geom_rgba as Float32Array;
+    const colours = coloursOf(world);
     const rgb = new Uint8Array(3 * count);
     for (let pixel = 0; pixel < count; pixel++) {
       const geom = hits[pixel]!;
@@ -49,7 +49,7 @@ export function takePicture(world: World, camera: Camera): Picture {
       let light = SHADE + (1 - SHADE) * Math.max(0, facing);
       // A floor without squares gives the eye nothing to hold on to.
       if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;
-      for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colours[4 * geom + part]!);
+      for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colours[3 * geom + part]!);
     }
     return { width, height, rgb };
   } finally {
@@ -60,6 +60,47 @@ export function takePicture(world: World, camera: Camera): Picture {
 }
 
 const PLANE = 0;
+/** As MuJoCo's own viewer has it: what only collides is in the other groups. */
+const SHOWN_GROUPS = [1, 1, 1, 0, 0, 0];
+/** A geom of this colour was given none: its material's counts. */
+const UNCOLOURED = [0.5, 0.5, 0.5, 1] as const;
+/** `mjTEXROLE_RGB` among `mjNTEXROLE`. */
+const RGB_ROLE = 1;
+const ROLES = 10;
+
+const painted = new WeakMap<World, Float32Array>();
+
+/** Three numbers for each geom, 0 to 1: its own colour, else its material's, times the mean of the material's texture. */
+function coloursOf(world: World): Float32Array {
+  const known = painted.get(world);
+  if (known) return known;
+  const { model } = world;
+  const [own, materials] = [model.geom_rgba as Float32Array, model.geom_matid as Int32Array];
+  const colours = new Float32Array(3 * materials.length);
+  for (const [geom, material] of materials.entries()) {
+    const isOwn = material < 0 || UNCOLOURED.some((part, i) => own[4 * geom + i] !== part);
+    const [from, at] = isOwn ? [own, 4 * geom] : [model.mat_rgba as Float32Array, 4 * material];
+    const texture = material < 0 ? -1 : (model.mat_texid as Int32Array)[ROLES * material + RGB_ROLE]!;
+    const mean = texture < 0 ? [1, 1, 1] : meanOf(world, texture);
+    for (let part = 0; part < 3; part++) colours[3 * geom + part] = from[at + part]! * mean[part]!;
+  }
+  painted.set(world, colours);
+  return colours;
+}
+
+/** The mean colour of a texture, 0 to 1. */
+function meanOf({ model }: World, texture: number): number[] {
+  const channels = (model.tex_nchannel as Int32Array)[texture]!;
+  const count = (model.tex_width as Int32Array)[texture]! * (model.tex_height as Int32Array)[texture]!;
+  const start = Number((model.tex_adr as ArrayLike<number | bigint>)[texture]!);
+  const bytes = (model.tex_data as Uint8Array).subarray(start, start + count * channels);
+  const sums = [0, 0, 0];
+  for (let pixel = 0; pixel < count; pixel++) {
+    // One of one channel is grey.
+    for (let part = 0; part < 3; part++) sums[part]! += bytes[pixel * channels + Math.min(part, channels - 1)]!;
+  }
+  return sums.map((sum) => sum / Math.max(1, count) / 255);
+}
 
 function isDark(eye: readonly number[], rays: readonly number[], pixel: number, far: number): boolean {
   const x = eye[0]! + far * rays[3 * pixel]!;
@@ -109,6 +150,6 @@ export function filmOf(pictures: readonly Picture[], delayMs: number): Promise<B
   const { width, height } = pictures[0]!;
   const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));
   return sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } })
-    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colours: 64 })
+    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colours: 64, interFrameMaxError: 4 })
     .toBuffer();
 }

@@ -9,9 +9,12 @@ import type { ScenarioVariant } from "./scenario.ts";
 import { isFault } from "./scores.ts";
 import type { FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
 
-/** Pictures of a film, and of a strip, at most. */
-const FILM = 40;
+/** Milliseconds from one picture of a film to the next, and pictures of a film at most: those of a longer episode are further apart. */
+const FILM_EVERY_MS = 100;
+const FILM = 300;
 const STRIP = 6;
+/** Pixels of the longer side. */
+const SIDE = 320;
 
 const port = parentPort;
 if (!port) throw new Error("this file is the inside of a thread");
@@ -83,22 +86,27 @@ async function pictured(arena: Arena, episodes: readonly Played[], form: "gif" |
   let verified = true;
   for (const episode of new Set([first, worst])) {
     if (!episode || !arena.variant.cameras[0]) continue;
-    const { pictures, same } = await replayed(arena, episode, form === "gif" ? FILM : STRIP);
+    const every = form === "gif" ? filmSteps(episode.steps, arena.variant.dtMs) : spread(episode.steps, STRIP);
+    const { pictures, same } = await replayed(arena, episode, every);
     verified &&= same;
-    const everyMs = (episode.steps * arena.variant.dtMs) / Math.max(1, pictures.length - 1);
-    const bytes = form === "gif" ? await filmOf(pictures, Math.max(20, Math.round(everyMs))) : await stripOf(pictures);
+    const everyMs = Math.max(20, Math.round(every * arena.variant.dtMs));
+    const bytes = form === "gif" ? await filmOf(pictures, everyMs) : await stripOf(pictures);
     media.push({ episode: episode.index, format: form === "gif" ? "gif" : "png", bytes });
   }
   return { media, replayVerified: verified };
 }
 
+/** Steps from one picture to the next, where there are at most so many pictures: the first, the last and some between. */
+const spread = (steps: number, most: number): number => Math.max(1, Math.ceil(steps / (most - 1)));
+const filmSteps = (steps: number, dtMs: number): number =>
+  Math.max(Math.round(FILM_EVERY_MS / dtMs), spread(steps, FILM));
+
 async function replayed(
   arena: Arena,
   episode: EpisodeRecord,
-  most: number,
+  every: number,
 ): Promise<{ pictures: Picture[]; same: boolean }> {
   const camera = cameraOf(arena.variant);
-  const every = Math.max(1, Math.ceil(episode.steps / (most - 1)));
   const pictures: Picture[] = [];
   const sha256 = arena.replay(episode.seed, episode.actions, (world, step) => {
     if (step % every === 0 || step === episode.steps) pictures.push(takePicture(world, camera));
@@ -106,10 +114,10 @@ async function replayed(
   return { pictures, same: sha256 === episode.trajectorySha256 };
 }
 
-/** The first camera, with pictures small enough to be made by the dozen. */
+/** The first camera, with pictures that people can look at. */
 function cameraOf({ cameras }: ScenarioVariant): { name: string; width: number; height: number } {
   const { name, width, height } = cameras[0]!;
-  const share = Math.min(1, 160 / Math.max(width, height));
+  const share = SIDE / Math.max(width, height);
   return { name, width: Math.round(width * share), height: Math.round(height * share) };
 }
 

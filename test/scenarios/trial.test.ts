@@ -1,3 +1,4 @@
+import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/codecs/pictures/image.ts";
 import { PolicyFailure } from "../../src/scenarios/failure.ts";
@@ -109,6 +110,7 @@ describe("a trial", () => {
     expect(readImageHeader(Buffer.from(seen[0]!.png))).toMatchObject({ format: "png", width: 160, height: 120 });
     expect(end.replayVerified).toBe(true);
     expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([[0, "png"]]);
+    expect(readImageHeader(Buffer.from(end.media[0]!.bytes))).toMatchObject({ width: 6 * 320, height: 240 });
   });
 
   it("makes an animated picture of the first and the worst episode", async () => {
@@ -117,7 +119,12 @@ describe("a trial", () => {
       [0, "gif"],
       [2, "gif"],
     ]);
-    expect(Buffer.from(end.media[0]!.bytes).toString("latin1", 0, 6)).toBe("GIF89a");
+    // 500 steps of 20 ms: the first, and ten a second.
+    const film = await sharp(Buffer.from(end.media[0]!.bytes), { animated: true }).metadata();
+    expect(film).toMatchObject({ format: "gif", width: 320, pageHeight: 240 });
+    // Pictures that are the same are one that is shown longer.
+    expect(Math.min(...film.delay!)).toBe(100);
+    expect(film.delay!.reduce((sum, each) => sum + each, 0)).toBe(10_100);
   });
 });
 

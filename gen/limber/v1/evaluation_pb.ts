@@ -1190,14 +1190,14 @@ export const EvaluationMedia = {
   NONE: 1,
 
   /**
-   * An animated picture.
+   * An animated picture, 320 pixels at its longer side: ten a second, and 300 at most.
    *
    * @generated from enum value: EVALUATION_MEDIA_GIF = 2;
    */
   GIF: 2,
 
   /**
-   * Pictures side by side.
+   * Six pictures side by side, or fewer, each 320 pixels at its longer side.
    *
    * @generated from enum value: EVALUATION_MEDIA_STRIP = 3;
    */
