@@ -94,13 +94,22 @@ export class Arena {
   }
 
   /** Carries out recorded actions again and answers the trajectory's SHA-256: another one than the record's means it isn't from here. */
-  replay(seed: number, actions: Float64Array, watch: Watcher = () => {}): string {
+  replay(seed: number, actions: Float64Array): string {
+    const steps = this.replaying(seed, actions);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  }
+
+  /** The same, step by step: yields the number of steps that were carried out, from 0 on. */
+  *replaying(seed: number, actions: Float64Array): Generator<number, string> {
     const log = this.#begin(seed);
     const dim = this.variant.fields.length;
-    watch(this.world, 0);
+    yield 0;
     for (let at = 0; at < actions.length; at += dim) {
       this.#step(actions.subarray(at, at + dim), log);
-      watch(this.world, log.steps);
+      yield log.steps;
     }
     return this.#recordOf(seed, log).trajectorySha256;
   }

@@ -45,7 +45,8 @@ export function takePicture(world: World, camera: Camera): Picture {
         rgb.set(SKY, 3 * pixel);
         continue;
       }
-      const facing = LIGHT.reduce((sum, part, axis) => sum + part * normals[3 * pixel + axis]!, 0);
+      const at = 3 * pixel;
+      const facing = LIGHT[0] * normals[at]! + LIGHT[1] * normals[at + 1]! + LIGHT[2] * normals[at + 2]!;
       let light = SHADE + (1 - SHADE) * Math.max(0, facing);
       // A floor without squares gives the eye nothing to hold on to.
       if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;

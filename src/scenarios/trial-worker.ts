@@ -13,6 +13,8 @@ import type { FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from ".
 const FILM_EVERY_MS = 100;
 const FILM = 300;
 const STRIP = 6;
+/** Pictures that are made in one go, before others may have the core. */
+const TURN = 10;
 /** Pixels of the longer side. */
 const SIDE = 320;
 
@@ -108,10 +110,14 @@ async function replayed(
 ): Promise<{ pictures: Picture[]; same: boolean }> {
   const camera = cameraOf(arena.variant);
   const pictures: Picture[] = [];
-  const sha256 = arena.replay(episode.seed, episode.actions, (world, step) => {
-    if (step % every === 0 || step === episode.steps) pictures.push(takePicture(world, camera));
-  });
-  return { pictures, same: sha256 === episode.trajectorySha256 };
+  const steps = arena.replaying(episode.seed, episode.actions);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return { pictures, same: step.value === episode.trajectorySha256 };
+    if (step.value % every !== 0 && step.value !== episode.steps) continue;
+    pictures.push(takePicture(arena.world, camera));
+    if (pictures.length % TURN === 0) await ask({ kind: "pause" });
+  }
 }
 
 /** The first camera, with pictures that people can look at. */

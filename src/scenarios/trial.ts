@@ -73,6 +73,7 @@ export interface TrialEnd {
 /** What the thread tells: it computes from what it is told until it tells something, and waits then. */
 export type FromThread =
   | { kind: "next" }
+  | { kind: "pause" }
   | { kind: "act"; shown: Shown }
   | { kind: "finished"; episode: Omit<FinishedEpisode, "wallMs"> }
   | { kind: "end"; end: TrialEnd }
@@ -131,6 +132,9 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
       },
       async finished({ episode }) {
         await listener.finished({ ...episode, wallMs });
+        await tell({ kind: "heard" });
+      },
+      async pause() {
         await tell({ kind: "heard" });
       },
       async end({ end }) {
