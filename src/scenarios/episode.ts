@@ -59,9 +59,6 @@ export interface EpisodeRecord {
   readonly actions: Float64Array;
 }
 
-/** Looks at the world after every step; for pictures. */
-export type Watcher = (world: World, step: number) => void;
-
 /** The worlds of one variant, used for one episode after another. */
 export class Arena {
   readonly variant: ScenarioVariant;
@@ -80,11 +77,10 @@ export class Arena {
   }
 
   /** Runs an episode from its seed to its end. Whatever the policy does ends up in the record. */
-  async run(seed: number, policy: EpisodePolicy, rules: Rules, watch: Watcher = () => {}): Promise<EpisodeRecord> {
+  async run(seed: number, policy: EpisodePolicy, rules: Rules): Promise<EpisodeRecord> {
     const log = this.#begin(seed);
-    watch(this.world, 0);
     try {
-      await this.#play(policy, rules, log, watch);
+      await this.#play(policy, rules, log);
     } catch (thrown) {
       if (!(thrown instanceof PolicyFailure)) throw thrown;
       log.termination = thrown.termination;
@@ -126,7 +122,7 @@ export class Arena {
     return newLog(this.world.state());
   }
 
-  async #play(policy: EpisodePolicy, rules: Rules, log: EpisodeLog, watch: Watcher): Promise<void> {
+  async #play(policy: EpisodePolicy, rules: Rules, log: EpisodeLog): Promise<void> {
     const { dtMs } = this.variant;
     let held: Float64Array | undefined;
     while (log.termination === undefined) {
@@ -141,14 +137,14 @@ export class Arena {
         passed = Math.floor(latencyMs / dtMs + ROUNDING);
         for (let i = 0; i < passed && log.termination === undefined; i++) {
           log.stale += 1;
-          this.#take(held ?? this.#rest(), log, watch);
+          this.#take(held ?? this.#rest(), log);
         }
       }
       const first = Math.min(passed, actions.length - 1);
       const count = rules.replanSteps ?? quarterOf(actions.length);
       for (const action of actions.slice(first, first + count)) {
         if (log.termination !== undefined) break;
-        this.#take(action, log, watch);
+        this.#take(action, log);
         held = action;
       }
     }
@@ -176,12 +172,11 @@ export class Arena {
     });
   }
 
-  #take(action: Float64Array, log: EpisodeLog, watch: Watcher): void {
+  #take(action: Float64Array, log: EpisodeLog): void {
     const { low, high } = this.variant.bounds;
     const applied = action.map((value, i) => Math.min(high[i]!, Math.max(low[i]!, value)));
     if (applied.some((value, i) => value !== action[i])) log.clipped += 1;
     this.#step(applied, log);
-    watch(this.world, log.steps);
   }
 
   #step(action: Float64Array, log: EpisodeLog): void {
