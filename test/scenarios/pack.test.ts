@@ -1,7 +1,9 @@
 /** Scenario packs: what is right is run as the built-in scenarios are, what is wrong is refused alone and told as a whole. */
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { Arena } from "../../src/scenarios/episode.ts";
 import { BUILT_IN, digestOf, loadScenarios } from "../../src/scenarios/index.ts";
+import { faultsOf } from "../../src/scenarios/pack/schema.ts";
 import type { Scenario } from "../../src/scenarios/scenario.ts";
 import { MJCF, PACK, type PackFiles, packFolder } from "../support/packs.ts";
 
@@ -19,6 +21,11 @@ const digest = async (files: PackFiles): Promise<string> => {
 };
 
 describe("a pack", () => {
+  it("of the guide is one", () => {
+    const guide = readFileSync(new URL("../../docs/guides/scenario-packs.md", import.meta.url), "utf8");
+    expect(faultsOf(JSON.parse(/```json\n([^`]+)```/.exec(guide)![1]!))).toEqual([]);
+  });
+
   it("is run as the built-in ones are, with the timestep that the engine reads and a name for every number", async () => {
     const { variants } = await loaded(GOOD);
     expect(variants[0]).toMatchObject({
