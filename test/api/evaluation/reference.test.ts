@@ -63,6 +63,32 @@ describe("the built-in scenarios", () => {
   );
 });
 
+it("the example of the README has one hash, however often it is run", async () => {
+  const request = {
+    policy_endpoint: "reference/ik-reach",
+    scenario: "arm-reach",
+    action_space: "joint_pos_7",
+    episodes: EPISODES,
+  };
+  const taken = await Promise.all(
+    Array.from({ length: 4 }, () => app.call("/v1/evaluate", request, { key: caller.key })),
+  );
+  const ends = await Promise.all(
+    taken.map(({ body: { id } }) =>
+      eventually(
+        async () => {
+          const { body } = await app.call(`/v1/evaluate/${id}`, undefined, { key: caller.key });
+          expect(body.status).toBe("completed");
+          return body;
+        },
+        { timeout: 100_000, interval: 100 },
+      ),
+    ),
+  );
+  expect(new Set(ends.map(({ policy }) => policy.offering_id)).size).toBe(1);
+  expect(new Set(ends.map(({ reproducibility }) => reproducibility.hash)).size).toBe(1);
+}, 120_000);
+
 /** The charges of an evaluation's episodes. */
 async function billed(jobId: string): Promise<{ rows: number }> {
   const [row] = await app.sql<{ rows: number }[]>`
