@@ -218,7 +218,7 @@ export function serverPolicy(
         if (!wire?.act) throw new PolicyUnusable("unsupported", "no wire reaches this address");
         const options = { signal: cancel, requestId: newId("req"), budgetMs: policyTimeoutMs };
         const { steps } = await Promise.race([wire.act(target, input, set, options), abortOf(cancel)]);
-        if (steps.length < horizon)
+        if (horizon !== undefined && steps.length < horizon)
           throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${steps.length} steps, of ${horizon} asked for`);
         return { rows: steps.map(({ values }) => values), latencyMs: steadyNow() - startedAt };
       } catch (thrown) {
