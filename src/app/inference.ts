@@ -13,6 +13,7 @@ import { ActiveStops } from "../inference/stops/active-stops.ts";
 import { StopOrders } from "../inference/stops/stop-orders.ts";
 import { inferenceService } from "../services/inference.ts";
 import { writeStop } from "../services/robot.ts";
+import { Wakes } from "../supply/wakes.ts";
 import type { Billing } from "./billing.ts";
 import type { AppContext } from "./context.ts";
 import type { Events } from "./events.ts";
@@ -84,6 +85,7 @@ export async function openInference(
     presets,
     ownKeys,
     sessions,
+    wakes: new Wakes(sql, supply.health),
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };

@@ -25,6 +25,8 @@ export interface Charge {
   units: number;
   /** The winner's part. */
   costMicro: number;
+  /** What of it wakes the offering. */
+  wakeUpMicro: number;
   /** The loser's part, where a hedge was sent. */
   hedgeMicro: number | undefined;
 }
@@ -202,7 +204,7 @@ export class CallBilling {
   }
 
   #record(
-    { step, units, costMicro, hedgeMicro }: Charge,
+    { step, units, costMicro, wakeUpMicro, hedgeMicro }: Charge,
     route: Route | undefined,
     claim: Pick<RequestRecord, "claim">,
   ): RequestRecord {
@@ -215,7 +217,7 @@ export class CallBilling {
       status: "settled",
       units,
       costMicro: costMicro + (hedgeMicro ?? 0),
-      wakeUpMicro: Math.min(step.wakeUpMicro, costMicro),
+      wakeUpMicro: Math.min(wakeUpMicro, costMicro),
       hedgeCostMicro: hedgeMicro ?? null,
       simulated,
       httpStatus: 200,

@@ -24,6 +24,7 @@ import {
   planFor,
 } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
+import type { Wakes } from "../supply/wakes.ts";
 import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
 import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
@@ -56,6 +57,8 @@ export function wantResting(health: HealthBoard, { reason, details }: Refusal, a
 /** What inference depends on. */
 export interface InferenceServiceDeps extends Books {
   supply: LiveSupply;
+  /** Who pays for cold starts. */
+  wakes: Wakes;
   /** Action spaces that a policy can be tried in here. */
   evaluated: ReadonlySet<string>;
   leaser: Leaser;
@@ -121,6 +124,7 @@ export class InferenceCall {
       health: supply.health,
       hedges: hedgesOf(this.#deps, this.call),
       signal: this.call.signal,
+      wakes: (step, at) => this.#deps.wakes.begin(step, at),
     };
   }
 
@@ -167,8 +171,8 @@ export class InferenceCall {
 
   /** What `units` of a step's answer owe. */
   charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
-    const costMicro = charge(units, step.unitNano) + step.wakeUpMicro;
-    return { step, units, costMicro, hedgeMicro };
+    const { wakeUpMicro } = step;
+    return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro };
   }
 
   /** Holds what the plan may cost, or refuses with 402. */

@@ -18,7 +18,7 @@ import { AttemptFailure } from "../contracts/failure.ts";
 import * as predict from "../contracts/predict.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
 import { type Flow, flowOf, Items, type Taker } from "../flow.ts";
-import { attemptStream, type Outcome, type PlanStep, routeOf } from "../routing/index.ts";
+import { attemptStream, type Outcome, owed, type PlanStep, routeOf } from "../routing/index.ts";
 import { assertSound, InferenceCall, type InferenceDeps, speaking } from "./call.ts";
 import type { CallBilling, Charge } from "./call-billing.ts";
 import { prepareInTime } from "./prepare.ts";
@@ -48,7 +48,7 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
   const delivered = new Delivered(inferenceCall);
   try {
     await bill.durableInTime;
-    const { first, rest, step, ...tried } = await attemptStream(inferenceCall.plan, inferenceCall.world, {
+    const attempted = await attemptStream(inferenceCall.plan, inferenceCall.world, {
       open: (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
         const asked = { ...input, horizon: Math.min(input.horizon, step.units) };
@@ -57,12 +57,14 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
+    const { first, rest } = attempted;
     try {
-      await inferenceCall.pinned(step);
+      await inferenceCall.pinned(attempted.step);
     } catch (thrown) {
       rest.flow.leave();
       throw thrown;
     }
+    const { step, ...tried } = await owed(attempted);
     delivered.begin(step, tried);
     return { bill, delivered, first, rest: rest.flow };
   } catch (thrown) {

@@ -54,7 +54,16 @@ import { actStream } from "../inference/loops/act-stream.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
 import { SentAction } from "../inference/sent-action.ts";
-import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
+import {
+  attemptPlan,
+  contractOf,
+  directRouteOf,
+  explain,
+  HedgeBudgets,
+  nearNames,
+  owed,
+  routeOf,
+} from "../routing/index.ts";
 import { assertMayCall } from "./permissions.ts";
 
 /** The inference RPCs. */
@@ -104,9 +113,10 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
       unitsOf: act.unitsOf,
     });
     call.work?.back();
+    const paid = owed(outcome);
     // A stop that was ordered meanwhile stops this action too.
     deps.stops.assertMayMove(mover);
-    const { answer, step, hedgeMicro } = outcome;
+    const { answer, step, hedgeMicro } = paid instanceof Promise ? await paid : paid;
     const charge = inferenceCall.charge(step, act.unitsOf(answer), hedgeMicro);
     const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
@@ -176,7 +186,7 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
 
   return inferenceCall.billed(async (bill) => {
     call.work?.away();
-    const { answer, ...outcome } = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
+    const attempted = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
         const asked = { ...input, horizon: Math.min(input.horizon, step.units) };
@@ -188,6 +198,7 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
       unitsOf: predict.unitsOf,
     });
     call.work?.back();
+    const { answer, ...outcome } = await owed(attempted);
     const { step, hedgeMicro } = outcome;
     const charge = inferenceCall.charge(step, predict.unitsOf(answer), hedgeMicro);
     const pin = inferenceCall.pinned(step);
@@ -227,7 +238,7 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
 
   return inferenceCall.billed(async (bill) => {
     call.work?.away();
-    const { answer, step } = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
+    const attempted = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
         const answer = await speaking(wire, "ground").ground(
@@ -242,9 +253,10 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
       unitsOf: ground.unitsOf,
     });
     call.work?.back();
-    const owed = inferenceCall.charge(step, ground.unitsOf(answer));
+    const { answer, step } = await owed(attempted);
+    const asked = inferenceCall.charge(step, ground.unitsOf(answer));
     // Tokens are counted by the provider: what it counts beyond what was held is its own affair.
-    const charge = { ...owed, costMicro: Math.min(owed.costMicro, bill.ceilingMicro) };
+    const charge = { ...asked, costMicro: Math.min(asked.costMicro, bill.ceilingMicro) };
     const response = create(GroundResponseSchema, {
       id: inferenceCall.named("grnd"),
       object: "world.grounding",

@@ -4,7 +4,7 @@ import { charge } from "../../billing/price.ts";
 import { steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { asRefusal, Reason, type Refusal } from "../../errors.ts";
-import type { DeliverEffect, PlanStep } from "../../routing/index.ts";
+import type { DeliverEffect } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
 import type { LoopBilling } from "./loop-billing.ts";
 import { type LoopWriter, newRoute } from "./loop-writer.ts";
@@ -34,7 +34,6 @@ const TOLD = { moved: false, episodeBreak: false };
 export class ChunkSender {
   readonly #options: ChunkSenderOptions;
   #sending: Promise<void> | undefined;
-  #woken: PlanStep | undefined;
   /** What the caller was not told of, because the chunk that it came with did not leave. */
   #untold = TOLD;
   /** Chunks of the present episode that wait until they are on record. */
@@ -59,20 +58,33 @@ export class ChunkSender {
   /** Chunks leave in order, each when what it owes is on record. */
   deliver(effect: DeliverEffect<ParsedObservation>): void {
     const { billing, tracker, writer } = this.#options;
-    const charge = this.#chargeOf(effect);
+    // The first chunk of an offering that this loop woke bears the wake-up.
+    const wake = effect.step.cold ? tracker.takeWake(effect.step.offering.id) : undefined;
+    if (wake) {
+      const pays = Promise.all([wake, this.#sending]).then(([pays]) => pays);
+      this.#deliverAfter(pays, effect, writer.episode);
+      return;
+    }
+    const charge = chargeOf(effect, false);
     const ready = this.#sending ?? billing.ready(charge, tracker.plan);
-    if (ready instanceof Promise) this.#deliverAfter(ready, effect, charge, writer.episode);
-    else this.#send(effect, charge, effect.at);
+    if (ready instanceof Promise) {
+      const pays = ready.then(() => false);
+      this.#deliverAfter(pays, effect, writer.episode);
+    } else this.#send(effect, charge, effect.at);
   }
 
-  #deliverAfter(ready: Promise<void>, effect: DeliverEffect<ParsedObservation>, charge: Charge, episode: number): void {
+  #deliverAfter(ready: Promise<boolean>, effect: DeliverEffect<ParsedObservation>, episode: number): void {
     const { billing, tracker, writer, idle } = this.#options;
     this.#waiting += 1;
     const isOvertaken = (): boolean => writer.episode !== episode;
     const sending = ready
-      .then(() => (isOvertaken() ? undefined : billing.ready(charge, tracker.plan)))
+      .then(async (pays) => {
+        const charge = chargeOf(effect, pays);
+        if (!isOvertaken()) await billing.ready(charge, tracker.plan);
+        return charge;
+      })
       .then(
-        () => {
+        (charge) => {
           if (isOvertaken()) return this.#leaveUntold(effect);
           this.#waiting -= 1;
           this.#sendInTime(effect, charge);
@@ -131,17 +143,10 @@ export class ChunkSender {
     this.#untold = TOLD;
     return { ...effect, moved: moved || effect.moved, episodeBreak: episodeBreak || effect.episodeBreak };
   }
+}
 
-  #chargeOf({ step, answer, hedgeMicro }: DeliverEffect<ParsedObservation>): Charge {
-    const units = act.unitsOf(answer);
-    // A step is woken once, by the first chunk of the plan that found it asleep.
-    const wakeUpMicro = step.cold && this.#woken !== step ? step.wakeUpMicro : 0;
-    this.#woken = step;
-    return {
-      step,
-      units,
-      costMicro: charge(units, step.unitNano) + wakeUpMicro,
-      hedgeMicro,
-    };
-  }
+function chargeOf({ step, answer, hedgeMicro }: DeliverEffect<ParsedObservation>, pays: boolean): Charge {
+  const units = act.unitsOf(answer);
+  const wakeUpMicro = pays ? step.wakeUpMicro : 0;
+  return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro };
 }

@@ -103,13 +103,14 @@ export class LoopBilling {
   }
 
   /** Charges a chunk that leaves at `at`, after `ready`. */
-  add({ step, units, costMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
+  add({ step, units, costMicro, wakeUpMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
     const page = this.#page;
     if (!page) throw new Error("a chunk is charged after its page is ready");
-    page.owed ??= { step, units: 0, costMicro: 0, hedgeMicro: undefined };
+    page.owed ??= { step, units: 0, costMicro: 0, wakeUpMicro: 0, hedgeMicro: undefined };
     const { owed } = page;
     owed.units += units;
     owed.costMicro += costMicro;
+    owed.wakeUpMicro += wakeUpMicro;
     if (hedgeMicro !== undefined) owed.hedgeMicro = (owed.hedgeMicro ?? 0) + hedgeMicro;
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);

@@ -427,6 +427,7 @@ export class LoopSession implements Carried {
         return;
       case "told":
         if (effect.outcome !== "ok") this.#tracker.outdate();
+        this.#tracker.told(effect.offeringId, effect.outcome === "ok");
         this.#deps.supply.health.report(effect.offeringId, effect);
         return;
       case "hold":

@@ -4,7 +4,7 @@ import type { Call } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Refusal } from "../../errors.ts";
-import type { LoopRouter, Plan, PlanStep } from "../../routing/index.ts";
+import type { LoopRouter, Plan, PlanStep, Wake } from "../../routing/index.ts";
 import { hedgesOf, type InferenceDeps, planArgs, planOrWant, wantResting } from "../call.ts";
 
 /** What a loop is planned from. */
@@ -21,6 +21,8 @@ export class PlanTracker implements LoopRouter {
   #refusal: Refusal | undefined;
   /** The supply that it was made from; undefined where it is to be made anew. */
   #madeFrom: unknown;
+  /** By offering: the cold starts that the loop caused and has not paid for. */
+  readonly #wakes = new Map<string, Wake>();
 
   /** Plans, or refuses when nothing may serve. */
   constructor(deps: InferenceDeps, wanted: WantedPlan, call: Call, space: string) {
@@ -54,8 +56,30 @@ export class PlanTracker implements LoopRouter {
     }
   }
 
-  admit({ offering }: PlanStep, at: number, budgetMs: number): boolean {
-    return this.#deps.supply.health.admit(offering.id, at, budgetMs, this.#plan.strictOrder);
+  admit(step: PlanStep, at: number, budgetMs: number): boolean {
+    const { id } = step.offering;
+    if (!this.#deps.supply.health.admit(id, at, budgetMs, this.#plan.strictOrder)) return false;
+    const wake = step.cold ? this.#deps.wakes.begin(step, at) : undefined;
+    if (wake) this.#wakes.set(id, wake);
+    return true;
+  }
+
+  /** An attempt at an offering ended. */
+  told(offeringId: string, answered: boolean): void {
+    const wake = this.#wakes.get(offeringId);
+    if (!wake) return;
+    if (answered) wake.answered();
+    else {
+      wake.failed();
+      this.#wakes.delete(offeringId);
+    }
+  }
+
+  /** Whether a chunk of an offering pays for the cold start that this loop caused: the first one, once. Undefined where it caused none. */
+  takeWake(offeringId: string): Promise<boolean> | undefined {
+    const wake = this.#wakes.get(offeringId);
+    this.#wakes.delete(offeringId);
+    return wake?.pays;
   }
 
   hedge(): boolean {

@@ -80,6 +80,7 @@ export async function attemptStream<T>(
   const run = new AttemptRun(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
   try {
     const { attempt, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
+    attempt.record.wake?.answered();
     const rest = new Items(new Continued(run, { attempt, answer }, streams.unitsOf));
     return { first: answer.first, rest, ...run.outcome(attempt.step) };
   } catch (thrown) {

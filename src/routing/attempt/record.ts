@@ -13,6 +13,7 @@ import {
 import { AttemptFailure, failureWord } from "../../contracts/failure.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { PlanStep } from "../plan/plan.ts";
+import type { Wake } from "./wake.ts";
 
 /** One try while it runs and after. */
 export interface Try {
@@ -23,6 +24,10 @@ export interface Try {
   /** Milliseconds from its start to its end; 0 while it runs. */
   latencyMs: number;
   reason: AttemptFailure | undefined;
+  /** The cold start that it causes. */
+  wake?: Wake | undefined;
+  /** It lost to a hedge, or was one, and is paid for. */
+  paid?: boolean;
 }
 
 /** What a request's attempts came to. */
@@ -31,7 +36,7 @@ export interface Outcome {
   readonly tries: readonly Try[];
   /** The offering that answered; undefined while none has. */
   readonly step: PlanStep | undefined;
-  /** What the loser of a hedge is paid, in micro-dollars; undefined when no hedge was sent. */
+  /** What the loser of a hedge is paid, in micro-dollars, without waking it as long as the outcome is not `owed`; undefined when no hedge was sent. */
   readonly hedgeMicro: number | undefined;
   /** Why a hedge that was due was not sent. */
   readonly hedgeWithheld?: HedgeWithheld | undefined;

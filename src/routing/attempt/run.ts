@@ -10,6 +10,7 @@ import { isNeutral } from "../plan/own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
 import type { Hedges } from "./hedge.ts";
 import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
+import type { Waker } from "./wake.ts";
 
 /** What one attempt is given. */
 export interface AttemptOptions {
@@ -25,6 +26,8 @@ export interface AttemptWorld {
   readonly health: Pick<HealthBoard, "admit" | "report"> &
     Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests">>;
   readonly hedges: Hedges;
+  /** Undefined where nothing is paid for. */
+  readonly wakes?: Waker | undefined;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
 }
@@ -146,7 +149,7 @@ class AttemptRace<T> {
 
   answered(attempt: RunningAttempt<T>, answer: T): void {
     this.#land(attempt);
-    for (const loser of this.#flying) this.#run.paysFor(loser.step);
+    for (const loser of this.#flying) this.#run.paysFor(loser.record);
     this.#finish();
     this.#over({ attempt, answer });
   }
@@ -315,8 +318,9 @@ export class AttemptRun<T> {
   }
 
   /** Adds a loser of a hedge to the bill. */
-  paysFor({ costMicro }: PlanStep): void {
-    if (this.hedgeMicro !== undefined) this.hedgeMicro += costMicro;
+  paysFor(loser: Try): void {
+    loser.paid = true;
+    if (this.hedgeMicro !== undefined) this.hedgeMicro += loser.step.listMicro;
   }
 
   /** Starts one attempt, which reports its outcome to the race. */
@@ -327,6 +331,7 @@ export class AttemptRun<T> {
     const at = clock.steady();
     const attempt = new RunningAttempt(race, step, at, this.budgetOf(step, at));
     this.tries.push(attempt.record);
+    if (step.cold) attempt.record.wake = this.world.wakes?.(step, at);
     if (this.isWhole) this.world.health.begun?.(step.offering.id, at, attempt);
     attempt.watch(this.started(step, attempt), clock);
     return attempt;
@@ -354,6 +359,8 @@ export class AttemptRun<T> {
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
     if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
+    if (how === "ok" || how === "left" || record.paid) record.wake?.answered();
+    else record.wake?.failed();
     if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), attempt);
     const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
     this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });

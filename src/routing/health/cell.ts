@@ -70,7 +70,13 @@ export class Cell {
   /** Calls that were taken in and that the breaker does not know of yet, and when the last of them ended. */
   unjudged = 0;
   unjudgedAt = 0;
+  /** When it was last known to be awake. */
   usedAt = Number.NEGATIVE_INFINITY;
+  /** Attempts under way, and whether it was awake when the first of them began or has answered since. */
+  underWay = 0;
+  awake = false;
+  /** The attempt that pays for waking it is under way. */
+  waking = false;
   /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
   readonly waiting: CallWatcher[] = [];
   heardAt = Number.NEGATIVE_INFINITY;
@@ -95,7 +101,8 @@ export class Cell {
 
   /** Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. */
   note(report: Report, usualMs: number): Verdict {
-    this.usedAt = Math.max(this.usedAt, report.at);
+    // An attempt without an answer does not show that it was woken.
+    if (this.awake) this.usedAt = Math.max(this.usedAt, report.at);
     const verdict = verdictOf(report, usualMs);
     if (verdict === "released") {
       // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
@@ -121,6 +128,8 @@ export class Cell {
   succeeded(report: Omit<Report, "outcome">): void {
     const { at, units, latencyMs } = report;
     this.usedAt = Math.max(this.usedAt, at);
+    this.awake = true;
+    this.waking = false;
     this.tally.calls++;
     this.recent.add(1, 0, at);
     this.success += (1 - this.success) * NEWEST_SHARE;
@@ -155,6 +164,16 @@ export class Cell {
   recall(latency: ArrayLike<number>, usedAt: number): void {
     this.sketch.addCounts(latency, usedAt);
     this.usedAt = Math.max(this.usedAt, usedAt);
+  }
+
+  /** Whether a call finds it awake that has to wake it after `warmMs` of idleness: what it answers at the moment keeps it awake. */
+  isWarm(now: number, warmMs: number): boolean {
+    return now - this.usedAt <= warmMs || (this.awake && this.underWay > 0);
+  }
+
+  /** Since when it is idle; Infinity while it is not. */
+  get idleSince(): number {
+    return this.awake && this.underWay > 0 ? Number.POSITIVE_INFINITY : this.usedAt;
   }
 
   /** Whether there are enough samples for measured figures to stand above advertised ones. */

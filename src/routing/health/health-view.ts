@@ -23,7 +23,7 @@ export interface HealthView {
   readonly pace: Float64Array;
   /** Until when its breaker lets nothing through; 0 when it does. */
   readonly restsUntil: Float64Array;
-  /** When it was last used; -Infinity when it never was. */
+  /** When it was last known to be awake; -Infinity when it never was, Infinity while it answers calls. */
   readonly usedAt: Float64Array;
 }
 
@@ -42,7 +42,7 @@ export function writeCell(view: HealthView, id: string, cell: Cell, now: number)
   view.coldMs[row] = cell.coldMs ?? advertised.coldMs[row]!;
   view.uptime[row] = cell.uptime30d ?? advertised.uptime[row]!;
   view.success[row] = cell.success;
-  view.usedAt[row] = cell.usedAt;
+  view.usedAt[row] = cell.idleSince;
   view.restsUntil[row] = restsUntil(cell.breaker);
 }
 

@@ -155,10 +155,38 @@ export class HealthBoard {
     if (!cell) return true;
     if (!force && restsUntil(cell.breaker) > now) return false;
     if (cell.breaker.state !== "closed") this.move(offeringId, cell, { kind: "probing", at: now, budgetMs });
-    cell.usedAt = now;
-    this.view_.usedAt[this.rowOf(offeringId)] = now;
+    const row = this.rowOf(offeringId);
+    cell.awake = this.isWarm(cell, row, now);
+    if (cell.awake) cell.usedAt = now;
+    cell.underWay += 1;
+    this.view_.usedAt[row] = cell.idleSince;
     this.changed?.add(offeringId);
     return true;
+  }
+
+  /**
+   * Whether the call that was just admitted is the one that wakes an offering: it sleeps, and no other call of this replica wakes it.
+   * True for one call, until `sleepsOn` or an answer.
+   */
+  wakes(offeringId: string, now: number): boolean {
+    const cell = this.cells.get(offeringId);
+    if (!cell || cell.waking || this.isWarm(cell, this.rowOf(offeringId), now)) return false;
+    cell.waking = true;
+    return true;
+  }
+
+  /** The call that would have woken it ended without an answer: the next one wakes it. */
+  sleepsOn(offeringId: string): void {
+    const cell = this.cells.get(offeringId);
+    if (cell) cell.waking = false;
+  }
+
+  /** Answers that are not taken in yet may have kept it awake. */
+  private isWarm(cell: Cell, row: number, now: number): boolean {
+    const warmMs = this.view_.snapshot.columns.warmMs[row] ?? Number.POSITIVE_INFINITY;
+    if (cell.isWarm(now, warmMs)) return true;
+    this.catchUp();
+    return cell.isWarm(now, warmMs);
   }
 
   /** Whether its breaker keeps calls away. */
@@ -219,6 +247,8 @@ export class HealthBoard {
   report(offeringId: string, report: Report): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
+    // The cell of an offering that was gone for a while does not know the calls that were under way before.
+    if (cell.underWay > 0) cell.underWay -= 1;
     if (report.outcome === "ok" && cell.breaker.state === "closed") {
       const { cells, reports } = this.waiting;
       cells.push(cell);
@@ -248,8 +278,8 @@ export class HealthBoard {
     this.catchUp();
     const cell = this.cells.get(offeringId);
     if (!cell) return undefined;
-    const { tally, breaker, usedAt, coldMs, unitsPerS } = cell;
-    return { tally, consecutive: breaker.consecutive, idleMs: Math.max(0, now - usedAt), coldMs, unitsPerS };
+    const { tally, breaker, idleSince, coldMs, unitsPerS } = cell;
+    return { tally, consecutive: breaker.consecutive, idleMs: Math.max(0, now - idleSince), coldMs, unitsPerS };
   }
 
   /** Takes in what was measured before this replica began: latencies by bucket, and when the last call was. */

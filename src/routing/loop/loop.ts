@@ -246,7 +246,7 @@ export class Loop<O> {
     if (job.underWay > 0) {
       // The losers of a hedge.
       if (job.hedgeMicro !== undefined)
-        for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.costMicro;
+        for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.listMicro;
       this.#effects.callOff(job, undefined, at);
     }
     this.#window.took(at - attempt.startedAt);

@@ -134,6 +134,14 @@ create table server_lease (
   until timestamptz not null
 );
 
+-- Until when an offering is awake as far as money goes: who wakes it after that pays for it.
+create table awake_offering (
+  offering_id text primary key references offering on delete cascade,
+  -- The attempt that pays for the cold start; empty where the gateway's own probe woke it.
+  waker text not null,
+  until timestamptz not null
+);
+
 -- Emergency stops.
 create table robot_stop (
   id text primary key,

@@ -7,6 +7,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
+import { notedAwake } from "../../store/replicas/awake-offerings.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
 import { claimOwner, type OfferingRecord, type OfferingStatus, setOfferingStatus } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../deps.ts";
@@ -69,6 +70,9 @@ export async function verify(
       dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
     });
     if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
+    // Who calls it next finds it awake, and pays for no cold start.
+    if (moved && report.passed && offering.scaledownS !== undefined)
+      await notedAwake(tx, { offeringId: known.id, warmMs: offering.scaledownS * 1000 });
     if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
     return moved;
   });

@@ -12,6 +12,8 @@ beforeAll(async () => {
   [app, model, slow] = await Promise.all([openApp(), startModel(), startModel()]);
   const basis = { cost_usd_per_second: 0.001, scaledown_s: 600, cold_timeout_s: 10 };
   await app.supply({ provider: "sleepy", model: "acme/sleepy", endpoint: model.endpoint, ...basis });
+  // Its probe has woken it, long ago.
+  await app.sql`delete from awake_offering`;
   await app.supply({ provider: "slow", model: "acme/hedged", endpoint: slow.endpoint });
   await app.supply({
     provider: "quick",

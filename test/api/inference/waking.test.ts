@@ -1,26 +1,41 @@
-/** What a call costs "now": an offering that sleeps is woken at its price, and a control loop that keeps it awake pays list. */
+/** What a call costs "now": who wakes an offering that sleeps pays for it, once among all replicas, and everybody else pays list. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { robot } from "../../support/loop-client.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
+let database: FreshDatabase;
 let app: App;
+let other: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  database = await freshDatabase();
+  [app, model] = await Promise.all([openApp({ database }), startModel()]);
+  other = await openApp({ database });
   const facts = { endpoint: model.endpoint, price_per_action_step: 0.0001 };
   // Ten seconds of a dollar a thousand seconds: a cent to wake.
   const sleepy = { cost_usd_per_second: 0.001, cold_timeout_s: 10 };
   await app.supply({ provider: "sleepy", model: "sleepy/base", scaledown_s: 300, ...sleepy, ...facts });
-  await app.supply({ provider: "dozy", model: "dozy/base", scaledown_s: 0.001, ...sleepy, ...facts });
+  await app.supply({ provider: "dozy", model: "dozy/base", scaledown_s: 0, ...sleepy, ...facts });
   await app.supply({ provider: "silent", model: "silent/base", ...sleepy, ...facts });
   await app.supply({ provider: "awake", model: "sleepy/base", ...facts });
+  for (const provider of ["crowded", "probed", "broken", "shared", "looped"])
+    await app.supply({ provider, model: `${provider}/base`, scaledown_s: 300, ...sleepy, ...facts });
+  // The probe has woken them; but for one, that is long ago.
+  await app.sql`
+    update awake_offering set until = now() - interval '1 second'
+    where offering_id not in (select o.id from offering o join provider p on p.id = o.provider_id where p.name = 'probed')`;
   caller = await app.caller(10);
 });
 afterAll(async () => {
+  await other.close();
   await app.close();
   await model.close();
+  await database.close();
 });
 
 const body = (name: string, provider: object) => ({
@@ -77,4 +92,62 @@ it("an offering whose window is over is woken, and paid for, again", async () =>
 it("one that has a cost and says nothing of scaling down is taken to stay warm for a minute", async () => {
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.011);
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.001);
+});
+
+/** Answers acts when so many of them wait. */
+function answerTogether(count: number): void {
+  const waiting: (() => void)[] = [];
+  model.script.act = (call, answer) => {
+    waiting.push(() => answer(honestSteps(call, 2)));
+    if (waiting.length < count) return;
+    model.script.act = undefined;
+    for (const each of waiting) each();
+  };
+}
+const costs = (answers: readonly { body: { usage?: { cost_usd: number } } }[]) =>
+  answers.map(({ body }) => body.usage?.cost_usd).sort();
+const LIST = 0.001;
+const WOKEN = 0.011;
+
+it("of calls that overlap a cold start one pays for it, and the others pay list", async () => {
+  answerTogether(10);
+  const answers = await Promise.all(Array.from({ length: 10 }, () => act("crowded/base")));
+  expect(costs(answers)).toEqual([...Array.from({ length: 9 }, () => LIST), WOKEN]);
+  expect((await act("crowded/base")).body.usage.cost_usd).toBe(LIST);
+});
+
+it("calls of two replicas that overlap a cold start pay for it once", async () => {
+  await eventually(async () => {
+    const { status } = await other.call("/v1/routes/preview?contract=act", body("shared/base", {}), {
+      key: caller.key,
+    });
+    expect(status).toBe(200);
+  });
+  answerTogether(6);
+  const at = (place: App) => place.call("/v1/act", body("shared/base", {}), { key: caller.key });
+  const answers = await Promise.all([app, other, app, other, app, other].map(at));
+  expect(costs(answers)).toEqual([...Array.from({ length: 5 }, () => LIST), WOKEN]);
+});
+
+it("what the gateway's own probe has woken is not paid for", async () => {
+  expect((await act("probed/base")).body.usage.cost_usd).toBe(LIST);
+});
+
+it("a call that was not answered has paid for nothing, and the next one pays", async () => {
+  model.script.act = (_, __, served) => served.end(13);
+  expect((await act("broken/base")).status).toBe(502);
+  model.script.act = undefined;
+  expect(costs([await act("broken/base"), await act("broken/base")])).toEqual([LIST, WOKEN]);
+});
+
+it("a control loop pays once for the cold start that it causes", async () => {
+  const loop = robot(app, caller.key, { model: "looped/base", actionSpace: "base_twist_2d", horizon: 10 });
+  await loop.expect("opened");
+  const paid: (number | undefined)[] = [];
+  for (const step of [0, 1, 2]) {
+    loop.observe(step);
+    paid.push((await loop.expect("chunk")).usage?.costUsd);
+  }
+  loop.leave();
+  expect(paid).toEqual([WOKEN, LIST, LIST]);
 });

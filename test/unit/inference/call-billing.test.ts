@@ -37,7 +37,7 @@ const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 
 const settle = (bill: CallBilling, costMicro: number): Promise<Refusal> =>
   bill
     .settle(
-      { step: plan.steps[0]!, units: 1, costMicro, hedgeMicro: undefined },
+      { step: plan.steps[0]!, units: 1, costMicro, wakeUpMicro: 0, hedgeMicro: undefined },
       undefined,
       ActResponseSchema,
       create(ActResponseSchema),

@@ -42,7 +42,7 @@ async function open() {
 }
 
 const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
-const charge = { step: plan.steps[0]!, units: 1, costMicro: 1, hedgeMicro: undefined };
+const charge = { step: plan.steps[0]!, units: 1, costMicro: 1, wakeUpMicro: 0, hedgeMicro: undefined };
 
 it("no chunk waits for the ledger while its bill has credit left, though its time is over; half a second later it does", async () => {
   const { clock, leaser, billing, falls, speaks } = await open();

@@ -1,0 +1,56 @@
+/** Cold starts as they are paid for: once among all replicas, by the attempt that causes one. */
+import { inTime } from "../clock.ts";
+import { newId } from "../ids.ts";
+import type { HealthBoard, PlanStep, Wake } from "../routing/index.ts";
+import type { Queryable } from "../store/database/tx.ts";
+import { claimWake, giveWakeBack, keepAwake } from "../store/replicas/awake-offerings.ts";
+
+/** A claim that is not answered in this time is not paid for: an answer does not wait longer for the database. */
+const CLAIM_MS = 2_000;
+
+/** The cold starts that calls of this replica cause. */
+export class Wakes {
+  readonly #sql: Queryable;
+  readonly #health: HealthBoard;
+  /** By offering: the last word to the database, which the next one waits for. */
+  readonly #last = new Map<string, Promise<unknown>>();
+
+  constructor(sql: Queryable, health: HealthBoard) {
+    this.#sql = sql;
+    this.#health = health;
+  }
+
+  /** The cold start that an attempt causes which was just admitted; undefined where another one wakes its offering, or it is awake. */
+  begin({ offering, wakeUpMicro }: PlanStep, at: number): Wake | undefined {
+    const { id: offeringId, scaledownS = 0, coldTimeoutMs } = offering;
+    if (!this.#health.wakes(offeringId, at)) return undefined;
+    const sleepsOn = (): void => this.#health.sleepsOn(offeringId);
+    // Nothing is paid: by the list, or because the caller's own key at the provider is.
+    if (wakeUpMicro === 0) return { pays: Promise.resolve(false), answered: () => {}, failed: sleepsOn };
+    const warmMs = scaledownS * 1000;
+    const waker = newId("req");
+    const claim = this.#inTurn(offeringId, () =>
+      claimWake(this.#sql, { offeringId, waker, holdMs: coldTimeoutMs + warmMs }),
+    );
+    const tell = (word: () => Promise<void>): void => void this.#inTurn(offeringId, word).catch(() => {});
+    return {
+      pays: inTime(claim, { ms: CLAIM_MS, late: () => new Error("the claim is late") }).catch(() => false),
+      answered: () => tell(() => keepAwake(this.#sql, { offeringId, waker, warmMs })),
+      failed: () => {
+        sleepsOn();
+        tell(() => giveWakeBack(this.#sql, { offeringId, waker }));
+      },
+    };
+  }
+
+  /** Words on one offering reach the database in their order. */
+  #inTurn<T>(offeringId: string, word: () => Promise<T>): Promise<T> {
+    const said = (this.#last.get(offeringId) ?? Promise.resolve()).then(word, word);
+    const forget = (): void => {
+      if (this.#last.get(offeringId) === said) this.#last.delete(offeringId);
+    };
+    this.#last.set(offeringId, said);
+    said.then(forget, forget);
+    return said;
+  }
+}
