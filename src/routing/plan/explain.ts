@@ -7,6 +7,9 @@ import {
   WouldRefuseSchema,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import {
+  type DroppedOffering,
+  DroppedOfferingSchema,
+  DropReason,
   ExpectedLatencySchema,
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
@@ -14,7 +17,7 @@ import {
 import { SupplyTrust } from "../../../gen/limber/v1/preferences_pb.ts";
 import { tierOf } from "../../contracts/trust.ts";
 import { factsOf } from "../../errors.ts";
-import { droppedOf, dropsOf, refusalOf } from "./drops.ts";
+import { type Drop, droppedOf, dropsOf, refusalOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";
 import { mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
@@ -32,16 +35,49 @@ export function explain(args: PlanArgs): PreviewRoutesResponse {
   const wouldRefuse = plan
     ? {}
     : { wouldRefuse: create(WouldRefuseSchema, { code: factsOf(refusalOf(ask).reason).code }) };
+  const rows = [...consideredRows(ask)];
+  const drops = dropsOf(ask);
+  const dropped = [...droppedOf(ask, drops), ...unplanned(ask, plan, rows, drops)];
   return create(PreviewRoutesResponseSchema, {
     object: "route_plan",
     contract: ask.contract,
-    considered: [...consideredRows(ask)].length,
+    considered: rows.length,
     plan: plan?.steps.map((step) => explainStep(ask, plan, step)) ?? [],
-    dropped: droppedOf(ask, dropsOf(ask)),
+    dropped,
     estimatedCostUsd: create(CostRangeSchema, plan && rangeOf(plan)),
     pinned: plan?.pinned ?? false,
     ...wouldRefuse,
   });
+}
+
+/** What satisfies every constraint and is not tried all the same, with the reason. */
+function unplanned(
+  ask: Ask,
+  plan: Plan | undefined,
+  rows: readonly number[],
+  drops: readonly Drop[],
+): DroppedOffering[] {
+  const told = new Set(drops.map(({ row }) => row));
+  for (const { row } of plan?.steps ?? []) told.add(row);
+  const why = whyUnplanned(ask, plan);
+  return rows
+    .filter((row) => !told.has(row))
+    .map((row) => {
+      const { id: offeringId, model, provider } = ask.snapshot.offerings[row]!;
+      return create(DroppedOfferingSchema, { offeringId, model, provider, ...why });
+    });
+}
+
+function whyUnplanned(ask: Ask, plan: Plan | undefined): Pick<DroppedOffering, "reason" | "detail" | "stage"> {
+  if (!plan)
+    return {
+      reason: DropReason.ACTION_SPACE,
+      detail: "another model of the request does not emit it",
+      stage: "expand",
+    };
+  if (ask.allowFallbacks || ask.strictOrder)
+    return { reason: DropReason.PLAN_FULL, detail: `ranked behind the first ${MOST_EXPLAINED}`, stage: "order" };
+  return { reason: DropReason.NO_FALLBACKS, detail: `${plan.steps[0]!.offering.id} goes first`, stage: "order" };
 }
 
 const rangeOf = ({ leastMicro, expectedMicro, ceilingMicro }: Plan) => ({

@@ -108,8 +108,8 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   };
 }
 
-/** One step and no other: ground is called directly, and without fallbacks nothing may stand in for the first. */
-const isDirect = (ask: Ask): boolean => !ask.allowFallbacks || ask.contract === Contract.GROUND;
+/** One step and no other: ground is called directly, and without fallbacks nothing may stand in for the first but what `order` names. */
+const isDirect = (ask: Ask): boolean => (!ask.allowFallbacks && !ask.strictOrder) || ask.contract === Contract.GROUND;
 
 /** Expands, constrains and ranks every target in turn. */
 function choose(ask: Ask, best: Shortlist): void {

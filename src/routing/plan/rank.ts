@@ -123,8 +123,10 @@ function groupsOf(ask: Ask, base: number): ((row: number) => number) | undefined
   const keyed = keyedOf(ask);
   if (!ask.pin && !places && !keyed && !ask.allowSimulated) return undefined;
   const { provider, model, traits } = ask.snapshot.columns;
-  const pinnedModel = ask.pin ? ask.snapshot.models.of(ask.pin.model) : -1;
-  const pinnedProvider = ask.pin ? ask.snapshot.providers.of(ask.pin.provider) : -1;
+  // The strong form of `order` is a constraint, which no pin changes.
+  const pin = ask.strictOrder ? undefined : ask.pin;
+  const pinnedModel = pin ? ask.snapshot.models.of(pin.model) : -1;
+  const pinnedProvider = pin ? ask.snapshot.providers.of(pin.provider) : -1;
   return (row) => {
     if (model[row] === pinnedModel && provider[row] === pinnedProvider) return PINNED;
     let group = base;

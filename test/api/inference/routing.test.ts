@@ -156,6 +156,18 @@ describe("attempts", () => {
     expect(asked("fast") + asked("nosy")).toBe(before);
   });
 
+  it("try every provider of order in turn, and nobody else, where allow_fallbacks is false", async () => {
+    breakDown("cheap", "fast");
+    const before = asked("nosy");
+    const { status, body } = await act({ order: ["cheap", "fast"], allow_fallbacks: false });
+    expect(status).toBe(502);
+    expect(body.route.attempts).toMatchObject([
+      { provider: "cheap", status: "error" },
+      { provider: "fast", status: "error" },
+    ]);
+    expect(asked("nosy")).toBe(before);
+  });
+
   it("list every failure beside the error when all fail, and cost nothing", async () => {
     const payer = await app.caller(1);
     breakDown("cheap", "fast", "nosy");

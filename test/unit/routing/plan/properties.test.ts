@@ -76,7 +76,8 @@ const HARD = {
   deadlineMs: fc.integer({ min: 1, max: 500 }),
 };
 const SOFT = {
-  order: fc.subarray(PROVIDERS),
+  order: fc.shuffledSubarray(PROVIDERS),
+  allowFallbacks: fc.boolean(),
   objective: fc.constantFrom<Record<string, number>>(
     {},
     { price: 1 },
@@ -171,11 +172,14 @@ function broken(o: Offering, asked: Asked, p: ProviderPreferences): string[] {
     max_cost_usd: p.maxCostUsd === undefined || Math.round(cost - 1e-9) <= Math.round(p.maxCostUsd * 1e6),
     max_price: p.maxPricePerActionStep === undefined || nano <= Math.round(p.maxPricePerActionStep * 1e9),
     require_parameters: p.requireParameters !== true || asked.parameters.every((name) => o.parameters.includes(name)),
-    circuit: !asked.rests[i],
+    order: !isStrict(p) || p.order.includes(o.provider),
+    circuit: isStrict(p) || !asked.rests[i],
     deadline: p.deadlineMs === undefined || expected <= p.deadlineMs,
   };
   return Object.entries(rules).flatMap(([rule, holds]) => (holds ? [] : [rule]));
 }
+
+const isStrict = (p: ProviderPreferences): boolean => p.allowFallbacks === false && p.order.length > 0;
 
 const RUNS = { numRuns: 400 };
 
@@ -205,15 +209,38 @@ describe("of every plan", () => {
           throw thrown;
         }
         const dropped = answer.dropped.map((each) => each.offeringId);
+        const constrained = answer.dropped.filter(({ stage }) => stage !== "order").map((each) => each.offeringId);
         const all = [...answer.plan.map((each) => each.offeringId), ...dropped];
-        if (answer.wouldRefuse === undefined) expect(new Set(all).size).toBe(answer.considered);
+        expect(new Set(all).size).toBe(answer.considered);
         expect(new Set(all).size).toBe(all.length);
         const byId = new Map(args.snapshot.offerings.map((each) => [each.id, each]));
-        for (const id of dropped) {
+        for (const id of answer.wouldRefuse ? [] : constrained) {
           if (!id.startsWith("simulated/"))
             expect([id, broken(byId.get(id)!, asked, prefer(preferences))]).not.toEqual([id, []]);
         }
       }),
+      RUNS,
+    );
+  });
+
+  test("the strong form of order tries the offerings of its providers in its order, and nothing else", () => {
+    fc.assert(
+      fc.property(
+        anAsk,
+        somePreferences,
+        fc.shuffledSubarray(PROVIDERS, { minLength: 1 }),
+        (asked, preferences, order) => {
+          const args = argsOf(
+            asked,
+            { ...preferences, order, allowFallbacks: false },
+            { model: "acme/arm", provider: "beta" },
+          );
+          const places = stepsOf(args).map((step) => order.indexOf(step.offering.provider));
+          expect(places).not.toContain(-1);
+          if (asked.models.length === 0 && !preferences.allowSimulated)
+            expect(places).toEqual(places.toSorted((a, b) => a - b));
+        },
+      ),
       RUNS,
     );
   });
