@@ -8,10 +8,10 @@ import { type Call, keyOf, tooLate } from "../call.ts";
 import { inTime, steadyNow } from "../clock.ts";
 import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
 import { failureWord } from "../contracts/failure.ts";
-import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { eventOf } from "../events/emit.ts";
-import type { Plan, PlanStep } from "../routing/index.ts";
+import { affordable, type Plan, type PlanStep, unaffordableOf } from "../routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
 import type { EventRecord } from "../store/events/outbox.ts";
 import { endedOf } from "./call-spans.ts";
@@ -304,6 +304,27 @@ let plain: { model_requested?: string; region?: string | undefined; precision?: 
 function onlyAttemptOf(route: Route | undefined): number | undefined {
   const only = route?.attempts.length === 1 ? route.attempts[0] : undefined;
   return only?.status === AttemptStatus.OK && only.offeringId === route?.offeringId ? only.latencyMs : undefined;
+}
+
+/** The plan as far as it can be paid, by the 402 that it met; undefined where the refusal is another one, or the plan has nothing cheaper. */
+export function narrowed(plan: Plan, thrown: unknown): Plan | undefined {
+  const availableMicro = thrown instanceof Refusal ? availableOf(thrown) : undefined;
+  return availableMicro === undefined ? undefined : affordable(plan, availableMicro);
+}
+
+/** What a 402 found to pay with, in micro-dollars; undefined where a refusal is none. */
+export function availableOf({ reason, details }: Refusal): number | undefined {
+  const { availableUsd } = details;
+  return factsOf(reason).status === 402 && availableUsd !== undefined ? Math.round(availableUsd * 1e6) : undefined;
+}
+
+/** The 402 with every offering that could serve and cannot be paid; any other refusal as it is. */
+export function withUnaffordable(refusal: Refusal, { steps }: Plan): Refusal {
+  const availableMicro = availableOf(refusal);
+  if (availableMicro === undefined) return refusal;
+  const { reason, message, details } = refusal;
+  const unpaid = new Map(steps.map((step) => [step.row, step]));
+  return refuse(reason, message, { ...details, dropped: unaffordableOf([...unpaid.values()], availableMicro) });
 }
 
 /** The unit of a plan's contract; the schema's zero value plans nothing. */

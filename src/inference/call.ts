@@ -28,7 +28,7 @@ import type { Wakes } from "../supply/wakes.ts";
 import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
 import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
-import { CallBilling, type CallFacts, type Charge, type Leaser } from "./call-billing.ts";
+import { CallBilling, type CallFacts, type Charge, type Leaser, narrowed, withUnaffordable } from "./call-billing.ts";
 import { handedOn } from "./call-spans.ts";
 import type { LoopRegistry } from "./loops/loop-registry.ts";
 import type { Resumption } from "./loops/resumption.ts";
@@ -84,7 +84,8 @@ export interface InferenceDeps extends InferenceServiceDeps {
 /** One call on its way. */
 export class InferenceCall {
   readonly call: Call;
-  readonly plan: Plan;
+  /** As far as it can be paid, once the bill is open. */
+  plan: Plan;
   /** When it arrived, on the steady clock in milliseconds. */
   readonly arrivedAt: number;
   /** What became of the session's pin, once an offering served. */
@@ -175,18 +176,31 @@ export class InferenceCall {
     return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro };
   }
 
-  /** Holds what the plan may cost, or refuses with 402. */
+  /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */
   openBill(): CallBilling | Promise<CallBilling> {
+    const whole = this.plan;
     const unpaid = (thrown: unknown): never => {
-      this.#deps.unpaid(asRefusal(thrown).reason, keyOf(this.call));
-      throw thrown;
+      const refusal = withUnaffordable(asRefusal(thrown), whole);
+      this.#deps.unpaid(refusal.reason, keyOf(this.call));
+      throw refusal;
     };
     try {
-      const bill = CallBilling.open(this.#deps.leaser, this.plan, this.call, this.#asked, this.plan.endsAt);
+      const bill = this.#openFor(whole);
       return bill instanceof Promise ? bill.catch(unpaid) : bill;
     } catch (thrown) {
       return unpaid(thrown);
     }
+  }
+
+  #openFor(plan: Plan): CallBilling | Promise<CallBilling> {
+    this.plan = plan;
+    const bill = CallBilling.open(this.#deps.leaser, plan, this.call, this.#asked, plan.endsAt);
+    if (!(bill instanceof Promise)) return bill;
+    return bill.catch((thrown: unknown) => {
+      const less = narrowed(plan, thrown);
+      if (!less) throw thrown;
+      return this.#openFor(less);
+    });
   }
 
   /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */

@@ -33,12 +33,13 @@ export type {
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
-export { explain } from "./plan/explain.ts";
+export { unaffordableOf } from "./plan/drops.ts";
+export { explain, type Purse } from "./plan/explain.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./plan/intent.ts";
 export { nearNames } from "./plan/near.ts";
 export { type OwnKeys, type OwnKeyUse, sameWay } from "./plan/own-keys.ts";
 export { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "./plan/pin.ts";
-export { type Plan, type PlanStep, planFor } from "./plan/plan.ts";
+export { affordable, type Plan, type PlanStep, planFor } from "./plan/plan.ts";
 export { buildingSnapshot, buildSnapshot } from "./snapshot/build.ts";
 export { Names, naming } from "./snapshot/names.ts";
 export { type RoutingSupply, SIMULATED_PROVIDER, type Snapshot } from "./snapshot/snapshot.ts";

@@ -38,7 +38,7 @@ import {
 } from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
-import { asRefusal } from "../errors.ts";
+import { asRefusal, factsOf } from "../errors.ts";
 import {
   assertSound,
   InferenceCall,
@@ -49,7 +49,7 @@ import {
   robotIn,
   speaking,
 } from "../inference/call.ts";
-import type { Charge } from "../inference/call-billing.ts";
+import { availableOf, type Charge } from "../inference/call-billing.ts";
 import { actStream } from "../inference/loops/act-stream.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
@@ -62,6 +62,7 @@ import {
   HedgeBudgets,
   nearNames,
   owed,
+  type Purse,
   routeOf,
 } from "../routing/index.ts";
 import { assertMayCall } from "./permissions.ts";
@@ -285,7 +286,32 @@ async function preview(
   const planned = contract ?? contractOf(request.model, deps.supply.snapshot);
   assertMayCall(keyOf(call), PREVIEWED[planned] ?? InferenceService.method.act);
   const intent = intentOf(planned, request, deps.evaluated);
-  return explain(planArgs(deps, { intent, ownKeys, session }, call, steadyNow()));
+  const args = planArgs(deps, { intent, ownKeys, session }, call, steadyNow());
+  const answer = explain(args);
+  const purse = await purseOf(deps, call, answer);
+  return purse ? explain(args, purse) : answer;
+}
+
+/** What there is to pay a previewed plan with; undefined where that covers it, or is not known. Nothing is held when it answers. */
+async function purseOf(
+  { leaser }: InferenceDeps,
+  call: Call,
+  { plan, estimatedCostUsd }: PreviewRoutesResponse,
+): Promise<Purse | undefined> {
+  if (plan.length === 0) return undefined;
+  const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
+  const ceilingMicro = Math.round((estimatedCostUsd?.max ?? 0) * 1e6);
+  const estimate = { unit: "", units: 1, priceNano: ceilingMicro * 1000, wakeUpMicro: 0 };
+  try {
+    const hold = await leaser.hold({ orgId, keyId, workspaceId, ancestors }, ceilingMicro, estimate);
+    await hold.release();
+    return undefined;
+  } catch (thrown) {
+    const refusal = asRefusal(thrown);
+    const availableMicro = availableOf(refusal);
+    // A ledger that is away hides no plan.
+    return availableMicro === undefined ? undefined : { availableMicro, code: factsOf(refusal.reason).code };
+  }
 }
 
 /** The call that a preview of a contract is about. */

@@ -8,7 +8,15 @@ import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Plan, sameWay } from "../../routing/index.ts";
-import { CallBilling, type CallFacts, type Charge, dearestOf, type Leaser } from "../call-billing.ts";
+import {
+  CallBilling,
+  type CallFacts,
+  type Charge,
+  dearestOf,
+  type Leaser,
+  narrowed,
+  withUnaffordable,
+} from "../call-billing.ts";
 
 /**
  * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
@@ -54,8 +62,11 @@ export class LoopBilling {
   #opened = 0;
   #chunks: number = CHUNKS.first;
   #over = false;
+  readonly #narrow: (plan: Plan, less: Plan) => void;
 
-  constructor(leaser: Leaser, call: Call, asked: CallFacts) {
+  /** `narrow` hears of a plan of which some steps cannot be paid, with what is left of it. */
+  constructor(leaser: Leaser, call: Call, asked: CallFacts, narrow: (plan: Plan, less: Plan) => void) {
+    this.#narrow = narrow;
     this.#leaser = leaser;
     this.#call = call;
     this.#asked = asked;
@@ -193,13 +204,21 @@ export class LoopBilling {
     return this.#chunks;
   }
 
-  /** Opens a bill for `chunks` of them, or for as many as there is credit for. */
-  async #open(plan: Plan, chunks: number): Promise<HoldWindow> {
+  /** Opens a bill for `chunks` of them, or for as many as there is credit for; where there is none for one, of the steps that can be paid. */
+  async #open(whole: Plan, chunks: number): Promise<HoldWindow> {
+    let plan = whole;
     for (let count = chunks; ; ) {
       try {
         return await this.#openFor(plan, count);
       } catch (thrown) {
-        if (count === 1 || !(thrown instanceof Refusal) || factsOf(thrown.reason).status !== 402) throw thrown;
+        if (!(thrown instanceof Refusal) || factsOf(thrown.reason).status !== 402) throw thrown;
+        if (count === 1) {
+          const less = narrowed(plan, thrown);
+          if (!less) throw withUnaffordable(thrown, whole);
+          this.#narrow(plan, less);
+          plan = less;
+          continue;
+        }
         const affordable = Math.floor((thrown.details.maxAffordable?.horizon ?? 0) / dearestOf(plan).units);
         count = Math.max(1, Math.min(count - 1, affordable));
       }

@@ -112,7 +112,7 @@ export class LoopSession implements Carried {
     assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
     const watch = deps.broadcast.of(keyOf(call).orgId);
-    this.#billing = new LoopBilling(deps.leaser, call, {
+    const facts = {
       modelRequested: open.model,
       sessionId: open.provider?.sessionId,
       deadlineMs: this.#deadlineMs,
@@ -120,7 +120,8 @@ export class LoopSession implements Carried {
       preset: open.preset,
       streamId: call.requestId,
       watch,
-    });
+    };
+    this.#billing = new LoopBilling(deps.leaser, call, facts, (whole, less) => this.#tracker.narrow(whole, less));
     const channels = new UpstreamChannels({
       deps,
       call,

@@ -52,6 +52,12 @@ export class PendingRequests implements RequestOwner {
     may.then(
       () => {
         if (attempt.aborted) return;
+        // It turned out that this step cannot be paid: the next observation goes to one that can.
+        if (this.#options.tracker.isUnpaid(effect.step)) {
+          this.#landed(effect.attempt);
+          this.#options.happen({ kind: "unpaid", at: steadyNow(), attempt: effect.attempt });
+          return;
+        }
         this.#options.happen({ kind: "asked", at: steadyNow(), attempt: effect.attempt });
         // Its time may have been over.
         if (!attempt.aborted) this.#ask(effect, attempt);

@@ -4,7 +4,7 @@ import type { Call } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Refusal } from "../../errors.ts";
-import type { LoopRouter, Plan, PlanStep, Wake } from "../../routing/index.ts";
+import { type LoopRouter, type Plan, type PlanStep, sameWay, type Wake } from "../../routing/index.ts";
 import { hedgesOf, type InferenceDeps, planArgs, planOrWant, wantResting } from "../call.ts";
 
 /** What a loop is planned from. */
@@ -21,6 +21,8 @@ export class PlanTracker implements LoopRouter {
   #refusal: Refusal | undefined;
   /** The supply that it was made from; undefined where it is to be made anew. */
   #madeFrom: unknown;
+  /** What the plan lost because it cannot be paid. */
+  #unpaid: readonly PlanStep[] = [];
   /** By offering: the cold starts that the loop caused and has not paid for. */
   readonly #wakes = new Map<string, Wake>();
 
@@ -42,6 +44,18 @@ export class PlanTracker implements LoopRouter {
   /** The plan is to be made anew before it is used again. */
   outdate(): void {
     this.#madeFrom = undefined;
+  }
+
+  /** Goes on with what can be paid of a plan, until it is made anew. */
+  narrow(plan: Plan, less: Plan): void {
+    if (this.#plan !== plan) return;
+    this.#plan = less;
+    this.#unpaid = plan.steps.filter((step) => !less.steps.some((each) => sameWay(each, step)));
+  }
+
+  /** Whether a step turned out not to be covered. */
+  isUnpaid(step: PlanStep): boolean {
+    return this.#unpaid.some((each) => sameWay(each, step));
   }
 
   steps(): readonly PlanStep[] {
@@ -101,6 +115,7 @@ export class PlanTracker implements LoopRouter {
     const plan = planOrWant(this.#deps, planArgs(this.#deps, this.#wanted, this.#call, steadyNow()));
     this.#madeFrom = snapshot;
     this.#refusal = undefined;
+    this.#unpaid = [];
     return plan;
   }
 }

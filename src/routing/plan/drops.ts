@@ -2,6 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import {
   type DroppedOffering,
+  DroppedOfferingSchema,
   DropReason,
   DropReasonSchema,
   type Suggestion,
@@ -13,6 +14,7 @@ import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro } from "./measure.ts";
 import { nearNames } from "./near.ts";
+import type { PlanStep } from "./plan.ts";
 import { passes, type Test } from "./sift.ts";
 
 /** A row that does not survive, and every constraint that it breaks: a bit for each, by its place in the table. At least one. */
@@ -136,6 +138,19 @@ export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
     };
   });
 }
+
+/** Steps that so many micro-dollars do not pay for, as the wire carries them. */
+export const unaffordableOf = (steps: readonly PlanStep[], availableMicro: number): DroppedOffering[] =>
+  steps.map(({ offering: { id: offeringId, model, provider }, costMicro }) =>
+    create(DroppedOfferingSchema, {
+      offeringId,
+      model,
+      provider,
+      reason: DropReason.UNAFFORDABLE,
+      stage: "remove",
+      detail: `${costMicro / 1e6} USD > ${availableMicro / 1e6} USD that may be spent`,
+    }),
+  );
 
 /** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
 function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {

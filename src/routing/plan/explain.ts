@@ -17,27 +17,39 @@ import {
 import { SupplyTrust } from "../../../gen/limber/v1/preferences_pb.ts";
 import { tierOf } from "../../contracts/trust.ts";
 import { factsOf } from "../../errors.ts";
-import { type Drop, droppedOf, dropsOf, refusalOf } from "./drops.ts";
+import { type Drop, droppedOf, dropsOf, refusalOf, unaffordableOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";
-import { mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
+import { affordable, mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
 
 /** The most steps that a preview lists; a call tries fewer. */
 const MOST_EXPLAINED = 256;
+
+/** What there is to pay with, where it does not cover the plan. */
+export interface Purse {
+  readonly availableMicro: number;
+  /** The code of the refusal where no step is covered. */
+  readonly code: string;
+}
 
 /**
  * The plan of a request, step by step, what was dropped, and what it would cost. Where nothing could serve the request,
  * `would_refuse` says how it would be refused; what is wrong with the request itself is thrown.
  */
-export function explain(args: PlanArgs): PreviewRoutesResponse {
+export function explain(args: PlanArgs, purse?: Purse): PreviewRoutesResponse {
   const ask = declare(args);
-  const plan = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_EXPLAINED);
-  const wouldRefuse = plan
-    ? {}
-    : { wouldRefuse: create(WouldRefuseSchema, { code: factsOf(refusalOf(ask).reason).code }) };
+  const whole = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_EXPLAINED);
+  // A plan of which nothing is covered stays as it is: it says what would have to be there.
+  const isBroke = purse !== undefined && whole !== undefined && whole.leastMicro > purse.availableMicro;
+  const plan = whole && purse && !isBroke ? (affordable(whole, purse.availableMicro) ?? whole) : whole;
+  const code = isBroke ? purse.code : whole ? undefined : factsOf(refusalOf(ask).reason).code;
   const rows = [...consideredRows(ask)];
   const drops = dropsOf(ask);
-  const dropped = [...droppedOf(ask, drops), ...unplanned(ask, plan, rows, drops)];
+  const dropped = [
+    ...droppedOf(ask, drops),
+    ...unaffordable(whole, plan, purse),
+    ...unplanned(ask, whole, rows, drops),
+  ];
   return create(PreviewRoutesResponseSchema, {
     object: "route_plan",
     contract: ask.contract,
@@ -46,8 +58,16 @@ export function explain(args: PlanArgs): PreviewRoutesResponse {
     dropped,
     estimatedCostUsd: create(CostRangeSchema, plan && rangeOf(plan)),
     pinned: plan?.pinned ?? false,
-    ...wouldRefuse,
+    ...(code !== undefined && { wouldRefuse: create(WouldRefuseSchema, { code }) }),
   });
+}
+
+/** What a plan lost because it cannot be paid. */
+function unaffordable(whole: Plan | undefined, plan: Plan | undefined, purse: Purse | undefined): DroppedOffering[] {
+  if (!whole || !plan || !purse || whole === plan) return [];
+  const kept = new Set(plan.steps.map(({ row }) => row));
+  const lost = new Map(whole.steps.filter(({ row }) => !kept.has(row)).map((step) => [step.row, step]));
+  return unaffordableOf([...lost.values()], purse.availableMicro);
 }
 
 /** What satisfies every constraint and is not tried all the same, with the reason. */

@@ -99,7 +99,7 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
     steps,
     leastMicro: least(steps),
     expectedMicro: steps[0]!.costMicro,
-    ceilingMicro: ceilingOf(ask, steps),
+    ceilingMicro: ceilingOf(steps, ask.hedge !== undefined, ask.maxCostMicro),
     pinned: steps[0]!.pinned,
     endsAt: ask.now + timeFor(ask, steps),
     hedgeAfterMs: ask.hedge?.afterMs,
@@ -161,16 +161,39 @@ function least(steps: readonly PlanStep[]): number {
 }
 
 /** The dearest way: one step alone, or two of which the second is the first's hedge. Failed attempts cost nothing. */
-function ceilingOf(ask: Ask, steps: readonly PlanStep[]): number {
+function ceilingOf(steps: readonly PlanStep[], hedges: boolean, maxCostMicro: number): number {
   let micro = 0;
   for (const step of steps) micro = Math.max(micro, step.costMicro);
-  if (!ask.hedge) return micro;
+  if (!hedges) return micro;
   for (const first of steps) {
     for (const second of steps) {
-      if (mayHedge(first, second, ask.maxCostMicro)) micro = Math.max(micro, first.costMicro + second.costMicro);
+      if (mayHedge(first, second, maxCostMicro)) micro = Math.max(micro, first.costMicro + second.costMicro);
     }
   }
   return micro;
+}
+
+/**
+ * The plan without the steps and the hedges that so many micro-dollars do not pay for; its cheapest step alone where they pay for none.
+ * Undefined where that is the plan as it is.
+ */
+export function affordable(plan: Plan, availableMicro: number): Plan | undefined {
+  const maxCostMicro = Math.min(plan.maxCostMicro, availableMicro);
+  const paid = plan.steps.filter((step) => step.costMicro <= availableMicro);
+  const kept = paid.length > 0 ? paid : plan.steps.filter((step) => step.costMicro === plan.leastMicro).slice(0, 1);
+  const steps = kept.map((step, rank) => ({ ...step, rank }));
+  const ceilingMicro = ceilingOf(steps, plan.hedgeAfterMs !== undefined, maxCostMicro);
+  if (ceilingMicro >= plan.ceilingMicro) return undefined;
+  const [first] = steps as [PlanStep, ...PlanStep[]]; // a plan has a step, and its cheapest is one
+  return {
+    ...plan,
+    steps,
+    maxCostMicro,
+    leastMicro: least(steps),
+    expectedMicro: first.costMicro,
+    ceilingMicro,
+    pinned: first.pinned,
+  };
 }
 
 /**

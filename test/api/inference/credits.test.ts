@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { robot } from "../../support/loop-client.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -12,6 +13,12 @@ beforeAll(async () => {
   [app, model] = await Promise.all([openApp(), startModel()]);
   const endpoint = model.endpoint;
   await app.supply({ provider: "acme", model: "acme/base", endpoint });
+  await app.supply({ provider: "cheap", model: "acme/priced", endpoint });
+  for (const [provider, price_per_action_step] of [
+    ["dear", 0.01],
+    ["dearest", 0.02],
+  ] as const)
+    await app.supply({ provider, model: "acme/priced", endpoint, price_per_action_step });
   const contracts = ["predict", "ground"];
   const prices = { price_per_frame: 0.01, price_per_1k_tokens: 0.01 };
   await app.supply({ provider: "acme", model: "acme/world", endpoint, contracts, ...prices });
@@ -41,6 +48,7 @@ it("says what the call needs, what is there, how the sum comes about, and what w
     shortfall_usd: 0.0058,
     estimated: { unit: "action_step", units: 100, unit_price_usd: 0.0001, wake_up_usd: 0 },
     max_affordable: { horizon: 42 },
+    dropped: [expect.objectContaining({ provider: "acme", model: "acme/base", reason: "unaffordable" })],
   });
   expect(asked()).toBe(before);
   expect((await app.call("/v1/act", { ...BODY, horizon: 42 }, { key })).status).toBe(200);
@@ -100,4 +108,70 @@ it("serves exactly as many calls as the balance has, however many come at once",
   const { body } = await app.call("/v1/billing/balance", undefined, { key });
   expect(body).toMatchObject({ org_id: org, granted_usd: 0.025, spent_usd: 0.025, balance_usd: 0, available_usd: 0 });
   expect(await brokenInvariants(app.sql)).toEqual([]);
+});
+
+const PRICED = { ...BODY, model: "acme/priced", horizon: 10, provider: { order: ["dearest", "cheap"] } };
+
+it("drops the steps that the balance cannot pay, and serves by the rest", async () => {
+  const { key } = await app.caller(0.15);
+  const { body: plan } = await app.call("/v1/routes/preview?contract=act", PRICED, { key });
+  expect(plan.plan.map(({ provider }: { provider: string }) => provider)).toEqual(["cheap", "dear"]);
+  expect(plan.dropped).toMatchObject([
+    { provider: "dearest", reason: "unaffordable", detail: "0.2 USD > 0.15 USD that may be spent" },
+  ]);
+  expect(plan).toMatchObject({ considered: 3, estimated_cost_usd: { min: 0.001, max: 0.1 } });
+  expect(plan).not.toHaveProperty("would_refuse");
+  const { status, body } = await app.call("/v1/act", PRICED, { key });
+  expect([status, body.route.provider, body.route.fallback_used, body.usage.cost_usd]).toEqual([
+    200,
+    "cheap",
+    false,
+    0.001,
+  ]);
+  const { body: balance } = await app.call("/v1/billing/balance", undefined, { key });
+  expect(balance).toMatchObject({ spent_usd: 0.001, held_usd: 0 });
+});
+
+it("sends no hedge that the balance does not cover beside the call", async () => {
+  const { key } = await app.caller(0.1005);
+  const provider = { order: ["dear", "cheap"], hedge: { after_ms: 1 } };
+  const { body } = await app.call("/v1/routes/preview?contract=act", { ...PRICED, provider }, { key });
+  expect(body.estimated_cost_usd.max).toBe(0.1);
+  expect(body.plan.flatMap(({ reason_codes }: { reason_codes: string[] }) => reason_codes)).not.toContain("hedge");
+});
+
+it("refuses for the cheapest step when none is covered, and names them all", async () => {
+  const { key } = await app.caller(0.0005);
+  const { status, body } = await app.call("/v1/act", PRICED, { key });
+  expect([status, body.error.code]).toEqual([402, "insufficient_credits"]);
+  expect(body.error.details).toMatchObject({ required_usd: 0.001, max_affordable: { horizon: 5 } });
+  const reasons = body.error.details.dropped.map((each: { provider: string; reason: string }) => [
+    each.provider,
+    each.reason,
+  ]);
+  expect(reasons.sort()).toEqual([
+    ["cheap", "unaffordable"],
+    ["dear", "unaffordable"],
+    ["dearest", "unaffordable"],
+  ]);
+  const { body: plan } = await app.call("/v1/routes/preview?contract=act", PRICED, { key });
+  expect([plan.plan.length, plan.would_refuse]).toEqual([3, { code: "insufficient_credits" }]);
+});
+
+it("a key's budget narrows a plan as the balance does", async () => {
+  const { org } = await app.caller(10);
+  const key = await app.key(org, { budget: { limit_usd: 0.05, interval: "daily" } });
+  const { status, body } = await app.call("/v1/act", PRICED, { key });
+  expect([status, body.route.provider]).toEqual([200, "cheap"]);
+});
+
+it("a control loop goes on at what can be paid", async () => {
+  const { key } = await app.caller(0.05);
+  const provider = { order: ["dearest", "cheap"] };
+  const open = { model: "acme/priced", actionSpace: "base_twist_2d", horizon: 10, provider };
+  const loop = robot(app, key, open);
+  await loop.expect("opened");
+  loop.observe(0);
+  expect(await loop.expect("chunk")).toMatchObject({ route: { provider: "cheap" }, usage: { costUsd: 0.001 } });
+  loop.leave();
 });

@@ -30,7 +30,7 @@ const preview = (more: object = {}, query = "") =>
   app.call(`/v1/routes/preview${query}`, { ...BODY, ...more }, { key: caller.key });
 
 describe("200", () => {
-  it("shows the plan and its cost, runs nothing, bills nothing, and needs no credit", async () => {
+  it("shows the plan and its cost, runs nothing, bills nothing, and needs no credit, of which it says that a call would", async () => {
     const before = model.acts.length + model.predicts.length;
     const { status, body } = await preview();
     expect(status).toBe(200);
@@ -59,6 +59,7 @@ describe("200", () => {
       dropped: [],
       estimated_cost_usd: { min: 0.001, expected: 0.001, max: 0.001 },
       pinned: false,
+      would_refuse: { code: "insufficient_credits" },
     });
     expect(model.acts.length + model.predicts.length).toBe(before);
     const [rows] = await app.sql`select count(*)::int as requests from request where org_id = ${caller.org}`;

@@ -36,7 +36,7 @@ async function open() {
     listen: () => () => {},
   };
   const leaser = await CreditLeaser.open(ledger);
-  const billing = new LoopBilling(leaser, call, { modelRequested: "a" });
+  const billing = new LoopBilling(leaser, call, { modelRequested: "a" }, () => {});
   const speaks = (): void => silence?.resolve();
   return { clock, leaser, billing, falls: () => (silence = Promise.withResolvers<void>()), speaks };
 }
