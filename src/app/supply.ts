@@ -16,6 +16,7 @@ import { Gossip } from "../supply/gossip.ts";
 import { LiveSupply } from "../supply/live-supply.ts";
 import { SupplyLoader } from "../supply/loader.ts";
 import { Prober } from "../supply/prober.ts";
+import { dividing } from "../supply/public-models.ts";
 import { Registry } from "../supply/registry/registry.ts";
 import { Rollup } from "../supply/rollup.ts";
 import type { Closers } from "./closers.ts";
@@ -73,10 +74,11 @@ export function openSupply({
   const evaluated = triedSpaces(scenarios.values());
   const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
   const loader = new SupplyLoader(async () => {
-    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
-    await inSlices(supply.adopting(await inSlices(opener.facts(known), pause)), pause);
+    const [all, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
+    const { open, own } = await inSlices(dividing(all), pause);
+    await inSlices(supply.adopting(await inSlices(opener.facts(open), pause), own), pause);
     await circuits.refresh();
-    await inSlices(registry.adopting(known, catalog), pause);
+    await inSlices(registry.adopting(open, catalog), pause);
   });
   closers.add(async () => loader.close());
 

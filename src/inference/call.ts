@@ -244,6 +244,7 @@ export function planArgs(
     snapshot: deps.supply.snapshot,
     health: deps.supply.health.view,
     scope: keyOf(call),
+    ownModels: deps.supply.ownModels(keyOf(call).orgId),
     ownKeys,
     pin: session && deps.sessions.get(session),
     seed: intent.seed ?? Math.floor(random() * 2 ** 32),

@@ -9,6 +9,7 @@ import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type 
 import type { Sliced } from "../slices.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { UpstreamTarget, Wire, WireLayout } from "../upstream/wire.ts";
+import type { PrivateModels } from "./public-models.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {
@@ -41,6 +42,8 @@ interface UpstreamReach {
 const wayTo = (ways: UpstreamReach | undefined, id: string): LiveOffering | undefined =>
   ways?.live[ways.snapshot.rowOf(id)];
 
+const NO_PRIVATE_MODELS: PrivateModels = new Map();
+
 /** How one offering is called. */
 export interface Reached {
   wire: Wire;
@@ -57,6 +60,8 @@ export class LiveSupply {
   /** The ways of the snapshot that plans are still made from while the next one is built. */
   #before: UpstreamReach | undefined;
 
+  #own: PrivateModels = NO_PRIVATE_MODELS;
+
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
     this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
@@ -68,7 +73,7 @@ export class LiveSupply {
   }
 
   /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
-  *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
+  *adopting({ offerings, catalog, providers }: SupplyFacts, own: PrivateModels = NO_PRIVATE_MODELS): Sliced<void> {
     const known: LiveOffering[] = [];
     const routable: Offering[] = [];
     let looked = 0;
@@ -88,8 +93,14 @@ export class LiveSupply {
     }
     this.#before = this.#ways;
     this.#ways = { snapshot, live };
+    this.#own = own;
     yield* this.health.adopting(snapshot, steadyNow());
     this.#before = undefined;
+  }
+
+  /** Models that an organisation declared and that nobody else sees yet; undefined where it has none. */
+  ownModels(orgId: string): ReadonlySet<string> | undefined {
+    return this.#own.get(orgId);
   }
 
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */

@@ -49,7 +49,12 @@ export async function withdraw(
   await refresh();
   if (gone.status !== "draining" && !(known.status === "draining")) return gone;
   for (let waited = 0; waited < PATIENCE_MS && !signal.aborted; waited += LOOK_MS) {
-    if ((await inFlightOn(sql, id)) === 0) return (await remove(sql, gone, by)) ?? gone;
+    if ((await inFlightOn(sql, id)) === 0) {
+      const removed = await remove(sql, gone, by);
+      // Where it was the last of its model, the model is its owner's alone again.
+      await refresh();
+      return removed ?? gone;
+    }
     await sleep(LOOK_MS);
   }
   return gone;

@@ -76,7 +76,7 @@ describe("the ids of another organisation in a path", () => {
     const stop = await app.call("/v1/robots/stop", { key_id: own.id, reason: "spite" }, { key: stranger.key });
     expect([stop.status, stop.body.error.param]).toEqual([404, "key_id"]);
     const answer = await app.call("/v1/act", BODIES.Act?.(), { key: other.key });
-    expect(answer.body.error?.code).toBe("no_live_deployment");
+    expect(answer.body.error?.code).toBe("model_not_found");
   });
 });
 

@@ -37,6 +37,8 @@ export interface PlanArgs {
   /** The view of the same snapshot. */
   readonly health: HealthView;
   readonly scope: KeyScope;
+  /** Models of the caller's organisation that nobody else sees yet. Nothing serves them. */
+  readonly ownModels?: ReadonlySet<string> | undefined;
   /** The caller's own keys at providers; undefined where they change nothing. */
   readonly ownKeys?: OwnKeys | undefined;
   /** The session's pin, where it has one. */
@@ -173,7 +175,11 @@ function targetOf(name: string, path: string, args: PlanArgs, inherited: string 
   return { name: base, alias, ordering };
 }
 
-function refuseUnusable(name: string, slug: string, param: string, { snapshot, scope }: PlanArgs): void {
+function refuseUnusable(name: string, slug: string, param: string, { snapshot, scope, ownModels }: PlanArgs): void {
+  if (ownModels?.has(slug)) {
+    const text = `nothing live serves ${slug}: no offering of it has passed its probe, or the last one is gone`;
+    throw refuse(Reason.NO_LIVE_DEPLOYMENT, text, {}, { param });
+  }
   if (!snapshot.catalogModel(slug) && !snapshot.rowsOfModel(slug)) {
     const near = nearNames(name, knownNames(snapshot, name));
     const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";

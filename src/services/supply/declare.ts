@@ -21,6 +21,7 @@ import {
   type ProviderRecord,
 } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
+import { kindOf } from "../../supply/public-models.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
@@ -157,18 +158,14 @@ export function declarationOf(
   };
 }
 
-/** The catalog's row for a model that was unknown before. */
-export function modelOf({ model, contracts }: DeclareModelRequest, declaration: OfferingDeclaration): ModelRecord {
+/** The row for a model that was unknown before: its declarer's alone until an offering of it passes its probe. */
+export function modelOf({ model }: DeclareModelRequest, declaration: OfferingDeclaration): ModelRecord {
   return {
     slug: model,
     name: model.slice(model.indexOf("/") + 1),
     summary: "",
     limits: "",
-    kind: contracts.includes(Contract.ACT)
-      ? "policy"
-      : contracts.includes(Contract.PREDICT)
-        ? "world-model"
-        : "reasoning",
+    kind: kindOf(declaration),
     domain: "embodied",
     family: "",
     tier: "catalog",
@@ -177,5 +174,6 @@ export function modelOf({ model, contracts }: DeclareModelRequest, declaration: 
     actionSpaces: declaration.actionSpaces,
     embodiments: declaration.embodiments,
     featured: false,
+    declaredBy: declaration.orgId,
   };
 }

@@ -45,6 +45,8 @@ create table model (
   -- When its end was announced, and when it ends.
   deprecated_at timestamptz,
   sunset_at timestamptz,
+  -- The organisation that declared it where the catalog does not have it: it is public while an offering of it has passed its probe.
+  declared_by text references org,
   created timestamptz not null default now(),
   check ((deprecated_at is null) = (sunset_at is null))
 );

@@ -129,7 +129,7 @@ async function putModels(tx: Tx, batch: string): Promise<void> {
       summary = case when excluded.summary = '' then model.summary else excluded.summary end,
       kind = excluded.kind, domain = excluded.domain, family = excluded.family, tier = excluded.tier,
       era = excluded.era, contracts = excluded.contracts, action_spaces = excluded.action_spaces,
-      embodiments = excluded.embodiments`;
+      embodiments = excluded.embodiments, declared_by = null`;
   await tx`
     insert into catalog_entry (
       slug, owner, year, servable_candidate, params_b, license, arxiv, repo, weights, protocols, sources

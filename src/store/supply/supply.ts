@@ -48,6 +48,8 @@ export interface ModelRecord {
   /** Since when it is announced that it will go, and when it goes, in unix seconds; never written with the rest. */
   deprecatedAt?: number | undefined;
   sunsetAt?: number | undefined;
+  /** The organisation that declared it, where the catalog does not have it. */
+  declaredBy?: string | undefined;
 }
 
 /** Where an offering stands in its life. */
@@ -206,25 +208,30 @@ export async function setOwner(tx: Tx, owner: string, orgId: string | undefined)
 }
 
 /** A row of `model`. */
-export interface ModelRow extends Omit<ModelRecord, "deprecatedAt" | "sunsetAt"> {
+export interface ModelRow extends Omit<ModelRecord, "deprecatedAt" | "sunsetAt" | "declaredBy"> {
+  declaredBy: string | null;
   deprecatedAt: Date | null;
   sunsetAt: Date | null;
   created: Date;
 }
 
 /** A model from its row. */
-export const modelOf = ({ created: _, deprecatedAt, sunsetAt, ...row }: ModelRow): ModelRecord => ({
+export const modelOf = ({ created: _, deprecatedAt, sunsetAt, declaredBy, ...row }: ModelRow): ModelRecord => ({
   ...row,
+  declaredBy: declaredBy ?? undefined,
   deprecatedAt: deprecatedAt === null ? undefined : unixSeconds(deprecatedAt),
   sunsetAt: sunsetAt === null ? undefined : unixSeconds(sunsetAt),
 });
 
-const modelRow = ({ deprecatedAt: _, sunsetAt: __, ...model }: ModelRecord) => model;
+const modelRow = ({ deprecatedAt: _, sunsetAt: __, declaredBy, ...model }: ModelRecord) => ({
+  ...model,
+  declaredBy: declaredBy ?? null,
+});
 
 /** Writes models of the catalog; those that were there before are replaced. */
 export async function putModels(sql: Queryable, models: readonly ModelRecord[]): Promise<void> {
   for (const model of models) {
-    const { slug, ...facts } = modelRow(model);
+    const { slug, ...facts } = modelRow({ ...model, declaredBy: undefined });
     await sql`insert into model ${sql({ slug, ...facts })} on conflict (slug) do update set ${sql(facts)}`;
   }
 }
@@ -232,6 +239,21 @@ export async function putModels(sql: Queryable, models: readonly ModelRecord[]):
 /** Makes a model known that somebody serves and the catalog doesn't have; one that is known is left as it is. */
 export async function addModel(sql: Queryable, model: ModelRecord): Promise<void> {
   await sql`insert into model ${sql(modelRow(model))} on conflict (slug) do nothing`;
+}
+
+/**
+ * Makes a declared model that of the first offering of it that passes its probe: what others declared before, and did not prove, is
+ * forgotten. Nothing where another offering has passed, or where the catalog has the model.
+ */
+export async function claimModel(
+  sql: Queryable,
+  { id, orgId, model: slug, contracts, actionSpaces, embodiments }: OfferingRecord,
+  kind: ModelRecord["kind"],
+): Promise<void> {
+  await sql`
+    update model set ${sql({ declaredBy: orgId, kind, contracts, actionSpaces, embodiments })}
+    where slug = ${slug} and declared_by is not null and not exists (
+      select from offering where model = ${slug} and id <> ${id} and status in ('live', 'degraded', 'suspended', 'draining'))`;
 }
 
 /** A row of `offerings`. */

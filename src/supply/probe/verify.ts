@@ -9,9 +9,16 @@ import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { notedAwake } from "../../store/replicas/awake-offerings.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
-import { claimOwner, type OfferingRecord, type OfferingStatus, setOfferingStatus } from "../../store/supply/supply.ts";
+import {
+  claimModel,
+  claimOwner,
+  type OfferingRecord,
+  type OfferingStatus,
+  setOfferingStatus,
+} from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";
+import { kindOf } from "../public-models.ts";
 import { probe } from "./probe.ts";
 
 /** States in which an offering can be probed. */
@@ -70,6 +77,7 @@ export async function verify(
       dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
     });
     if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
+    if (moved?.status === "live" && known.status !== "live") await claimModel(tx, moved, kindOf(moved));
     // Who calls it next finds it awake, and pays for no cold start.
     if (moved && report.passed && offering.scaledownS !== undefined)
       await notedAwake(tx, { offeringId: known.id, warmMs: offering.scaledownS * 1000 });

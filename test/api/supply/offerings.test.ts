@@ -255,7 +255,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     expect([status, body.error.code, body.error.details.in_flight]).toEqual([409, "offering_live", 0]);
     const gone = await remove(id, "?force=true");
     expect([gone.status, gone.body.status]).toEqual([200, "removed"]);
-    expect((await act(name)).body.error.code).toBe("no_live_deployment");
+    expect((await act(name)).body.error.code).toBe("model_not_found");
     expect([(await remove(id, "?force=true")).status, (await get(`/v1/supply/offerings/${id}`)).body.status]).toEqual([
       404,
       "removed",
@@ -308,7 +308,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     await remove(first.id, "?force=true");
     const second = await declare({ model: first.model, price_per_action_step: undefined });
     expect([second.id === first.id, second.status, second.price_per_action_step]).toEqual([false, "pending", 0.0001]);
-    expect((await act(first.model)).body.error.code).toBe("no_live_deployment");
+    expect((await act(first.model)).body.error.code).toBe("model_not_found");
     await verify(second.id);
     expect((await act(first.model)).status).toBe(200);
   });

@@ -120,7 +120,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
     expect(text).not.toContain(model.endpoint);
     const [row] = await app.sql`select row_to_json(offering)::text as text from offering where id = ${body.id}`;
     expect(row?.text).not.toContain(secret);
-    expect((await act(`${provider}/base`)).body.error.code).toBe("no_live_deployment");
+    expect((await act(`${provider}/base`)).body.error.code).toBe("model_not_found");
   });
 
   it("takes the default price of a step where none is said", async () => {
@@ -250,7 +250,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
       const again = await verify(offering.id);
       expect([again.status, again.body.error.code]).toEqual([409, "offering_not_verifiable"]);
     }
-    expect((await act(`${provider}/base`)).body.error.code).toBe("no_live_deployment");
+    expect((await act(`${provider}/base`)).body.error.code).toBe("model_not_found");
     await server.close();
   });
 
