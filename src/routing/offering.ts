@@ -41,11 +41,12 @@ export interface Offering {
   };
   /** Cost of its accelerator, nano-dollars per second; what a wake-up is priced by. */
   readonly costNanoPerSecond: number;
-  /** Seconds of idleness after which it is scaled to zero; undefined when it stays warm. */
+  /** Seconds of idleness after which it is scaled to zero; undefined when nothing is paid or waited for then. */
   readonly scaledownS: number | undefined;
-  /** Budget of one attempt in milliseconds, warm and cold. */
+  /** Budget of one attempt in milliseconds. */
   readonly timeoutMs: number;
-  readonly coldTimeoutMs: number;
+  /** Milliseconds that waking it takes at most: the budget of an attempt that does, and its price; undefined where none was declared. */
+  readonly coldTimeoutMs: number | undefined;
 }
 
 /** A model of the catalog, served or not. */

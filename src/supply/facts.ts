@@ -11,7 +11,7 @@ import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyReco
 import type { Vault } from "../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
 
-/** How long an offering is taken to stay warm, in seconds, where its provider says what it costs and not when it scales down. */
+/** How long an offering is taken to stay warm, in seconds, where its provider does not say when it scales down. */
 export const ASSUMED_SCALEDOWN_S = 60;
 
 /** What records are opened with. */
@@ -173,10 +173,10 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
       uptime30d: record.uptime30d ?? undefined,
     },
     costNanoPerSecond: record.costNanoPerSecond ?? secondOf(record.hardware),
-    // Without a cost nothing could be charged for waking it, and it counts as warm.
-    scaledownS: record.scaledownS ?? (record.costNanoPerSecond ? ASSUMED_SCALEDOWN_S : undefined),
+    // The assumed window matters where waking was said to take time: elsewhere a call that wakes it pays and waits for nothing.
+    scaledownS: record.scaledownS ?? (record.coldTimeoutS === null ? undefined : ASSUMED_SCALEDOWN_S),
     timeoutMs,
-    coldTimeoutMs: record.coldTimeoutS === null ? timeoutMs : record.coldTimeoutS * 1000,
+    coldTimeoutMs: record.coldTimeoutS === null ? undefined : record.coldTimeoutS * 1000,
   };
 }
 

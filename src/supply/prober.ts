@@ -106,4 +106,4 @@ const SILENT: ReadonlySet<AttemptFailure> = new Set([
 
 /** How long an offering may take when its rest is over: one that is scaled to zero has to wake. */
 const patienceWith = ({ scaledownS, timeoutMs, coldTimeoutMs }: Offering): number =>
-  scaledownS === undefined ? timeoutMs : coldTimeoutMs;
+  scaledownS === undefined ? timeoutMs : (coldTimeoutMs ?? timeoutMs);

@@ -22,7 +22,7 @@ export class Wakes {
 
   /** The cold start that an attempt causes which was just admitted; undefined where another one wakes its offering, or it is awake. */
   begin({ offering, wakeUpMicro }: PlanStep, at: number): Wake | undefined {
-    const { id: offeringId, scaledownS = 0, coldTimeoutMs } = offering;
+    const { id: offeringId, scaledownS = 0, timeoutMs, coldTimeoutMs = timeoutMs } = offering;
     if (!this.#health.wakes(offeringId, at)) return undefined;
     const sleepsOn = (): void => this.#health.sleepsOn(offeringId);
     // Nothing is paid: by the list, or because the caller's own key at the provider is.

@@ -80,7 +80,7 @@ function argsFor(offerings: readonly Offering[], model: string): PlanArgs {
 function naive(offerings: readonly Offering[]): Offering[] {
   const cost = (o: Offering): number =>
     microOf(16, o.priceNano[Contract.ACT] ?? 0) +
-    (o.scaledownS === undefined ? 0 : (o.coldTimeoutMs / 1e6) * o.costNanoPerSecond);
+    (o.scaledownS === undefined ? 0 : ((o.coldTimeoutMs ?? 0) / 1e6) * o.costNanoPerSecond);
   const left = offerings
     .filter((o) => o.family === "vla" && o.contracts.includes(Contract.ACT))
     .filter((o) => o.actionSpaces.includes("ee_delta_6d_grip"))

@@ -39,7 +39,8 @@ export function writeCell(view: HealthView, id: string, cell: Cell, now: number)
   view.p50Ms[row] = Math.max(slowMs ?? 0, measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!);
   view.p95Ms[row] = measured ? cell.latency.quantile(0.95) : advertised.p95Ms[row]!;
   view.unitsPerS[row] = (measured ? cell.unitsPerS : undefined) ?? advertised.unitsPerS[row]!;
-  view.coldMs[row] = cell.coldMs ?? advertised.coldMs[row]!;
+  const coldMs = advertised.coldMs[row]!;
+  view.coldMs[row] = cell.coldMs ?? (Number.isFinite(coldMs) ? coldMs : view.p50Ms[row]!);
   view.uptime[row] = cell.uptime30d ?? advertised.uptime[row]!;
   view.success[row] = cell.success;
   view.usedAt[row] = cell.idleSince;

@@ -150,7 +150,7 @@ function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {
     cold,
     p50Ms: cold ? health.coldMs[row]! : health.p50Ms[row]!,
     p95Ms: cold ? health.coldMs[row]! : health.p95Ms[row]!,
-    budgetMs: cold ? offering.coldTimeoutMs : offering.timeoutMs,
+    budgetMs: (cold ? offering.coldTimeoutMs : undefined) ?? offering.timeoutMs,
   };
 }
 

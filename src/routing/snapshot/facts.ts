@@ -27,14 +27,16 @@ export const NUMBERS: {
     chunk: ({ chunk, maxHorizon }) => Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
     precisionBits: ({ precision }) => precisionBits(precision),
     wakeMicro: ({ coldTimeoutMs, costNanoPerSecond }) =>
-      Math.round((coldTimeoutMs / 1000) * (costNanoPerSecond / 1000)),
+      Math.round(((coldTimeoutMs ?? 0) / 1000) * (costNanoPerSecond / 1000)),
     warmMs: ({ scaledownS }) => (scaledownS === undefined ? Number.POSITIVE_INFINITY : scaledownS * 1000),
   },
   priceNano: Object.values(Contract).map(priceOf),
   advertised: {
     p50Ms: ({ advertised }) => advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
     p95Ms: ({ advertised }) => advertised.p95Ms ?? advertised.p50Ms ?? Number.POSITIVE_INFINITY,
-    coldMs: ({ coldTimeoutMs }) => coldTimeoutMs,
+    // Waking that was not said to take time takes none.
+    coldMs: ({ coldTimeoutMs, advertised }) =>
+      coldTimeoutMs ?? advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
     unitsPerS: ({ advertised }) => advertised.unitsPerS ?? 0,
     uptime: ({ advertised }) => advertised.uptime30d ?? 0,
   },

@@ -14,7 +14,7 @@ import { secondOf } from "../../billing/hardware.ts";
 import { usdFromNano } from "../../billing/price.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
-import { mostSteps } from "../../supply/facts.ts";
+import { ASSUMED_SCALEDOWN_S, mostSteps } from "../../supply/facts.ts";
 
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {
@@ -95,7 +95,7 @@ function termsOf(record: OfferingRecord) {
     costUsdPerSecond: usdFromNano(record.costNanoPerSecond ?? secondOf(record.hardware)),
     timeoutS: record.timeoutS,
     probeFailures: record.probeFailures,
-    ...(scaledownS !== null && { scaledownS }),
+    ...(scaledownS === null ? { scaledownS: ASSUMED_SCALEDOWN_S, scaledownAssumed: true } : { scaledownS }),
     ...(coldTimeoutS !== null && { coldTimeoutS }),
     ...(bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }),
   });

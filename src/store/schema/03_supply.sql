@@ -93,7 +93,7 @@ create table offering (
   timeout_s double precision not null default 30 check (timeout_s > 0),
   cold_timeout_s double precision check (cold_timeout_s > 0),
   cost_nano_per_second bigint check (cost_nano_per_second >= 0),
-  -- Null: it stays warm.
+  -- Null: a window is assumed.
   scaledown_s double precision check (scaledown_s >= 0),
   parameters text[] not null default '{}',
   note text not null default '',

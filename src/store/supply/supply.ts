@@ -96,7 +96,7 @@ export interface OfferingDeclaration {
   timeoutS: number;
   coldTimeoutS: number | null;
   costNanoPerSecond: number | null;
-  /** Null: it stays warm. */
+  /** Null: a window is assumed. */
   scaledownS: number | null;
   parameters: string[];
   note: string;

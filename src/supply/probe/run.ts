@@ -88,7 +88,7 @@ export class ProbeRun {
     deps: ProbeDeps,
     probed: ProbeSubject,
     told: (check: ProbeCheck) => Promise<void>,
-    budgetMs = probed.offering.coldTimeoutMs,
+    budgetMs = probed.offering.coldTimeoutMs ?? probed.offering.timeoutMs,
   ) {
     this.#budgetMs = budgetMs;
     this.#deps = deps;

@@ -22,6 +22,14 @@ beforeAll(async () => {
   await app.supply({ provider: "sleepy", model: "sleepy/base", scaledown_s: 300, ...sleepy, ...facts });
   await app.supply({ provider: "dozy", model: "dozy/base", scaledown_s: 0, ...sleepy, ...facts });
   await app.supply({ provider: "silent", model: "silent/base", ...sleepy, ...facts });
+  await app.supply({ provider: "undeclared", model: "undeclared/base", cost_usd_per_second: 0.001, ...facts });
+  await app.supply({
+    provider: "instant",
+    model: "instant/base",
+    cost_usd_per_second: 0.001,
+    scaledown_s: 0,
+    ...facts,
+  });
   await app.supply({ provider: "awake", model: "sleepy/base", ...facts });
   for (const provider of ["crowded", "probed", "broken", "shared", "looped"])
     await app.supply({ provider, model: `${provider}/base`, scaledown_s: 300, ...sleepy, ...facts });
@@ -89,7 +97,12 @@ it("an offering whose window is over is woken, and paid for, again", async () =>
   for (let i = 0; i < 2; i++) expect((await act("dozy/base")).body.usage.cost_usd).toBe(0.011);
 });
 
-it("one that has a cost and says nothing of scaling down is taken to stay warm for a minute", async () => {
+it("waking costs nothing where no time to wake was declared, and is expected to take none", async () => {
+  for (const name of ["undeclared/base", "instant/base"])
+    for (let i = 0; i < 2; i++) expect((await act(name, { deadline_ms: 4_000 })).body.usage.cost_usd).toBe(0.001);
+});
+
+it("one that declares a time to wake and says nothing of scaling down is taken to stay warm for a minute", async () => {
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.011);
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.001);
 });

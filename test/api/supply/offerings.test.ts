@@ -175,6 +175,9 @@ describe("GET /v1/supply/offerings/{id}/report", () => {
 describe("PATCH /v1/supply/offerings/{id}", () => {
   it("changes the cost basis", async () => {
     const { id } = await live();
+    const { terms } = (await get(`/v1/supply/offerings/${id}`)).body;
+    expect(terms).toMatchObject({ scaledown_s: 60, scaledown_assumed: true });
+    expect(terms).not.toHaveProperty("cold_timeout_s");
     const basis = {
       hardware: "a100 40gb",
       cost_usd_per_second: 0.002,
@@ -185,6 +188,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
     const { status, body } = await patch(`/v1/supply/offerings/${id}`, basis);
     expect([status, body.hardware, body.status]).toEqual([200, "A100-40GB", "live"]);
     expect(body.terms).toMatchObject({ cost_usd_per_second: 0.002, scaledown_s: 60, timeout_s: 7, cold_timeout_s: 90 });
+    expect(body.terms).not.toHaveProperty("scaledown_assumed");
     expect(await actions(id)).toContain("offering.changed");
   });
 

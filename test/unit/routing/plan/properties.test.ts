@@ -37,6 +37,7 @@ const anOffering = fc.record({
   priceNano: fc.integer({ min: 0, max: 1_000_000 }).map((nano) => ({ [Contract.ACT]: nano })),
   scaledownS: fc.option(fc.constantFrom(0, 60), { nil: undefined }),
   costNanoPerSecond: fc.constantFrom(0, 50_000),
+  coldTimeoutMs: fc.constantFrom(60_000, undefined),
   advertised: fc.record({
     p50Ms: fc.option(fc.integer({ min: 1, max: 500 }), { nil: undefined }),
     p95Ms: fc.option(fc.integer({ min: 1, max: 1000 }), { nil: undefined }),
@@ -150,9 +151,10 @@ function broken(o: Offering, asked: Asked, p: ProviderPreferences): string[] {
   const nano = o.priceNano[Contract.ACT] ?? 0;
   const has = asked.extent === "chunk" ? Math.min(o.maxHorizon, o.chunk ?? 16) : o.maxHorizon;
   const units = asked.extent === undefined ? 16 : Math.min(16, has);
-  const cost = (units * nano) / 1000 + (cold ? (o.coldTimeoutMs / 1000) * (o.costNanoPerSecond / 1000) : 0);
+  const cost = (units * nano) / 1000 + (cold ? ((o.coldTimeoutMs ?? 0) / 1000) * (o.costNanoPerSecond / 1000) : 0);
   const owner = o.model.split("/")[0];
-  const expected = cold ? o.coldTimeoutMs : (o.advertised.p50Ms ?? o.advertised.p95Ms ?? 0);
+  const warmMs = o.advertised.p50Ms ?? o.advertised.p95Ms ?? 0;
+  const expected = cold ? (o.coldTimeoutMs ?? warmMs) : warmMs;
   const rules: Record<string, boolean> = {
     contract: o.contracts.includes(Contract.ACT),
     action_space: o.actionSpaces.includes("ee_delta_6d_grip"),
