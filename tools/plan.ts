@@ -119,7 +119,10 @@ export function argsOf(given: PlanCase, supply: RoutingSupply): PlanArgs {
     if (row < 0) throw new Error(`there is no offering ${id}`);
     if (measured.p50_ms !== undefined) view.p50Ms[row] = measured.p50_ms;
     if (measured.units_per_s !== undefined) view.unitsPerS[row] = measured.units_per_s;
-    if (measured.uptime !== undefined) view.uptime[row] = measured.uptime;
+    if (measured.uptime !== undefined) {
+      view.uptime[row] = measured.uptime;
+      view.judgedUptime[row] = measured.uptime;
+    }
     if (measured.success !== undefined) view.success[row] = measured.success;
     if (measured.rests_ms !== undefined) view.restsUntil[row] = NOW + measured.rests_ms;
     if (measured.idle_s !== undefined) view.usedAt[row] = NOW - measured.idle_s * 1000;

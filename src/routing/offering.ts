@@ -39,6 +39,8 @@ export interface Offering {
     readonly unitsPerS: number | undefined;
     readonly uptime30d: number | undefined;
   };
+  /** What its last probe measured; undefined where nothing was. The share is of probes since the last that passed, which counts. */
+  readonly probed?: { readonly p95Ms: number | undefined; readonly uptime: number | undefined } | undefined;
   /** Cost of its accelerator, nano-dollars per second; what a wake-up is priced by. */
   readonly costNanoPerSecond: number;
   /** Seconds of idleness after which it is scaled to zero; undefined when nothing is paid or waited for then. */

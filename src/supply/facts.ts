@@ -172,12 +172,20 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
       unitsPerS: record.unitsPerS ?? undefined,
       uptime30d: record.uptime30d ?? undefined,
     },
+    probed: probedOf(record),
     costNanoPerSecond: record.costNanoPerSecond ?? secondOf(record.hardware),
     // The assumed window matters where waking was said to take time: elsewhere a call that wakes it pays and waits for nothing.
     scaledownS: record.scaledownS ?? (record.coldTimeoutS === null ? undefined : ASSUMED_SCALEDOWN_S),
     timeoutMs,
     coldTimeoutMs: record.coldTimeoutS === null ? undefined : record.coldTimeoutS * 1000,
   };
+}
+
+/** What the last probe came to: what it measured, and the share of probes that passed since and with the last one that did. */
+function probedOf({ report, probeFailures }: OfferingRecord): Offering["probed"] {
+  if (report === null) return undefined;
+  const { measured } = report as { measured?: { p95Ms?: number } };
+  return { p95Ms: measured?.p95Ms || undefined, uptime: 1 / (1 + probeFailures) };
 }
 
 const catalogModel = ({ slug, contracts, actionSpaces, embodiments, domain, family }: ModelRecord): CatalogModel => ({

@@ -17,6 +17,13 @@ export interface HealthView {
   readonly unitsPerS: Float64Array;
   /** Uptime over 30 days as a fraction; 0 when not known. */
   readonly uptime: Float64Array;
+  /**
+   * What hard constraints judge: the 95th percentile in milliseconds as advertised, else as measured by traffic, else by the probe, Infinity
+   * where there is none; and the uptime as measured by traffic once there is enough, else as advertised, else by what traffic or the probe
+   * there was, 0 where there was none.
+   */
+  readonly judgedP95Ms: Float64Array;
+  readonly judgedUptime: Float64Array;
   /** Share of the last calls that succeeded; 1 when there were none. */
   readonly success: Float64Array;
   /** 1, and the less the slower it is than it usually is. */
@@ -42,6 +49,11 @@ export function writeCell(view: HealthView, id: string, cell: Cell, now: number)
   const coldMs = advertised.coldMs[row]!;
   view.coldMs[row] = cell.coldMs ?? (Number.isFinite(coldMs) ? coldMs : view.p50Ms[row]!);
   view.uptime[row] = cell.uptime30d ?? advertised.uptime[row]!;
+  const told = view.snapshot.offerings[row]!.advertised;
+  const measuredP95Ms = told.p95Ms === undefined && cell.hasMeasured() ? cell.latency.quantile(0.95) : undefined;
+  view.judgedP95Ms[row] = measuredP95Ms ?? advertised.judgedP95Ms[row]!;
+  const seen = told.uptime30d === undefined ? cell.uptime?.last30d : cell.uptime30d;
+  view.judgedUptime[row] = seen ?? advertised.judgedUptime[row]!;
   view.success[row] = cell.success;
   view.usedAt[row] = cell.idleSince;
   view.restsUntil[row] = restsUntil(cell.breaker);
@@ -71,6 +83,10 @@ export function* advertisedView(snapshot: Snapshot): Sliced<HealthView> {
   yield;
   const uptime = advertised.uptime.slice();
   yield;
+  const judgedP95Ms = advertised.judgedP95Ms.slice();
+  yield;
+  const judgedUptime = advertised.judgedUptime.slice();
+  yield;
   const success = new Float64Array(rows).fill(1);
   yield;
   const pace = new Float64Array(rows).fill(1);
@@ -78,5 +94,18 @@ export function* advertisedView(snapshot: Snapshot): Sliced<HealthView> {
   const usedAt = new Float64Array(rows).fill(Number.NEGATIVE_INFINITY);
   yield;
   const restsUntil = new Float64Array(rows);
-  return { snapshot, p50Ms, p95Ms, coldMs, unitsPerS, uptime, success, pace, restsUntil, usedAt };
+  return {
+    snapshot,
+    p50Ms,
+    p95Ms,
+    coldMs,
+    unitsPerS,
+    uptime,
+    judgedP95Ms,
+    judgedUptime,
+    success,
+    pace,
+    restsUntil,
+    usedAt,
+  };
 }

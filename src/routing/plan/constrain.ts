@@ -40,6 +40,7 @@ export interface Constraint {
 const usd = (micro: number): string => `${micro / 1e6} USD`;
 const unitUsd = (nano: number): string => `${nano / 1e9} USD`;
 const ms = (value: number): string => `${Math.round(value * 10) / 10} ms`;
+const basisOf = (advertised: number | undefined): string => (advertised === undefined ? "measured" : "advertised");
 const offeringOf = (ask: Ask, row: number) => ask.snapshot.offerings[row]!;
 
 /** What lies between a plan and its first attempt, in milliseconds: a deadline that would just do must leave it too. */
@@ -211,20 +212,26 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.MAX_LATENCY_MS,
     stage: "remove",
     field: "provider.max_latency_ms",
-    test: ({ preferences, snapshot }) => atMost(snapshot.columns.p95Ms, preferences?.maxLatencyMs),
+    test: ({ preferences, health }) => atMost(health.judgedP95Ms, preferences?.maxLatencyMs),
     detail: (ask, row) => {
-      const p95 = ask.snapshot.columns.p95Ms[row]!;
-      return Number.isFinite(p95) ? `p95 ${ms(p95)} > ${ask.preferences?.maxLatencyMs} ms` : "advertises no p95";
+      const p95 = ask.health.judgedP95Ms[row]!;
+      if (!Number.isFinite(p95)) return "advertises no p95, and none was measured";
+      return `${basisOf(offeringOf(ask, row).advertised.p95Ms)} p95 ${ms(p95)} > ${ask.preferences?.maxLatencyMs} ms`;
     },
-    admitting: (ask, row) => Math.ceil(ask.snapshot.columns.p95Ms[row]!),
+    admitting: (ask, row) => Math.ceil(ask.health.judgedP95Ms[row]!),
   },
   {
     reason: DropReason.MIN_UPTIME_30D,
     stage: "remove",
     field: "provider.min_uptime_30d",
-    test: ({ preferences, health }) => atLeast(health.uptime, preferences?.minUptime30d),
-    detail: (ask, row) => `uptime ${ask.health.uptime[row]} < ${ask.preferences?.minUptime30d}`,
-    admitting: (ask, row) => ask.health.uptime[row]!,
+    test: ({ preferences, health }) => atLeast(health.judgedUptime, preferences?.minUptime30d),
+    detail: (ask, row) => {
+      const uptime = ask.health.judgedUptime[row]!;
+      if (uptime === 0 && offeringOf(ask, row).advertised.uptime30d === undefined)
+        return "advertises no uptime, and none was measured";
+      return `uptime ${uptime} < ${ask.preferences?.minUptime30d}`;
+    },
+    admitting: (ask, row) => ask.health.judgedUptime[row]!,
   },
   {
     reason: DropReason.MAX_PRICE_PER_FRAME,

@@ -121,7 +121,7 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     priceNowUsd: Math.round(unitNano + (step.wakeUpMicro * 1000) / step.units) / 1e9,
     estimatedCostUsd: step.costMicro / 1e6,
     wakeUpUsd: step.wakeUpMicro / 1e6,
-    expectedMs: create(ExpectedLatencySchema, { p50: known(step.p50Ms), p95: known(step.p95Ms) }),
+    expectedMs: create(ExpectedLatencySchema, { ...known("p50", step.p50Ms), ...known("p95", step.p95Ms) }),
     cold: step.cold,
     reasonCodes: reasonCodes(ask, plan, step),
     ...(step.ownKey && { byok: true }),
@@ -135,8 +135,8 @@ const TRUSTS: Readonly<Record<ReturnType<typeof tierOf>, SupplyTrust>> = {
   community: SupplyTrust.COMMUNITY,
 };
 
-/** Zero stands for what is not known: the wire has no word for it. */
-const known = (ms: number): number => (Number.isFinite(ms) ? ms : 0);
+/** A figure where it is known. */
+const known = (name: "p50" | "p95", ms: number) => (Number.isFinite(ms) ? { [name]: ms } : {});
 
 function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
   const target = ask.targets.find((each) => universeOf(ask, each).includes(step.row));

@@ -16,13 +16,12 @@ const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNa
 
 /** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
 export const NUMBERS: {
-  readonly plain: OfferingNumbers<"p95Ms" | "maxHorizon" | "chunk" | "precisionBits" | "wakeMicro" | "warmMs">;
+  readonly plain: OfferingNumbers<"maxHorizon" | "chunk" | "precisionBits" | "wakeMicro" | "warmMs">;
   /** One for each contract, in their order. */
   readonly priceNano: readonly ((offering: Offering) => number)[];
   readonly advertised: OfferingNumbers<keyof Columns["advertised"]>;
 } = {
   plain: {
-    p95Ms: ({ advertised }) => advertised.p95Ms ?? Number.POSITIVE_INFINITY,
     maxHorizon: ({ maxHorizon }) => maxHorizon,
     chunk: ({ chunk, maxHorizon }) => Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
     precisionBits: ({ precision }) => precisionBits(precision),
@@ -39,6 +38,8 @@ export const NUMBERS: {
       coldTimeoutMs ?? advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
     unitsPerS: ({ advertised }) => advertised.unitsPerS ?? 0,
     uptime: ({ advertised }) => advertised.uptime30d ?? 0,
+    judgedP95Ms: ({ advertised, probed }) => advertised.p95Ms ?? probed?.p95Ms ?? Number.POSITIVE_INFINITY,
+    judgedUptime: ({ advertised, probed }) => advertised.uptime30d ?? probed?.uptime ?? 0,
   },
 };
 

@@ -41,8 +41,6 @@ export interface Columns {
   readonly bodies: Uint32Array;
   /** A code of provider, region, bodies and traits together: a plan that depends on these alone tests each kind once. */
   readonly kind: Uint32Array;
-  /** Advertised 95th percentile in milliseconds; Infinity when none is. */
-  readonly p95Ms: Float64Array;
   readonly maxHorizon: Float64Array;
   /** Steps of its whole chunk; of one without a length of its own, those of a request that names none. */
   readonly chunk: Float64Array;
@@ -55,7 +53,9 @@ export interface Columns {
   /** List price in nano-dollars per unit; one column per number of a contract. */
   readonly priceNano: readonly Float64Array[];
   /** What providers say of themselves, in the form in which it is measured: see `HealthView`. */
-  readonly advertised: Readonly<Record<"p50Ms" | "p95Ms" | "coldMs" | "unitsPerS" | "uptime", Float64Array>>;
+  readonly advertised: Readonly<
+    Record<"p50Ms" | "p95Ms" | "coldMs" | "unitsPerS" | "uptime" | "judgedP95Ms" | "judgedUptime", Float64Array>
+  >;
 }
 
 /** The bits of `traits` that an offering needs for a contract, in an action space where the contract has one. */

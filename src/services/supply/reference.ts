@@ -1,7 +1,7 @@
 /** Registers the provider that ships with the gateway by the same steps as any partner: register, declare, verify. */
 import { create } from "@bufbuild/protobuf";
 import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { AdvertisedFiguresSchema, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import {
   DeclareModelRequestSchema,
   RegisterProviderRequestSchema,
@@ -130,6 +130,12 @@ const recordOf = (model: ServedModel) => ({
   featured: true,
 });
 
+/** What the reference provider says of itself, of a crowded machine: its controllers answer in a few milliseconds, pictures take longer. */
+const FIGURES = {
+  act: { p50Ms: 20, p95Ms: 200, uptime30d: 0.99 },
+  pictures: { p50Ms: 100, p95Ms: 400, uptime30d: 0.99 },
+} as const;
+
 function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
   const serves = (contract: Contract): boolean => model.contracts.includes(contract);
   return create(DeclareModelRequestSchema, {
@@ -150,6 +156,7 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
     ...(serves(Contract.PREDICT) && { pricePerFrame: PRICES.pricePerFrame }),
     ...(serves(Contract.GROUND) && { pricePer1kTokens: PRICES.pricePer1kTokens }),
     parameters: model.parameters,
+    advertised: create(AdvertisedFiguresSchema, serves(Contract.ACT) ? FIGURES.act : FIGURES.pictures),
     profile: create(WireProfileSchema, {
       samples: model.samples,
       // An openpi server cannot say how long its proprioception is, and takes what does not fit for its own failure.

@@ -29,6 +29,19 @@ const observed = (names: readonly string[]) => ({
   proprio_names: names,
 });
 
+it("satisfies a latency and an uptime that anybody would ask for, by what it advertises", async () => {
+  const provider = { max_latency_ms: 500, min_uptime_30d: 0.9 };
+  for (const [contract, more] of [
+    ["act", { action_space: "base_twist_2d" }],
+    ["predict", {}],
+  ] as const) {
+    const request = { model: "service/auto", observations: [{ proprio: [0] }], provider, ...more };
+    const { body } = await app.call(`/v1/routes/preview?contract=${contract}`, request, { key: caller.key });
+    expect(body.plan.length, contract).toBeGreaterThan(0);
+    expect(body).not.toHaveProperty("would_refuse");
+  }
+});
+
 describe("POST /v1/act", () => {
   it.each(SPACES)("$slug acts in $space", async ({ slug, space, dim, dtMs, names }) => {
     for (const model of [slug, "service/auto"]) {

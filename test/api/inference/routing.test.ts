@@ -1,6 +1,7 @@
 /** Routing as callers see it: who serves, who is passed over, and why. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -217,5 +218,31 @@ describe("attempts", () => {
     expect(field).toBe("provider.deadline_ms");
     await expect.poll(async () => (await act({ deadline_ms: value }, { model: "slow/base" })).status).toBe(200);
     await model.close();
+  });
+});
+
+describe("figures", () => {
+  it("judges what advertises nothing by its probe, and drops it only where nothing was measured either", async () => {
+    const { endpoint } = models.get("cheap")!;
+    const asked = { max_latency_ms: 60_000, min_uptime_30d: 0.9 };
+    await app.supply({ provider: "silent", model: "silent/base", endpoint });
+    expect(await served(asked, { model: "silent/base" })).toBe("silent");
+
+    const unknown = await app.supply({ provider: "silent", model: "unknown/base", endpoint });
+    await app.sql`update offering set report = null where id = ${unknown}`;
+    // A preview measures nothing.
+    const previewed = async (provider: object) => {
+      const request = { model: "unknown/base", action_space: "base_twist_2d", observations: [{}], provider };
+      return (await app.call("/v1/routes/preview", request, { key: caller.key })).body;
+    };
+    await eventually(async () => {
+      expect((await previewed({ max_latency_ms: 60_000 })).dropped).toMatchObject([
+        { reason: "max_latency_ms", detail: "advertises no p95, and none was measured" },
+      ]);
+      expect((await previewed({ min_uptime_30d: 0.1 })).dropped).toMatchObject([
+        { reason: "min_uptime_30d", detail: "advertises no uptime, and none was measured" },
+      ]);
+    });
+    expect((await previewed({})).plan[0].expected_ms).toEqual({});
   });
 });

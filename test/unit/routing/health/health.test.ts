@@ -42,6 +42,32 @@ describe("figures", () => {
     expect([...health.view.uptime.subarray(0, 2)]).toEqual([0, 0]);
   });
 
+  test("what hard constraints judge is advertised, else measured by calls, else by the probe", () => {
+    const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
+    const probed = { p95Ms: 30, uptime: 1 };
+    const health = board(
+      offering("a", { advertised: { ...none, p95Ms: 70, uptime30d: 0.9 }, probed }),
+      offering("b", { advertised: none, probed }),
+      offering("c", { advertised: none }),
+    );
+    const judged = () => ["a", "b", "c"].map((_, row) => [health.view.judgedP95Ms[row], health.view.judgedUptime[row]]);
+    expect(judged()).toEqual([
+      [70, 0.9],
+      [30, 1],
+      [Number.POSITIVE_INFINITY, 0],
+    ]);
+    for (const id of ["a", "b", "c"]) {
+      many(health, id, 1, { latencyMs: 500 });
+      health.setUptime(id, { last5m: 0.5, last1d: 0.5, last30d: 0.5, calls: 2 }, 1000);
+    }
+    const [a, b, c] = judged();
+    expect(a).toEqual([70, 0.9]);
+    for (const [p95Ms, uptime] of [b!, c!]) {
+      expect(p95Ms).toBeGreaterThan(450);
+      expect(uptime).toBe(0.5);
+    }
+  });
+
   test("a provider that turned slow once is tried again when its figures have faded", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { latencyMs: 5000, at: 1000 });

@@ -1,6 +1,7 @@
-import { toJson } from "@bufbuild/protobuf";
+import { create, toJson } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { PreviewRoutesResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { ExpectedLatencySchema } from "../../../../gen/limber/v1/plan_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
@@ -80,6 +81,7 @@ test("an answer of unknown times and infinite scores is still JSON", () => {
   );
   const json = JSON.stringify(toJson(PreviewRoutesResponseSchema, answer));
   expect(json).not.toMatch(/Infinity|NaN|null/);
+  expect(answer.plan[0]?.expectedMs).toEqual(create(ExpectedLatencySchema));
 });
 
 test("a request that takes what an offering has is priced by that, and dropped nowhere for having less", () => {
