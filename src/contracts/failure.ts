@@ -9,13 +9,16 @@ export const failureWord = (failure: AttemptFailure | undefined): string | undef
     ? undefined
     : AttemptFailureSchema.value[failure]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase();
 
-/** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure`. */
+/** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure` and `lack`. */
 export class UpstreamFailure extends Error {
   readonly failure: AttemptFailure;
+  /** What the gateway itself found the input to lack; undefined where it was the upstream that found something. */
+  readonly lack: string | undefined;
 
-  constructor(failure: AttemptFailure, message: string, cause?: unknown) {
+  constructor(failure: AttemptFailure, message: string, cause?: unknown, lack?: string) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "UpstreamFailure";
     this.failure = failure;
+    this.lack = lack;
   }
 }

@@ -3,6 +3,7 @@ import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
+import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { charge } from "../billing/price.ts";
 import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import { processClock, steadyNow } from "../clock.ts";
@@ -125,6 +126,7 @@ export class InferenceCall {
       health: supply.health,
       hedges: hedgesOf(this.#deps, this.call),
       signal: this.call.signal,
+      reads: ({ offering }) => readsOf(supply.find(offering.id)?.target.profile),
       wakes: (step, at) => this.#deps.wakes.begin(step, at),
     };
   }
@@ -252,6 +254,19 @@ export function planArgs(
     arrivedAt,
     deadline: call.deadline,
   };
+}
+
+/** What a profile says that its server reads; undefined where nobody declared it. */
+function readsOf(profile: WireProfile | undefined): string | undefined {
+  if (!profile) return undefined;
+  const cameras = profile.frames.map(({ camera }) => camera).filter((camera) => camera !== "");
+  const proprioDim = profile.proprioDim ?? Math.max(0, ...profile.proprio.map(({ end }) => end ?? 0));
+  const parts = [
+    ...(profile.preset === undefined ? [] : [`what the profile ${profile.preset} says`]),
+    ...(cameras.length === 0 ? [] : [`pictures of ${cameras.join(", ")}`]),
+    ...(proprioDim === 0 ? [] : [`${proprioDim} proprioception values`]),
+  ];
+  return parts.length === 0 ? undefined : parts.join(" and ");
 }
 
 /** Who moves by a call, as emergency stops know it. */

@@ -47,7 +47,7 @@ export interface AttemptedStream<T> extends Outcome {
 
 /**
  * Tries the plan's steps in order until one answers, a late one hedged where the plan says so. Throws
- * `all_attempts_failed`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
+ * `all_attempts_failed`, `input_contract`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
  */
 export function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
   // One promise for all of it: a robot's call goes this way, and nearly always to its first step alone.

@@ -26,6 +26,8 @@ export interface Try {
   reason: AttemptFailure | undefined;
   /** The cold start that it causes. */
   wake?: Wake | undefined;
+  /** What the gateway found the input to lack. */
+  lack?: string | undefined;
   /** It lost to a hedge, or was one, and is paid for. */
   paid?: boolean;
 }
@@ -97,7 +99,7 @@ function servedBy(step: PlanStep) {
 }
 
 /** Why a plan failed: time ran out, all offerings were full, or every attempt failed. */
-export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refusal {
+export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?: Reads): Refusal {
   const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
   const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
   if (outOfTime) {
@@ -112,16 +114,28 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refus
       { route, retryAfter: 1 },
     );
   }
-  const text = tries.every(isRejected) ? unreadBy(tries) : `every offering of the plan failed: ${told}`;
-  return refuse(Reason.ALL_ATTEMPTS_FAILED, text, {}, { route });
+  if (tries.every(isRejected)) return unread(tries, route, reads);
+  return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
 }
+
+/** What an offering declared that it reads, in a few words; undefined where it declared nothing. */
+export type Reads = (step: PlanStep) => string | undefined;
 
 const isRejected = ({ reason }: Try): boolean => reason === AttemptFailure.INPUT_REJECTED;
 
-/** The models' own error text is not handed on; the refusal names where to look. */
-function unreadBy(tries: readonly Try[]): string {
+/** The models' own error text is not handed on: the refusal says what they declared, what the gateway found, and where to look. */
+function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): Refusal {
+  const needed = new Set<string>();
+  for (const { step, lack } of tries) {
+    const { model, provider } = step.offering;
+    const declared = reads?.(step);
+    if (declared !== undefined) needed.add(`${model} at ${provider} reads ${declared}`);
+    if (lack !== undefined) needed.add(`${model} at ${provider}: ${lack}`);
+  }
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
-  return `every offering that was asked rejected the observations or the instruction: ${[...models].join(", ")} says what the model reads`;
+  const found = [...needed].map((each) => `${each}; `).join("");
+  const text = `every offering that was asked rejected the observations or the instruction: ${found}${[...models].join(", ")} says what the model reads`;
+  return refuse(Reason.INPUT_CONTRACT, text, { needed: [...needed] }, { route });
 }
 
 const spoken = (failure: AttemptFailure | undefined): string =>

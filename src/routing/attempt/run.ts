@@ -9,7 +9,7 @@ import type { HealthBoard } from "../health/health.ts";
 import { isNeutral } from "../plan/own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
 import type { Hedges } from "./hedge.ts";
-import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
+import { type Outcome, type Reads, refusalOfTries, routeOf, type Try } from "./record.ts";
 import type { Waker } from "./wake.ts";
 
 /** What one attempt is given. */
@@ -26,6 +26,8 @@ export interface AttemptWorld {
   readonly health: Pick<HealthBoard, "admit" | "report"> &
     Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests">>;
   readonly hedges: Hedges;
+  /** What offerings declared that they read, for callers whose input nobody took. */
+  readonly reads?: Reads | undefined;
   /** Undefined where nothing is paid for. */
   readonly wakes?: Waker | undefined;
   /** Aborted when the caller leaves. */
@@ -90,8 +92,10 @@ export class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   };
 
   readonly #threw = (thrown: unknown): void => {
-    if (thrown instanceof UpstreamFailure) this.#fail(thrown.failure);
-    else if (this.#end()) this.#race.broke(this, thrown);
+    if (thrown instanceof UpstreamFailure) {
+      this.record.lack = thrown.lack;
+      this.#fail(thrown.failure);
+    } else if (this.#end()) this.#race.broke(this, thrown);
   };
 
   /** Which clock it ran out on is the request's or its own. */
@@ -380,7 +384,7 @@ export class AttemptRun<T> {
 
   /** Why nothing came of it, by what was tried so far. */
   refusal(): Refusal {
-    return refusalOfTries(this.tries, this.outOfTime);
+    return refusalOfTries(this.tries, this.outOfTime, this.world.reads);
   }
 
   /** The refusal of a request whose caller left, or that its own signal refused. */

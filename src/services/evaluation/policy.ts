@@ -131,6 +131,7 @@ interface RefusalJson {
 const POLICY_FAULTS: Readonly<Record<string, PolicyFailure["termination"]>> = {
   deadline_exceeded: "policy_timeout",
   all_attempts_failed: "policy_error",
+  input_contract: "policy_error",
   capacity_exhausted: "policy_disconnected",
 };
 

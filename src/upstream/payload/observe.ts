@@ -45,7 +45,7 @@ export async function fileOf({ key, value }: ObservationPart): Promise<Pick<Enco
 
 /** The failure of a caller whose observation a server couldn't use. */
 export const rejected = (message: string): UpstreamFailure =>
-  new UpstreamFailure(AttemptFailure.INPUT_REJECTED, message);
+  new UpstreamFailure(AttemptFailure.INPUT_REJECTED, message, undefined, message);
 
 /** The place in the frame set of each picture that the profile names. */
 export function picturesFor({ frames: slots }: Profile, input: ModelInput): { slot: FrameSlot; index: number }[] {

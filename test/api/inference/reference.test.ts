@@ -62,10 +62,15 @@ describe("POST /v1/act", () => {
     }
   });
 
-  it("says what a model cannot take as an attempt that was refused, and not as the caller's fault alone", async () => {
+  it("says what a model reads where its input was rejected, which is no reason to try again", async () => {
     const request = { model: "reference/ik-reach", action_space: "joint_pos_7", observations: [{ proprio: [1, 2] }] };
     const { status, body } = await app.call("/v1/act", request, { key: caller.key });
-    expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
+    expect([status, body.error.code, body.error.retryable]).toEqual([422, "input_contract", false]);
+    // It is there over two wires, of which one can tell before it asks.
+    expect(body.error.details.needed).toEqual([
+      "reference/ik-reach at reference reads 10 proprioception values",
+      "reference/ik-reach at reference: the profile wants 10 proprioception values, not 2",
+    ]);
     for (const attempt of body.route.attempts) expect(attempt).toMatchObject({ reason: "input_rejected" });
     // And where it stands what the model takes.
     const [, where] = /(\/v1\/models\/\S+) says what the model reads/.exec(body.error.message)!;

@@ -209,7 +209,7 @@ describe("attempts", () => {
     const slow = { advertised: { p50_ms: 20_000, p95_ms: 30_000 } };
     await app.supply({ provider: "slow", model: "slow/base", endpoint: model.endpoint, ...slow });
     const before = model.acts.length;
-    const { status, body } = await act({ deadline_ms: 1 }, { model: "slow/base" });
+    const { status, body } = await act({ deadline_ms: 1_000 }, { model: "slow/base" });
     expect([status, body.error.code]).toEqual([504, "deadline_exceeded"]);
     expect(model.acts.length).toBe(before);
 

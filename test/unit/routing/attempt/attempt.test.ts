@@ -278,6 +278,18 @@ describe("the breaker", () => {
     expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
+  test("input that all rejected is the caller's to mend, and not where one failed otherwise", async () => {
+    const { world, plan } = gateway([offering("a"), offering("b")]);
+    const rejects = fails(AttemptFailure.INPUT_REJECTED);
+    const reads = { ...world, reads: () => "8 proprioception values" };
+    const refusal = await refusalOf(attemptPlan(plan(), reads, calls({ a: rejects, b: rejects })));
+    expect([refusal.reason, refusal.details.needed?.length]).toEqual([Reason.INPUT_CONTRACT, 2]);
+    const b = fails(AttemptFailure.UPSTREAM_ERROR);
+    expect((await refusalOf(attemptPlan(plan(), reads, calls({ a: rejects, b })))).reason).toBe(
+      Reason.ALL_ATTEMPTS_FAILED,
+    );
+  });
+
   test("with order and allow_fallbacks false a resting offering is asked all the same", async () => {
     const { world, plan } = gateway([offering("a")], { order: ["a"], allowFallbacks: false });
     for (let i = 0; i < 6; i++)
