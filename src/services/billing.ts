@@ -12,7 +12,7 @@ import {
   TopUpRequestSchema,
   TopUpResponseSchema,
 } from "../../gen/limber/v1/billing_service_pb.ts";
-import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
+import { type Payment, PaymentKind, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
@@ -22,7 +22,8 @@ import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { balanceOf } from "../store/account/orgs.ts";
 import { commitmentOf } from "../store/billing/commitments.ts";
-import { findPayment, listPayments, type PaymentRecord } from "../store/billing/payments.ts";
+import { type EntryRecord, listMovements, type MovementRecord } from "../store/billing/movements.ts";
+import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
 import { ownKeySpending } from "../store/billing/usage.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { commitmentMessage } from "./account/commitment.ts";
@@ -113,10 +114,10 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       const { orgId } = keyOf(call);
       const { records, ...page } = await readPage(
         limit,
-        (most) => listPayments(sql, orgId, { limit: most, before }),
+        (most) => listMovements(sql, orgId, { limit: most, before }),
         ({ id }) => id,
       );
-      return create(ListPaymentsResponseSchema, { ...page, data: records.map(paymentMessage) });
+      return create(ListPaymentsResponseSchema, { ...page, data: records.map(movementMessage) });
     },
 
     async reconcilePayment({ paymentId }, call) {
@@ -145,6 +146,22 @@ const STATUS: Readonly<Record<PaymentRecord["status"], PaymentStatus>> = {
   refunded: PaymentStatus.REFUNDED,
 };
 
+const movementMessage = (movement: MovementRecord): Payment =>
+  movement.kind === "payment" ? paymentMessage(movement) : entryMessage(movement);
+
+const entryMessage = ({ id, kind, amountMicro, note, created }: EntryRecord): Payment =>
+  create(PaymentSchema, {
+    id,
+    kind: kind === "credit" ? PaymentKind.CREDIT : PaymentKind.AVAILABILITY_FEE,
+    amountUsd: toUsd(amountMicro),
+    status: PaymentStatus.SUCCEEDED,
+    processor: "operator",
+    created,
+    expiresAt: created,
+    completedAt: created,
+    ...(note !== undefined && { note }),
+  });
+
 const paymentMessage = (payment: PaymentRecord): Payment =>
   create(PaymentSchema, {
     id: payment.id,
@@ -154,6 +171,7 @@ const paymentMessage = (payment: PaymentRecord): Payment =>
     refundedUsd: toUsd(payment.refundedMicro),
     owedUsd: toUsd(payment.owedMicro),
     processor: "stripe",
+    kind: PaymentKind.PAYMENT,
     ...(payment.status === "pending" && payment.checkoutUrl !== undefined && { checkoutUrl: payment.checkoutUrl }),
     created: payment.created,
     expiresAt: payment.expiresAt,

@@ -415,7 +415,8 @@ export const BillingService: GenService<{
     output: typeof TopUpResponseSchema;
   },
   /**
-   * Lists the payments of the calling organisation, newest first.
+   * Lists the payments of the calling organisation, with the operator's credits and the fees for unused commitments, newest first: all
+   * that moves the balance beside the calls of `/v1/usage`.
    *
    * @generated from rpc limber.v1.BillingService.ListPayments
    */

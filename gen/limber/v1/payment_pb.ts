@@ -11,10 +11,12 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/payment.proto.
  */
 export const file_limber_v1_payment: GenFile = /*@__PURE__*/
-  fileDesc("ChdsaW1iZXIvdjEvcGF5bWVudC5wcm90bxIJbGltYmVyLnYxIqICCgdQYXltZW50EgoKAmlkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAESDwoHZmVlX3VzZBgDIAEoARIoCgZzdGF0dXMYBCABKA4yGC5saW1iZXIudjEuUGF5bWVudFN0YXR1cxIUCgxyZWZ1bmRlZF91c2QYBSABKAESEAoIb3dlZF91c2QYBiABKAESEQoJcHJvY2Vzc29yGAcgASgJEhkKDGNoZWNrb3V0X3VybBgIIAEoCUgAiAEBEg8KB2NyZWF0ZWQYCSABKA0SEgoKZXhwaXJlc19hdBgKIAEoDRIfCgxjb21wbGV0ZWRfYXQYCyABKA1CBJi9GAFIAYgBAUIPCg1fY2hlY2tvdXRfdXJsQg8KDV9jb21wbGV0ZWRfYXQqvQEKDVBheW1lbnRTdGF0dXMSHgoaUEFZTUVOVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZQQVlNRU5UX1NUQVRVU19QRU5ESU5HEAESHAoYUEFZTUVOVF9TVEFUVVNfU1VDQ0VFREVEEAISGQoVUEFZTUVOVF9TVEFUVVNfRkFJTEVEEAMSGgoWUEFZTUVOVF9TVEFUVVNfRVhQSVJFRBAEEhsKF1BBWU1FTlRfU1RBVFVTX1JFRlVOREVEEAViBnByb3RvMw", [file_limber_edge_v1_options]);
+  fileDesc("ChdsaW1iZXIvdjEvcGF5bWVudC5wcm90bxIJbGltYmVyLnYxIuQCCgdQYXltZW50EgoKAmlkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAESDwoHZmVlX3VzZBgDIAEoARIoCgZzdGF0dXMYBCABKA4yGC5saW1iZXIudjEuUGF5bWVudFN0YXR1cxIUCgxyZWZ1bmRlZF91c2QYBSABKAESEAoIb3dlZF91c2QYBiABKAESEQoJcHJvY2Vzc29yGAcgASgJEhkKDGNoZWNrb3V0X3VybBgIIAEoCUgAiAEBEg8KB2NyZWF0ZWQYCSABKA0SEgoKZXhwaXJlc19hdBgKIAEoDRIfCgxjb21wbGV0ZWRfYXQYCyABKA1CBJi9GAFIAYgBARIkCgRraW5kGAwgASgOMhYubGltYmVyLnYxLlBheW1lbnRLaW5kEhEKBG5vdGUYDSABKAlIAogBAUIPCg1fY2hlY2tvdXRfdXJsQg8KDV9jb21wbGV0ZWRfYXRCBwoFX25vdGUqgQEKC1BheW1lbnRLaW5kEhwKGFBBWU1FTlRfS0lORF9VTlNQRUNJRklFRBAAEhgKFFBBWU1FTlRfS0lORF9QQVlNRU5UEAESFwoTUEFZTUVOVF9LSU5EX0NSRURJVBACEiEKHVBBWU1FTlRfS0lORF9BVkFJTEFCSUxJVFlfRkVFEAMqvQEKDVBheW1lbnRTdGF0dXMSHgoaUEFZTUVOVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZQQVlNRU5UX1NUQVRVU19QRU5ESU5HEAESHAoYUEFZTUVOVF9TVEFUVVNfU1VDQ0VFREVEEAISGQoVUEFZTUVOVF9TVEFUVVNfRkFJTEVEEAMSGgoWUEFZTUVOVF9TVEFUVVNfRVhQSVJFRBAEEhsKF1BBWU1FTlRfU1RBVFVTX1JFRlVOREVEEAViBnByb3RvMw", [file_limber_edge_v1_options]);
 
 /**
- * Money on its way into the balance, through the payment processor.
+ * What moves a balance beside calls: money on its way into it through the payment processor, credit that the operator added, and fees for
+ * unused commitments. The balance is the sum of what was credited (`amount_usd` of all that succeeded or was refunded, less `refunded_usd`,
+ * plus `owed_usd`) less `cost_usd` of all usage.
  *
  * @generated from message limber.v1.Payment
  */
@@ -27,7 +29,7 @@ export type Payment = Message<"limber.v1.Payment"> & {
   id: string;
 
   /**
-   * What is credited once it is paid, in US dollars.
+   * What is credited once it is paid, in US dollars; below zero for a fee, which is taken from the balance.
    *
    * @generated from field: double amount_usd = 2;
    */
@@ -62,7 +64,7 @@ export type Payment = Message<"limber.v1.Payment"> & {
   owedUsd: number;
 
   /**
-   * Who takes the money: `stripe`.
+   * Who takes the money: `stripe`, or `operator` where it is no payment.
    *
    * @generated from field: string processor = 7;
    */
@@ -95,6 +97,20 @@ export type Payment = Message<"limber.v1.Payment"> & {
    * @generated from field: optional uint32 completed_at = 11;
    */
   completedAt?: number | undefined;
+
+  /**
+   * What it is.
+   *
+   * @generated from field: limber.v1.PaymentKind kind = 12;
+   */
+  kind: PaymentKind;
+
+  /**
+   * Why the operator added it, or which month a fee is for.
+   *
+   * @generated from field: optional string note = 13;
+   */
+  note?: string | undefined;
 };
 
 /**
@@ -103,6 +119,54 @@ export type Payment = Message<"limber.v1.Payment"> & {
  */
 export const PaymentSchema: GenMessage<Payment> = /*@__PURE__*/
   messageDesc(file_limber_v1_payment, 0);
+
+/**
+ * What moves a balance beside calls.
+ *
+ * @generated from enum limber.v1.PaymentKind
+ */
+export const PaymentKind = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: PAYMENT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * A payment through the processor.
+   *
+   * @generated from enum value: PAYMENT_KIND_PAYMENT = 1;
+   */
+  PAYMENT: 1,
+
+  /**
+   * Credit that the operator added.
+   *
+   * @generated from enum value: PAYMENT_KIND_CREDIT = 2;
+   */
+  CREDIT: 2,
+
+  /**
+   * What was charged for the unused part of a commitment.
+   *
+   * @generated from enum value: PAYMENT_KIND_AVAILABILITY_FEE = 3;
+   */
+  AVAILABILITY_FEE: 3,
+} as const;
+
+/**
+ * What moves a balance beside calls.
+ *
+ * @generated from enum limber.v1.PaymentKind
+ */
+export type PaymentKind = (typeof PaymentKind)[keyof typeof PaymentKind] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.PaymentKind.
+ */
+export const PaymentKindSchema: GenEnum<PaymentKind> = /*@__PURE__*/
+  enumDesc(file_limber_v1_payment, 0);
 
 /**
  * What became of a payment.
@@ -164,5 +228,5 @@ export type PaymentStatus = (typeof PaymentStatus)[keyof typeof PaymentStatus] |
  * Describes the enum limber.v1.PaymentStatus.
  */
 export const PaymentStatusSchema: GenEnum<PaymentStatus> = /*@__PURE__*/
-  enumDesc(file_limber_v1_payment, 0);
+  enumDesc(file_limber_v1_payment, 1);
 

@@ -60,7 +60,8 @@ export interface ReversalFact {
   state: "taken" | "returned";
 }
 
-interface PaymentRow
+/** A row of `payment`, with its sums. */
+export interface PaymentRow
   extends Omit<PaymentRecord, "sessionId" | "checkoutUrl" | "created" | "expiresAt" | "completedAt"> {
   sessionId: string | null;
   checkoutUrl: string | null;
@@ -69,7 +70,8 @@ interface PaymentRow
   completedAt: Date | null;
 }
 
-const paymentOf = (row: PaymentRow): PaymentRecord => ({
+/** A payment from its row. */
+export const paymentOf = (row: PaymentRow): PaymentRecord => ({
   ...row,
   sessionId: row.sessionId ?? undefined,
   checkoutUrl: row.checkoutUrl ?? undefined,
@@ -78,7 +80,8 @@ const paymentOf = (row: PaymentRow): PaymentRecord => ({
   completedAt: row.completedAt === null ? undefined : unixSeconds(row.completedAt),
 });
 
-const columns = (sql: Queryable) => sql`
+/** What is read of a payment. */
+export const columns = (sql: Queryable) => sql`
   id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
   (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
   (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
@@ -112,19 +115,6 @@ export async function findPayment(sql: Sql, orgId: string, id: string): Promise<
 export async function paymentOfIntent(sql: Sql, intentId: string): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`select id from payment where intent_id = ${intentId}`;
   return row?.id;
-}
-
-/** The payments of an organisation, newest first, from before the one named `before`. */
-export async function listPayments(
-  sql: Sql,
-  orgId: string,
-  { limit, before }: { limit: number; before: string | undefined },
-): Promise<PaymentRecord[]> {
-  const rows = await sql<PaymentRow[]>`
-    select ${columns(sql)} from payment
-    where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
-    order by id desc limit ${limit}`;
-  return rows.map(paymentOf);
 }
 
 /** Pending payments that the processor was not asked about for an hour, oldest first; they count as asked from now on. */

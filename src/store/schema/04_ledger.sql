@@ -44,6 +44,9 @@ create table transfer (
 
 create unique index transfer_grant_key on transfer (org_id, grant_key) where grant_key is not null;
 
+-- What moved a balance beside calls, for its list.
+create index transfer_shown on transfer (org_id, created) where kind in ('grant', 'availability_fee');
+
 create function refuse_change() returns trigger language plpgsql as $$
 begin
   raise exception 'the ledger is append-only: % on % is refused', tg_op, tg_table_name using errcode = 'insufficient_privilege';
