@@ -46,6 +46,8 @@ export class Gossip {
   /** Tells what was called since the last time; says nothing when nothing was. Due once a second. */
   async tell(voice: GossipSender): Promise<void> {
     for (const id of this.#changed()) this.#untold.set(id, TIMES);
+    // A call may take longer than its offering stays warm: to other replicas it must not look idle meanwhile.
+    for (const id of this.#health.keptAwake) this.#untold.set(id, this.#untold.get(id) ?? 1);
     if (this.#telling || this.#untold.size === 0) return;
     this.#telling = true;
     const words = await inSlices(this.#words(voice.mostBytes));

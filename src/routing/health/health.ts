@@ -61,6 +61,7 @@ export class HealthBoard {
   private readonly watchers = new Set<Set<string>>();
   /** Offerings whose breakers keep calls away after failures. */
   private readonly rested = new Set<string>();
+  private readonly kept = new Set<string>();
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
   /** Calls that ended well and are not taken in yet: many at once cost less, and no reader sees the difference. */
@@ -112,6 +113,7 @@ export class HealthBoard {
       if (this.view_.snapshot.rowOf(id) < 0) {
         this.cells.delete(id);
         this.rested.delete(id);
+        this.kept.delete(id);
       }
       if (++count % 64 === 0) yield;
     }
@@ -159,6 +161,7 @@ export class HealthBoard {
     cell.awake = this.isWarm(cell, row, now);
     if (cell.awake) cell.usedAt = now;
     cell.underWay += 1;
+    if (cell.awake && Number.isFinite(this.view_.snapshot.columns.warmMs[row]!)) this.kept.add(offeringId);
     this.view_.usedAt[row] = cell.idleSince;
     this.changed?.add(offeringId);
     return true;
@@ -173,6 +176,11 @@ export class HealthBoard {
     if (!cell || cell.waking || this.isWarm(cell, this.rowOf(offeringId), now)) return false;
     cell.waking = true;
     return true;
+  }
+
+  /** Offerings that calls of this replica keep awake at the moment, of those that are scaled to zero when idle. */
+  get keptAwake(): ReadonlySet<string> {
+    return this.kept;
   }
 
   /** The call that would have woken it ended without an answer: the next one wakes it. */
@@ -249,6 +257,7 @@ export class HealthBoard {
     if (!cell) return;
     // The cell of an offering that was gone for a while does not know the calls that were under way before.
     if (cell.underWay > 0) cell.underWay -= 1;
+    if (cell.underWay === 0) this.kept.delete(offeringId);
     if (report.outcome === "ok" && cell.breaker.state === "closed") {
       const { cells, reports } = this.waiting;
       cells.push(cell);

@@ -35,6 +35,25 @@ describe("gossip", () => {
     expect(b.health.view.usedAt[row]).toBeGreaterThan(Number.NEGATIVE_INFINITY);
   });
 
+  it("says of an offering that answers a long call that it is awake", async () => {
+    const short = buildSnapshot(supplyOf([offering("off_0", { scaledownS: 4 })]));
+    const [a, b] = [replica("a"), replica("b")];
+    for (const { health } of [a, b]) health.adopt(short, 0);
+    const at = performance.now();
+    a.health.admit("off_0", at, 1000);
+    a.health.report("off_0", { outcome: "ok", latencyMs: 500, units: 16, cold: true, at });
+    a.health.admit("off_0", at, 60_000);
+    for (let i = 0; i < 4; i++) await a.told();
+    const words = await a.told();
+    expect(words).toHaveLength(1);
+    b.gossip.hear(words[0]!);
+    await settle();
+    expect(b.health.view.usedAt[0]).toBeGreaterThanOrEqual(at);
+    a.health.report("off_0", { outcome: "ok", latencyMs: 500, units: 16, cold: false, at });
+    for (let i = 0; i < 4; i++) await a.told();
+    expect(await a.told()).toEqual([]);
+  });
+
   it("counts a call once, however often its word comes, and though words in between are lost", async () => {
     const [a, b] = [replica("a"), replica("b")];
     a.call("off_0", 10);
