@@ -2,8 +2,8 @@
 import type { Sliced } from "../slices.ts";
 import type { ModelRecord, OfferingStatus, SupplyRecord } from "../store/supply/supply.ts";
 
-/** States of an offering that has passed its probe and is not gone. */
-const PASSED: ReadonlySet<OfferingStatus> = new Set(["live", "degraded", "suspended", "draining"]);
+/** States of an offering that has not passed a probe yet, or is gone. */
+const UNPROVEN: ReadonlySet<OfferingStatus> = new Set(["pending", "verifying", "rejected", "removed"]);
 
 /** Models that are their declarers' alone: slugs by organisation. */
 export type PrivateModels = ReadonlyMap<string, ReadonlySet<string>>;
@@ -25,7 +25,7 @@ export function* dividing(known: SupplyRecord): Sliced<{ open: SupplyRecord; own
   if (declared.size === 0) return { open: known, own };
   for (let i = 0; i < known.offerings.length; i++) {
     const { model, status } = known.offerings[i]!;
-    if (PASSED.has(status)) declared.delete(model);
+    if (!UNPROVEN.has(status)) declared.delete(model);
     if (i % 256 === 0) yield;
   }
   const belongs = (slug: string, orgId: string): void => {

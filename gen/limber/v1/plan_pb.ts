@@ -13,7 +13,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/plan.proto.
  */
 export const file_limber_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChRsaW1iZXIvdjEvcGxhbi5wcm90bxIJbGltYmVyLnYxIvgCCghQbGFuU3RlcBIMCgRyYW5rGAEgASgNEhMKC29mZmVyaW5nX2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEg4KBnJlZ2lvbhgFIAEoCRIRCglwcmVjaXNpb24YBiABKAkSDQoFc2NvcmUYByABKAESFgoOcHJpY2VfdW5pdF91c2QYCCABKAESFQoNcHJpY2Vfbm93X3VzZBgJIAEoARIaChJlc3RpbWF0ZWRfY29zdF91c2QYCiABKAESEwoLd2FrZV91cF91c2QYCyABKAESLwoLZXhwZWN0ZWRfbXMYDCABKAsyGi5saW1iZXIudjEuRXhwZWN0ZWRMYXRlbmN5EgwKBGNvbGQYDSABKAgSFAoMcmVhc29uX2NvZGVzGA4gAygJEhEKBGJ5b2sYDyABKAhIAIgBARIlCgV0cnVzdBgQIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdEIHCgVfYnlvayIrCg9FeHBlY3RlZExhdGVuY3kSCwoDcDUwGAEgASgBEgsKA3A5NRgCIAEoASKNAQoPRHJvcHBlZE9mZmVyaW5nEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEiUKBnJlYXNvbhgEIAEoDjIVLmxpbWJlci52MS5Ecm9wUmVhc29uEg4KBmRldGFpbBgFIAEoCRINCgVzdGFnZRgGIAEoCSJJCgpTdWdnZXN0aW9uEg0KBWZpZWxkGAEgASgJEhIKBXZhbHVlGAIgASgBSACIAQESDgoGYWRtaXRzGAMgASgNQggKBl92YWx1ZSqlBgoKRHJvcFJlYXNvbhIbChdEUk9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhsKF0RST1BfUkVBU09OX05PVF9JTl9PTkxZEAESGQoVRFJPUF9SRUFTT05fSU5fSUdOT1JFEAISFgoSRFJPUF9SRUFTT05fUkVHSU9OEAMSHwobRFJPUF9SRUFTT05fREFUQV9DT0xMRUNUSU9OEAQSHgoaRFJPUF9SRUFTT05fTUFYX0xBVEVOQ1lfTVMQBRIyChpEUk9QX1JFQVNPTl9NSU5fVVBUSU1FXzMwRBAGGhKCvBgObWluX3VwdGltZV8zMGQSHAoYRFJPUF9SRUFTT05fTUFYX0NPU1RfVVNEEAcSIwofRFJPUF9SRUFTT05fTUFYX1BSSUNFX1BFUl9GUkFNRRAIEikKJURST1BfUkVBU09OX01BWF9QUklDRV9QRVJfQUNUSU9OX1NURVAQCRIiCh5EUk9QX1JFQVNPTl9SRVFVSVJFX1BBUkFNRVRFUlMQChIcChhEUk9QX1JFQVNPTl9BQ1RJT05fU1BBQ0UQCxIYChREUk9QX1JFQVNPTl9DT05UUkFDVBAMEigKJERST1BfUkVBU09OX0hPUklaT05fRVhDRUVEU19PRkZFUklORxANEhkKFURST1BfUkVBU09OX0tFWV9TQ09QRRAOEhgKFERST1BfUkVBU09OX05PVF9MSVZFEA8SJQohRFJPUF9SRUFTT05fTk9UX1NJTVVMQVRFRF9BTExPV0VEEBASHAoYRFJPUF9SRUFTT05fQ0lSQ1VJVF9PUEVOEBESJAogRFJPUF9SRUFTT05fREVBRExJTkVfVU5SRUFDSEFCTEUQEhIcChhEUk9QX1JFQVNPTl9OT1RfSU5fT1JERVIQExIZChVEUk9QX1JFQVNPTl9CWU9LX09OTFkQFBIaChZEUk9QX1JFQVNPTl9FTUJPRElNRU5UEBUSFQoRRFJPUF9SRUFTT05fVFJVU1QQGBIgChxEUk9QX1JFQVNPTl9OT1RfSU5fT0ZGRVJJTkdTEBYSEwoPRFJPUF9SRUFTT05fWkRSEB5iBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_preferences]);
+  fileDesc("ChRsaW1iZXIvdjEvcGxhbi5wcm90bxIJbGltYmVyLnYxIvgCCghQbGFuU3RlcBIMCgRyYW5rGAEgASgNEhMKC29mZmVyaW5nX2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEg4KBnJlZ2lvbhgFIAEoCRIRCglwcmVjaXNpb24YBiABKAkSDQoFc2NvcmUYByABKAESFgoOcHJpY2VfdW5pdF91c2QYCCABKAESFQoNcHJpY2Vfbm93X3VzZBgJIAEoARIaChJlc3RpbWF0ZWRfY29zdF91c2QYCiABKAESEwoLd2FrZV91cF91c2QYCyABKAESLwoLZXhwZWN0ZWRfbXMYDCABKAsyGi5saW1iZXIudjEuRXhwZWN0ZWRMYXRlbmN5EgwKBGNvbGQYDSABKAgSFAoMcmVhc29uX2NvZGVzGA4gAygJEhEKBGJ5b2sYDyABKAhIAIgBARIlCgV0cnVzdBgQIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdEIHCgVfYnlvayJFCg9FeHBlY3RlZExhdGVuY3kSEAoDcDUwGAEgASgBSACIAQESEAoDcDk1GAIgASgBSAGIAQFCBgoEX3A1MEIGCgRfcDk1Io0BCg9Ecm9wcGVkT2ZmZXJpbmcSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSJQoGcmVhc29uGAQgASgOMhUubGltYmVyLnYxLkRyb3BSZWFzb24SDgoGZGV0YWlsGAUgASgJEg0KBXN0YWdlGAYgASgJIkkKClN1Z2dlc3Rpb24SDQoFZmllbGQYASABKAkSEgoFdmFsdWUYAiABKAFIAIgBARIOCgZhZG1pdHMYAyABKA1CCAoGX3ZhbHVlKvwGCgpEcm9wUmVhc29uEhsKF0RST1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASGwoXRFJPUF9SRUFTT05fTk9UX0lOX09OTFkQARIZChVEUk9QX1JFQVNPTl9JTl9JR05PUkUQAhIWChJEUk9QX1JFQVNPTl9SRUdJT04QAxIfChtEUk9QX1JFQVNPTl9EQVRBX0NPTExFQ1RJT04QBBIeChpEUk9QX1JFQVNPTl9NQVhfTEFURU5DWV9NUxAFEjIKGkRST1BfUkVBU09OX01JTl9VUFRJTUVfMzBEEAYaEoK8GA5taW5fdXB0aW1lXzMwZBIcChhEUk9QX1JFQVNPTl9NQVhfQ09TVF9VU0QQBxIjCh9EUk9QX1JFQVNPTl9NQVhfUFJJQ0VfUEVSX0ZSQU1FEAgSKQolRFJPUF9SRUFTT05fTUFYX1BSSUNFX1BFUl9BQ1RJT05fU1RFUBAJEiIKHkRST1BfUkVBU09OX1JFUVVJUkVfUEFSQU1FVEVSUxAKEhwKGERST1BfUkVBU09OX0FDVElPTl9TUEFDRRALEhgKFERST1BfUkVBU09OX0NPTlRSQUNUEAwSKAokRFJPUF9SRUFTT05fSE9SSVpPTl9FWENFRURTX09GRkVSSU5HEA0SGQoVRFJPUF9SRUFTT05fS0VZX1NDT1BFEA4SGAoURFJPUF9SRUFTT05fTk9UX0xJVkUQDxIlCiFEUk9QX1JFQVNPTl9OT1RfU0lNVUxBVEVEX0FMTE9XRUQQEBIcChhEUk9QX1JFQVNPTl9DSVJDVUlUX09QRU4QERIkCiBEUk9QX1JFQVNPTl9ERUFETElORV9VTlJFQUNIQUJMRRASEhwKGERST1BfUkVBU09OX05PVF9JTl9PUkRFUhATEhkKFURST1BfUkVBU09OX0JZT0tfT05MWRAUEhoKFkRST1BfUkVBU09OX0VNQk9ESU1FTlQQFRIgChxEUk9QX1JFQVNPTl9OT1RfSU5fT0ZGRVJJTkdTEBYSFQoRRFJPUF9SRUFTT05fVFJVU1QQGBITCg9EUk9QX1JFQVNPTl9aRFIQHhIcChhEUk9QX1JFQVNPTl9OT19GQUxMQkFDS1MQHxIZChVEUk9QX1JFQVNPTl9QTEFOX0ZVTEwQIBIcChhEUk9QX1JFQVNPTl9VTkFGRk9SREFCTEUQIWIGcHJvdG8z", [file_limber_edge_v1_options, file_limber_v1_preferences]);
 
 /**
  * One offering of a plan, as it would be tried.
@@ -148,18 +148,18 @@ export const PlanStepSchema: GenMessage<PlanStep> = /*@__PURE__*/
  */
 export type ExpectedLatency = Message<"limber.v1.ExpectedLatency"> & {
   /**
-   * Median, in milliseconds.
+   * Median, in milliseconds; absent where nothing is known.
    *
-   * @generated from field: double p50 = 1;
+   * @generated from field: optional double p50 = 1;
    */
-  p50: number;
+  p50?: number | undefined;
 
   /**
-   * 95th percentile, in milliseconds.
+   * 95th percentile, in milliseconds; absent where nothing is known.
    *
-   * @generated from field: double p95 = 2;
+   * @generated from field: optional double p95 = 2;
    */
-  p95: number;
+  p95?: number | undefined;
 };
 
 /**
@@ -170,7 +170,7 @@ export const ExpectedLatencySchema: GenMessage<ExpectedLatency> = /*@__PURE__*/
   messageDesc(file_limber_v1_plan, 1);
 
 /**
- * An offering that a constraint dropped.
+ * An offering that is not in the plan, and why. What is considered is either in the plan or here.
  *
  * @generated from message limber.v1.DroppedOffering
  */
@@ -197,7 +197,7 @@ export type DroppedOffering = Message<"limber.v1.DroppedOffering"> & {
   provider: string;
 
   /**
-   * The constraint that dropped it.
+   * What dropped it: nearly always a constraint.
    *
    * @generated from field: limber.v1.DropReason reason = 4;
    */
@@ -211,7 +211,7 @@ export type DroppedOffering = Message<"limber.v1.DroppedOffering"> & {
   detail: string;
 
   /**
-   * The stage of the pipeline at which it was dropped: `expand` or `remove`.
+   * The stage of the pipeline at which it was dropped: `expand`, `remove`, or `order` for what is ranked behind all that is tried.
    *
    * @generated from field: string stage = 6;
    */
@@ -302,14 +302,14 @@ export const DropReason = {
   DATA_COLLECTION: 4,
 
   /**
-   * Its advertised 95th percentile is above `provider.max_latency_ms`.
+   * Its 95th percentile is above `provider.max_latency_ms`: the advertised one, else the measured one; or neither is known.
    *
    * @generated from enum value: DROP_REASON_MAX_LATENCY_MS = 5;
    */
   MAX_LATENCY_MS: 5,
 
   /**
-   * Its uptime is below `provider.min_uptime_30d`.
+   * Its uptime is below `provider.min_uptime_30d`, as measured or else advertised, or nothing is known of it.
    *
    * @generated from enum value: DROP_REASON_MIN_UPTIME_30D = 6;
    */
@@ -421,13 +421,6 @@ export const DropReason = {
   EMBODIMENT: 21,
 
   /**
-   * Its provider is not verified, and nothing opens community supply to the request.
-   *
-   * @generated from enum value: DROP_REASON_TRUST = 24;
-   */
-  TRUST: 24,
-
-  /**
    * It is not in `provider.offerings`.
    *
    * @generated from enum value: DROP_REASON_NOT_IN_OFFERINGS = 22;
@@ -435,11 +428,39 @@ export const DropReason = {
   NOT_IN_OFFERINGS: 22,
 
   /**
+   * Its provider is not verified, and nothing opens community supply to the request.
+   *
+   * @generated from enum value: DROP_REASON_TRUST = 24;
+   */
+  TRUST: 24,
+
+  /**
    * The organisation keeps no data, and its provider retains frames.
    *
    * @generated from enum value: DROP_REASON_ZDR = 30;
    */
   ZDR: 30,
+
+  /**
+   * Another offering goes before it, and `provider.allow_fallbacks` is false without `provider.order`.
+   *
+   * @generated from enum value: DROP_REASON_NO_FALLBACKS = 31;
+   */
+  NO_FALLBACKS: 31,
+
+  /**
+   * More offerings go before it than a plan lists.
+   *
+   * @generated from enum value: DROP_REASON_PLAN_FULL = 32;
+   */
+  PLAN_FULL: 32,
+
+  /**
+   * The balance, or a budget, does not cover the call there, and covers it elsewhere.
+   *
+   * @generated from enum value: DROP_REASON_UNAFFORDABLE = 33;
+   */
+  UNAFFORDABLE: 33,
 } as const;
 
 /**

@@ -20,7 +20,8 @@ export const file_limber_v1_preferences: GenFile = /*@__PURE__*/
  */
 export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   /**
-   * Provider names to try first, in this order. With `allow_fallbacks: false` nothing else is tried. Soft.
+   * Provider names to try first, in this order. Soft. With `allow_fallbacks: false` exactly these are tried, each in turn, and nobody
+   * else: that is hard, and no session's pin changes the order.
    *
    * @generated from field: repeated string order = 1;
    */
@@ -62,7 +63,8 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   sessionId?: string | undefined;
 
   /**
-   * Drops offerings whose advertised 95th percentile exceeds this, in milliseconds. Hard.
+   * Drops offerings whose 95th percentile exceeds this, in milliseconds: the advertised one, else what calls or the last probe measured.
+   * One of which nothing is known is dropped. Hard.
    *
    * @generated from field: optional uint32 max_latency_ms = 7;
    */
@@ -97,7 +99,8 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   maxPricePerActionStep?: number | undefined;
 
   /**
-   * Lowest uptime over 30 days, as a fraction. Hard.
+   * Lowest uptime over 30 days, as a fraction: as measured once there are enough calls, else as advertised, else by the calls or probes
+   * that there were. One of which nothing is known is dropped. Hard.
    *
    * @generated from field: optional double min_uptime_30d = 12;
    */
@@ -125,7 +128,8 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   requireParameters?: boolean | undefined;
 
   /**
-   * False: fail rather than substitute another offering. True when absent.
+   * False: fail rather than substitute another offering than those of the providers in `order`, or than the first one where `order` is
+   * absent. True when absent.
    *
    * @generated from field: optional bool allow_fallbacks = 16;
    */

@@ -247,7 +247,8 @@ export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
   timeoutS?: number | undefined;
 
   /**
-   * Time for one attempt that has to wake a container, in seconds.
+   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
+   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
    *
    * @generated from field: optional double cold_timeout_s = 21;
    */
@@ -261,7 +262,8 @@ export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
   costUsdPerSecond?: number | undefined;
 
   /**
-   * Seconds after which an idle container is scaled to zero; it stays warm when absent.
+   * Seconds after which an idle container is scaled to zero. When absent, 60 are assumed, which its terms show; what an assumed container
+   * costs to wake is told by `cold_timeout_s`.
    *
    * @generated from field: optional double scaledown_s = 23;
    */
@@ -793,7 +795,8 @@ export type UpdateOfferingRequest = Message<"limber.v1.UpdateOfferingRequest"> &
   timeoutS?: number | undefined;
 
   /**
-   * Time for one attempt that has to wake a container, in seconds.
+   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
+   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
    *
    * @generated from field: optional double cold_timeout_s = 6;
    */
@@ -1217,7 +1220,8 @@ export const SupplyService: GenService<{
     output: typeof RegisterProviderResponseSchema;
   },
   /**
-   * Declares an endpoint that serves a model.
+   * Declares an endpoint that serves a model. A model that is not in the catalog is seen by its declarer alone until an offering of it
+   * passes its probe, and again when the last one is gone.
    *
    * @generated from rpc limber.v1.SupplyService.DeclareModel
    */

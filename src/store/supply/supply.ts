@@ -253,7 +253,7 @@ export async function claimModel(
   await sql`
     update model set ${sql({ declaredBy: orgId, kind, contracts, actionSpaces, embodiments })}
     where slug = ${slug} and declared_by is not null and not exists (
-      select from offering where model = ${slug} and id <> ${id} and status in ('live', 'degraded', 'suspended', 'draining'))`;
+      select from offering where model = ${slug} and id <> ${id} and status not in ('pending', 'verifying', 'rejected', 'removed'))`;
 }
 
 /** A row of `offerings`. */
