@@ -21,6 +21,66 @@ export const FAST_PIECES = [
 /** A piece of the fast layer. */
 export type FastPiece = (typeof FAST_PIECES)[number];
 
+/** Every variable that a process of the gateway, its sidecar or a caller's tool reads. */
+const SETTINGS = [
+  "DATABASE_URL",
+  "DATA_DIR",
+  "HOST",
+  "LIMBER_ALLOW_PRIVATE_ADDRESSES",
+  "LIMBER_BODY_MEMORY_MIB",
+  "LIMBER_BODY_MEMORY_PER_KEY_MIB",
+  "LIMBER_DNS_SERVERS",
+  "LIMBER_DRAIN_DELAY_S",
+  "LIMBER_DRAIN_S",
+  "LIMBER_FAST",
+  "LIMBER_GR00T_MODEL",
+  "LIMBER_GR00T_PORT",
+  "LIMBER_IMPORT_CATALOG",
+  "LIMBER_KEY",
+  "LIMBER_MASTER_KEY",
+  "LIMBER_MASTER_KEY_PREVIOUS",
+  "LIMBER_MAX_CONNECTIONS",
+  "LIMBER_METRICS_TOKEN",
+  "LIMBER_OPERATIONS_PORT",
+  "LIMBER_PROBE_EVERY_S",
+  "LIMBER_PROVIDER_SECRET",
+  "LIMBER_PUBLIC_SIGNUP",
+  "LIMBER_PUBLIC_URL",
+  "LIMBER_REFERENCE_SUPPLY",
+  "LIMBER_ROLES",
+  "LIMBER_SCENARIO_PACKS",
+  "LIMBER_TRUSTED_PROXIES",
+  "LIMBER_URL",
+  "LOG_LEVEL",
+  "NATS_URL",
+  "PORT",
+  "SERVICE_ADMIN_TOKEN",
+  "STRIPE_API_BASE",
+  "STRIPE_SECRET_KEY",
+  "STRIPE_WEBHOOK_SECRET",
+  "TLS_CERT",
+  "TLS_KEY",
+] as const;
+type Setting = (typeof SETTINGS)[number];
+
+/** What Kubernetes puts into the environment for a service of the name `limber`. */
+const OF_KUBERNETES = /^LIMBER_(?:SERVICE_(?:HOST|PORT)|PORT)(?:_|$)/;
+
+/** The variables that begin as the gateway's own settings do and are none, and those that there are. */
+export function unknownSettings(env: NodeJS.ProcessEnv = process.env): {
+  readonly unknown: readonly string[];
+  readonly known: readonly string[];
+  /** What the names begin with that this looks at. */
+  readonly prefix: string;
+} {
+  const prefix = "LIMBER_";
+  const known: ReadonlySet<string> = new Set(SETTINGS);
+  const unknown = Object.keys(env).filter(
+    (name) => name.startsWith(prefix) && !known.has(name) && !OF_KUBERNETES.test(name),
+  );
+  return { unknown: unknown.sort(), known: SETTINGS, prefix };
+}
+
 /** How this process runs. */
 export interface Config {
   /** Where it listens; port 0 picks a free one. */
@@ -30,6 +90,8 @@ export interface Config {
   dataDir: string;
   /** An outside database; undefined starts the embedded one. */
   databaseUrl: string | undefined;
+  /** A database without a catalog gets the one that ships with the gateway; the embedded one always has the newest. */
+  importCatalog: boolean;
   /** Where events are carried to; undefined leaves them in the outbox. */
   natsUrl: string | undefined;
   /** The nats-server that the embedded default starts: the one on PATH; undefined where there is none, or where NATS is elsewhere. */
@@ -98,24 +160,24 @@ const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 /** Reads the environment, or throws a `ConfigError` that names every problem at once. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const problems: string[] = [];
-  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
-  const bad = (name: string, wanted: string): void => void problems.push(`${name} must be ${wanted}`);
+  const text = (name: Setting): string | undefined => env[name]?.trim() || undefined;
+  const bad = (name: Setting, wanted: string): void => void problems.push(`${name} must be ${wanted}`);
 
-  const flag = (name: string, fallback: boolean): boolean => {
+  const flag = (name: Setting, fallback: boolean): boolean => {
     const value = text(name)?.toLowerCase();
     if (value === undefined) return fallback;
     if (["1", "true", "on", "yes"].includes(value)) return true;
     if (!["0", "false", "off", "no"].includes(value)) bad(name, "true or false");
     return false;
   };
-  const url = (name: string, schemes: readonly string[]): string | undefined => {
+  const url = (name: Setting, schemes: readonly string[]): string | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
     const known = URL.canParse(value) && schemes.includes(new URL(value).protocol);
     if (!known) bad(name, `an address that begins with ${schemes.map((scheme) => `${scheme}//`).join(" or ")}`);
     return value;
   };
-  const file = (name: string): Buffer | undefined => {
+  const file = (name: Setting): Buffer | undefined => {
     const path = text(name);
     if (path === undefined) return undefined;
     try {
@@ -129,7 +191,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const port = Number(text("PORT") ?? "8080");
   if (!Number.isInteger(port) || port < 0 || port > 65535) bad("PORT", "a whole number from 0 to 65535");
 
-  const optionalPort = (name: string): number | undefined => {
+  const optionalPort = (name: Setting): number | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
     const number = Number(value);
@@ -216,6 +278,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     port,
     dataDir: resolve(text("DATA_DIR") ?? ".limber"),
     databaseUrl,
+    importCatalog: flag("LIMBER_IMPORT_CATALOG", true),
     natsUrl,
     natsServer: embedded && natsUrl === undefined ? onPath("nats-server", env.PATH ?? "") : undefined,
     adminToken,

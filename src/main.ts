@@ -3,7 +3,8 @@
 import { type Gateway, openGateway } from "./app/gateway.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
-import { ConfigError, readConfig } from "./config.ts";
+import { ConfigError, readConfig, unknownSettings } from "./config.ts";
+import { nearest } from "./edge/messages/json/near.ts";
 import { tuneCollector } from "./fast/collector.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
@@ -26,6 +27,7 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 
 async function main(): Promise<void> {
   const config = readConfig();
+  warnOfUnknownSettings();
   if (config.fast.has("collector")) tuneCollector();
   const gateway = await openGateway(config);
   opened = { gateway, delayMs: config.drainDelayMs };
@@ -44,6 +46,17 @@ async function main(): Promise<void> {
     console.log(`LIMBER_KEY=${gateway.demo.key}`);
     if (gateway.demo.natsUrl !== undefined) console.log(`NATS_URL=${gateway.demo.natsUrl}`);
     console.log(`\nTry it:\n${await firstCall(gateway.url, gateway.demo.key)}\n`);
+  }
+}
+
+/** A limit of a misspelt name would hold nothing. */
+function warnOfUnknownSettings(): void {
+  const { unknown, known, prefix } = unknownSettings();
+  // The prefix that all of them share says nothing of what was meant.
+  const rests = known.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+  for (const name of unknown) {
+    const meant = nearest(name.slice(prefix.length), rests);
+    console.error(`limber: ${name} is no setting${meant === undefined ? "" : `; the nearest is ${prefix}${meant}`}`);
   }
 }
 

@@ -36,6 +36,8 @@ export interface DataKey {
 export interface Vault {
   /** What everything begins with that is sealed under the current master key. */
   readonly head: Buffer;
+  /** The same of every master key that is loaded, the current one first. */
+  readonly heads: readonly [Buffer, ...Buffer[]];
   /** The sealed form of a secret, under the current master key. Opens only with the same context. */
   seal(secret: string | Uint8Array, context: string): Buffer;
   /** The secret; throws a `VaultError`. */
@@ -73,7 +75,8 @@ const WRAP_BYTES = NONCE_BYTES + TAG_BYTES + KEY_BYTES;
 /** A vault under master keys of 32 bytes; the first is current, the others open what was sealed under them. */
 export function createVault(current: Buffer, others: readonly Buffer[] = []): Vault {
   const keys = new Map([...others, current].map((key) => [idOf(key).toString("hex"), key]));
-  const head = Buffer.concat([Buffer.of(VERSION), idOf(current)]);
+  const headOf = (key: Buffer): Buffer => Buffer.concat([Buffer.of(VERSION), idOf(key)]);
+  const head = headOf(current);
 
   const wrap = (dataKey: Buffer, context: string): Buffer =>
     Buffer.concat([head, encrypt(current, dataKey, [head, context])]);
@@ -102,6 +105,7 @@ export function createVault(current: Buffer, others: readonly Buffer[] = []): Va
 
   return {
     head,
+    heads: [head, ...others.map(headOf)],
     seal,
     open: (sealed, context) => openBytes(sealed, context).toString(),
     openBytes,

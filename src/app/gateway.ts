@@ -64,7 +64,8 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   closers.add(async () => log.flush());
   const context: AppContext = { config, log, replica: newId("replica"), closers };
   const load = new LoadShedder();
-  const port = config.roles.has("api") ? await openPort(context, logLines, load) : undefined;
+  const listens = config.roles.has("api") || config.operationsPort !== undefined;
+  const port = listens ? await openPort(context, logLines, load) : undefined;
 
   const storage = await openStorage(config, closers, log);
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
@@ -131,6 +132,13 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   });
   port.gate.open(gate);
   const { url, otherUrls, gr00tPort, operationsPort } = port.transports;
+  if (url === undefined) {
+    const close = (): Promise<void> => {
+      phase.isDraining = true;
+      return closers.close();
+    };
+    return { url, otherUrls, demo, operationsPort, close };
+  }
   return {
     url,
     otherUrls,

@@ -152,12 +152,12 @@ const TABLE: readonly ServiceRow[] = [
   ),
   row(
     OperationsService,
-    ({ config, storage: { sql }, supply: { supply, loader }, keys, billing, packWarnings, unready }) =>
+    ({ config, storage: { sql, warnings }, supply: { supply, loader }, keys, billing, packWarnings, unready }) =>
       operationsService({
         sql,
         supply,
         unready,
-        warnings: () => [...loader.warnings, ...packWarnings],
+        warnings: () => [...warnings(), ...loader.warnings, ...packWarnings],
         cache: () => keys.figures,
         setup: {
           nats: config.natsUrl !== undefined,

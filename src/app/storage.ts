@@ -2,17 +2,18 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { sleep } from "../clock.ts";
-import type { Config } from "../config.ts";
+import { type Config, ConfigError } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
 import { startEmbeddedNats } from "../embedded/nats.ts";
 import { type EmbeddedPostgres, startPostgres } from "../embedded/postgres.ts";
 import { Relay } from "../events/relay.ts";
+import { nameMasterKey } from "../store/account/master-keys.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
 import { Pulse } from "../store/database/pulse.ts";
 import { connect, databaseReachable, type Sql } from "../store/database/tx.ts";
 import { mayPass } from "../store/database/unavailable.ts";
-import { importCatalog } from "../store/supply/catalog.ts";
+import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 
@@ -33,6 +34,8 @@ export interface Storage {
   adminToken: string;
   /** Of an embedded database: what this process made up itself. */
   secrets: DevelopmentSecrets | undefined;
+  /** What the operator should look at now. */
+  warnings(): string[];
 }
 
 /**
@@ -53,22 +56,51 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
   closers.add(() => sql.end());
   const line = connect(url, { max: 1, plansOnce: true, pulse });
   closers.add(() => line.end());
-  // A database that others share is their operator's to fill.
-  if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
+  await patiently(log, () => bringCatalog(config, sql, log));
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
   const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
   const vault = createVault(masterKey, config.otherMasterKeys);
+  const missingKeys = await patiently(log, () => checkMasterKey(sql, vault));
+  if (missingKeys !== undefined) log.warn(missingKeys);
 
   const notifications = await Notifications.open(url, pulse);
   closers.add(() => notifications.close());
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
+  let relay: Relay | undefined;
   if (natsUrl !== undefined) {
-    const relay = new Relay({ sql, notifications, url: natsUrl, warn: (text) => log.warn(text) });
-    closers.add(() => relay.close());
+    const opened = new Relay({ sql, notifications, url: natsUrl, warn: (text) => log.warn(text) });
+    closers.add(() => opened.close());
+    relay = opened;
   }
-  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets };
+  const warnings = (): string[] => [
+    ...(pulse.silent ? ["the database does not answer"] : []),
+    ...(relay?.isWaiting ? ["NATS takes no events; they wait in the outbox"] : []),
+    ...(missingKeys === undefined ? [] : [missingKeys]),
+  ];
+  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets, warnings };
+}
+
+/** The embedded database has the catalog of this release. One that others share gets it once; from then on it is its operator's to change. */
+async function bringCatalog({ importCatalog: isWanted, databaseUrl }: Config, sql: Sql, log: Logger): Promise<void> {
+  if (!isWanted || (databaseUrl !== undefined && (await hasCatalog(sql)))) return;
+  const { version, changed } = await importCatalog(sql, CATALOG);
+  if (changed && databaseUrl !== undefined) log.info({ version }, "the catalog was imported");
+}
+
+/**
+ * Throws a `ConfigError` where this database's secrets were sealed under master keys of which none is loaded: what this process sealed
+ * would open nowhere else. Answers the warning where some are missing.
+ */
+async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefined> {
+  const { known, missing } = await nameMasterKey(sql, vault.heads);
+  if (missing === 0) return undefined;
+  if (known > 0)
+    return "LIMBER_MASTER_KEY_PREVIOUS lacks a master key that secrets were sealed under: they do not open until npm run vault:rotate ended well with it";
+  throw new ConfigError([
+    "LIMBER_MASTER_KEY is not the key that this database's secrets were sealed under, and none of LIMBER_MASTER_KEY_PREVIOUS is (a key that is lost: npm run vault:rotate -- --lost)",
+  ]);
 }
 
 /** How long to wait until a database that is away is looked for again, in milliseconds. */

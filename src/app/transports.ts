@@ -1,8 +1,8 @@
-/** What a process does in the role of an API: the transports that callers know. */
+/** The ports of a process: the transports that callers know, in the role of an API, and the listener for operations in any. */
 
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
-import type { Config } from "../config.ts";
+import { type Config, ConfigError } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type LogLine } from "../edge/call-log.ts";
 import { buildServer } from "../edge/edge.ts";
@@ -33,7 +33,8 @@ export interface TransportsDeps {
 
 /** The transports, listening. */
 export interface Transports {
-  readonly url: string;
+  /** Undefined where the process answers no calls. */
+  readonly url: string | undefined;
   /** Where else they listen, where the host stands for every address of the machine. */
   readonly otherUrls: readonly string[];
   readonly gr00tPort: number | undefined;
@@ -48,18 +49,8 @@ export interface Transports {
 }
 
 /** Opens the transports. */
-export async function openTransports({
-  config,
-  gate,
-  log,
-  logged,
-  metrics,
-  memory,
-  adminToken,
-  ready,
-  embodimentOf,
-  closers,
-}: TransportsDeps): Promise<Transports> {
+export async function openTransports(deps: TransportsDeps): Promise<Transports> {
+  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, closers } = deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
@@ -70,54 +61,53 @@ export async function openTransports({
       log.error({ ...told, err: cause }, "call");
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };
-  const proxies = proxiesOf(config.trustedProxies);
-  const metricsAccess = { metrics, adminToken, token: config.metricsToken };
-  const { host, tls } = config;
+  const { host, tls, operationsPort, gr00tPort } = config;
+  const access = { metrics, adminToken, token: config.metricsToken };
+  const common = { gate, log: note, memory, closing: closing.signal };
   const operations =
-    config.operationsPort === undefined
+    operationsPort === undefined
       ? undefined
-      : await serveOperations({
-          gate,
-          log: note,
-          memory,
-          closing: closing.signal,
-          metrics: metricsAccess,
-          host,
-          port: config.operationsPort,
-          tls,
-        });
+      : await naming({ setting: "LIMBER_OPERATIONS_PORT", host, port: operationsPort }, () =>
+          serveOperations({ ...common, metrics: access, host, port: operationsPort, tls }),
+        );
   if (operations) closers.add(() => operations.close());
+  if (!config.roles.has("api")) {
+    return {
+      url: undefined,
+      otherUrls: [],
+      gr00tPort: undefined,
+      operationsPort: operations?.port,
+      leave: () => {},
+      drain: async () => {},
+    };
+  }
+
+  const proxies = proxiesOf(config.trustedProxies);
   const server = buildServer({
     services: SERVICES,
     gate,
     readiness: ready,
     log: note,
     memory,
-    metrics: metricsAccess,
+    metrics: access,
     closing,
     port: {
       maxConnections: config.maxConnections,
-      ...(config.tls && { tls: config.tls }),
-      ...fastPort(config.fast, { gate, memory, closing: closing.signal, log: note }),
+      ...(tls && { tls }),
+      ...fastPort(config.fast, common),
       chargedAs: (address) => chargedAs(address, proxies),
     },
   });
-  const port = await server.listen(config.host, config.port);
+  const port = await naming({ setting: "PORT", host, port: config.port }, () => server.listen(host, config.port));
   const gr00t =
-    config.gr00tPort === undefined
+    gr00tPort === undefined
       ? undefined
-      : await serveGr00t({
-          gate,
-          log: note,
-          memory,
-          host: config.host,
-          port: config.gr00tPort,
-          model: config.gr00tModel,
-          embodimentOf,
-        });
-  const [url = "", ...otherUrls] = hostsOf(config.host).map((host) => {
-    const written = host.includes(":") ? `[${host}]` : host;
-    return `${config.tls ? "https" : "http"}://${written}:${port}`;
+      : await naming({ setting: "LIMBER_GR00T_PORT", host, port: gr00tPort }, () =>
+          serveGr00t({ gate, log: note, memory, host, port: gr00tPort, model: config.gr00tModel, embodimentOf }),
+        );
+  const [url, ...otherUrls] = hostsOf(host).map((each) => {
+    const written = each.includes(":") ? `[${each}]` : each;
+    return `${tls ? "https" : "http"}://${written}:${port}`;
   });
   let drained: Promise<void> | undefined;
   return {
@@ -131,6 +121,33 @@ export async function openTransports({
       return drained;
     },
   };
+}
+
+/** Why nothing can listen at an address, by the error's code. */
+const PORT_FAULTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "something else listens there",
+  EACCES: "this account may not listen there",
+};
+const HOST_FAULTS: Readonly<Record<string, string>> = {
+  EADDRNOTAVAIL: "this machine has no such address",
+  ENOTFOUND: "no address has this name",
+  EAI_AGAIN: "the name servers do not answer",
+  EINVAL: "it is no address of this machine",
+};
+
+/** Listens; what the system refuses is thrown as a `ConfigError` that names the setting. */
+async function naming<T>(at: { setting: string; host: string; port: number }, listen: () => Promise<T>): Promise<T> {
+  try {
+    return await listen();
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+    const ofHost = HOST_FAULTS[code];
+    if (ofHost !== undefined) throw new ConfigError([`HOST ${at.host} can't be listened at: ${ofHost}`]);
+    const ofPort = PORT_FAULTS[code];
+    if (ofPort !== undefined)
+      throw new ConfigError([`${at.setting} ${at.port} on ${at.host} can't be listened at: ${ofPort}`]);
+    throw cause;
+  }
 }
 
 /** The hosts by which callers reach it: of one that stands for all of the machine's addresses loopback first, which is always there. */

@@ -5,6 +5,7 @@ import { secretBytes } from "../random.ts";
 import { createKey } from "../store/account/keys.ts";
 import { addCredits, createOrg } from "../store/account/orgs.ts";
 import type { Sql } from "../store/database/tx.ts";
+import { StoreUnavailable } from "../store/database/unavailable.ts";
 
 /** The secrets of one data directory. */
 export interface DevelopmentSecrets {
@@ -21,10 +22,20 @@ const DEMO_CREDIT_MICRO = 100_000_000;
 /** Reads the secrets of a data directory, or makes them. Only the owner of the process may read the file. */
 export function developmentSecrets(dataDir: string): DevelopmentSecrets {
   const path = join(dataDir, FILE);
-  if (existsSync(path)) return JSON.parse(readFileSync(path, "utf8")); // written by keepSecrets alone
+  if (existsSync(path)) return kept(path);
   const secrets = { adminToken: secretBytes(24).toString("base64url"), masterKey: secretBytes(32).toString("base64") };
   keepSecrets(dataDir, secrets);
   return secrets;
+}
+
+/** What `keepSecrets` wrote. */
+function kept(path: string): DevelopmentSecrets {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"));
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new StoreUnavailable(`the secrets in DATA_DIR can't be read from ${path}: ${why}`, { cause, lasting: true });
+  }
 }
 
 /** Writes the secrets of a data directory, whole or not at all. */

@@ -40,6 +40,11 @@ export class Relay {
     this.#work = this.#stay();
   }
 
+  /** Events wait: NATS does not take them. */
+  get isWaiting(): boolean {
+    return this.#failures > 0;
+  }
+
   /** Ends what is being published, no later than NATS has to answer, and stops. */
   close(): Promise<void> {
     this.#unlisten();

@@ -1,6 +1,7 @@
 /** A scenario pack as it was read once: all that is compiled, digested and sent to the threads that run it. */
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { type Dirent, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { ScenarioError } from "../failure.ts";
 import { faultsOf, type PackRules } from "./schema.ts";
 
 /** What a pack consists of. It can be sent to a thread. */
@@ -21,12 +22,21 @@ export interface PackFacts {
 /** Bytes that the files of a pack may have in all. */
 const MOST_BYTES = 64 << 20;
 
-/** The names of the packs in a folder, in order. Throws as `readdirSync` does. */
+/** The names of the packs in a folder, in order. Throws a `ScenarioError` that names the setting. */
 export const packNames = (folder: string): string[] =>
-  readdirSync(folder, { withFileTypes: true })
+  entriesOf(folder)
     .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
     .map((entry) => entry.name)
     .sort();
+
+function entriesOf(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ScenarioError(`LIMBER_SCENARIO_PACKS names a folder that can't be read: ${why}`, { cause });
+  }
+}
 
 /** Reads a pack, or tells everything that is wrong with its files. */
 export function readSource(folder: string): PackSource | readonly string[] {

@@ -169,3 +169,9 @@ $$;
 
 create trigger preset_changed after insert or update or delete on preset
   for each row execute function notify_preset_changed();
+
+-- The names of the master keys that sealed secrets open under: what sealed bytes begin with. A process that has none of them does not start.
+create table master_key (
+  name bytea primary key,
+  since timestamptz not null default now()
+);

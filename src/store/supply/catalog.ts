@@ -79,6 +79,9 @@ export async function importCatalog(sql: Sql, directory: string, progress: Progr
   return { version, changed };
 }
 
+/** Whether a catalog was ever imported. */
+export const hasCatalog = async (sql: Queryable): Promise<boolean> => (await versionOf(sql)) !== undefined;
+
 async function versionOf(sql: Queryable): Promise<string | undefined> {
   const [row] = await sql<{ version: string }[]>`select version from catalog`;
   return row?.version;
