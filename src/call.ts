@@ -82,6 +82,8 @@ export interface Call {
   work?: { away(): void; back(): void } | undefined;
   /** Present when the call carries an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
+  /** Called by a service that keeps idempotency keys itself, when it answers what it answered before. */
+  replayed?(): void;
 }
 
 /** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */

@@ -29,6 +29,7 @@ const SETTINGS = [
   "LIMBER_ALLOW_PRIVATE_ADDRESSES",
   "LIMBER_BODY_MEMORY_MIB",
   "LIMBER_BODY_MEMORY_PER_KEY_MIB",
+  "LIMBER_CORS_ORIGINS",
   "LIMBER_DNS_SERVERS",
   "LIMBER_DRAIN_DELAY_S",
   "LIMBER_DRAIN_S",
@@ -118,6 +119,8 @@ export interface Config {
   referenceSupply: boolean;
   /** Where callers reach this gateway from outside; undefined: where it listens. */
   publicUrl: string | undefined;
+  /** The origins whose pages in browsers may read answers. */
+  corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined: the built-in scenarios alone. */
   scenarioPacks: string | undefined;
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
@@ -226,6 +229,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (trustedProxies.some((word) => word !== "" && !isNetwork(word)))
     bad("LIMBER_TRUSTED_PROXIES", "a list of IP addresses and networks such as 10.0.0.0/8");
 
+  const corsOrigins = (text("LIMBER_CORS_ORIGINS") ?? "")
+    .split(",")
+    .map((word) => word.trim())
+    .filter((word) => word !== "");
+  if (!corsOrigins.every(isOrigin))
+    bad("LIMBER_CORS_ORIGINS", "a list of origins such as https://console.example.com, without a path");
+
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
   const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
   const host = text("HOST") ?? "127.0.0.1";
@@ -293,6 +303,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     probeEveryS,
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
+    corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
     stripe: {
       secretKey: text("STRIPE_SECRET_KEY"),
@@ -347,6 +358,10 @@ function isNameServer(text: string): boolean {
   const [, bracketed, plain, port] = /^(?:\[(.+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
   return isIP(bracketed ?? plain ?? text) !== 0 && Number(port ?? 53) <= 65_535;
 }
+
+/** As browsers write it: scheme, host, and the port where it is not the scheme's own. */
+const isOrigin = (text: string): boolean =>
+  /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
 /** `10.0.0.1`, `10.0.0.0/8`, `fd00::/8`. */
 function isNetwork(text: string): boolean {

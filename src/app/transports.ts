@@ -91,6 +91,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     memory,
     metrics: access,
     closing,
+    corsOrigins: config.corsOrigins,
     port: {
       maxConnections: config.maxConnections,
       ...(tls && { tls }),

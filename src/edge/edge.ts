@@ -17,6 +17,7 @@ import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { BodyMemory } from "./body-memory.ts";
 import type { CallLog } from "./call-log.ts";
+import { serveCors } from "./cors.ts";
 import type { Gate } from "./gate/gate.ts";
 import { wireBody } from "./messages/errors.ts";
 import { warmUp } from "./messages/validate.ts";
@@ -45,6 +46,8 @@ export interface ServerOptions {
   readonly closing?: AbortController;
   /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
   readonly port?: PortOptions;
+  /** The origins whose pages may read answers; none where it is absent. */
+  readonly corsOrigins?: ReadonlySet<string>;
 }
 
 /** The edge, not yet listening. */
@@ -99,6 +102,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
     frameworkErrors: (_, request, reply) => noSuchPath(request, reply),
   });
   fastify.addHook("onSend", async (_, reply) => void reply.header("x-request-id", newId("req")));
+  serveCors(fastify, options.corsOrigins ?? new Set());
   leaveBodiesAlone(fastify);
   fastify.setNotFoundHandler(noSuchPath);
   fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));

@@ -66,6 +66,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
         const details = { amount_usd: amountUsd, reason, idempotency_key: idempotencyKey };
         if (granted.isNew)
           await audit(tx, { ...byCall(call), orgId, action: "credits.added", subject: granted.entryId, details });
+        else call.replayed?.();
         return granted;
       });
       return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });

@@ -19,12 +19,13 @@ const MOST_FAULTS = 100;
 /** The audit RPCs. */
 export function auditService({ sql }: { sql: Sql }): Implementation<typeof AuditService> {
   return {
-    async listAudit({ orgId: named, limit = DEFAULT_PAGE, cursor, action, actor, subject }, call) {
+    async listAudit({ orgId: named, limit = DEFAULT_PAGE, cursor, ...asked }, call) {
       const orgId = await orgOf(sql, named, call);
+      const { action, actor, subject, requestId } = asked;
       const before = cursor === undefined ? undefined : Number(cursor);
       const { records, ...page } = await readPage(
         limit,
-        (most) => listAudit(sql, orgId, { limit: most, before, action, actor, subject }),
+        (most) => listAudit(sql, orgId, { limit: most, before, action, actor, subject, requestId }),
         ({ seq }) => String(seq),
       );
       return create(ListAuditResponseSchema, { ...page, data: records.map(messageOf) });

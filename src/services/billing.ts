@@ -99,6 +99,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         keyId: keyOf(call).keyId,
         amountUsd: request.amountUsd,
         idempotencyKey: request.idempotencyKey,
+        known: () => call.replayed?.(),
       });
       return create(TopUpResponseSchema, {
         paymentId: payment.id,

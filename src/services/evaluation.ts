@@ -110,6 +110,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           outside: isExternal(request),
           secret: request.authType && ((id) => deps.vault.seal(asked.auth?.secret ?? "", store.jobSecretContext(id))),
           idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, said),
+          known: () => call.replayed?.(),
         }),
       );
       deps.ring(id);

@@ -78,6 +78,7 @@ export function jobService({ sql, seals, ring }: JobDeps): Implementation<typeof
           lifeS: BATCH_LIFE_S,
           seal: settings.zdr ? (id) => seals.fresh(id, { items, request: open }, { metadata }) : undefined,
           idempotency: seals.idempotent(key, idempotencyKey, [request, items]),
+          known: () => call.replayed?.(),
         }),
       );
       ring(id);

@@ -32,6 +32,7 @@ const ACTS = { [LogKind.SUPPLY]: "supply", [LogKind.PAYMENT]: "payment", [LogKin
 interface LogQuery {
   kind: LogKind;
   workspaceId: string | undefined;
+  requestId?: string | undefined;
   since: number | undefined;
   cursor: string | undefined;
   limit: number;
@@ -51,13 +52,14 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
     minutes === undefined ? undefined : nowSeconds() - 60 * minutes;
 
   return {
-    async listLogs({ kind = LogKind.UNSPECIFIED, workspaceId, sinceMinutes, limit = DEFAULT_PAGE, cursor }, call) {
+    async listLogs({ kind = LogKind.UNSPECIFIED, sinceMinutes, limit = DEFAULT_PAGE, ...asked }, call) {
+      const { workspaceId, requestId, cursor } = asked;
       const since = sinceOf(sinceMinutes);
       const whose = workspaceFor(call, workspaceId, "the log");
       const { orgId } = keyOf(call);
       const { records, ...page } = await readPage(
         limit,
-        (most) => read(orgId, { kind, workspaceId: whose, since, cursor, limit: most }),
+        (most) => read(orgId, { kind, workspaceId: whose, requestId, since, cursor, limit: most }),
         ({ id }) => id,
       );
       return create(ListLogsResponseSchema, { ...page, data: records });

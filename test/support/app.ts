@@ -93,6 +93,7 @@ const DEFAULTS = {
   referenceSupply: false,
   probeEveryS: 3600,
   publicUrl: undefined,
+  corsOrigins: new Set<string>(),
   scenarioPacks: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,

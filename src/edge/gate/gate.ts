@@ -41,6 +41,8 @@ export interface Admission {
   readonly headers: readonly string[];
   /** The same as lines of HTTP/1, where somebody has them. */
   readonly lines?: string | undefined;
+  /** The answer is that of an earlier call with the same idempotency key: transports say so. */
+  replayed?: boolean;
   /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
   leave(): void;
   /** Counts a step of a control loop against the key's rate limit; throws or rejects with 429. */
@@ -230,8 +232,14 @@ export function createGate(deps: GateDeps): Gate {
         const key = rule.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
         if (key === undefined || principal.kind !== "key")
           return await answerOf(rule, request, callOf(admission, context, undefined));
-        return await serveIdempotent(deps.idempotency, { method, principal, key, request }, context, (claim) =>
-          answerOf(rule, request, callOf(admission, context, claim)),
+        const replayed = (): void => {
+          admission.replayed = true;
+        };
+        return await serveIdempotent(
+          deps.idempotency,
+          { method, principal, key, request, replayed },
+          context,
+          (claim) => answerOf(rule, request, callOf(admission, context, claim)),
         );
       } catch (thrown) {
         throw refusalOfOutage(thrown, "begun");
@@ -290,14 +298,17 @@ const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Messa
 
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 
-const callOf = (
-  { principal, work }: Admission,
-  context: CallContext,
-  idempotency: IdempotencyClaim | undefined,
-): Call => ({
+/** The headers of a call's answer beside its own: those of the rate limit, and whether it is an earlier answer. */
+export const headersOfAnswer = ({ headers, replayed }: Admission): readonly string[] =>
+  replayed ? [...headers, "idempotent-replayed", "true"] : headers;
+
+const callOf = (admission: Admission, context: CallContext, idempotency: IdempotencyClaim | undefined): Call => ({
   requestId: context.requestId,
-  principal,
-  work,
+  principal: admission.principal,
+  work: admission.work,
+  replayed() {
+    admission.replayed = true;
+  },
   signal: context.signal,
   arrivedAt: context.arrivedAt ?? steadyNow(),
   deadline: context.deadline,

@@ -23,12 +23,14 @@ export interface IdempotentCall {
   readonly principal: KeyPrincipal;
   readonly key: string;
   readonly request: Message;
+  /** Called before an earlier call's answer is given again. */
+  replayed(): void;
 }
 
 /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
 export async function serveIdempotent(
   idempotency: GateDeps["idempotency"],
-  { method, principal, key, request }: IdempotentCall,
+  { method, principal, key, request, replayed }: IdempotentCall,
   context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
   serve: (claim: IdempotencyClaim) => Promise<Message>,
 ): Promise<Message> {
@@ -56,7 +58,10 @@ export async function serveIdempotent(
   if (claimed.kind === "replay") {
     const { response, sealed } = claimed;
     const answer = sealed ? idempotency.open(response, place) : response;
-    if (answer) return fromBinary(method.output, answer);
+    if (answer) {
+      replayed();
+      return fromBinary(method.output, answer);
+    }
     // It was charged, so it must not run again.
     throw refuse(
       Reason.DATA_GONE,

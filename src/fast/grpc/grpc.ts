@@ -14,7 +14,14 @@ import { frameMessage, MessageReader, PREFIX } from "../../codecs/grpc.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../edge/body-memory.ts";
 import { type CallLog, callerIdOf } from "../../edge/call-log.ts";
 import { overloaded } from "../../edge/gate/admission/admission.ts";
-import type { Admission, Advice, CallContext, Gate, Overload } from "../../edge/gate/gate.ts";
+import {
+  type Admission,
+  type Advice,
+  type CallContext,
+  type Gate,
+  headersOfAnswer,
+  type Overload,
+} from "../../edge/gate/gate.ts";
 import { assertBounded, boundsOf } from "../../edge/messages/bounds.ts";
 import { refusalOf } from "../../edge/messages/errors.ts";
 import { refuseStream, wantsStream } from "../../edge/messages/stream.ts";
@@ -480,7 +487,7 @@ class GrpcCall implements CallHearer {
     if (this.#stream.isAnswered) return;
     const pairs = ["x-request-id", this.#requestId];
     nameCodings(pairs, this.#responseCoding, this.#headers);
-    if (this.#admission) pairs.push(...this.#admission.headers);
+    if (this.#admission) pairs.push(...headersOfAnswer(this.#admission));
     this.#stream.respond(headOf(pairs));
   }
 

@@ -37,8 +37,8 @@ const KNOWN: ReadonlyMap<string, string> = new Map(
   ),
 );
 
-/** Headers that change how a connection or a body is read. */
-const NOT_PLAIN = new Set(["transfer-encoding", "expect", "upgrade", "trailer"]);
+/** Headers that change how a connection or a body is read, and that of a browser's page, to which more is answered. */
+const NOT_PLAIN = new Set(["transfer-encoding", "expect", "upgrade", "trailer", "origin"]);
 
 /**
  * The head at the start of `bytes`; undefined when it is not whole, or not plain. A caller in a loop says the same head again and

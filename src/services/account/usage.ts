@@ -34,9 +34,9 @@ export function usageCalls({
   return {
     async listUsage({ limit = DEFAULT_PAGE, cursor, ...asked }, call) {
       const { orgId } = keyOf(call);
-      const { keyId, model, provider, contract, since, until } = asked;
+      const { keyId, model, provider, contract, requestId, since, until } = asked;
       const workspaceId = workspaceFor(call, asked.workspaceId, "usage");
-      const filter = { keyId, workspaceId, model, provider, contract, since, until };
+      const filter = { keyId, workspaceId, model, provider, contract, requestId, since, until };
       await settled(orgId);
       const [{ records, ...page }, totals] = await Promise.all([
         readPage(

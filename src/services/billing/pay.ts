@@ -47,6 +47,8 @@ export interface PaymentRequest extends By {
   /** The addresses that the caller gave. The others are where this replica listens, and another replica's first answer stands. */
   named: { successUrl: string | undefined; cancelUrl: string | undefined };
   idempotencyKey: string | undefined;
+  /** Called where the idempotency key opened it before. */
+  known(): void;
 }
 
 const MICRO_PER_CENT = 10_000;
@@ -66,6 +68,7 @@ export async function openCheckout({ sql, processor }: PaymentDeps, wish: Paymen
   const payment = await tx(sql, async (tx) => {
     const { payment, isNew } = await addPayment(tx, wanted);
     const details = { amount_usd: wish.amountUsd };
+    if (!isNew) wish.known();
     if (isNew) await audit(tx, { actor, requestId, orgId, action: "payment.requested", subject: payment.id, details });
     return payment;
   });

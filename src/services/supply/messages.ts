@@ -2,6 +2,7 @@
 import { create, fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import {
+  AdvertisedFiguresSchema,
   type Offering as OfferingMessage,
   OfferingSchema,
   OfferingStatus,
@@ -9,6 +10,7 @@ import {
   ProviderAuthType,
   ProviderSchema,
   ProviderStanding,
+  WireProfileSchema,
 } from "../../../gen/limber/v1/supply_pb.ts";
 import { secondOf } from "../../billing/hardware.ts";
 import { usdFromNano } from "../../billing/price.ts";
@@ -88,7 +90,8 @@ const AUTH_TYPES = {
 } as const satisfies Record<OfferingRecord["authType"], ProviderAuthType>;
 
 function termsOf(record: OfferingRecord) {
-  const { scaledownS, coldTimeoutS, bounds } = record;
+  const { scaledownS, coldTimeoutS, bounds, profile, ownRetention, note, actionDim } = record;
+  const advertised = advertisedOf(record);
   return create(OfferingTermsSchema, {
     endpoint: record.endpoint,
     authType: AUTH_TYPES[record.authType],
@@ -98,5 +101,21 @@ function termsOf(record: OfferingRecord) {
     ...(scaledownS === null ? { scaledownS: ASSUMED_SCALEDOWN_S, scaledownAssumed: true } : { scaledownS }),
     ...(coldTimeoutS !== null && { coldTimeoutS }),
     ...(bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }),
+    ...(advertised && { advertised }),
+    ...(ownRetention !== null && { dataCollection: ownRetention ? "allow" : "deny" }),
+    ...(profile && { profile: fromJson(WireProfileSchema, profile as Parameters<typeof fromJson>[1]) }),
+    ...(note !== "" && { note }),
+    ...(actionDim !== null && { actionDim }),
+  });
+}
+
+/** What was advertised; undefined where nothing was. */
+function advertisedOf({ p50Ms, p95Ms, unitsPerS, uptime30d }: OfferingRecord) {
+  if ([p50Ms, p95Ms, unitsPerS, uptime30d].every((figure) => figure === null)) return undefined;
+  return create(AdvertisedFiguresSchema, {
+    ...(p50Ms !== null && { p50Ms }),
+    ...(p95Ms !== null && { p95Ms }),
+    ...(unitsPerS !== null && { framesPerS: unitsPerS }),
+    ...(uptime30d !== null && { uptime30d }),
   });
 }

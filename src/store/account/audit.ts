@@ -46,18 +46,20 @@ export interface AuditQuery {
   action?: string | undefined;
   actor?: string | undefined;
   subject?: string | undefined;
+  requestId?: string | undefined;
 }
 
 /** The acts on an organisation, newest first. */
 export async function listAudit(
   sql: Sql,
   orgId: string,
-  { limit, before, action, actor, subject }: AuditQuery,
+  { limit, before, action, actor, subject, requestId }: AuditQuery,
 ): Promise<AuditRecord[]> {
   const rows = await sql<AuditRow[]>`
     select *, encode(previous, 'hex') as previous, encode(hash, 'hex') as hash from audit
     where org_id = ${orgId} ${before === undefined ? sql`` : sql`and seq < ${before}`}
       ${matching(sql, "action", action)} ${matching(sql, "actor", actor)} ${matching(sql, "subject", subject)}
+      ${matching(sql, "request_id", requestId)}
     order by seq desc limit ${limit}`;
   return rows.map(recordOf);
 }

@@ -32,6 +32,7 @@ export interface UsageFilter {
   model?: string | undefined;
   provider?: string | undefined;
   contract?: string | undefined;
+  requestId?: string | undefined;
   /** Unix seconds. */
   since?: number | undefined;
   until?: number | undefined;
@@ -57,12 +58,13 @@ export async function listUsage(
 }
 
 function selected(sql: Sql, orgId: string, filter: UsageFilter) {
-  const { keyId, workspaceId, model, provider, contract, since, until } = filter;
+  const { keyId, workspaceId, model, provider, contract, requestId, since, until } = filter;
   const when = (seconds: number) => new Date(seconds * 1000);
   const same = (column: string, value: string | undefined) =>
     value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
   return sql`org_id = ${orgId} and status in ('settled', 'unmetered')
     ${same("key_id", keyId)} ${same("model", model)} ${same("provider", provider)} ${same("contract", contract)}
+    ${same("request_id", requestId)}
     ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
     ${since === undefined ? sql`` : sql`and created >= ${when(since)}`}
     ${until === undefined ? sql`` : sql`and created < ${when(until)}`}`;

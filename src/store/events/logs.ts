@@ -56,6 +56,7 @@ export interface LogFilter {
   /** A contract of calls. */
   contract?: string | undefined;
   workspaceId?: string | undefined;
+  requestId?: string | undefined;
   /** Unix seconds. */
   since?: number | undefined;
   /** The name of the last record of the page before. */
@@ -65,12 +66,12 @@ export interface LogFilter {
 
 /** Calls of an organisation, newest first. Names of requests are in the order of their making. */
 export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
-  const { contract, workspaceId, since, cursor, limit } = filter;
+  const { contract, workspaceId, requestId, since, cursor, limit } = filter;
   const rows = await sql<CallRow[]>`
     select request_id, created, contract, key_id, (select workspace_id from key where key.id = key_id) as workspace_id, model, provider,
       offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms,
       attempt_ms, log
-    from request where org_id = ${orgId}
+    from request where org_id = ${orgId} ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
       ${contract === undefined ? sql`` : sql`and contract = ${contract}`}
       ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
@@ -107,12 +108,20 @@ const PREFIXES = {
 export async function listActs(
   sql: Sql,
   orgId: string,
-  { kind, workspaceId, since, cursor, limit }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
+  {
+    kind,
+    workspaceId,
+    requestId,
+    since,
+    cursor,
+    limit,
+  }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
 ): Promise<ActLog[]> {
   const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
   const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
   const rows = await sql<(Omit<ActLog, "ts"> & { created: Date })[]>`
     select id, actor, action, subject, request_id, created from audit where org_id = ${orgId}
+      ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
       and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
       ${workspaceId === undefined ? sql`` : sql`and actor in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}

@@ -89,6 +89,8 @@ export interface NewJob {
   seal?: ((id: string) => Pick<NewJob, "request" | "items"> & { wrapped: Buffer }) | undefined;
   /** The hash of what was asked for, and others by which the same may have been kept before. */
   idempotency?: { key: string; hash: Buffer; otherHashes?: readonly Buffer[] | undefined } | undefined;
+  /** Called where the idempotency key made the job before. */
+  known?: () => void;
 }
 
 /** Whose jobs: those of an organisation, or of one of its workspaces alone. A key's principal is one. */
@@ -122,8 +124,10 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
       select id, encode(idempotency_hash, 'hex') = any (${hashes}::text[]) as same, created < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) as old
       from job where org_id = ${orgId} and idempotency_key = ${key} and workspace_id is not distinct from ${workspaceId ?? null}`;
     if (known?.old) await tx`update job set idempotency_key = null where id = ${known.id}`;
-    else if (known?.same) return known.id;
-    else if (known) {
+    else if (known?.same) {
+      job.known?.();
+      return known.id;
+    } else if (known) {
       const text = "this idempotency key was used with another request";
       throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
     }

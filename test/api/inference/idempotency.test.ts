@@ -1,6 +1,6 @@
 /** Idempotency keys on act and predict. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import type { App, Caller } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
@@ -39,8 +39,27 @@ describe("200", () => {
     const again = await act(key, {}, payer);
     expect([first.status, again.status]).toEqual([200, 200]);
     expect(again.text).toBe(first.text);
+    expect([first, again].map(({ headers }) => headers.get("idempotent-replayed"))).toEqual([null, "true"]);
+    expect(again.headers.get("ratelimit-limit")).toBe(first.headers.get("ratelimit-limit"));
     expect(model.acts.length).toBe(asked);
     await expect.poll(() => spent(payer)).toBe(0.0002);
+  });
+
+  it("says that it is the first answer on every call that takes an idempotency key", async () => {
+    const { org, key } = await app.caller(10);
+    const calls: readonly [path: string, body: object, admin?: string][] = [
+      ["/v1/batch", { contract: "act", requests: [BODY] }],
+      ["/v1/evaluate", { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1 }],
+      [`/v1/orgs/${org}/credits`, { amount_usd: 1 }, ADMIN_TOKEN],
+    ];
+    for (const [path, body, admin] of calls) {
+      const said = { ...body, idempotency_key: freshKey() };
+      const who = admin === undefined ? { key } : { admin };
+      const answers = [await app.call(path, said, who), await app.call(path, said, who)];
+      expect(answers.map(({ status }) => status < 300)).toEqual([true, true]);
+      const told = answers.map(({ headers }) => headers.get("idempotent-replayed"));
+      expect([path, ...told]).toEqual([path, null, "true"]);
+    }
   });
 
   it("knows the same request however its JSON is written, and the key in the body as in the header", async () => {
@@ -69,8 +88,13 @@ describe("200", () => {
       observations: [{ proprio: [0.5] }],
     };
     for (const transport of ["grpc", "connect"] as const) {
-      const again = await inference(app, transport).act(message, bearer(caller.key, { "idempotency-key": key }));
-      expect(again.id).toBe(first.body.id);
+      let replayed: string | null = null;
+      const options = bearer(caller.key, { "idempotency-key": key });
+      const onHeader = (headers: Headers): void => {
+        replayed = headers.get("idempotent-replayed");
+      };
+      const again = await inference(app, transport).act(message, { ...options, onHeader });
+      expect([again.id, replayed]).toEqual([first.body.id, "true"]);
     }
     const changed = inference(app, "grpc").act(
       { ...message, horizon: 3 },

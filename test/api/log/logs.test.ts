@@ -60,6 +60,26 @@ describe("GET /v1/logs", () => {
     expect(JSON.stringify(record)).not.toContain("proprio");
   });
 
+  it("finds what a request did by the name in its answer, in the log, the usage and the audit log, and nobody else's", async () => {
+    const answer = await act();
+    const name = answer.headers.get("x-request-id");
+    await act();
+    await recorded(2);
+    expect((await logs(`?request_id=${name}`)).body.data.map(({ id }: { id: string }) => id)).toEqual([name]);
+    const usage = (await app.call(`/v1/usage?request_id=${name}`, undefined, caller)).body;
+    expect([usage.data.length, usage.data[0].request_id, usage.totals.requests]).toEqual([1, name, 1]);
+    const made = await app.call(`/v1/orgs/${caller.org}/keys`, { name: "traced" }, caller);
+    const traced = made.headers.get("x-request-id");
+    const audit = (await app.call(`/v1/audit?request_id=${traced}`, undefined, caller)).body;
+    expect(audit.data.map(({ subject }: { subject: string }) => subject)).toEqual([made.body.id]);
+    const acts = (await logs(`?kind=admin&request_id=${traced}`)).body;
+    expect(acts.data.length).toBe(1);
+    const stranger = await app.caller(0);
+    for (const path of ["/v1/logs", "/v1/usage"])
+      expect((await app.call(`${path}?request_id=${name}`, undefined, stranger)).body.data).toEqual([]);
+    expect((await logs("?request_id=req_nowhere")).body.data).toEqual([]);
+  });
+
   it("tells of a refused call why", async () => {
     model.script.act = (_call, _answer, served) => served.stream.close();
     await act({ provider: { allow_fallbacks: false } });

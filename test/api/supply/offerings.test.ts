@@ -108,6 +108,25 @@ describe("GET /v1/supply/offerings", () => {
     expect((await get("/v1/supply/offerings?status=pending&limit=1")).body.data[0].status).toBe("pending");
   });
 
+  it("shows its owner everything that was declared, and nobody else what is the owner's alone", async () => {
+    const declared = {
+      advertised: { p50_ms: 12, p95_ms: 40, frames_per_s: 25, uptime_30d: 0.99 },
+      data_collection: "deny",
+      note: "metres and radians, in the base frame",
+      bounds: { lowest: [-9, -9], highest: [9, 9] },
+      profile: { proprio_dim: 1 },
+    };
+    const { id } = await live(declared);
+    const own = (await get(`/v1/supply/offerings/${id}`)).body;
+    expect(own.terms).toMatchObject(declared);
+    const bare = (await get(`/v1/supply/offerings/${(await live()).id}`)).body.terms;
+    for (const name of ["advertised", "data_collection", "note", "bounds", "profile"])
+      expect(bare).not.toHaveProperty(name);
+    const theirs = await get(`/v1/supply/offerings/${id}`, robot);
+    for (const word of ["advertised", "proprio_dim", "lowest", "data_collection"])
+      expect(theirs.text).not.toContain(word);
+  });
+
   it("shows others what is live and nothing of its terms; the operator sees all", async () => {
     const { id } = await live();
     const pending = await declare();

@@ -318,7 +318,9 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
     const exchange = exchangeOf(context);
     try {
       if (wantsStream(method, request)) throw refuseStream();
-      return await gate.unary(method, exchange.admission, request, exchange.context);
+      const answer = await gate.unary(method, exchange.admission, request, exchange.context);
+      if (exchange.admission.replayed) context.responseHeader.set("idempotent-replayed", "true");
+      return answer;
     } catch (thrown) {
       throw refused(exchange, thrown);
     } finally {

@@ -12,7 +12,7 @@ import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
-import type { Admission, Advice, Gate } from "../../gate/gate.ts";
+import { type Admission, type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, toText, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
@@ -328,14 +328,15 @@ async function answerWhole(exchange: HttpExchange, admission: Admission, message
     const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
     const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
     const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];
-    send(response, status, requestId, [...type, ...admission.headers, ...headers], Buffer.from(text));
+    send(response, status, requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
     return;
   }
   const isListed = route.verb === "GET";
   const body = isListed
     ? await inSlices(writingJson(method.output, message))
     : Buffer.from(toText(method.output, message));
-  if (isWhole(response) && admission.lines !== undefined)
+  if (isWhole(response) && admission.lines !== undefined && !admission.replayed)
     response.answer(route.status, linesOf(body, requestId, dialect.contentType) + admission.lines, body);
-  else send(response, route.status, requestId, ["content-type", dialect.contentType, ...admission.headers], body);
+  else
+    send(response, route.status, requestId, ["content-type", dialect.contentType, ...headersOfAnswer(admission)], body);
 }
