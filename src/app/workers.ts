@@ -10,6 +10,7 @@ import { WebhookSender } from "../events/webhooks.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { Cores } from "../jobs/cores.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
+import { exportWork } from "../jobs/export.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
@@ -107,7 +108,10 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
     owner: replica,
     warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
   };
-  const batches = { batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }) };
+  const batches = {
+    export: exportWork({ sql }),
+    batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }),
+  };
   workers.push(
     new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
     new Worker({

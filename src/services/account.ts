@@ -14,7 +14,9 @@ import { addOrg, grantCredits } from "../store/account/orgs.ts";
 import { tx } from "../store/database/tx.ts";
 import { commitmentCalls } from "./account/commitment.ts";
 import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
+import { leavingCalls } from "./account/leaving.ts";
 import { keyMessage } from "./account/messages.ts";
+import { assertReachable } from "./account/reach.ts";
 import { settingsCalls } from "./account/settings.ts";
 import { usageCalls } from "./account/usage.ts";
 
@@ -29,6 +31,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
     ...settingsCalls(deps),
     ...commitmentCalls(deps),
     ...usageCalls(deps),
+    ...leavingCalls(deps),
 
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {
@@ -61,6 +64,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
 
     async addCredits({ orgId, amountUsd, reason, idempotencyKey }, call) {
       const amountMicro = fromUsd(amountUsd);
+      await assertReachable(sql, orgId, call);
       const { entryId, balanceMicro } = await tx(sql, async (tx) => {
         const granted = await grantCredits(tx, { orgId, amountMicro, reason, idempotencyKey });
         const details = { amount_usd: amountUsd, reason, idempotency_key: idempotencyKey };

@@ -59,6 +59,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
   ["robots.stop", "++++---", "Stop robots at once."],
   ["org.transfer", "+------", "Hand the organisation on to another owner."],
+  ["org.export", "+------", "Export everything of the organisation."],
   ["org.delete", "+------", "Delete the organisation."],
 ];
 

@@ -51,6 +51,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     provider,
     offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
     job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
+    file: "members.jsonl",
     stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
   };
 }
@@ -76,4 +77,5 @@ export const NOBODYS: Belongings = {
   ),
   name: "preset-nobodys",
   provider: "provider-nobodys",
+  file: "nothing.jsonl",
 };

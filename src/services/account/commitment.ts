@@ -10,6 +10,7 @@ import { audit } from "../../store/account/audit.ts";
 import { type CommitmentRecord, commit } from "../../store/billing/commitments.ts";
 import { tx } from "../../store/database/tx.ts";
 import type { KeyParts } from "./keys.ts";
+import { assertReachable } from "./reach.ts";
 
 /** The RPC about commitments. */
 export function commitmentCalls({
@@ -20,6 +21,7 @@ export function commitmentCalls({
     async setCommitment({ orgId, minMonthlyUsd, startsOn }, call) {
       const minMicro = fromUsd(minMonthlyUsd, "min_monthly_usd");
       if (startsOn !== undefined) refuseBadDay(startsOn);
+      await assertReachable(sql, orgId, call);
       await settled(orgId);
       const promised = await tx(sql, async (tx) => {
         const record = await commit(tx, orgId, { minMicro, startsOn, atMs: now() });

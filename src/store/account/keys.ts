@@ -195,7 +195,7 @@ const keyColumns = (sql: Queryable) => sql`
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
   (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
-  (select status = 'suspended' from org where org.id = key.org_id) as org_suspended,
+  (select status <> 'active' from org where org.id = key.org_id) as org_suspended,
   user_id is not null and not exists (
     select from member where member.id = key.user_id and status = 'active') as user_inactive`;
 

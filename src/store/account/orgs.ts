@@ -10,7 +10,7 @@ export interface OrgRecord {
   id: string;
   name: string;
   email: string | null;
-  status: "active" | "suspended";
+  status: "active" | "suspended" | "deleted";
   /** Unix seconds. */
   created: number;
 }
@@ -45,15 +45,21 @@ export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord
   return orgOf(row!);
 }
 
-/** Finds an organisation by its name in paths. */
+/** Finds an organisation by its name in paths, unless it was deleted. */
 export async function findOrg(sql: Queryable, id: string): Promise<OrgRecord | undefined> {
-  const [row] = await sql<OrgRow[]>`select * from org where id = ${id}`;
+  const [row] = await sql<OrgRow[]>`select * from org where id = ${id} and status <> 'deleted'`;
   return row && orgOf(row);
+}
+
+/** Whether there is an organisation of this name, or was until it was deleted. */
+export async function wasOrg(sql: Queryable, id: string): Promise<boolean> {
+  const [row] = await sql`select from org where id = ${id}`;
+  return row !== undefined;
 }
 
 /** Lets an organisation call again, or refuses its calls. Answers whether there is such an organisation. */
 export async function setOrgStatus(sql: Sql, id: string, status: OrgRecord["status"]): Promise<boolean> {
-  const { count } = await sql`update org set status = ${status} where id = ${id}`;
+  const { count } = await sql`update org set status = ${status} where id = ${id} and status <> 'deleted'`;
   return count > 0;
 }
 
@@ -129,7 +135,7 @@ export interface BalanceRecord {
 }
 
 /** The balance of an organisation at one moment. */
-export const balanceOf = (sql: Sql, orgId: string): Promise<BalanceRecord> => readBalance(sql, orgId);
+export const balanceOf = (sql: Sql | Tx, orgId: string): Promise<BalanceRecord> => readBalance(sql, orgId);
 
 async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord> {
   const [row] = await sql<{ granted: number; available: number; held: number; owed: number }[]>`

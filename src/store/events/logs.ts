@@ -135,15 +135,19 @@ const STRIPPED = 5_000;
 
 /**
  * Forgets what calls that are older than their organisation keeps logs for said beside what they cost: sessions, attempts, the caller's
- * words. What was deducted for them stays. Answers how many were stripped.
+ * words. An organisation that was deleted keeps none. What was deducted for them stays. Answers how many were stripped.
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
-  const { count } = await sql`
-    update request_outcome set log = null, attempt_ms = null
-    where (org_id, request_id) in (
-      select request_outcome.org_id, request_id from request_outcome left join org_settings using (org_id)
-      where (log is not null or attempt_ms is not null)
-        and request_outcome.created < now() - make_interval(days => coalesce(retention_days, 30))
-      limit ${STRIPPED})`;
-  return count;
+  for (let all = 0; ; ) {
+    const { count } = await sql`
+      update request_outcome set log = null, attempt_ms = null
+      where (org_id, request_id) in (
+        select request_outcome.org_id, request_id
+        from request_outcome left join org_settings using (org_id) left join org on org.id = request_outcome.org_id
+        where (log is not null or attempt_ms is not null)
+          and (request_outcome.created < now() - make_interval(days => coalesce(retention_days, 30)) or org.status = 'deleted')
+        limit ${STRIPPED})`;
+    all += count;
+    if (count < STRIPPED) return all;
+  }
 }

@@ -6,7 +6,7 @@ create table org (
   id text primary key,
   name text not null,
   email text,
-  status text not null default 'active' check (status in ('active', 'suspended')),
+  status text not null default 'active' check (status in ('active', 'suspended', 'deleted')),
   created timestamptz not null default now()
 );
 

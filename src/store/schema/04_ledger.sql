@@ -53,7 +53,9 @@ begin
 end
 $$;
 
-create trigger transfer_append_only before update or delete or truncate on transfer
+-- A note is no part of the account: that of a deleted organisation is taken out.
+create trigger transfer_append_only
+  before update of cause, kind, org_id, debit, credit, amount_micro, grant_key, created or delete or truncate on transfer
   for each statement execute function refuse_change();
 
 -- REQUESTS

@@ -73,6 +73,15 @@ create table job_item (
 
 create index job_item_by_state on job_item (job_id, state);
 
+-- What an export has written so far: the lines of a file, an item of the job, in parts.
+create table export_part (
+  job_id text not null references job on delete cascade,
+  item integer not null,
+  part integer not null,
+  lines text not null,
+  primary key (job_id, item, part)
+);
+
 -- The data key of a sealed job, wrapped by the master key. Without its row nothing of the sealed columns can be read.
 create table job_key (
   id text primary key references job on delete cascade,

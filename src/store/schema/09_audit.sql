@@ -20,8 +20,20 @@ create table audit (
   primary key (org_id, seq)
 );
 
-create trigger audit_append_only before update or delete or truncate on audit
+create trigger audit_append_only before update or truncate on audit
   for each statement execute function refuse_change();
+
+-- The log of a deleted organisation goes as a whole, by `audit_forget` alone.
+create function audit_row_stays() returns trigger language plpgsql as $$
+begin
+  if current_setting('limber.forgotten_org', true) = old.org_id then
+    return old;
+  end if;
+  raise exception 'the audit log is append-only: % is refused', tg_op using errcode = 'insufficient_privilege';
+end
+$$;
+
+create trigger audit_row_stays before delete on audit for each row execute function audit_row_stays();
 
 -- The end of each chain.
 create table audit_head (
@@ -34,6 +46,9 @@ create function audit_head_moves_on() returns trigger language plpgsql as $$
 begin
   if tg_op = 'UPDATE' and new.org_id = old.org_id and new.seq = old.seq + 1 then
     return new;
+  end if;
+  if tg_op = 'DELETE' and current_setting('limber.forgotten_org', true) = old.org_id then
+    return old;
   end if;
   raise exception 'the end of an audit chain only moves on' using errcode = 'insufficient_privilege';
 end
@@ -69,6 +84,21 @@ begin
   entry.hash := audit_hash(entry);
   insert into audit select entry.*;
   update audit_head set seq = entry.seq, hash = entry.hash where org_id = p_org;
+end
+$$;
+
+-- Forgets the log of an organisation that was deleted in this transaction; answers how many records it had, and the hash of the last in hex,
+-- which whoever exported the log can compare. What is appended from then on begins a new chain.
+create function audit_forget(p_org text) returns table (records bigint, hash text) language plpgsql as $$
+begin
+  if not exists (select from org where id = p_org and status = 'deleted') then
+    raise exception 'the audit log of an organisation that is there stays' using errcode = 'insufficient_privilege';
+  end if;
+  return query select h.seq, encode(h.hash, 'hex') from audit_head as h where h.org_id = p_org for update;
+  perform set_config('limber.forgotten_org', p_org, true);
+  delete from audit where org_id = p_org;
+  delete from audit_head where org_id = p_org;
+  perform set_config('limber.forgotten_org', '', true);
 end
 $$;
 

@@ -30,6 +30,16 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     orgOf: ({ body }) => body.id,
     run: () => asOperator("POST", "/v1/orgs", { name: "another" }),
   }),
+  ExportOrg: ({ send, orgs }) => ({ action: "org.exported", run: () => send("POST", orgs("/export"), {}) }),
+  DeleteOrg: async ({ asOperator }) => {
+    const { body } = await asOperator("POST", "/v1/orgs", { name: "short-lived" });
+    return {
+      action: "org.deleted",
+      actor: "admin",
+      orgOf: () => body.id,
+      run: () => asOperator("DELETE", `/v1/orgs/${body.id}?confirm=${body.id}`),
+    };
+  },
   CreateKey: ({ send, orgs }) => ({ action: "key.created", run: () => send("POST", orgs("/keys"), {}) }),
   UpdateKey: async ({ send, orgs, aKey }) => {
     const { id } = await aKey();

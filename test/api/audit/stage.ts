@@ -25,7 +25,7 @@ export async function openStage() {
 
   const send = (method: string, path: string, body?: object): Promise<Answer> =>
     app.call(path, body, { method, key: owner.key });
-  const asOperator = (method: string, path: string, body: object): Promise<Answer> =>
+  const asOperator = (method: string, path: string, body?: object): Promise<Answer> =>
     app.call(path, body, { method, admin: ADMIN_TOKEN });
   async function made(path: string, body: object, method = "POST"): Promise<Answer["body"]> {
     const { status, text, body: answer } = await send(method, path, body);

@@ -17,11 +17,15 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
     const event = events.get(chosen?.case ?? "");
     if (chosen?.value === undefined || event?.of === undefined)
       throw new Error(`an event of ${desc.typeName} is empty`);
+    // A message holds it as the object that it stands for.
+    if (event.of.typeName === STRUCT) return { event: event.name, data: JSON.stringify(chosen.value) };
     const { index } = chosen.value;
     const data = toText(event.of, chosen.value);
     return typeof index === "number" ? { event: event.name, data, id: index } : { event: event.name, data };
   };
 }
+
+const STRUCT = "google.protobuf.Struct";
 
 /** A `oneof` as generated messages have it; here each of its members is a message. */
 type Chosen = { readonly case?: string; readonly value?: Message & { readonly index?: unknown } } | undefined;

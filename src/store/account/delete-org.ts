@@ -1,0 +1,98 @@
+/** Deleting an organisation: what its ledger needs stays, under names that say nothing. Amounts are micro-dollars. */
+import type { Tx } from "../database/tx.ts";
+import { balanceOf } from "./orgs.ts";
+
+/** What would be lost with an organisation. */
+export interface OrgContents {
+  /** What it has paid for and not used. */
+  balanceMicro: number;
+  /** It promised to spend something each month. */
+  hasCommitment: boolean;
+  openJobs: number;
+  pendingPayments: number;
+  liveOfferings: number;
+}
+
+/** Locks an organisation and answers what it has; undefined where there is none, or not any more. */
+export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents | undefined> {
+  const { count } = await tx`select from org where id = ${orgId} and status <> 'deleted' for update`;
+  if (count === 0) return undefined;
+  const [row] = await tx<Omit<OrgContents, "balanceMicro">[]>`
+    select
+      exists (select from commitment where org_id = ${orgId} and min_micro > 0) as has_commitment,
+      (select count(*)::int from job where org_id = ${orgId} and rank < 9) as open_jobs,
+      (select count(*)::int from payment where org_id = ${orgId} and status = 'pending' and expires_at > now()) as pending_payments,
+      (select count(*)::int from offering where org_id = ${orgId} and status in ('live', 'degraded')) as live_offerings`;
+  return { ...row!, balanceMicro: (await balanceOf(tx, orgId)).balanceMicro };
+}
+
+/** Tables of which nothing of an organisation stays, in the order in which they refer to each other. */
+export const EMPTIED = [
+  "oauth_code",
+  "oauth_client",
+  "scim_group",
+  "member",
+  "preset",
+  "org_settings",
+  "credential",
+  "webhook",
+  "broadcast_target",
+  "robot_stop",
+  "job",
+  "idempotency",
+  "outbox",
+  "commitment",
+  "offering",
+  "provider",
+] as const;
+
+/** Tables that keep amounts and the ids that they belong to. What else their rows say of people is blanked. */
+export const KEPT = [
+  "workspace",
+  "key",
+  "account",
+  "transfer",
+  "request_outcome",
+  "lease",
+  "recall",
+  "key_day",
+  "workspace_day",
+  "key_descendants_day",
+  "payment",
+  "payment_reversal",
+  "commitment_month",
+  "audit",
+  "audit_head",
+] as const;
+
+/**
+ * Deletes everything of a locked organisation that its ledger can be understood without. Answers how many records its audit log had, and
+ * the hash of the last: the log begins anew.
+ */
+export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: number; hash: string }> {
+  const models = await tx<{ model: string }[]>`select distinct model from offering where org_id = ${orgId}`;
+  await tx`
+    update credential set provider_id = null where provider_id in (select id from provider where org_id = ${orgId})`;
+  await tx`
+    delete from outbound_connection where provider in (select name from provider where org_id = ${orgId})`;
+  for (const table of EMPTIED) await tx`delete from ${tx(table)} where org_id = ${orgId}`;
+  // A model that only this organisation served was named by it.
+  await tx`
+    delete from model where slug = any (${models.map(({ model }) => model)}::text[])
+      and not exists (select from offering where offering.model = model.slug)
+      and not exists (select from catalog_entry as entry where entry.slug = model.slug)`;
+  await tx`
+    update key set name = '', prefix = '', user_id = null, client_id = null, robot_id = null, bounds = null, models = '{}',
+      disabled = true, revoked_at = coalesce(revoked_at, now())
+    where org_id = ${orgId}`;
+  await tx`
+    update workspace set name = '', slug = id, settings = '{}', deleted_at = coalesce(deleted_at, now())
+    where org_id = ${orgId}`;
+  await tx`
+    update payment set success_url = '', cancel_url = '', checkout_url = null, idempotency_key = null
+    where org_id = ${orgId}`;
+  await tx`update transfer set note = null where org_id = ${orgId} and kind = 'grant' and note is not null`;
+  await tx`update org set name = '', email = null, status = 'deleted' where id = ${orgId}`;
+  const [forgotten] = await tx<{ records: number; hash: string }[]>`select * from audit_forget(${orgId})`;
+  return forgotten ?? { records: 0, hash: "" };
+}
