@@ -51,7 +51,9 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       if (!PROBEABLE.some((status) => status === known.status)) {
         throw refuse(
           Reason.OFFERING_NOT_VERIFIABLE,
-          `the offering is ${known.status}; declare it again and verify the new one`,
+          known.status === "paused"
+            ? "the offering is paused; resume it first"
+            : `the offering is ${known.status}; declare it again and verify the new one`,
         );
       }
       // A live offering stays live while it is looked at again.

@@ -197,11 +197,17 @@ function checkAddress(url: string, allowPrivate: boolean): void {
   }
 }
 
+/** The names that stand for several: `offering.*`. */
+const families = (names: readonly string[]): string[] =>
+  [...new Set(names.map((name) => `${name.split(".", 1)[0]}.*`))].sort();
+
 function checkEvents(events: readonly string[]): void {
   const known = [...EVENT_NAMES.values()];
   for (const [i, name] of events.entries()) {
-    if (name === "*" || known.includes(name)) continue;
-    throw violation(`events.${i}`, "is no event's name", "enum", nearNames(name, known));
+    const isOfMany = name.endsWith(".*") && known.some((each) => each.startsWith(name.slice(0, -1)));
+    if (name === "*" || isOfMany || known.includes(name)) continue;
+    const text = `is no event's name: there are *, ${families(known).join(", ")} and ${known.join(", ")}`;
+    throw violation(`events.${i}`, text, "enum", nearNames(name, [...known, ...families(known)]));
   }
 }
 

@@ -15,7 +15,9 @@ const PATIENCE_MS = 3_000;
 const LOOK_MS = 50;
 
 const ROUTED = ["live", "degraded"] as const;
-const UNROUTED = ["pending", "verifying", "rejected", "suspended"] as const;
+const UNROUTED = ["pending", "verifying", "rejected", "suspended", "paused"] as const;
+/** They were live, and calls on record name them. */
+const ONCE_LIVE: ReadonlySet<string> = new Set(["suspended", "paused"]);
 
 /** How an offering is to be withdrawn. */
 export interface Withdrawal {
@@ -41,7 +43,7 @@ export async function withdraw(
     const draining = await setOfferingStatus(tx, id, { from: ROUTED, to: "draining" });
     if (draining) return draining;
     // An offering that never had a call leaves nothing to look up later.
-    const never = known.status !== "suspended" && (await deleteOffering(tx, id, UNROUTED));
+    const never = !ONCE_LIVE.has(known.status) && (await deleteOffering(tx, id, UNROUTED));
     const removed = never ? undefined : await setOfferingStatus(tx, id, { from: UNROUTED, to: "removed" });
     if (never || removed) await tell(tx, known, by);
     return removed ?? (never ? { ...known, status: "removed" as const } : known);

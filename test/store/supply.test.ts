@@ -61,6 +61,7 @@ const declaration = (): OfferingDeclaration => ({
   runtime: "openpi-ws",
   bounds: null,
   ownRetention: null,
+  undeclared: [],
   endpoint: "ws://policy.example.com:8000",
   hardware: "A100-40GB",
   contracts: ["act", "predict"],

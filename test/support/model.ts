@@ -3,6 +3,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   type ActCall,
   ActRequestSchema,
+  DescribeResponseSchema,
   type GroundRequest,
   GroundRequestSchema,
   GroundResponseSchema,
@@ -18,6 +19,8 @@ import { type PolicyServer, response, type Served, startPolicyServer } from "./p
 /** What a test may do with the calls to come; undefined leaves the honest answer. */
 export interface Script {
   /** Gets each act; `answer` sends these steps under its id. */
+  /** What it says of itself. */
+  describe?: ((served: Served) => void) | undefined;
   act?: ((call: ActCall, answer: (steps: readonly (readonly number[])[]) => void, served: Served) => void) | undefined;
   predict?: ((call: PredictRequest, served: Served) => void | Promise<void>) | undefined;
   ground?: ((call: GroundRequest, served: Served) => void) | undefined;
@@ -100,8 +103,16 @@ export async function startModel(script: Script = {}): Promise<Model> {
     served.end();
   };
 
+  const serveDescribe = (served: Served): void => {
+    if (script.describe) script.describe(served);
+    else {
+      served.send(toBinary(DescribeResponseSchema, create(DescribeResponseSchema)));
+      served.end();
+    }
+  };
+
   const server: PolicyServer = await startPolicyServer({
-    methods: { Act: serveAct, Predict: servePredict, Ground: serveGround },
+    methods: { Describe: serveDescribe, Act: serveAct, Predict: servePredict, Ground: serveGround },
   });
   return {
     endpoint: server.endpoint,

@@ -10,6 +10,8 @@ import type { SafetyBounds } from "./action_pb.ts";
 import { file_limber_v1_action } from "./action_pb.ts";
 import type { ByokMode } from "./credential_pb.ts";
 import { file_limber_v1_credential } from "./credential_pb.ts";
+import type { JobStatus } from "./job_pb.ts";
+import { file_limber_v1_job } from "./job_pb.ts";
 import type { SupplyTrust } from "./preferences_pb.ts";
 import { file_limber_v1_preferences } from "./preferences_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
@@ -18,7 +20,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/account.proto.
  */
 export const file_limber_v1_account: GenFile = /*@__PURE__*/
-  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXkihwYKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBEiwKBmJvdW5kcxgWIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNICIgBARIWCglwYXJlbnRfaWQYFyABKAlICYgBARIqCgV0cnVzdBgYIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdEgKiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZEIJCgdfYm91bmRzQgwKCl9wYXJlbnRfaWRCCAoGX3RydXN0IqEBCglLZXlCdWRnZXQSEQoJbGltaXRfdXNkGAEgASgBEisKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsEhEKCXNwZW50X3VzZBgDIAEoARIVCg1yZW1haW5pbmdfdXNkGAQgASgBEhwKCXJlc2V0c19hdBgFIAEoDUIEmL0YAUgAiAEBQgwKCl9yZXNldHNfYXQi6wEKCVJhdGVMaW1pdBIeCghyZXF1ZXN0cxgBIAEoDUIMukgJKgcYgK3iBCgBEh0KCHdpbmRvd19zGAIgASgNQgu6SAgqBhiAowUoARIZCgVidXJzdBgDIAEoDUIKukgHKgUYgK3iBBIeCgtjb25jdXJyZW5jeRgEIAEoDUIJukgGKgQYoI0GEhoKB3N0cmVhbXMYByABKA1CCbpIBioEGKCNBhIWCglyZW1haW5pbmcYBSABKA1IAIgBARIVCghyZXNldF9hdBgGIAEoDUgBiAEBQgwKCl9yZW1haW5pbmdCCwoJX3Jlc2V0X2F0IkMKCFNwZW5kaW5nEgsKA2RheRgBIAEoARIMCgR3ZWVrGAIgASgBEg0KBW1vbnRoGAMgASgBEg0KBXRvdGFsGAQgASgBIuoCCgtVc2FnZVJlY29yZBIKCgJpZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB2NyZWF0ZWQYAyABKA0SEAoIY29udHJhY3QYBCABKAkSDQoFbW9kZWwYBSABKAkSEAoIcHJvdmlkZXIYBiABKAkSDQoFdW5pdHMYByABKAESDAoEdW5pdBgIIAEoCRIQCghjb3N0X3VzZBgJIAEoARITCgt3YWtlX3VwX3VzZBgKIAEoARIbCg5oZWRnZV9jb3N0X3VzZBgLIAEoAUgAiAEBEg4KBmtleV9pZBgMIAEoCRIRCglzaW11bGF0ZWQYDSABKAgSJgoGc3RhdHVzGA4gASgOMhYubGltYmVyLnYxLlVzYWdlU3RhdHVzEgwKBGJ5b2sYDyABKAgSGQoMd29ya3NwYWNlX2lkGBAgASgJSAGIAQFCEQoPX2hlZGdlX2Nvc3RfdXNkQg8KDV93b3Jrc3BhY2VfaWQipQIKBk1hcmdpbhITCgZvcmdfaWQYASABKAlIAIgBARISCgVtb2RlbBgCIAEoCUgBiAEBEhAKCHJlcXVlc3RzGAMgASgBEhMKC3JldmVudWVfdXNkGAQgASgBEhoKEm1vZGVsbGVkX2luZnJhX3VzZBgFIAEoARISCgptYXJnaW5fdXNkGAYgASgBEhkKDG1hcmdpbl9yYXRpbxgHIAEoAUgCiAEBEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAggASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgJIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYCiABKAFCCQoHX29yZ19pZEIICgZfbW9kZWxCDwoNX21hcmdpbl9yYXRpbyLQAQoUTWFyZ2luUmVjb25jaWxpYXRpb24SFAoMcmVxdWVzdHNfdXNkGAEgASgBEhIKCmxlZGdlcl91c2QYAiABKAESFgoOZGlmZmVyZW5jZV91c2QYAyABKAESGgoSbW9kZWxsZWRfaW5mcmFfdXNkGAQgASgBEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAUgASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgGIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYByABKAEiMQoLVXNhZ2VUb3RhbHMSEAoIcmVxdWVzdHMYASABKAESEAoIY29zdF91c2QYAiABKAEi9AEKB0JhbGFuY2USDgoGb3JnX2lkGAEgASgJEhAKCGN1cnJlbmN5GAIgASgJEhMKC2dyYW50ZWRfdXNkGAMgASgBEhEKCXNwZW50X3VzZBgEIAEoARITCgtiYWxhbmNlX3VzZBgFIAEoARIQCghoZWxkX3VzZBgGIAEoARIVCg1hdmFpbGFibGVfdXNkGAcgASgBEhAKCGJ5b2tfdXNkGAggASgBEhAKCG93ZWRfdXNkGAwgASgBEi4KCmNvbW1pdG1lbnQYDSABKAsyFS5saW1iZXIudjEuQ29tbWl0bWVudEgAiAEBQg0KC19jb21taXRtZW50IpABCgpDb21taXRtZW50EhcKD21pbl9tb250aGx5X3VzZBgBIAEoARIQCgh1c2VkX3VzZBgCIAEoARIVCg1yZW1haW5pbmdfdXNkGAMgASgBEhQKDHBlcmlvZF9zdGFydBgEIAEoDRISCgpwZXJpb2RfZW5kGAUgASgNEhYKDnVucGFpZF9mZWVfdXNkGAYgASgBIv0BCghTZXR0aW5ncxIWCg5yZXRlbnRpb25fZGF5cxgBIAEoDRILCgN6ZHIYAiABKAgSFQoNY2FjaGVfc2hhcmluZxgDIAEoCBImCglieW9rX21vZGUYBCABKA4yEy5saW1iZXIudjEuQnlva01vZGUSIQoOZGVmYXVsdF9wcmVzZXQYBSABKAlCBJi9GAFIAIgBARIXCg9hbGxvd2VkX3JlZ2lvbnMYBiADKAkSFwoPbWF4X2hlZGdlX3JhdGlvGAcgASgBEiUKBXRydXN0GAggASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0QhEKD19kZWZhdWx0X3ByZXNldCI0CgpSZWdpb25MaXN0EiAKBnZhbHVlcxgBIAMoCUIQukgNkgEKEEAiBnIEEAEYQDoEyLwYASJPCglTY29wZUxpc3QSPAoGdmFsdWVzGAEgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZToEyLwYASI1CglNb2RlbExpc3QSIgoGdmFsdWVzGAEgAygJQhK6SA+SAQwQgAIiB3IFEAEYgAI6BMi8GAEqWAoJT3JnU3RhdHVzEhoKFk9SR19TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFPUkdfU1RBVFVTX0FDVElWRRABEhgKFE9SR19TVEFUVVNfU1VTUEVOREVEEAIqYAoLRW52aXJvbm1lbnQSGwoXRU5WSVJPTk1FTlRfVU5TUEVDSUZJRUQQABIaChZFTlZJUk9OTUVOVF9TSU1VTEFUSU9OEAESGAoURU5WSVJPTk1FTlRfSEFSRFdBUkUQAiqjAQoOQnVkZ2V0SW50ZXJ2YWwSHwobQlVER0VUX0lOVEVSVkFMX1VOU1BFQ0lGSUVEEAASGQoVQlVER0VUX0lOVEVSVkFMX0RBSUxZEAESGgoWQlVER0VUX0lOVEVSVkFMX1dFRUtMWRACEhsKF0JVREdFVF9JTlRFUlZBTF9NT05USExZEAMSHAoYQlVER0VUX0lOVEVSVkFMX0xJRkVUSU1FEAQqYQoLVXNhZ2VTdGF0dXMSHAoYVVNBR0VfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGAoUVVNBR0VfU1RBVFVTX1NFVFRMRUQQARIaChZVU0FHRV9TVEFUVVNfVU5NRVRFUkVEEAJiBnByb3RvMw", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_credential, file_limber_v1_preferences]);
+  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXkiswEKCU9yZ0V4cG9ydBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIkCgVmaWxlcxgEIAMoCzIVLmxpbWJlci52MS5FeHBvcnRGaWxlEhIKCmNyZWF0ZWRfYXQYBSABKA0SGQoMY29tcGxldGVkX2F0GAYgASgNSACIAQFCDwoNX2NvbXBsZXRlZF9hdCJLCgpFeHBvcnRGaWxlEgwKBG5hbWUYASABKAkSDQoFcmVhZHkYAiABKAgSFAoHcmVjb3JkcxgDIAEoDUgAiAEBQgoKCF9yZWNvcmRzIocGCgNLZXkSCgoCaWQYASABKAkSEAoDa2V5GAIgASgJSACIAQESDAoEbmFtZRgDIAEoCRIOCgZwcmVmaXgYBCABKAkSDgoGb3JnX2lkGAUgASgJEhIKCmNyZWF0ZWRfYXQYBiABKA0SHQoKZXhwaXJlc19hdBgHIAEoDUIEmL0YAUgBiAEBEhAKCGRpc2FibGVkGAggASgIEg4KBnNjb3BlcxgJIAMoCRIOCgZtb2RlbHMYCiADKAkSLwoGYnVkZ2V0GAsgASgLMhQubGltYmVyLnYxLktleUJ1ZGdldEIEmL0YAUgCiAEBEigKCnJhdGVfbGltaXQYDCABKAsyFC5saW1iZXIudjEuUmF0ZUxpbWl0EgwKBHJvbGUYDSABKAkSKwoJdXNhZ2VfdXNkGA4gASgLMhMubGltYmVyLnYxLlNwZW5kaW5nSAOIAQESKwoLZW52aXJvbm1lbnQYDyABKA4yFi5saW1iZXIudjEuRW52aXJvbm1lbnQSGgoHdXNlcl9pZBgUIAEoCUIEmL0YAUgEiAEBEhMKC3Blcm1pc3Npb25zGBUgAygJEh8KDHdvcmtzcGFjZV9pZBgQIAEoCUIEmL0YAUgFiAEBEhsKCHJvYm90X2lkGBEgASgJQgSYvRgBSAaIAQESGwoOYnlva191c2FnZV91c2QYEiABKAFIB4gBARIsCgZib3VuZHMYFiABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSAiIAQESFgoJcGFyZW50X2lkGBcgASgJSAmIAQESKgoFdHJ1c3QYGCABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RICogBAUIGCgRfa2V5Qg0KC19leHBpcmVzX2F0QgkKB19idWRnZXRCDAoKX3VzYWdlX3VzZEIKCghfdXNlcl9pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIRCg9fYnlva191c2FnZV91c2RCCQoHX2JvdW5kc0IMCgpfcGFyZW50X2lkQggKBl90cnVzdCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASLqAgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIEhkKDHdvcmtzcGFjZV9pZBgQIAEoCUgBiAEBQhEKD19oZWRnZV9jb3N0X3VzZEIPCg1fd29ya3NwYWNlX2lkIqUCCgZNYXJnaW4SEwoGb3JnX2lkGAEgASgJSACIAQESEgoFbW9kZWwYAiABKAlIAYgBARIQCghyZXF1ZXN0cxgDIAEoARITCgtyZXZlbnVlX3VzZBgEIAEoARIaChJtb2RlbGxlZF9pbmZyYV91c2QYBSABKAESEgoKbWFyZ2luX3VzZBgGIAEoARIZCgxtYXJnaW5fcmF0aW8YByABKAFIAogBARIiChphc3N1bWVkX3NjYWxlZG93bl9yZXF1ZXN0cxgIIAEoARIaChJ1bmNoYXJnZWRfaWRsZV91c2QYCSABKAESGgoSdW5tZXRlcmVkX3JlcXVlc3RzGAogASgBQgkKB19vcmdfaWRCCAoGX21vZGVsQg8KDV9tYXJnaW5fcmF0aW8i0AEKFE1hcmdpblJlY29uY2lsaWF0aW9uEhQKDHJlcXVlc3RzX3VzZBgBIAEoARISCgpsZWRnZXJfdXNkGAIgASgBEhYKDmRpZmZlcmVuY2VfdXNkGAMgASgBEhoKEm1vZGVsbGVkX2luZnJhX3VzZBgEIAEoARIiChphc3N1bWVkX3NjYWxlZG93bl9yZXF1ZXN0cxgFIAEoARIaChJ1bmNoYXJnZWRfaWRsZV91c2QYBiABKAESGgoSdW5tZXRlcmVkX3JlcXVlc3RzGAcgASgBIjEKC1VzYWdlVG90YWxzEhAKCHJlcXVlc3RzGAEgASgBEhAKCGNvc3RfdXNkGAIgASgBIvQBCgdCYWxhbmNlEg4KBm9yZ19pZBgBIAEoCRIQCghjdXJyZW5jeRgCIAEoCRITCgtncmFudGVkX3VzZBgDIAEoARIRCglzcGVudF91c2QYBCABKAESEwoLYmFsYW5jZV91c2QYBSABKAESEAoIaGVsZF91c2QYBiABKAESFQoNYXZhaWxhYmxlX3VzZBgHIAEoARIQCghieW9rX3VzZBgIIAEoARIQCghvd2VkX3VzZBgMIAEoARIuCgpjb21taXRtZW50GA0gASgLMhUubGltYmVyLnYxLkNvbW1pdG1lbnRIAIgBAUINCgtfY29tbWl0bWVudCKQAQoKQ29tbWl0bWVudBIXCg9taW5fbW9udGhseV91c2QYASABKAESEAoIdXNlZF91c2QYAiABKAESFQoNcmVtYWluaW5nX3VzZBgDIAEoARIUCgxwZXJpb2Rfc3RhcnQYBCABKA0SEgoKcGVyaW9kX2VuZBgFIAEoDRIWCg51bnBhaWRfZmVlX3VzZBgGIAEoASL9AQoIU2V0dGluZ3MSFgoOcmV0ZW50aW9uX2RheXMYASABKA0SCwoDemRyGAIgASgIEhUKDWNhY2hlX3NoYXJpbmcYAyABKAgSJgoJYnlva19tb2RlGAQgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlEiEKDmRlZmF1bHRfcHJlc2V0GAUgASgJQgSYvRgBSACIAQESFwoPYWxsb3dlZF9yZWdpb25zGAYgAygJEhcKD21heF9oZWRnZV9yYXRpbxgHIAEoARIlCgV0cnVzdBgIIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdEIRCg9fZGVmYXVsdF9wcmVzZXQiNAoKUmVnaW9uTGlzdBIgCgZ2YWx1ZXMYASADKAlCELpIDZIBChBAIgZyBBABGEA6BMi8GAEiTwoJU2NvcGVMaXN0EjwKBnZhbHVlcxgBIAMoCUIsukgpkgEmEBAiInIgUgNhY3RSB3ByZWRpY3RSBmdyb3VuZFIIZXZhbHVhdGU6BMi8GAEiNQoJTW9kZWxMaXN0EiIKBnZhbHVlcxgBIAMoCUISukgPkgEMEIACIgdyBRABGIACOgTIvBgBKnAKCU9yZ1N0YXR1cxIaChZPUkdfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRT1JHX1NUQVRVU19BQ1RJVkUQARIYChRPUkdfU1RBVFVTX1NVU1BFTkRFRBACEhYKEk9SR19TVEFUVVNfREVMRVRFRBADKmAKC0Vudmlyb25tZW50EhsKF0VOVklST05NRU5UX1VOU1BFQ0lGSUVEEAASGgoWRU5WSVJPTk1FTlRfU0lNVUxBVElPThABEhgKFEVOVklST05NRU5UX0hBUkRXQVJFEAIqowEKDkJ1ZGdldEludGVydmFsEh8KG0JVREdFVF9JTlRFUlZBTF9VTlNQRUNJRklFRBAAEhkKFUJVREdFVF9JTlRFUlZBTF9EQUlMWRABEhoKFkJVREdFVF9JTlRFUlZBTF9XRUVLTFkQAhIbChdCVURHRVRfSU5URVJWQUxfTU9OVEhMWRADEhwKGEJVREdFVF9JTlRFUlZBTF9MSUZFVElNRRAEKmEKC1VzYWdlU3RhdHVzEhwKGFVTQUdFX1NUQVRVU19VTlNQRUNJRklFRBAAEhgKFFVTQUdFX1NUQVRVU19TRVRUTEVEEAESGgoWVVNBR0VfU1RBVFVTX1VOTUVURVJFRBACYgZwcm90bzM", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_credential, file_limber_v1_job, file_limber_v1_preferences]);
 
 /**
  * An organisation: one prepaid balance, its keys, its supply.
@@ -68,6 +70,97 @@ export type Org = Message<"limber.v1.Org"> & {
  */
 export const OrgSchema: GenMessage<Org> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 0);
+
+/**
+ * Everything of an organisation as files of JSON, one record a line.
+ *
+ * @generated from message limber.v1.OrgExport
+ */
+export type OrgExport = Message<"limber.v1.OrgExport"> & {
+  /**
+   * Its name, such as `job_01J…`.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Constant `export`.
+   *
+   * @generated from field: string object = 2;
+   */
+  object: string;
+
+  /**
+   * Where it stands.
+   *
+   * @generated from field: limber.v1.JobStatus status = 3;
+   */
+  status: JobStatus;
+
+  /**
+   * The files; each is whole once it is `ready`.
+   *
+   * @generated from field: repeated limber.v1.ExportFile files = 4;
+   */
+  files: ExportFile[];
+
+  /**
+   * When it was asked for, in unix seconds.
+   *
+   * @generated from field: uint32 created_at = 5;
+   */
+  createdAt: number;
+
+  /**
+   * When it ended, in unix seconds; absent before.
+   *
+   * @generated from field: optional uint32 completed_at = 6;
+   */
+  completedAt?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.OrgExport.
+ * Use `create(OrgExportSchema)` to create a new message.
+ */
+export const OrgExportSchema: GenMessage<OrgExport> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 1);
+
+/**
+ * A file of an export.
+ *
+ * @generated from message limber.v1.ExportFile
+ */
+export type ExportFile = Message<"limber.v1.ExportFile"> & {
+  /**
+   * Its name, such as `members.jsonl`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * It is whole.
+   *
+   * @generated from field: bool ready = 2;
+   */
+  ready: boolean;
+
+  /**
+   * How many records it has; absent until it is whole.
+   *
+   * @generated from field: optional uint32 records = 3;
+   */
+  records?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ExportFile.
+ * Use `create(ExportFileSchema)` to create a new message.
+ */
+export const ExportFileSchema: GenMessage<ExportFile> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 2);
 
 /**
  * An API key and what it may do.
@@ -242,7 +335,7 @@ export type Key = Message<"limber.v1.Key"> & {
  * Use `create(KeySchema)` to create a new message.
  */
 export const KeySchema: GenMessage<Key> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 1);
+  messageDesc(file_limber_v1_account, 3);
 
 /**
  * What a key may spend.
@@ -291,7 +384,7 @@ export type KeyBudget = Message<"limber.v1.KeyBudget"> & {
  * Use `create(KeyBudgetSchema)` to create a new message.
  */
 export const KeyBudgetSchema: GenMessage<KeyBudget> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 2);
+  messageDesc(file_limber_v1_account, 4);
 
 /**
  * How often a key may call.
@@ -354,7 +447,7 @@ export type RateLimit = Message<"limber.v1.RateLimit"> & {
  * Use `create(RateLimitSchema)` to create a new message.
  */
 export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 3);
+  messageDesc(file_limber_v1_account, 5);
 
 /**
  * What was spent, in US dollars.
@@ -396,7 +489,7 @@ export type Spending = Message<"limber.v1.Spending"> & {
  * Use `create(SpendingSchema)` to create a new message.
  */
 export const SpendingSchema: GenMessage<Spending> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 4);
+  messageDesc(file_limber_v1_account, 6);
 
 /**
  * One settled request.
@@ -522,7 +615,7 @@ export type UsageRecord = Message<"limber.v1.UsageRecord"> & {
  * Use `create(UsageRecordSchema)` to create a new message.
  */
 export const UsageRecordSchema: GenMessage<UsageRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 5);
+  messageDesc(file_limber_v1_account, 7);
 
 /**
  * What calls brought in, and what serving them cost by a model of the infrastructure: busy time, and warm time after it, at the
@@ -607,7 +700,7 @@ export type Margin = Message<"limber.v1.Margin"> & {
  * Use `create(MarginSchema)` to create a new message.
  */
 export const MarginSchema: GenMessage<Margin> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 6);
+  messageDesc(file_limber_v1_account, 8);
 
 /**
  * How the report, the ledger and the model of the infrastructure compare, over the same calls.
@@ -670,7 +763,7 @@ export type MarginReconciliation = Message<"limber.v1.MarginReconciliation"> & {
  * Use `create(MarginReconciliationSchema)` to create a new message.
  */
 export const MarginReconciliationSchema: GenMessage<MarginReconciliation> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 7);
+  messageDesc(file_limber_v1_account, 9);
 
 /**
  * Sums over settled requests.
@@ -698,7 +791,7 @@ export type UsageTotals = Message<"limber.v1.UsageTotals"> & {
  * Use `create(UsageTotalsSchema)` to create a new message.
  */
 export const UsageTotalsSchema: GenMessage<UsageTotals> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 8);
+  messageDesc(file_limber_v1_account, 10);
 
 /**
  * The money of an organisation, in US dollars: granted = spent + balance, available = balance - held.
@@ -782,7 +875,7 @@ export type Balance = Message<"limber.v1.Balance"> & {
  * Use `create(BalanceSchema)` to create a new message.
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 9);
+  messageDesc(file_limber_v1_account, 11);
 
 /**
  * A promise of monthly spending, and how it stands. What is not used of it is charged as availability fee when the month is over.
@@ -838,7 +931,7 @@ export type Commitment = Message<"limber.v1.Commitment"> & {
  * Use `create(CommitmentSchema)` to create a new message.
  */
 export const CommitmentSchema: GenMessage<Commitment> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 10);
+  messageDesc(file_limber_v1_account, 12);
 
 /**
  * What an organisation settles for all its calls.
@@ -909,7 +1002,7 @@ export type Settings = Message<"limber.v1.Settings"> & {
  * Use `create(SettingsSchema)` to create a new message.
  */
 export const SettingsSchema: GenMessage<Settings> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 11);
+  messageDesc(file_limber_v1_account, 13);
 
 /**
  * Regions, as a list of their names.
@@ -930,7 +1023,7 @@ export type RegionList = Message<"limber.v1.RegionList"> & {
  * Use `create(RegionListSchema)` to create a new message.
  */
 export const RegionListSchema: GenMessage<RegionList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 12);
+  messageDesc(file_limber_v1_account, 14);
 
 /**
  * Contracts, as a list of their words.
@@ -951,7 +1044,7 @@ export type ScopeList = Message<"limber.v1.ScopeList"> & {
  * Use `create(ScopeListSchema)` to create a new message.
  */
 export const ScopeListSchema: GenMessage<ScopeList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 13);
+  messageDesc(file_limber_v1_account, 15);
 
 /**
  * Models, as a list of `owner/name` and `owner/*`.
@@ -972,7 +1065,7 @@ export type ModelList = Message<"limber.v1.ModelList"> & {
  * Use `create(ModelListSchema)` to create a new message.
  */
 export const ModelListSchema: GenMessage<ModelList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 14);
+  messageDesc(file_limber_v1_account, 16);
 
 /**
  * Whether an organisation may be used.
@@ -1000,6 +1093,13 @@ export const OrgStatus = {
    * @generated from enum value: ORG_STATUS_SUSPENDED = 2;
    */
   SUSPENDED: 2,
+
+  /**
+   * It was deleted; what its ledger needs stays, without names.
+   *
+   * @generated from enum value: ORG_STATUS_DELETED = 3;
+   */
+  DELETED: 3,
 } as const;
 
 /**

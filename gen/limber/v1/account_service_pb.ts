@@ -6,8 +6,9 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
+import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { BudgetInterval, Environment, Key, Margin, MarginReconciliation, ModelList, Org, RateLimit, RegionList, ScopeList, Settings, UsageRecord, UsageTotals } from "./account_pb.ts";
+import type { BudgetInterval, Environment, Key, Margin, MarginReconciliation, ModelList, Org, OrgExport, RateLimit, RegionList, ScopeList, Settings, UsageRecord, UsageTotals } from "./account_pb.ts";
 import { file_limber_v1_account } from "./account_pb.ts";
 import type { SafetyBounds } from "./action_pb.ts";
 import { file_limber_v1_action } from "./action_pb.ts";
@@ -15,13 +16,13 @@ import type { ByokMode } from "./credential_pb.ts";
 import { file_limber_v1_credential } from "./credential_pb.ts";
 import type { SupplyTrust } from "./preferences_pb.ts";
 import { file_limber_v1_preferences } from "./preferences_pb.ts";
-import type { Message } from "@bufbuild/protobuf";
+import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/account_service.proto.
  */
 export const file_limber_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmcigwYKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBARIkCgx3b3Jrc3BhY2VfaWQYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiEKCHJvYm90X2lkGAsgASgJQgq6SAdyBRABGIABSAiIAQESLAoGYm91bmRzGBEgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gJiAEBEjYKBXRydXN0GBIgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASAqIAQFCBwoFX25hbWVCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCBwoFX3JvbGVCCgoIX3VzZXJfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCQoHX2JvdW5kc0IICgZfdHJ1c3QigwEKDE5ld0tleUJ1ZGdldBIqCglsaW1pdF91c2QYASABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjoKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsQgi6SAWCAQIQAUgAiAEBQgsKCV9pbnRlcnZhbCIwChFDcmVhdGVLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqkBCg9MaXN0S2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHAoGY3Vyc29yGAMgASgJQge6SARyAhhASAGIAQESIgoMd29ya3NwYWNlX2lkGAQgASgJQge6SARyAhhASAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDwoNX3dvcmtzcGFjZV9pZCJ8ChBMaXN0S2V5c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIcCgRkYXRhGAIgAygLMg4ubGltYmVyLnYxLktleRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIyChBHZXRPcmdLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRR2V0T3JnS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSKTBQoQVXBkYXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEhsKBG5hbWUYAyABKAlCCLpIBXIDGIABSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjoKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50Qgi6SAWCAQIQAUgGiAEBEhcKCmV4cGlyZXNfYXQYCiABKA1IB4gBARIhCghyb2JvdF9pZBgLIAEoCUIKukgHcgUQARiAAUgIiAEBEjYKBXRydXN0GA0gASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASAmIAQESTAoFY2xlYXIYDCADKAlCPbpIOpIBNxAFIjNyMVIGYnVkZ2V0UgpyYXRlX2xpbWl0UgpleHBpcmVzX2F0Ughyb2JvdF9pZFIFdHJ1c3RCBwoFX25hbWVCCwoJX2Rpc2FibGVkQgkKB19zY29wZXNCCQoHX21vZGVsc0IJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEILCglfcm9ib3RfaWRCCAoGX3RydXN0IjAKEVVwZGF0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiMgoQRGVsZXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJIjAKEURlbGV0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiMgoQUm90YXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJIjAKEVJvdGF0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiowEKFFNldENvbW1pdG1lbnRSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIwCg9taW5fbW9udGhseV91c2QYAiABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjsKCXN0YXJ0c19vbhgDIAEoCUIjukggch4yHF5bMC05XXs0fS1bMC05XXsyfS1bMC05XXsyfSRIAIgBAUIMCgpfc3RhcnRzX29uInwKFVNldENvbW1pdG1lbnRSZXNwb25zZRIOCgZvcmdfaWQYASABKAkSFwoPbWluX21vbnRobHlfdXNkGAIgASgBEhAKCHVzZWRfdXNkGAMgASgBEhQKDHBlcmlvZF9zdGFydBgEIAEoDRISCgpwZXJpb2RfZW5kGAUgASgNIiQKEkdldFNldHRpbmdzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkiPAoTR2V0U2V0dGluZ3NSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyKABAoVVXBkYXRlU2V0dGluZ3NSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIlCg5yZXRlbnRpb25fZGF5cxgCIAEoDUIIukgFKgMYwhxIAIgBARIQCgN6ZHIYAyABKAhIAYgBARIaCg1jYWNoZV9zaGFyaW5nGAQgASgISAKIAQESNwoJYnlva19tb2RlGAUgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlQgq6SAeCAQQQASAASAOIAQESJQoOZGVmYXVsdF9wcmVzZXQYBiABKAlCCLpIBXIDGIABSASIAQESMwoPYWxsb3dlZF9yZWdpb25zGAcgASgLMhUubGltYmVyLnYxLlJlZ2lvbkxpc3RIBYgBARI1Cg9tYXhfaGVkZ2VfcmF0aW8YCCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASAaIAQESNgoFdHJ1c3QYCSABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RCCrpIB4IBBBABIABIB4gBAUIRCg9fcmV0ZW50aW9uX2RheXNCBgoEX3pkckIQCg5fY2FjaGVfc2hhcmluZ0IMCgpfYnlva19tb2RlQhEKD19kZWZhdWx0X3ByZXNldEISChBfYWxsb3dlZF9yZWdpb25zQhIKEF9tYXhfaGVkZ2VfcmF0aW9CCAoGX3RydXN0Ij8KFlVwZGF0ZVNldHRpbmdzUmVzcG9uc2USJQoIc2V0dGluZ3MYASABKAsyEy5saW1iZXIudjEuU2V0dGluZ3MiwgEKEUFkZENyZWRpdHNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIrCgphbW91bnRfdXNkGAIgASgBQhe6SBQSEhkAAAAAhNeXQSEAAAAAAAAAABIdCgZyZWFzb24YAyABKAlCCLpIBXIDGIAESACIAQESMgoPaWRlbXBvdGVuY3lfa2V5GAQgASgJQhS6SBFyDxABGP8BMgheWyEtfl0qJEgBiAEBQgkKB19yZWFzb25CEgoQX2lkZW1wb3RlbmN5X2tleSJLChJBZGRDcmVkaXRzUmVzcG9uc2USDgoGb3JnX2lkGAEgASgJEhMKC2JhbGFuY2VfdXNkGAIgASgBEhAKCGVudHJ5X2lkGAMgASgJIg8KDUdldEtleVJlcXVlc3QiLQoOR2V0S2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSLTAwoQTGlzdFVzYWdlUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBARIcCgZrZXlfaWQYAyABKAlCB7pIBHICGEBIAogBARIiCgx3b3Jrc3BhY2VfaWQYBCABKAlCB7pIBHICGEBIA4gBARIcCgVtb2RlbBgFIAEoCUIIukgFcgMYgAJIBIgBARIfCghwcm92aWRlchgGIAEoCUIIukgFcgMYgAFIBYgBARI8Cghjb250cmFjdBgHIAEoCUIlukgiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZUgGiAEBEhIKBXNpbmNlGAggASgNSAeIAQESEgoFdW50aWwYCSABKA1ICIgBARIhCgpyZXF1ZXN0X2lkGAogASgJQgi6SAVyAxiAAUgJiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQgkKB19rZXlfaWRCDwoNX3dvcmtzcGFjZV9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQgsKCV9jb250cmFjdEIICgZfc2luY2VCCAoGX3VudGlsQg0KC19yZXF1ZXN0X2lkIqYBChVHZXRVc2FnZU1hcmdpblJlcXVlc3QSHAoGb3JnX2lkGAEgASgJQge6SARyAhhASACIAQESHgoFbGltaXQYAiABKA1CCrpIByoFGNAPKAFIAYgBARISCgVzaW5jZRgDIAEoDUgCiAEBEhIKBXVudGlsGAQgASgNSAOIAQFCCQoHX29yZ19pZEIICgZfbGltaXRCCAoGX3NpbmNlQggKBl91bnRpbCKtAgoWR2V0VXNhZ2VNYXJnaW5SZXNwb25zZRIOCgZvYmplY3QYASABKAkSKAoNb3JnYW5pc2F0aW9ucxgCIAMoCzIRLmxpbWJlci52MS5NYXJnaW4SIQoGbW9kZWxzGAMgAygLMhEubGltYmVyLnYxLk1hcmdpbhIhCgZ0b3RhbHMYBCABKAsyES5saW1iZXIudjEuTWFyZ2luEjcKDnJlY29uY2lsaWF0aW9uGAUgASgLMh8ubGltYmVyLnYxLk1hcmdpblJlY29uY2lsaWF0aW9uEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAYgASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgHIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYCCABKAEirQEKEUxpc3RVc2FnZVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlVzYWdlUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESJgoGdG90YWxzGAUgASgLMhYubGltYmVyLnYxLlVzYWdlVG90YWxzQg4KDF9uZXh0X2N1cnNvcjLYDgoOQWNjb3VudFNlcnZpY2USbQoJQ3JlYXRlT3JnEhsubGltYmVyLnYxLkNyZWF0ZU9yZ1JlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlT3JnUmVzcG9uc2UiJaq7GAkIBRjJAWABaAOC0+STAhI6ASpiA29yZyIIL3YxL29yZ3MSiQEKCUNyZWF0ZUtleRIbLmxpbWJlci52MS5DcmVhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkNyZWF0ZUtleVJlc3BvbnNlIkGquxgXCAQSCmtleXMud3JpdGUYyQE4AWACaAKC0+STAiA6ASpiA2tleSIWL3YxL29yZ3Mve29yZ19pZH0va2V5cxJ7CghMaXN0S2V5cxIaLmxpbWJlci52MS5MaXN0S2V5c1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdEtleXNSZXNwb25zZSI2kAIBqrsYEQgEEglrZXlzLnJlYWQ4AWACgtPkkwIYEhYvdjEvb3Jncy97b3JnX2lkfS9rZXlzEowBCglHZXRPcmdLZXkSGy5saW1iZXIudjEuR2V0T3JnS2V5UmVxdWVzdBocLmxpbWJlci52MS5HZXRPcmdLZXlSZXNwb25zZSJEkAIBqrsYEQgEEglrZXlzLnJlYWQ4AWACgtPkkwImYgNrZXkSHy92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0SjwEKCVVwZGF0ZUtleRIbLmxpbWJlci52MS5VcGRhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLlVwZGF0ZUtleVJlc3BvbnNlIkequxgUCAQSCmtleXMud3JpdGU4AWACaAKC0+STAik6ASpiA2tleTIfL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfRKMAQoJRGVsZXRlS2V5EhsubGltYmVyLnYxLkRlbGV0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuRGVsZXRlS2V5UmVzcG9uc2UiRKq7GBQIBBIKa2V5cy53cml0ZTgBYAJoAYLT5JMCJmIDa2V5Kh8vdjEvb3Jncy97b3JnX2lkfS9rZXlzL3trZXlfaWR9EpYBCglSb3RhdGVLZXkSGy5saW1iZXIudjEuUm90YXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5Sb3RhdGVLZXlSZXNwb25zZSJOqrsYFAgEEgprZXlzLndyaXRlOAFgAmgCgtPkkwIwOgEqYgNrZXkiJi92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0vcm90YXRlEncKCkFkZENyZWRpdHMSHC5saW1iZXIudjEuQWRkQ3JlZGl0c1JlcXVlc3QaHS5saW1iZXIudjEuQWRkQ3JlZGl0c1Jlc3BvbnNlIiyquxgECANgAYLT5JMCHjoBKiIZL3YxL29yZ3Mve29yZ19pZH0vY3JlZGl0cxKDAQoNU2V0Q29tbWl0bWVudBIfLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVxdWVzdBogLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVzcG9uc2UiL6q7GAQIA2ABgtPkkwIhOgEqIhwvdjEvb3Jncy97b3JnX2lkfS9jb21taXRtZW50EpQBCgtHZXRTZXR0aW5ncxIdLmxpbWJlci52MS5HZXRTZXR0aW5nc1JlcXVlc3QaHi5saW1iZXIudjEuR2V0U2V0dGluZ3NSZXNwb25zZSJGkAIBqrsYEwgEEg1zZXR0aW5ncy5yZWFkYAOC0+STAiZiCHNldHRpbmdzEhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxKgAQoOVXBkYXRlU2V0dGluZ3MSIC5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZVNldHRpbmdzUmVzcG9uc2UiSaq7GBYIBBIOc2V0dGluZ3Mud3JpdGVgBGgCgtPkkwIpOgEqYghzZXR0aW5nczIaL3YxL29yZ3Mve29yZ19pZH0vc2V0dGluZ3MSXgoGR2V0S2V5EhgubGltYmVyLnYxLkdldEtleVJlcXVlc3QaGS5saW1iZXIudjEuR2V0S2V5UmVzcG9uc2UiH5ACAaq7GAQIAmACgtPkkwIOYgNrZXkSBy92MS9rZXkSegoOR2V0VXNhZ2VNYXJnaW4SIC5saW1iZXIudjEuR2V0VXNhZ2VNYXJnaW5SZXF1ZXN0GiEubGltYmVyLnYxLkdldFVzYWdlTWFyZ2luUmVzcG9uc2UiI5ACAaq7GAQIA2ABgtPkkwISEhAvdjEvdXNhZ2UvbWFyZ2luEnAKCUxpc3RVc2FnZRIbLmxpbWJlci52MS5MaXN0VXNhZ2VSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiiQAgGquxgQCAISCnVzYWdlLnJlYWRgAoLT5JMCCxIJL3YxL3VzYWdlYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_action, file_limber_v1_credential, file_limber_v1_preferences]);
+  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmciXAoQRGVsZXRlT3JnUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSHQoHY29uZmlybRgCIAEoCUIHukgEcgIYQEgAiAEBEg0KBWZvcmNlGAMgASgIQgoKCF9jb25maXJtIkcKEURlbGV0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmcSFQoNZm9yZmVpdGVkX3VzZBgCIAEoASIiChBFeHBvcnRPcmdSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCSI5ChFFeHBvcnRPcmdSZXNwb25zZRIkCgZleHBvcnQYASABKAsyFC5saW1iZXIudjEuT3JnRXhwb3J0Ij8KE0dldE9yZ0V4cG9ydFJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhgKBmpvYl9pZBgCIAEoCUIIukgFcgMYgAEiPAoUR2V0T3JnRXhwb3J0UmVzcG9uc2USJAoGZXhwb3J0GAEgASgLMhQubGltYmVyLnYxLk9yZ0V4cG9ydCJbChhEb3dubG9hZE9yZ0V4cG9ydFJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhgKBmpvYl9pZBgCIAEoCUIIukgFcgMYgAESFQoEZmlsZRgDIAEoCUIHukgEcgIYQCJEChlEb3dubG9hZE9yZ0V4cG9ydFJlc3BvbnNlEicKBnJlY29yZBgBIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QigwYKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBARIkCgx3b3Jrc3BhY2VfaWQYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiEKCHJvYm90X2lkGAsgASgJQgq6SAdyBRABGIABSAiIAQESLAoGYm91bmRzGBEgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gJiAEBEjYKBXRydXN0GBIgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASAqIAQFCBwoFX25hbWVCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCBwoFX3JvbGVCCgoIX3VzZXJfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCQoHX2JvdW5kc0IICgZfdHJ1c3QigwEKDE5ld0tleUJ1ZGdldBIqCglsaW1pdF91c2QYASABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjoKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsQgi6SAWCAQIQAUgAiAEBQgsKCV9pbnRlcnZhbCIwChFDcmVhdGVLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqkBCg9MaXN0S2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHAoGY3Vyc29yGAMgASgJQge6SARyAhhASAGIAQESIgoMd29ya3NwYWNlX2lkGAQgASgJQge6SARyAhhASAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDwoNX3dvcmtzcGFjZV9pZCJ8ChBMaXN0S2V5c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIcCgRkYXRhGAIgAygLMg4ubGltYmVyLnYxLktleRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIyChBHZXRPcmdLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRR2V0T3JnS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSKTBQoQVXBkYXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEhsKBG5hbWUYAyABKAlCCLpIBXIDGIABSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjoKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50Qgi6SAWCAQIQAUgGiAEBEhcKCmV4cGlyZXNfYXQYCiABKA1IB4gBARIhCghyb2JvdF9pZBgLIAEoCUIKukgHcgUQARiAAUgIiAEBEjYKBXRydXN0GA0gASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASAmIAQESTAoFY2xlYXIYDCADKAlCPbpIOpIBNxAFIjNyMVIGYnVkZ2V0UgpyYXRlX2xpbWl0UgpleHBpcmVzX2F0Ughyb2JvdF9pZFIFdHJ1c3RCBwoFX25hbWVCCwoJX2Rpc2FibGVkQgkKB19zY29wZXNCCQoHX21vZGVsc0IJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEILCglfcm9ib3RfaWRCCAoGX3RydXN0IjAKEVVwZGF0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiMgoQRGVsZXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJIjAKEURlbGV0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiMgoQUm90YXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJIjAKEVJvdGF0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiowEKFFNldENvbW1pdG1lbnRSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIwCg9taW5fbW9udGhseV91c2QYAiABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjsKCXN0YXJ0c19vbhgDIAEoCUIjukggch4yHF5bMC05XXs0fS1bMC05XXsyfS1bMC05XXsyfSRIAIgBAUIMCgpfc3RhcnRzX29uInwKFVNldENvbW1pdG1lbnRSZXNwb25zZRIOCgZvcmdfaWQYASABKAkSFwoPbWluX21vbnRobHlfdXNkGAIgASgBEhAKCHVzZWRfdXNkGAMgASgBEhQKDHBlcmlvZF9zdGFydBgEIAEoDRISCgpwZXJpb2RfZW5kGAUgASgNIiQKEkdldFNldHRpbmdzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkiPAoTR2V0U2V0dGluZ3NSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyKABAoVVXBkYXRlU2V0dGluZ3NSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIlCg5yZXRlbnRpb25fZGF5cxgCIAEoDUIIukgFKgMYwhxIAIgBARIQCgN6ZHIYAyABKAhIAYgBARIaCg1jYWNoZV9zaGFyaW5nGAQgASgISAKIAQESNwoJYnlva19tb2RlGAUgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlQgq6SAeCAQQQASAASAOIAQESJQoOZGVmYXVsdF9wcmVzZXQYBiABKAlCCLpIBXIDGIABSASIAQESMwoPYWxsb3dlZF9yZWdpb25zGAcgASgLMhUubGltYmVyLnYxLlJlZ2lvbkxpc3RIBYgBARI1Cg9tYXhfaGVkZ2VfcmF0aW8YCCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASAaIAQESNgoFdHJ1c3QYCSABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RCCrpIB4IBBBABIABIB4gBAUIRCg9fcmV0ZW50aW9uX2RheXNCBgoEX3pkckIQCg5fY2FjaGVfc2hhcmluZ0IMCgpfYnlva19tb2RlQhEKD19kZWZhdWx0X3ByZXNldEISChBfYWxsb3dlZF9yZWdpb25zQhIKEF9tYXhfaGVkZ2VfcmF0aW9CCAoGX3RydXN0Ij8KFlVwZGF0ZVNldHRpbmdzUmVzcG9uc2USJQoIc2V0dGluZ3MYASABKAsyEy5saW1iZXIudjEuU2V0dGluZ3MiwgEKEUFkZENyZWRpdHNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIrCgphbW91bnRfdXNkGAIgASgBQhe6SBQSEhkAAAAAhNeXQSEAAAAAAAAAABIdCgZyZWFzb24YAyABKAlCCLpIBXIDGIAESACIAQESMgoPaWRlbXBvdGVuY3lfa2V5GAQgASgJQhS6SBFyDxABGP8BMgheWyEtfl0qJEgBiAEBQgkKB19yZWFzb25CEgoQX2lkZW1wb3RlbmN5X2tleSJLChJBZGRDcmVkaXRzUmVzcG9uc2USDgoGb3JnX2lkGAEgASgJEhMKC2JhbGFuY2VfdXNkGAIgASgBEhAKCGVudHJ5X2lkGAMgASgJIg8KDUdldEtleVJlcXVlc3QiLQoOR2V0S2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSLTAwoQTGlzdFVzYWdlUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBARIcCgZrZXlfaWQYAyABKAlCB7pIBHICGEBIAogBARIiCgx3b3Jrc3BhY2VfaWQYBCABKAlCB7pIBHICGEBIA4gBARIcCgVtb2RlbBgFIAEoCUIIukgFcgMYgAJIBIgBARIfCghwcm92aWRlchgGIAEoCUIIukgFcgMYgAFIBYgBARI8Cghjb250cmFjdBgHIAEoCUIlukgiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZUgGiAEBEhIKBXNpbmNlGAggASgNSAeIAQESEgoFdW50aWwYCSABKA1ICIgBARIhCgpyZXF1ZXN0X2lkGAogASgJQgi6SAVyAxiAAUgJiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQgkKB19rZXlfaWRCDwoNX3dvcmtzcGFjZV9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQgsKCV9jb250cmFjdEIICgZfc2luY2VCCAoGX3VudGlsQg0KC19yZXF1ZXN0X2lkIqYBChVHZXRVc2FnZU1hcmdpblJlcXVlc3QSHAoGb3JnX2lkGAEgASgJQge6SARyAhhASACIAQESHgoFbGltaXQYAiABKA1CCrpIByoFGNAPKAFIAYgBARISCgVzaW5jZRgDIAEoDUgCiAEBEhIKBXVudGlsGAQgASgNSAOIAQFCCQoHX29yZ19pZEIICgZfbGltaXRCCAoGX3NpbmNlQggKBl91bnRpbCKtAgoWR2V0VXNhZ2VNYXJnaW5SZXNwb25zZRIOCgZvYmplY3QYASABKAkSKAoNb3JnYW5pc2F0aW9ucxgCIAMoCzIRLmxpbWJlci52MS5NYXJnaW4SIQoGbW9kZWxzGAMgAygLMhEubGltYmVyLnYxLk1hcmdpbhIhCgZ0b3RhbHMYBCABKAsyES5saW1iZXIudjEuTWFyZ2luEjcKDnJlY29uY2lsaWF0aW9uGAUgASgLMh8ubGltYmVyLnYxLk1hcmdpblJlY29uY2lsaWF0aW9uEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAYgASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgHIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYCCABKAEirQEKEUxpc3RVc2FnZVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlVzYWdlUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESJgoGdG90YWxzGAUgASgLMhYubGltYmVyLnYxLlVzYWdlVG90YWxzQg4KDF9uZXh0X2N1cnNvcjKtEwoOQWNjb3VudFNlcnZpY2USbQoJQ3JlYXRlT3JnEhsubGltYmVyLnYxLkNyZWF0ZU9yZ1JlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlT3JnUmVzcG9uc2UiJaq7GAkIBRjJAWABaAOC0+STAhI6ASpiA29yZyIIL3YxL29yZ3MSdwoJRGVsZXRlT3JnEhsubGltYmVyLnYxLkRlbGV0ZU9yZ1JlcXVlc3QaHC5saW1iZXIudjEuRGVsZXRlT3JnUmVzcG9uc2UiL6q7GBIIBBIKb3JnLmRlbGV0ZWAEaAGC0+STAhMqES92MS9vcmdzL3tvcmdfaWR9Eo4BCglFeHBvcnRPcmcSGy5saW1iZXIudjEuRXhwb3J0T3JnUmVxdWVzdBocLmxpbWJlci52MS5FeHBvcnRPcmdSZXNwb25zZSJGqrsYFwgEEgpvcmcuZXhwb3J0GMoBYARoAXABgtPkkwIlOgEqYgZleHBvcnQiGC92MS9vcmdzL3tvcmdfaWR9L2V4cG9ydBKbAQoMR2V0T3JnRXhwb3J0Eh4ubGltYmVyLnYxLkdldE9yZ0V4cG9ydFJlcXVlc3QaHy5saW1iZXIudjEuR2V0T3JnRXhwb3J0UmVzcG9uc2UiSpACAaq7GBIIBBIKb3JnLmV4cG9ydGAEaAGC0+STAitiBmV4cG9ydBIhL3YxL29yZ3Mve29yZ19pZH0vZXhwb3J0L3tqb2JfaWR9EqoBChFEb3dubG9hZE9yZ0V4cG9ydBIjLmxpbWJlci52MS5Eb3dubG9hZE9yZ0V4cG9ydFJlcXVlc3QaJC5saW1iZXIudjEuRG93bmxvYWRPcmdFeHBvcnRSZXNwb25zZSJIqrsYFAgEEgpvcmcuZXhwb3J0KAJgBGgBgtPkkwIqEigvdjEvb3Jncy97b3JnX2lkfS9leHBvcnQve2pvYl9pZH0ve2ZpbGV9MAESiQEKCUNyZWF0ZUtleRIbLmxpbWJlci52MS5DcmVhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkNyZWF0ZUtleVJlc3BvbnNlIkGquxgXCAQSCmtleXMud3JpdGUYyQE4AWACaAKC0+STAiA6ASpiA2tleSIWL3YxL29yZ3Mve29yZ19pZH0va2V5cxJ7CghMaXN0S2V5cxIaLmxpbWJlci52MS5MaXN0S2V5c1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdEtleXNSZXNwb25zZSI2kAIBqrsYEQgEEglrZXlzLnJlYWQ4AWACgtPkkwIYEhYvdjEvb3Jncy97b3JnX2lkfS9rZXlzEowBCglHZXRPcmdLZXkSGy5saW1iZXIudjEuR2V0T3JnS2V5UmVxdWVzdBocLmxpbWJlci52MS5HZXRPcmdLZXlSZXNwb25zZSJEkAIBqrsYEQgEEglrZXlzLnJlYWQ4AWACgtPkkwImYgNrZXkSHy92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0SjwEKCVVwZGF0ZUtleRIbLmxpbWJlci52MS5VcGRhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLlVwZGF0ZUtleVJlc3BvbnNlIkequxgUCAQSCmtleXMud3JpdGU4AWACaAKC0+STAik6ASpiA2tleTIfL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfRKMAQoJRGVsZXRlS2V5EhsubGltYmVyLnYxLkRlbGV0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuRGVsZXRlS2V5UmVzcG9uc2UiRKq7GBQIBBIKa2V5cy53cml0ZTgBYAJoAYLT5JMCJmIDa2V5Kh8vdjEvb3Jncy97b3JnX2lkfS9rZXlzL3trZXlfaWR9EpYBCglSb3RhdGVLZXkSGy5saW1iZXIudjEuUm90YXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5Sb3RhdGVLZXlSZXNwb25zZSJOqrsYFAgEEgprZXlzLndyaXRlOAFgAmgCgtPkkwIwOgEqYgNrZXkiJi92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0vcm90YXRlEncKCkFkZENyZWRpdHMSHC5saW1iZXIudjEuQWRkQ3JlZGl0c1JlcXVlc3QaHS5saW1iZXIudjEuQWRkQ3JlZGl0c1Jlc3BvbnNlIiyquxgECANgAYLT5JMCHjoBKiIZL3YxL29yZ3Mve29yZ19pZH0vY3JlZGl0cxKDAQoNU2V0Q29tbWl0bWVudBIfLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVxdWVzdBogLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVzcG9uc2UiL6q7GAQIA2ABgtPkkwIhOgEqIhwvdjEvb3Jncy97b3JnX2lkfS9jb21taXRtZW50EpQBCgtHZXRTZXR0aW5ncxIdLmxpbWJlci52MS5HZXRTZXR0aW5nc1JlcXVlc3QaHi5saW1iZXIudjEuR2V0U2V0dGluZ3NSZXNwb25zZSJGkAIBqrsYEwgEEg1zZXR0aW5ncy5yZWFkYAOC0+STAiZiCHNldHRpbmdzEhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxKgAQoOVXBkYXRlU2V0dGluZ3MSIC5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZVNldHRpbmdzUmVzcG9uc2UiSaq7GBYIBBIOc2V0dGluZ3Mud3JpdGVgBGgCgtPkkwIpOgEqYghzZXR0aW5nczIaL3YxL29yZ3Mve29yZ19pZH0vc2V0dGluZ3MSXgoGR2V0S2V5EhgubGltYmVyLnYxLkdldEtleVJlcXVlc3QaGS5saW1iZXIudjEuR2V0S2V5UmVzcG9uc2UiH5ACAaq7GAQIAmACgtPkkwIOYgNrZXkSBy92MS9rZXkSegoOR2V0VXNhZ2VNYXJnaW4SIC5saW1iZXIudjEuR2V0VXNhZ2VNYXJnaW5SZXF1ZXN0GiEubGltYmVyLnYxLkdldFVzYWdlTWFyZ2luUmVzcG9uc2UiI5ACAaq7GAQIA2ABgtPkkwISEhAvdjEvdXNhZ2UvbWFyZ2luEnAKCUxpc3RVc2FnZRIbLmxpbWJlci52MS5MaXN0VXNhZ2VSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiiQAgGquxgQCAISCnVzYWdlLnJlYWRgAoLT5JMCCxIJL3YxL3VzYWdlYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_action, file_limber_v1_credential, file_limber_v1_preferences]);
 
 /**
  * Asks for an organisation.
@@ -71,6 +72,217 @@ export type CreateOrgResponse = Message<"limber.v1.CreateOrgResponse"> & {
  */
 export const CreateOrgResponseSchema: GenMessage<CreateOrgResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_account_service, 1);
+
+/**
+ * Asks for an organisation to be deleted.
+ *
+ * @generated from message limber.v1.DeleteOrgRequest
+ */
+export type DeleteOrgRequest = Message<"limber.v1.DeleteOrgRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The organisation again, so that none is deleted by a slip.
+   *
+   * @generated from field: optional string confirm = 2;
+   */
+  confirm?: string | undefined;
+
+  /**
+   * Also where there is something to lose: credit that is left is forfeited, jobs and pending payments are given up, live offerings are
+   * withdrawn. A monthly commitment that stands only the operator gives up.
+   *
+   * @generated from field: bool force = 3;
+   */
+  force: boolean;
+};
+
+/**
+ * Describes the message limber.v1.DeleteOrgRequest.
+ * Use `create(DeleteOrgRequestSchema)` to create a new message.
+ */
+export const DeleteOrgRequestSchema: GenMessage<DeleteOrgRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 2);
+
+/**
+ * The organisation as it was left.
+ *
+ * @generated from message limber.v1.DeleteOrgResponse
+ */
+export type DeleteOrgResponse = Message<"limber.v1.DeleteOrgResponse"> & {
+  /**
+   * The organisation, without a name.
+   *
+   * @generated from field: limber.v1.Org org = 1;
+   */
+  org?: Org | undefined;
+
+  /**
+   * The credit that was left and is forfeited, in US dollars.
+   *
+   * @generated from field: double forfeited_usd = 2;
+   */
+  forfeitedUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.DeleteOrgResponse.
+ * Use `create(DeleteOrgResponseSchema)` to create a new message.
+ */
+export const DeleteOrgResponseSchema: GenMessage<DeleteOrgResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 3);
+
+/**
+ * Asks for an export.
+ *
+ * @generated from message limber.v1.ExportOrgRequest
+ */
+export type ExportOrgRequest = Message<"limber.v1.ExportOrgRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+};
+
+/**
+ * Describes the message limber.v1.ExportOrgRequest.
+ * Use `create(ExportOrgRequestSchema)` to create a new message.
+ */
+export const ExportOrgRequestSchema: GenMessage<ExportOrgRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 4);
+
+/**
+ * The export as it begins.
+ *
+ * @generated from message limber.v1.ExportOrgResponse
+ */
+export type ExportOrgResponse = Message<"limber.v1.ExportOrgResponse"> & {
+  /**
+   * The export.
+   *
+   * @generated from field: limber.v1.OrgExport export = 1;
+   */
+  export?: OrgExport | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ExportOrgResponse.
+ * Use `create(ExportOrgResponseSchema)` to create a new message.
+ */
+export const ExportOrgResponseSchema: GenMessage<ExportOrgResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 5);
+
+/**
+ * Asks for an export.
+ *
+ * @generated from message limber.v1.GetOrgExportRequest
+ */
+export type GetOrgExportRequest = Message<"limber.v1.GetOrgExportRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The export.
+   *
+   * @generated from field: string job_id = 2;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetOrgExportRequest.
+ * Use `create(GetOrgExportRequestSchema)` to create a new message.
+ */
+export const GetOrgExportRequestSchema: GenMessage<GetOrgExportRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 6);
+
+/**
+ * The export.
+ *
+ * @generated from message limber.v1.GetOrgExportResponse
+ */
+export type GetOrgExportResponse = Message<"limber.v1.GetOrgExportResponse"> & {
+  /**
+   * The export.
+   *
+   * @generated from field: limber.v1.OrgExport export = 1;
+   */
+  export?: OrgExport | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetOrgExportResponse.
+ * Use `create(GetOrgExportResponseSchema)` to create a new message.
+ */
+export const GetOrgExportResponseSchema: GenMessage<GetOrgExportResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 7);
+
+/**
+ * Asks for a file of an export.
+ *
+ * @generated from message limber.v1.DownloadOrgExportRequest
+ */
+export type DownloadOrgExportRequest = Message<"limber.v1.DownloadOrgExportRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The export.
+   *
+   * @generated from field: string job_id = 2;
+   */
+  jobId: string;
+
+  /**
+   * The file, such as `members.jsonl`.
+   *
+   * @generated from field: string file = 3;
+   */
+  file: string;
+};
+
+/**
+ * Describes the message limber.v1.DownloadOrgExportRequest.
+ * Use `create(DownloadOrgExportRequestSchema)` to create a new message.
+ */
+export const DownloadOrgExportRequestSchema: GenMessage<DownloadOrgExportRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 8);
+
+/**
+ * One line of a file.
+ *
+ * @generated from message limber.v1.DownloadOrgExportResponse
+ */
+export type DownloadOrgExportResponse = Message<"limber.v1.DownloadOrgExportResponse"> & {
+  /**
+   * The record: times in unix seconds, amounts in micro-dollars where the name ends in `_micro`.
+   *
+   * @generated from field: google.protobuf.Struct record = 1;
+   */
+  record?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DownloadOrgExportResponse.
+ * Use `create(DownloadOrgExportResponseSchema)` to create a new message.
+ */
+export const DownloadOrgExportResponseSchema: GenMessage<DownloadOrgExportResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 9);
 
 /**
  * Asks for a key.
@@ -183,7 +395,7 @@ export type CreateKeyRequest = Message<"limber.v1.CreateKeyRequest"> & {
  * Use `create(CreateKeyRequestSchema)` to create a new message.
  */
 export const CreateKeyRequestSchema: GenMessage<CreateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 2);
+  messageDesc(file_limber_v1_account_service, 10);
 
 /**
  * What a new key may spend.
@@ -211,7 +423,7 @@ export type NewKeyBudget = Message<"limber.v1.NewKeyBudget"> & {
  * Use `create(NewKeyBudgetSchema)` to create a new message.
  */
 export const NewKeyBudgetSchema: GenMessage<NewKeyBudget> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 3);
+  messageDesc(file_limber_v1_account_service, 11);
 
 /**
  * The key.
@@ -232,7 +444,7 @@ export type CreateKeyResponse = Message<"limber.v1.CreateKeyResponse"> & {
  * Use `create(CreateKeyResponseSchema)` to create a new message.
  */
 export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 4);
+  messageDesc(file_limber_v1_account_service, 12);
 
 /**
  * Asks for keys.
@@ -274,7 +486,7 @@ export type ListKeysRequest = Message<"limber.v1.ListKeysRequest"> & {
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 5);
+  messageDesc(file_limber_v1_account_service, 13);
 
 /**
  * Keys.
@@ -316,7 +528,7 @@ export type ListKeysResponse = Message<"limber.v1.ListKeysResponse"> & {
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 6);
+  messageDesc(file_limber_v1_account_service, 14);
 
 /**
  * Asks for a key of an organisation.
@@ -344,7 +556,7 @@ export type GetOrgKeyRequest = Message<"limber.v1.GetOrgKeyRequest"> & {
  * Use `create(GetOrgKeyRequestSchema)` to create a new message.
  */
 export const GetOrgKeyRequestSchema: GenMessage<GetOrgKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 7);
+  messageDesc(file_limber_v1_account_service, 15);
 
 /**
  * The key.
@@ -365,7 +577,7 @@ export type GetOrgKeyResponse = Message<"limber.v1.GetOrgKeyResponse"> & {
  * Use `create(GetOrgKeyResponseSchema)` to create a new message.
  */
 export const GetOrgKeyResponseSchema: GenMessage<GetOrgKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 8);
+  messageDesc(file_limber_v1_account_service, 16);
 
 /**
  * Asks for a key to be changed.
@@ -470,7 +682,7 @@ export type UpdateKeyRequest = Message<"limber.v1.UpdateKeyRequest"> & {
  * Use `create(UpdateKeyRequestSchema)` to create a new message.
  */
 export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 9);
+  messageDesc(file_limber_v1_account_service, 17);
 
 /**
  * The key.
@@ -491,7 +703,7 @@ export type UpdateKeyResponse = Message<"limber.v1.UpdateKeyResponse"> & {
  * Use `create(UpdateKeyResponseSchema)` to create a new message.
  */
 export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 10);
+  messageDesc(file_limber_v1_account_service, 18);
 
 /**
  * Asks for a key to be revoked.
@@ -519,7 +731,7 @@ export type DeleteKeyRequest = Message<"limber.v1.DeleteKeyRequest"> & {
  * Use `create(DeleteKeyRequestSchema)` to create a new message.
  */
 export const DeleteKeyRequestSchema: GenMessage<DeleteKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 11);
+  messageDesc(file_limber_v1_account_service, 19);
 
 /**
  * The key.
@@ -540,7 +752,7 @@ export type DeleteKeyResponse = Message<"limber.v1.DeleteKeyResponse"> & {
  * Use `create(DeleteKeyResponseSchema)` to create a new message.
  */
 export const DeleteKeyResponseSchema: GenMessage<DeleteKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 12);
+  messageDesc(file_limber_v1_account_service, 20);
 
 /**
  * Asks for a new secret.
@@ -568,7 +780,7 @@ export type RotateKeyRequest = Message<"limber.v1.RotateKeyRequest"> & {
  * Use `create(RotateKeyRequestSchema)` to create a new message.
  */
 export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 13);
+  messageDesc(file_limber_v1_account_service, 21);
 
 /**
  * The key.
@@ -589,7 +801,7 @@ export type RotateKeyResponse = Message<"limber.v1.RotateKeyResponse"> & {
  * Use `create(RotateKeyResponseSchema)` to create a new message.
  */
 export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 14);
+  messageDesc(file_limber_v1_account_service, 22);
 
 /**
  * Asks for a promise of monthly spending.
@@ -625,7 +837,7 @@ export type SetCommitmentRequest = Message<"limber.v1.SetCommitmentRequest"> & {
  * Use `create(SetCommitmentRequestSchema)` to create a new message.
  */
 export const SetCommitmentRequestSchema: GenMessage<SetCommitmentRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 15);
+  messageDesc(file_limber_v1_account_service, 23);
 
 /**
  * The promise.
@@ -674,7 +886,7 @@ export type SetCommitmentResponse = Message<"limber.v1.SetCommitmentResponse"> &
  * Use `create(SetCommitmentResponseSchema)` to create a new message.
  */
 export const SetCommitmentResponseSchema: GenMessage<SetCommitmentResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 16);
+  messageDesc(file_limber_v1_account_service, 24);
 
 /**
  * Asks for settings.
@@ -695,7 +907,7 @@ export type GetSettingsRequest = Message<"limber.v1.GetSettingsRequest"> & {
  * Use `create(GetSettingsRequestSchema)` to create a new message.
  */
 export const GetSettingsRequestSchema: GenMessage<GetSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 17);
+  messageDesc(file_limber_v1_account_service, 25);
 
 /**
  * The settings.
@@ -716,7 +928,7 @@ export type GetSettingsResponse = Message<"limber.v1.GetSettingsResponse"> & {
  * Use `create(GetSettingsResponseSchema)` to create a new message.
  */
 export const GetSettingsResponseSchema: GenMessage<GetSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 18);
+  messageDesc(file_limber_v1_account_service, 26);
 
 /**
  * Asks for something to be settled.
@@ -793,7 +1005,7 @@ export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> &
  * Use `create(UpdateSettingsRequestSchema)` to create a new message.
  */
 export const UpdateSettingsRequestSchema: GenMessage<UpdateSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 19);
+  messageDesc(file_limber_v1_account_service, 27);
 
 /**
  * The settings.
@@ -814,7 +1026,7 @@ export type UpdateSettingsResponse = Message<"limber.v1.UpdateSettingsResponse">
  * Use `create(UpdateSettingsResponseSchema)` to create a new message.
  */
 export const UpdateSettingsResponseSchema: GenMessage<UpdateSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 20);
+  messageDesc(file_limber_v1_account_service, 28);
 
 /**
  * Asks for credit to be added.
@@ -856,7 +1068,7 @@ export type AddCreditsRequest = Message<"limber.v1.AddCreditsRequest"> & {
  * Use `create(AddCreditsRequestSchema)` to create a new message.
  */
 export const AddCreditsRequestSchema: GenMessage<AddCreditsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 21);
+  messageDesc(file_limber_v1_account_service, 29);
 
 /**
  * Credit that was added.
@@ -891,7 +1103,7 @@ export type AddCreditsResponse = Message<"limber.v1.AddCreditsResponse"> & {
  * Use `create(AddCreditsResponseSchema)` to create a new message.
  */
 export const AddCreditsResponseSchema: GenMessage<AddCreditsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 22);
+  messageDesc(file_limber_v1_account_service, 30);
 
 /**
  * Asks for the calling key.
@@ -906,7 +1118,7 @@ export type GetKeyRequest = Message<"limber.v1.GetKeyRequest"> & {
  * Use `create(GetKeyRequestSchema)` to create a new message.
  */
 export const GetKeyRequestSchema: GenMessage<GetKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 23);
+  messageDesc(file_limber_v1_account_service, 31);
 
 /**
  * The calling key.
@@ -927,7 +1139,7 @@ export type GetKeyResponse = Message<"limber.v1.GetKeyResponse"> & {
  * Use `create(GetKeyResponseSchema)` to create a new message.
  */
 export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 24);
+  messageDesc(file_limber_v1_account_service, 32);
 
 /**
  * Asks for settled requests. Filters that are given must all hold.
@@ -1011,7 +1223,7 @@ export type ListUsageRequest = Message<"limber.v1.ListUsageRequest"> & {
  * Use `create(ListUsageRequestSchema)` to create a new message.
  */
 export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 25);
+  messageDesc(file_limber_v1_account_service, 33);
 
 /**
  * Asks for margins.
@@ -1053,7 +1265,7 @@ export type GetUsageMarginRequest = Message<"limber.v1.GetUsageMarginRequest"> &
  * Use `create(GetUsageMarginRequestSchema)` to create a new message.
  */
 export const GetUsageMarginRequestSchema: GenMessage<GetUsageMarginRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 26);
+  messageDesc(file_limber_v1_account_service, 34);
 
 /**
  * Margins.
@@ -1123,7 +1335,7 @@ export type GetUsageMarginResponse = Message<"limber.v1.GetUsageMarginResponse">
  * Use `create(GetUsageMarginResponseSchema)` to create a new message.
  */
 export const GetUsageMarginResponseSchema: GenMessage<GetUsageMarginResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 27);
+  messageDesc(file_limber_v1_account_service, 35);
 
 /**
  * Settled requests.
@@ -1172,7 +1384,7 @@ export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
  * Use `create(ListUsageResponseSchema)` to create a new message.
  */
 export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 28);
+  messageDesc(file_limber_v1_account_service, 36);
 
 /**
  * Organisations, their keys, their credit and what they used.
@@ -1189,6 +1401,48 @@ export const AccountService: GenService<{
     methodKind: "unary";
     input: typeof CreateOrgRequestSchema;
     output: typeof CreateOrgResponseSchema;
+  },
+  /**
+   * Deletes an organisation for good: its keys are refused from now on, its jobs end, its offerings are withdrawn. People, names, addresses,
+   * secrets, presets, results, events and the audit log are gone at once, what the log says of calls within the hour. The ledger stays, under
+   * names that say nothing: what was granted, charged and paid. Of the audit log stay how many records there were and their last hash.
+   *
+   * @generated from rpc limber.v1.AccountService.DeleteOrg
+   */
+  deleteOrg: {
+    methodKind: "unary";
+    input: typeof DeleteOrgRequestSchema;
+    output: typeof DeleteOrgResponseSchema;
+  },
+  /**
+   * Begins to export everything of an organisation, but secrets. One export runs at a time: while there is one, it is answered again.
+   *
+   * @generated from rpc limber.v1.AccountService.ExportOrg
+   */
+  exportOrg: {
+    methodKind: "unary";
+    input: typeof ExportOrgRequestSchema;
+    output: typeof ExportOrgResponseSchema;
+  },
+  /**
+   * Shows an export and the files that it has so far. It is kept for 30 days.
+   *
+   * @generated from rpc limber.v1.AccountService.GetOrgExport
+   */
+  getOrgExport: {
+    methodKind: "unary";
+    input: typeof GetOrgExportRequestSchema;
+    output: typeof GetOrgExportResponseSchema;
+  },
+  /**
+   * Streams a file of an export, one record a line.
+   *
+   * @generated from rpc limber.v1.AccountService.DownloadOrgExport
+   */
+  downloadOrgExport: {
+    methodKind: "server_streaming";
+    input: typeof DownloadOrgExportRequestSchema;
+    output: typeof DownloadOrgExportResponseSchema;
   },
   /**
    * Makes a key of an organisation. The secret is in the answer, once. A key makes none that exceeds its own authority in any dimension:

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKdDgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDGtleV9leHBpcmluZxgUIAEoCzIWLmxpbWJlci52MS5LZXlFeHBpcmluZ0gAEjYKEGJ1ZGdldF90aHJlc2hvbGQYHCABKAsyGi5saW1iZXIudjEuQnVkZ2V0VGhyZXNob2xkSAASMgoOcmVxdWVzdF9mYWlsZWQYQCABKAsyGC5saW1iZXIudjEuUmVxdWVzdEZhaWxlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASPgoUZXZhbHVhdGlvbl9jb21wbGV0ZWQYNiABKAsyHi5saW1iZXIudjEuRXZhbHVhdGlvbkNvbXBsZXRlZEgAEjgKEWV2YWx1YXRpb25fZmFpbGVkGDcgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25GYWlsZWRIABI+ChRldmFsdWF0aW9uX2NhbmNlbGxlZBg4IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ2FuY2VsbGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjYKEG1vZGVsX2RlcHJlY2F0ZWQYQSABKAsyGi5saW1iZXIudjEuTW9kZWxEZXByZWNhdGVkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGFCDwoNX3dvcmtzcGFjZV9pZCIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSIxCgtLZXlFeHBpcmluZxIOCgZrZXlfaWQYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoDSKNAQoPQnVkZ2V0VGhyZXNob2xkEg0KBXNjb3BlGAEgASgJEg8KB3N1YmplY3QYAiABKAkSDwoHcGVyY2VudBgDIAEoDRIRCglsaW1pdF91c2QYBCABKAESEAoIdXNlZF91c2QYBSABKAESFgoJcmVzZXRzX2F0GAYgASgNSACIAQFCDAoKX3Jlc2V0c19hdCJiCg1SZXF1ZXN0RmFpbGVkEhIKCnJlcXVlc3RfaWQYASABKAkSEAoIY29udHJhY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEY29kZRgEIAEoCRIOCgZrZXlfaWQYBSABKAkiRAoQUHJvdmlkZXJSZXZpZXdlZBIQCghwcm92aWRlchgBIAEoCRIQCghzdGFuZGluZxgCIAEoCRIMCgRub3RlGAMgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSIzCg9Nb2RlbERlcHJlY2F0ZWQSDQoFbW9kZWwYASABKAkSEQoJc3Vuc2V0X2F0GAIgASgNIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJIiAKDkJhdGNoQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIdCgtCYXRjaEZhaWxlZBIOCgZqb2JfaWQYASABKAkiIAoOQmF0Y2hDYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIh4KDEJhdGNoRXhwaXJlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiIgoQRXZhbHVhdGlvbkZhaWxlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiOwoRT2ZmZXJpbmdTdXNwZW5kZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLFDwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDGtleV9leHBpcmluZxgUIAEoCzIWLmxpbWJlci52MS5LZXlFeHBpcmluZ0gAEjYKEGJ1ZGdldF90aHJlc2hvbGQYHCABKAsyGi5saW1iZXIudjEuQnVkZ2V0VGhyZXNob2xkSAASMgoOcmVxdWVzdF9mYWlsZWQYQCABKAsyGC5saW1iZXIudjEuUmVxdWVzdEZhaWxlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASPgoUZXZhbHVhdGlvbl9jb21wbGV0ZWQYNiABKAsyHi5saW1iZXIudjEuRXZhbHVhdGlvbkNvbXBsZXRlZEgAEjgKEWV2YWx1YXRpb25fZmFpbGVkGDcgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25GYWlsZWRIABI+ChRldmFsdWF0aW9uX2NhbmNlbGxlZBg4IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ2FuY2VsbGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjYKEG1vZGVsX2RlcHJlY2F0ZWQYQSABKAsyGi5saW1iZXIudjEuTW9kZWxEZXByZWNhdGVkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGFCDwoNX3dvcmtzcGFjZV9pZCIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSIxCgtLZXlFeHBpcmluZxIOCgZrZXlfaWQYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoDSKNAQoPQnVkZ2V0VGhyZXNob2xkEg0KBXNjb3BlGAEgASgJEg8KB3N1YmplY3QYAiABKAkSDwoHcGVyY2VudBgDIAEoDRIRCglsaW1pdF91c2QYBCABKAESEAoIdXNlZF91c2QYBSABKAESFgoJcmVzZXRzX2F0GAYgASgNSACIAQFCDAoKX3Jlc2V0c19hdCJiCg1SZXF1ZXN0RmFpbGVkEhIKCnJlcXVlc3RfaWQYASABKAkSEAoIY29udHJhY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEY29kZRgEIAEoCRIOCgZrZXlfaWQYBSABKAkiRAoQUHJvdmlkZXJSZXZpZXdlZBIQCghwcm92aWRlchgBIAEoCRIQCghzdGFuZGluZxgCIAEoCRIMCgRub3RlGAMgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSIzCg9Nb2RlbERlcHJlY2F0ZWQSDQoFbW9kZWwYASABKAkSEQoJc3Vuc2V0X2F0GAIgASgNIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJIiAKDkJhdGNoQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIdCgtCYXRjaEZhaWxlZBIOCgZqb2JfaWQYASABKAkiIAoOQmF0Y2hDYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIh4KDEJhdGNoRXhwaXJlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiIgoQRXZhbHVhdGlvbkZhaWxlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiOwoRT2ZmZXJpbmdTdXNwZW5kZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nRGVncmFkZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiUKDk9mZmVyaW5nUGF1c2VkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVzdW1lZBITCgtvZmZlcmluZ19pZBgBIAEoCSImCg9PZmZlcmluZ1JlbW92ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiMgoPV2ViaG9va0Rpc2FibGVkEg8KB2hvb2tfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhcKBFBpbmcSDwoHaG9va19pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -109,6 +109,30 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: ProviderReviewed;
     case: "providerReviewed";
+  } | {
+    /**
+     * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
+     *
+     * @generated from field: limber.v1.OfferingDegraded offering_degraded = 90;
+     */
+    value: OfferingDegraded;
+    case: "offeringDegraded";
+  } | {
+    /**
+     * An offering was paused; it is not routed to until it is resumed.
+     *
+     * @generated from field: limber.v1.OfferingPaused offering_paused = 91;
+     */
+    value: OfferingPaused;
+    case: "offeringPaused";
+  } | {
+    /**
+     * An offering that was paused is routed to again.
+     *
+     * @generated from field: limber.v1.OfferingResumed offering_resumed = 92;
+     */
+    value: OfferingResumed;
+    case: "offeringResumed";
   } | {
     /**
      * A payment was paid and credited.
@@ -1146,6 +1170,76 @@ export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE_
   messageDesc(file_limber_v1_event, 28);
 
 /**
+ * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
+ *
+ * @generated from message limber.v1.OfferingDegraded
+ */
+export type OfferingDegraded = Message<"limber.v1.OfferingDegraded"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * The report of the probe.
+   *
+   * @generated from field: string report_id = 2;
+   */
+  reportId: string;
+};
+
+/**
+ * Describes the message limber.v1.OfferingDegraded.
+ * Use `create(OfferingDegradedSchema)` to create a new message.
+ */
+export const OfferingDegradedSchema: GenMessage<OfferingDegraded> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 29);
+
+/**
+ * An offering was paused; it is not routed to until it is resumed.
+ *
+ * @generated from message limber.v1.OfferingPaused
+ */
+export type OfferingPaused = Message<"limber.v1.OfferingPaused"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+};
+
+/**
+ * Describes the message limber.v1.OfferingPaused.
+ * Use `create(OfferingPausedSchema)` to create a new message.
+ */
+export const OfferingPausedSchema: GenMessage<OfferingPaused> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 30);
+
+/**
+ * An offering that was paused is routed to again.
+ *
+ * @generated from message limber.v1.OfferingResumed
+ */
+export type OfferingResumed = Message<"limber.v1.OfferingResumed"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+};
+
+/**
+ * Describes the message limber.v1.OfferingResumed.
+ * Use `create(OfferingResumedSchema)` to create a new message.
+ */
+export const OfferingResumedSchema: GenMessage<OfferingResumed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 31);
+
+/**
  * An offering was withdrawn.
  *
  * @generated from message limber.v1.OfferingRemoved
@@ -1164,7 +1258,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 29);
+  messageDesc(file_limber_v1_event, 32);
 
 /**
  * A webhook was disabled.
@@ -1192,7 +1286,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 30);
+  messageDesc(file_limber_v1_event, 33);
 
 /**
  * Nothing happened.
@@ -1213,5 +1307,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 31);
+  messageDesc(file_limber_v1_event, 34);
 

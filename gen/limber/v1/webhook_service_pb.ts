@@ -31,7 +31,7 @@ export type CreateWebhookRequest = Message<"limber.v1.CreateWebhookRequest"> & {
   url: string;
 
   /**
-   * The names of the events to send; `*`, and so does an empty list, means all but `request.failed` and `route.fallback_used`, which are sent only where they are named.
+   * The names of the events to send; `*`, and so does an empty list, means all but `request.failed` and `route.fallback_used`, which are sent only where they are named. `offering.*` means all of offerings.
    *
    * @generated from field: repeated string events = 2;
    */

@@ -154,6 +154,12 @@ export function declarationOf(
     parameters: request.parameters,
     note: request.note ?? "",
     bounds: request.bounds ? (toJson(SafetyBoundsSchema, request.bounds) as object) : null,
+    undeclared: [
+      ...(request.dtMs === undefined ? ["dt_ms"] : []),
+      ...(request.maxHorizon === undefined ? ["max_horizon"] : []),
+      ...(request.embodiments.length === 0 ? ["embodiments"] : []),
+      ...(request.parameters.length === 0 ? ["parameters"] : []),
+    ],
     ownRetention: request.dataCollection === undefined ? null : request.dataCollection !== "deny",
   };
 }

@@ -52,6 +52,7 @@ export const STATUSES = {
   rejected: OfferingStatus.REJECTED,
   degraded: OfferingStatus.DEGRADED,
   suspended: OfferingStatus.SUSPENDED,
+  paused: OfferingStatus.PAUSED,
   draining: OfferingStatus.DRAINING,
   removed: OfferingStatus.REMOVED,
 } as const satisfies Record<OfferingRecord["status"], OfferingStatus>;

@@ -1,12 +1,18 @@
 /** Offerings as their own organisation looks after them. */
 
 import { create, fromJson } from "@bufbuild/protobuf";
-import { OfferingStatus, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import {
+  type Offering as OfferingMessage,
+  OfferingStatus,
+  ProbeReportSchema,
+} from "../../../gen/limber/v1/supply_pb.ts";
 import {
   DeleteOfferingResponseSchema,
   GetOfferingResponseSchema,
   GetReportResponseSchema,
   ListOfferingsResponseSchema,
+  PauseOfferingResponseSchema,
+  ResumeOfferingResponseSchema,
   type SupplyService,
   type UpdateOfferingRequest,
   UpdateOfferingRequestSchema,
@@ -16,10 +22,22 @@ import { hardwareOf } from "../../billing/hardware.ts";
 import { nanoFromUsd } from "../../billing/price.ts";
 import { byCall, type Call, type Implementation } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
-import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-lifecycle.ts";
-import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
+import {
+  type CostBasis,
+  listOfferings,
+  progressOf,
+  putOffProbe,
+  updateCostBasis,
+} from "../../store/supply/offering-lifecycle.ts";
+import {
+  findOffering,
+  type OfferingRecord,
+  type OfferingStatus as StatusWord,
+  setOfferingStatus,
+} from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { withdraw } from "../../supply/withdraw.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
@@ -27,12 +45,37 @@ import { offeringMessage, STATUSES } from "./messages.ts";
 
 type OfferingRpcs = Pick<
   Implementation<typeof SupplyService>,
-  "listOfferings" | "getOffering" | "getReport" | "updateOffering" | "deleteOffering"
+  | "listOfferings"
+  | "getOffering"
+  | "getReport"
+  | "updateOffering"
+  | "pauseOffering"
+  | "resumeOffering"
+  | "deleteOffering"
 >;
 
 /** The RPCs on offerings. */
 export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
   const { sql } = deps;
+  const moved = async (offeringId: string, call: Call, { from, to, event, action }: Move): Promise<OfferingMessage> => {
+    const known = await findOffering(sql, offeringId);
+    if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+    // Asked again it is as it was asked to be.
+    if (known.status === to) return offeringMessage(known, { terms: true });
+    const changed = await tx(sql, async (tx) => {
+      const changed = await setOfferingStatus(tx, offeringId, { from, to });
+      if (!changed) {
+        const text = `the offering is ${known.status}: only one that is ${from.join(" or ")} can be ${to === "paused" ? "paused" : "resumed"}`;
+        throw refuse(Reason.OFFERING_NOT_LIVE, text);
+      }
+      if (to === "live") await putOffProbe(tx, offeringId, 0);
+      await emit(tx, changed.orgId, { case: event, value: { offeringId } } as EventData); // both have this field
+      await audit(tx, { ...byCall(call), orgId: changed.orgId, action, subject: offeringId });
+      return changed;
+    });
+    await deps.refresh();
+    return offeringMessage(changed, { terms: true });
+  };
   return {
     async listOfferings({ mine = true, provider, model, status, limit = DEFAULT_PAGE, cursor }, call) {
       const { principal } = call;
@@ -88,6 +131,14 @@ export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
       return create(UpdateOfferingResponseSchema, { offering: offeringMessage(changed, { terms: true }) });
     },
 
+    async pauseOffering({ offeringId }, call) {
+      return create(PauseOfferingResponseSchema, { offering: await moved(offeringId, call, PAUSE) });
+    },
+
+    async resumeOffering({ offeringId }, call) {
+      return create(ResumeOfferingResponseSchema, { offering: await moved(offeringId, call, RESUME) });
+    },
+
     async deleteOffering({ offeringId, force = false }, call) {
       const known = await findOffering(sql, offeringId);
       if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
@@ -96,6 +147,22 @@ export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
     },
   };
 }
+
+/** How an owner takes an offering out of routing and back. */
+interface Move {
+  readonly from: readonly StatusWord[];
+  readonly to: "paused" | "live";
+  readonly event: "offeringPaused" | "offeringResumed";
+  readonly action: string;
+}
+
+const PAUSE: Move = {
+  from: ["live", "degraded"],
+  to: "paused",
+  event: "offeringPaused",
+  action: "offering.paused",
+};
+const RESUME: Move = { from: ["paused"], to: "live", event: "offeringResumed", action: "offering.resumed" };
 
 const notFound = () => refuse(Reason.NOT_FOUND, "there is no offering of this name");
 

@@ -28,7 +28,7 @@ import { supplyService } from "../supply.ts";
 const PROVIDER = "reference";
 const REGION = "local";
 const PRICES = { pricePerActionStep: 0.0001, pricePerFrame: 0.0005, pricePer1kTokens: 0.01 };
-const STILL_WANTED = ["pending", "verifying", "live", "degraded", "suspended", "rejected"] as const;
+const STILL_WANTED = ["pending", "verifying", "live", "degraded", "suspended", "paused", "rejected"] as const;
 
 /**
  * Makes every model that the server at `endpoint` describes routable, and removes what an earlier one served elsewhere.

@@ -58,7 +58,7 @@ create table offering (
   provider_id text not null references provider,
   model text not null references model,
   status text not null default 'pending' check (status in (
-    'pending', 'verifying', 'live', 'rejected', 'degraded', 'suspended', 'draining', 'removed'
+    'pending', 'verifying', 'live', 'rejected', 'degraded', 'suspended', 'paused', 'draining', 'removed'
   )),
   runtime text not null,
   endpoint text not null,
@@ -97,6 +97,8 @@ create table offering (
   scaledown_s double precision check (scaledown_s >= 0),
   parameters text[] not null default '{}',
   note text not null default '',
+  -- Columns that the declaration left out: the server's own word for them is taken at the first probe.
+  undeclared text[] not null default '{}',
   -- The last report of the conformance probe, as ProtoJSON.
   report jsonb,
   verified_at timestamptz,

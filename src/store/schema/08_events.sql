@@ -145,7 +145,7 @@ begin
   insert into webhook_delivery (hook_id, event_id, event, payload)
   select id, new.event_id, new.name, new.payload from webhook
   where org_id = new.org_id and enabled
-    and (new.name = any (events) or ('*' = any (events) and new.name not in ('request.failed', 'route.fallback_used')))
+    and (new.name = any (events) or split_part(new.name, '.', 1) || '.*' = any (events) or ('*' = any (events) and new.name not in ('request.failed', 'route.fallback_used')))
     and (workspace_id is null or workspace_id = event_workspace(new.payload));
   if found then
     perform pg_notify('webhook', '');

@@ -164,6 +164,6 @@ export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecor
 }
 
 /** Puts off a probe that could not be made. */
-export async function putOffProbe(sql: Sql, id: string, byS: number): Promise<void> {
+export async function putOffProbe(sql: Queryable, id: string, byS: number): Promise<void> {
   await sql`update offering set probe_until = null, probe_due = now() + ${byS} * interval '1 second' where id = ${id}`;
 }

@@ -60,6 +60,7 @@ export type OfferingStatus =
   | "rejected"
   | "degraded"
   | "suspended"
+  | "paused"
   | "draining"
   | "removed";
 
@@ -104,6 +105,8 @@ export interface OfferingDeclaration {
   bounds: object | null;
   /** Whether it retains frames; null: as its provider says of itself. */
   ownRetention: boolean | null;
+  /** Columns that were left out, which its server may fill. */
+  undeclared: string[];
 }
 
 /** An offering. */
@@ -309,6 +312,7 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   report: row.report,
   bounds: row.bounds,
   ownRetention: row.ownRetention,
+  undeclared: row.undeclared,
   probeFailures: row.probeFailures,
   created: unixSeconds(row.created),
   verifiedAt: row.verifiedAt && unixSeconds(row.verifiedAt),

@@ -19,6 +19,7 @@ import {
 import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";
 import { kindOf } from "../public-models.ts";
+import { described } from "./describe.ts";
 import { probe } from "./probe.ts";
 
 /** States in which an offering can be probed. */
@@ -43,9 +44,10 @@ export interface Asker {
  */
 export async function verify(
   deps: SupplyDeps,
-  known: OfferingRecord,
+  declared: OfferingRecord,
   asker: Asker,
 ): Promise<{ offering: OfferingRecord; report: ProbeReport } | undefined> {
+  const { known, publish } = await described(deps, declared, liveOffering(declared, undefined, deps.vault).target);
   const { offering, target, bounds } = liveOffering(known, undefined, deps.vault);
   const wire = deps.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
@@ -85,6 +87,7 @@ export async function verify(
     return moved;
   });
   if (!moved) return undefined;
+  if (report.passed) await publish();
   if (moved.status !== known.status || moved.chunkSteps !== known.chunkSteps) await deps.refresh();
   return { offering: moved, report };
 }
@@ -99,6 +102,7 @@ function nextStatus(before: OfferingStatus, passed: boolean, failures: number): 
 const HAPPENINGS: Readonly<Partial<Record<OfferingStatus, { event: EventData["case"]; action: string }>>> = {
   live: { event: "offeringVerified", action: "offering.verified" },
   rejected: { event: "offeringRejected", action: "offering.rejected" },
+  degraded: { event: "offeringDegraded", action: "offering.degraded" },
   suspended: { event: "offeringSuspended", action: "offering.suspended" },
 };
 
@@ -115,7 +119,7 @@ async function tell(
   // What the schedule finds as it was is no news.
   if (!happening || (after.status === before && !asker.owner)) return;
   const value = { offeringId: after.id, reportId: report.id };
-  await emit(tx, after.orgId, { case: happening.event, value } as EventData); // all three have these fields
+  await emit(tx, after.orgId, { case: happening.event, value } as EventData); // all of them have these fields
   const { actor, requestId } = asker;
   const details = { report_id: report.id };
   await audit(tx, { orgId: after.orgId, actor, requestId, action: happening.action, subject: after.id, details });

@@ -229,6 +229,17 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     const { id } = await anOffering();
     return { action: "offering.changed", run: () => send("PATCH", `/v1/supply/offerings/${id}`, { scaledown_s: 5 }) };
   },
+  PauseOffering: async ({ send, anOffering }) => {
+    const { id } = await anOffering();
+    await send("POST", `/v1/supply/offerings/${id}/verify`, {});
+    return { action: "offering.paused", run: () => send("POST", `/v1/supply/offerings/${id}/pause`, {}) };
+  },
+  ResumeOffering: async ({ send, anOffering }) => {
+    const { id } = await anOffering();
+    await send("POST", `/v1/supply/offerings/${id}/verify`, {});
+    await send("POST", `/v1/supply/offerings/${id}/pause`, {});
+    return { action: "offering.resumed", run: () => send("POST", `/v1/supply/offerings/${id}/resume`, {}) };
+  },
   DeleteOffering: async ({ send, anOffering }) => {
     const { id } = await anOffering();
     return { action: "offering.removed", run: () => send("DELETE", `/v1/supply/offerings/${id}?force=true`) };

@@ -1,8 +1,11 @@
 /** Looking after supply: lists, changes of the cost basis, withdrawal, hardware, reports. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { DescribeResponseSchema, type ServedModelSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import type { Served } from "../../support/policy-server.ts";
 
 let app: App;
 let model: Model;
@@ -55,6 +58,97 @@ const events = async (id: string) =>
   (
     await app.sql`select name from outbox where "position"(payload, convert_to(${id}, 'UTF8')) > 0 order by outbox.position`
   ).map(({ name }) => name);
+
+describe("POST /v1/supply/offerings/{offering_id}/pause and resume", () => {
+  const move = (id: string, how: "pause" | "resume", who: { key?: string; admin?: string } = supplier) =>
+    app.call(`/v1/supply/offerings/${id}/${how}`, {}, who);
+
+  it("takes a live offering out of routing and back, under its id, with an event and a record each", async () => {
+    const { id, model: name } = await live();
+    expect((await act(name)).status).toBe(200);
+    const paused = await move(id, "pause");
+    expect([paused.status, paused.body.status]).toEqual([200, "paused"]);
+    expect((await move(id, "pause")).body.status).toBe("paused");
+    await eventually(async () => expect((await act(name)).status).toBe(409));
+    expect((await get(`/v1/supply/offerings/${id}`, robot)).status).toBe(404);
+    const verified = await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
+    expect([verified.status, verified.body.error.message]).toEqual([409, expect.stringContaining("resume it first")]);
+    expect((await move(id, "resume")).body.status).toBe("live");
+    await eventually(async () => expect((await act(name)).status).toBe(200));
+    expect((await events(id)).filter((each) => /paused|resumed/.test(each))).toEqual([
+      "offering.paused",
+      "offering.resumed",
+    ]);
+    expect((await actions(id)).filter((each) => /paused|resumed/.test(each))).toEqual([
+      "offering.paused",
+      "offering.resumed",
+    ]);
+  });
+
+  it("is for live offerings alone, and for who has them", async () => {
+    const { id } = await declare();
+    for (const how of ["pause", "resume"] as const) {
+      const { status, body } = await move(id, how);
+      expect([status, body.error.code]).toEqual([409, "offering_not_live"]);
+    }
+    const other = await live();
+    expect((await move(other.id, "pause", robot)).status).toBe(404);
+    expect((await move(other.id, "resume")).status).toBe(200);
+    expect((await move(other.id, "pause", { admin: ADMIN_TOKEN })).body.status).toBe("paused");
+    const gone = await remove(other.id);
+    expect([gone.status, gone.body.status]).toEqual([200, "removed"]);
+  });
+});
+
+describe("what a server of the native wire says of itself", () => {
+  const says = (served: Served, models: MessageInitShape<typeof ServedModelSchema>[]): void => {
+    const whole = models.map(
+      (each) => ({ ...each, proprioNames: ["x"] }) as MessageInitShape<typeof ServedModelSchema>,
+    );
+    served.send(toBinary(DescribeResponseSchema, create(DescribeResponseSchema, { models: whole })));
+    served.end();
+  };
+  afterEach(() => {
+    model.script.describe = undefined;
+  });
+  const shownOf = async (id: string) => (await get(`/v1/supply/offerings/${id}`)).body;
+
+  it("fills what its declaration left out, the model's summary too, and changes nothing that was declared", async () => {
+    const slug = `acme/m${next}`;
+    const said = {
+      ...{ slug, summary: "Turns wheels.\n\u202eIn two numbers.", limits: "None on stairs.", dtMs: 20, maxHorizon: 8 },
+      ...{ embodiments: ["mobile-base", "teapot"], parameters: ["seed", "rm -rf"] },
+    };
+    model.script.describe = (served) => says(served, [{ slug: "acme/other", dtMs: 7 }, said]);
+    const first = await live({ dt_ms: undefined });
+    expect(await shownOf(first.id)).toMatchObject({
+      ...{ dt_ms: 20, max_horizon: 8, embodiments: ["mobile-base"], parameters: ["seed"] },
+    });
+    await eventually(async () => {
+      const { body } = await get(`/v1/models/${slug}`);
+      expect(body).toMatchObject({ summary: "Turns wheels. In two numbers.", limits: "None on stairs." });
+    });
+    model.script.describe = (served) => says(served, [{ slug: `acme/m${next}`, dtMs: 20, maxHorizon: 8 }]);
+    const second = await live({ dt_ms: 50, max_horizon: 4 });
+    expect(await shownOf(second.id)).toMatchObject({ dt_ms: 50, max_horizon: 4 });
+  });
+
+  it("is believed no further than a declaration, and not at all of a model that others serve", async () => {
+    model.script.describe = (served) => says(served, [{ slug: `acme/m${next}`, dtMs: 4e9, maxHorizon: 100_000 }]);
+    const wild = await live({ dt_ms: undefined });
+    expect(await shownOf(wild.id)).toMatchObject({ dt_ms: 100, max_horizon: 256 });
+    model.script.describe = (served) => served.end(16);
+    const { offering } = await verify((await declare()).id);
+    expect(offering.status).toBe("rejected");
+
+    model.script.describe = undefined;
+    const theirs = await app.supply({ provider: "theirs", model: "theirs/base", endpoint: model.endpoint });
+    expect(theirs).toMatch(/^off_/);
+    model.script.describe = (served) => says(served, [{ slug: "theirs/base", summary: "Ours now." }]);
+    await live({ model: "theirs/base" });
+    expect((await get("/v1/models/theirs/base")).text).not.toContain("Ours now.");
+  });
+});
 
 describe("GET /v1/supply/providers", () => {
   it("lists and shows the organisation's own, and nobody else's", async () => {

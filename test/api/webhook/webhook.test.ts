@@ -90,6 +90,20 @@ describe("201", () => {
     expect(some.received.map(({ json }) => json.type)).toEqual(["ping"]);
   });
 
+  it("sends all of a kind where a name ends in `.*`, and names what there is where it is none", async () => {
+    const [keys, others] = [await receiver(), await receiver()];
+    expect((await register(keys.url, { events: ["key.*"] })).body.events).toEqual(["key.*"]);
+    await register(others.url, { events: ["offering.*"] });
+    await happen();
+    await eventually(() => expect(keys.received.map(({ json }) => json.type)).toContain("key.created"));
+    expect(others.received.map(({ json }) => json.type)).toEqual(["ping"]);
+    for (const name of ["kez.*", "*.created", "key*", "key.creat*", ".*"]) {
+      const { status, body } = await register(keys.url, { events: [name] });
+      expect([name, status]).toEqual([name, 422]);
+      expect(body.error.message).toMatch(/offering\.\*.*\bkey\.created\b/);
+    }
+  });
+
   it("takes a secret of the caller's own", async () => {
     const to = await receiver();
     const secret = `whsec_${Buffer.alloc(24, 5).toString("base64")}`;
