@@ -13,6 +13,8 @@ const ways = [
   { over: "NATS", nats: openNats },
 ];
 
+let next = 0;
+
 describe.each(ways)("two houses over $over", ({ nats: reach }) => {
   let database: FreshDatabase;
   let nats: { url: string | undefined; close(): Promise<void> };
@@ -43,6 +45,18 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     expect(status).toBe(200);
     return [body.route.pin, body.route.provider];
   };
+  /**
+   * A pin waits a quarter of a second for the database, and no call longer than that: on a machine that is slower for once, what a replica
+   * knows by itself holds. So the tale is told of another session then.
+   */
+  const inAnEpisode = (tale: (session: string) => Promise<void>): Promise<void> =>
+    eventually(
+      async () => {
+        for (const model of Object.values(models)) model.script.act = undefined;
+        await tale(`episode ${next++}`);
+      },
+      { timeout: 60_000 },
+    );
   const events = async (name: string): Promise<Event[]> => {
     const rows = await database.sql<
       { payload: Buffer }[]
@@ -78,38 +92,43 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
 
   it("keep a session with who served it first, whichever is called; a death moves it once, and only once is it said", async () => {
     const { key } = await one.caller();
-    const [pin, pinned] = await pinOf(one, key, "episode");
-    expect(pin).toBe("new");
-    for (const app of [two, one, two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", pinned]);
+    await inAnEpisode(async (episode) => {
+      const [pin, pinned] = await pinOf(one, key, episode);
+      expect(pin).toBe("new");
+      for (const app of [two, one, two, one]) expect(await pinOf(app, key, episode)).toEqual(["kept", pinned]);
 
-    die(models[pinned]!);
-    const saved = pinned === "left" ? "right" : "left";
-    expect(await pinOf(one, key, "episode")).toEqual(["moved", saved]);
-    for (const app of [two, one, two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", saved]);
-    models[pinned]!.script.act = undefined;
-    for (const app of [two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", saved]);
+      die(models[pinned]!);
+      const saved = pinned === "left" ? "right" : "left";
+      expect(await pinOf(one, key, episode)).toEqual(["moved", saved]);
+      for (const app of [two, one, two, one]) expect(await pinOf(app, key, episode)).toEqual(["kept", saved]);
+      models[pinned]!.script.act = undefined;
+      for (const app of [two, one]) expect(await pinOf(app, key, episode)).toEqual(["kept", saved]);
 
-    const lost = (await events("session.pin_lost")).map(({ data }) => data.value);
-    expect(lost).toMatchObject([{ sessionId: "episode", fromProvider: pinned, provider: saved, model: "acme/base" }]);
-    // The other one may have heard of the move a moment late and tried the dead one too.
-    await expect.poll(async () => (await events("route.fallback_used")).length).toBeGreaterThan(0);
-    for (const { data } of await events("route.fallback_used"))
-      expect(data.value).toMatchObject({
-        provider: saved,
-        offeringId: offerings[saved],
-        failedOfferingIds: [offerings[pinned]],
-      });
+      const lost = (await events("session.pin_lost")).map(({ data }) => data.value as { sessionId: string });
+      expect(lost.filter(({ sessionId }) => sessionId === episode)).toMatchObject([
+        { fromProvider: pinned, provider: saved, model: "acme/base" },
+      ]);
+      // The other one may have heard of the move a moment late and tried the dead one too.
+      await expect.poll(async () => (await events("route.fallback_used")).length).toBeGreaterThan(0);
+      for (const { data } of (await events("route.fallback_used")).slice(-1))
+        expect(data.value).toMatchObject({
+          provider: saved,
+          offeringId: offerings[saved],
+          failedOfferingIds: [offerings[pinned]],
+        });
+    });
   });
 
   it("keep a session that the other one served, after that one is gone", async () => {
     const { key } = await one.caller();
-    const third = await open();
-    const [, pinned] = await pinOf(third, key, "orphan");
-    await third.gateway.close(0);
-    for (const app of [one, two]) expect(await pinOf(app, key, "orphan")).toEqual(["kept", pinned]);
-    const late = await open();
-    expect(await pinOf(late, key, "orphan")).toEqual(["kept", pinned]);
-    await late.gateway.close(0);
+    await inAnEpisode(async (orphan) => {
+      const third = await open();
+      const [, pinned] = await pinOf(third, key, orphan).finally(() => third.gateway.close(0));
+      for (const app of [one, two]) expect(await pinOf(app, key, orphan)).toEqual(["kept", pinned]);
+      const late = await open();
+      const kept = await pinOf(late, key, orphan).finally(() => late.gateway.close(0));
+      expect(kept).toEqual(["kept", pinned]);
+    });
   });
 
   it("never pin two organisations' sessions of one name to each other", async () => {
@@ -120,11 +139,13 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
 
   it("let a pin promote, and never override what a constraint drops", async () => {
     const { key } = await one.caller();
-    const [, pinned] = await pinOf(one, key, "bound");
-    const other = pinned === "left" ? "right" : "left";
-    const { body } = await act(two, key, "bound", { provider: { only: [other] } });
-    expect([body.route.provider, body.route.pin]).toEqual([other, "moved"]);
-    await expect.poll(() => pinOf(one, key, "bound"), { timeout: 8_000 }).toEqual(["kept", other]);
+    await inAnEpisode(async (bound) => {
+      const [, pinned] = await pinOf(one, key, bound);
+      const other = pinned === "left" ? "right" : "left";
+      const { body } = await act(two, key, bound, { provider: { only: [other] } });
+      expect([body.route.provider, body.route.pin]).toEqual([other, "moved"]);
+      await eventually(async () => expect(await pinOf(one, key, bound)).toEqual(["kept", other]));
+    });
   });
 
   it("hear what the other one measured", async () => {
@@ -132,11 +153,10 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     await one.supply({ provider: "measured", model: "measured/base", endpoint: model.endpoint });
     const { key } = await one.caller();
     for (let i = 0; i < 10; i++) expect((await act(one, key, undefined, { model: "measured/base" })).status).toBe(200);
-    await expect
-      .poll(async () => (await two.call("/v1/models/measured/base")).body.offerings?.[0].measured_ms.p50, {
-        timeout: 8_000,
-      })
-      .toBeGreaterThan(0);
+    await eventually(async () => {
+      const { body } = await two.call("/v1/models/measured/base");
+      expect(body.offerings?.[0].measured_ms.p50).toBeGreaterThan(0);
+    });
     await model.close();
   });
 
@@ -150,7 +170,8 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     for (let i = 0; i < 5; i++) expect((await frail(one)).status).toBe(502);
     expect((await frail(one)).status).toBe(503);
     expect(await statusOf(one, id)).toMatchObject({ state: "open", consecutive_failures: 5 });
-    await expect.poll(async () => (await statusOf(two, id)).failure_rate_5m, { timeout: 8_000 }).toBeGreaterThan(0.5);
+    // All five of the one, of six with the success of the other.
+    await eventually(async () => expect((await statusOf(two, id)).failure_rate_5m).toBeGreaterThan(0.8));
     expect(await statusOf(two, id)).toMatchObject({ state: "closed", consecutive_failures: 0 });
     expect((await frail(two)).status).toBe(502);
     expect(await statusOf(two, id)).toMatchObject({ state: "open" });

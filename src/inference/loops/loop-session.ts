@@ -290,7 +290,7 @@ export class LoopSession implements Carried {
   }
 
   #look(view: ObservationView<ParsedObservation>, at: number): void {
-    if (view.step === this.#resumed?.chunk.startStep) this.#writer.replay(this.#resumed, at, this.#loop.dropped);
+    if (view.step === this.#resumed?.chunk.startStep) this.#writer.replay(this.#resumed, this.#loop.dropped);
     else this.#happen({ kind: "observed", at, view });
   }
 

@@ -108,7 +108,9 @@ export class LoopWriter {
   }
 
   /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
-  replay({ chunk, toldAt }: ResumedChunk, at: number, dropped: number): void {
+  replay({ chunk, toldAt }: ResumedChunk, dropped: number): void {
+    // Now: what asked for it may have waited until the stream was open.
+    const at = steadyNow();
     const ageMs = chunk.observationAgeMs + at - toldAt;
     const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
     if (ageMs >= this.#options.deadlineMs) this.hold({ ...late, tries: [], dropped });

@@ -200,15 +200,18 @@ describe("hostile traffic", () => {
     await loop.expect("opened");
     for (let step = 1; step <= 10_000; step++) loop.observe(step);
     let chunks = 0;
-    for (;;) {
+    for (let last = 10_000; ; ) {
       const told = await loop.next();
-      if (told?.kind !== "chunk") continue;
+      if (told === undefined) throw new Error("the loop ended before its last chunk");
+      // An answer that came too late on a busy machine is a hold: the robot looks again.
+      if (told.kind === "hold" && told.value.step === last) loop.observe(++last);
+      if (told.kind !== "chunk") continue;
       chunks += 1;
-      if (told.value.startStep === 10_000) break;
+      if (told.value.startStep === last) break;
     }
     expect(chunks).toBeLessThan(10_000);
     loop.leave();
-  });
+  }, 120_000);
 
   it("a caller who does not read is not worked for, and another is not held up by it", async () => {
     const deaf = http2.connect(app.url, { settings: { initialWindowSize: 1024 } });
