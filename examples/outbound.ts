@@ -3,7 +3,8 @@
  *
  *   LIMBER_URL=http://127.0.0.1:8080 LIMBER_KEY=… node_modules/.bin/node examples/outbound.ts acme acme/cruise
  *
- * Declare the model once, with the runtime `limber-outbound`, while this runs:
+ * It is refused, and dials again, until its provider is registered. Declare the model once, with the runtime `limber-outbound`, while this
+ * runs; the probe waits for it:
  *
  *   npm run provider -- register --provider acme --model acme/cruise --runtime limber-outbound --endpoint outbound://acme \
  *     --action-space base_twist_2d
@@ -50,7 +51,7 @@ async function serve(): Promise<void> {
 }
 
 /** Dials again and again, each time a little later, until somebody ends it. */
-for (let wait = 250; ; wait = Math.min(wait * 2, 10_000)) {
+for (let wait = 250; ; wait = Math.min(wait * 2, 4_000)) {
   const began = performance.now();
   await serve().catch((error: unknown) => console.error(error instanceof Error ? error.message : error));
   if (performance.now() - began > 60_000) wait = 250;

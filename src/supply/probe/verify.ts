@@ -2,6 +2,7 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { sleep } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
@@ -27,6 +28,9 @@ export const PROBEABLE = ["pending", "verifying", "live", "degraded", "suspended
 
 /** So many failures in a row suspend an offering that was live. */
 const FAILURES_TO_SUSPEND = 3;
+/** How long a server that dials the gateway is waited for, where its owner asks, and how often it is looked for, in milliseconds. */
+const DIAL_MS = 6_000;
+const LOOK_MS = 50;
 /** After a failure it is probed again this soon. */
 const RETRY_S = 60;
 
@@ -51,8 +55,10 @@ export async function verify(
   const { offering, target, bounds } = liveOffering(known, undefined, deps.vault);
   const wire = deps.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
-  if (!asker.owner && wire.isHere?.(target) === false)
-    throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
+  const isAway = (): boolean => wire.isHere?.(target) === false;
+  // A server that dials was refused for as long as its provider was not registered, and tries again from time to time.
+  for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
+  if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
   const { report, busy } = await probe(
     { ...deps, native: deps.upstream.native },
     { offering, target, wire, bounds, record: known },
