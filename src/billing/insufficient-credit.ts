@@ -39,7 +39,10 @@ export function shortage(short: CreditShortage, ceilingMicro: number, estimate: 
 }
 
 const SHORTAGES = {
-  org_credits: { reason: Reason.INSUFFICIENT_CREDITS, text: "the balance does not cover this call" },
+  org_credits: {
+    reason: Reason.INSUFFICIENT_CREDITS,
+    text: "the balance does not cover this call: pay by POST /v1/billing/topup, or let the operator add credit (POST /v1/orgs/{org_id}/credits)",
+  },
   workspace_budget: {
     reason: Reason.WORKSPACE_BUDGET_EXHAUSTED,
     text: "the budget of the key's workspace does not cover this call",
