@@ -37,6 +37,29 @@ export interface RobotDeps {
 
 /** The robot RPCs. */
 export function robotService({ sql, stops, orders }: RobotDeps): Implementation<typeof RobotService> {
+  const namedStop = async (id: string, call: Call): Promise<store.StopRecord> => {
+    const found = await store.findStop(sql, id);
+    // What was ordered for the organisation, or in another workspace, stands until a key that reaches it releases it.
+    if (!found || (confinedTo(call) ?? found.workspaceId) !== found.workspaceId) throw noSuchStop();
+    await assertReachable(sql, found.orgId, call).catch(() => {
+      throw noSuchStop();
+    });
+    return found;
+  };
+
+  /** The stops that stand under a name, as far as the call reaches them, the newest first. */
+  const under = async (target: StopTarget, named: string | undefined, call: Call): Promise<store.StopRecord[]> => {
+    const orgId = await orgOf(sql, named, call);
+    const own = confinedTo(call);
+    const { scope, subject } = targetOf(target, orgId, own);
+    const all = await store.standingStops(sql, orgId);
+    const found = all.filter(
+      (stop) => stop.scope === scope && stop.subject === subject && (own ?? stop.workspaceId) === stop.workspaceId,
+    );
+    if (found.length === 0) throw refuse(Reason.NOT_FOUND, `no stop stands for this ${scope}`);
+    return found.sort((a, b) => (a.id < b.id ? 1 : -1));
+  };
+
   return {
     async stopRobots(request, call) {
       const orgId = namedOrg(request.orgId, call);
@@ -54,23 +77,21 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
       });
     },
 
-    async releaseRobots({ stopId }, call) {
-      const found = await store.findStop(sql, stopId);
-      // What was ordered for the organisation, or in another workspace, stands until a key that reaches it releases it.
-      if (!found || (confinedTo(call) ?? found.workspaceId) !== found.workspaceId) throw noSuchStop();
-      await assertReachable(sql, found.orgId, call).catch(() => {
-        throw noSuchStop();
-      });
+    async releaseRobots({ orgId: named, target }, call) {
+      const found = target.case === "stopId" ? [await namedStop(target.value, call)] : await under(target, named, call);
       const { actor } = byCall(call);
       const released = await tx(sql, async (tx) => {
-        const stop = await store.releaseStop(tx, stopId, actor);
-        const details = { scope: found.scope, subject: found.subject };
-        if (stop)
-          await audit(tx, { ...byCall(call), orgId: found.orgId, action: "robot.released", subject: stopId, details });
-        return stop ?? (await store.findStop(tx, stopId))!;
+        const all: store.StopRecord[] = [];
+        for (const { id, orgId, scope, subject } of found) {
+          const stop = await store.releaseStop(tx, id, actor);
+          const details = { scope, subject };
+          if (stop) await audit(tx, { ...byCall(call), orgId, action: "robot.released", subject: id, details });
+          all.push(stop ?? (await store.findStop(tx, id))!);
+        }
+        return all;
       });
       await stops.load();
-      return create(ReleaseRobotsResponseSchema, { stop: messageOf(released) });
+      return create(ReleaseRobotsResponseSchema, { stop: messageOf(released[0]!) }); // there is one, or it was refused
     },
 
     async listRobotStops({ orgId: named, released = false, limit = DEFAULT_PAGE, cursor }, call) {

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot_service.proto.
  */
 export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiMgoUUmVsZWFzZVJvYm90c1JlcXVlc3QSGgoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhAIjsKFVJlbGVhc2VSb2JvdHNSZXNwb25zZRIiCgRzdG9wGAEgASgLMhQubGltYmVyLnYxLlJvYm90U3RvcCK3AQoVTGlzdFJvYm90U3RvcHNSZXF1ZXN0EhwKBm9yZ19pZBgBIAEoCUIHukgEcgIYQEgAiAEBEhUKCHJlbGVhc2VkGAIgASgISAGIAQESHgoFbGltaXQYAyABKA1CCrpIByoFGPQDKAFIAogBARIcCgZjdXJzb3IYBCABKAlCB7pIBHICGEBIA4gBAUIJCgdfb3JnX2lkQgsKCV9yZWxlYXNlZEIICgZfbGltaXRCCQoHX2N1cnNvciKIAQoWTGlzdFJvYm90U3RvcHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIgoEZGF0YRgCIAMoCzIULmxpbWJlci52MS5Sb2JvdFN0b3ASEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IyrAMKDFJvYm90U2VydmljZRKCAQoKU3RvcFJvYm90cxIcLmxpbWJlci52MS5TdG9wUm9ib3RzUmVxdWVzdBodLmxpbWJlci52MS5TdG9wUm9ib3RzUmVzcG9uc2UiN6q7GBMIBBILcm9ib3RzLnN0b3BgAnAGgtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKHAQoOTGlzdFJvYm90U3RvcHMSIC5saW1iZXIudjEuTGlzdFJvYm90U3RvcHNSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVzcG9uc2UiMJACAaq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCEhIQL3YxL3JvYm90cy9zdG9wc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
+  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiigIKFFJlbGVhc2VSb2JvdHNSZXF1ZXN0Eh4KBm9yZ19pZBgCIAEoCUIJukgGcgQQARhASAGIAQESHAoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhASAASHgoIcm9ib3RfaWQYAyABKAlCCrpIB3IFEAEYgAFIABIgCgpzZXNzaW9uX2lkGAQgASgJQgq6SAdyBRABGIACSAASGwoGa2V5X2lkGAUgASgJQgm6SAZyBBABGEBIABIhCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgAEhYKA2FsbBgHIAEoCEIHukgEagIIAUgAQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI7ChVSZWxlYXNlUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AitwEKFUxpc3RSb2JvdFN0b3BzUmVxdWVzdBIcCgZvcmdfaWQYASABKAlCB7pIBHICGEBIAIgBARIVCghyZWxlYXNlZBgCIAEoCEgBiAEBEh4KBWxpbWl0GAMgASgNQgq6SAcqBRj0AygBSAKIAQESHAoGY3Vyc29yGAQgASgJQge6SARyAhhASAOIAQFCCQoHX29yZ19pZEILCglfcmVsZWFzZWRCCAoGX2xpbWl0QgkKB19jdXJzb3IiiAEKFkxpc3RSb2JvdFN0b3BzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yMqwDCgxSb2JvdFNlcnZpY2USggEKClN0b3BSb2JvdHMSHC5saW1iZXIudjEuU3RvcFJvYm90c1JlcXVlc3QaHS5saW1iZXIudjEuU3RvcFJvYm90c1Jlc3BvbnNlIjequxgTCAQSC3JvYm90cy5zdG9wYAJwBoLT5JMCGjoBKmIEc3RvcCIPL3YxL3JvYm90cy9zdG9wEowBCg1SZWxlYXNlUm9ib3RzEh8ubGltYmVyLnYxLlJlbGVhc2VSb2JvdHNSZXF1ZXN0GiAubGltYmVyLnYxLlJlbGVhc2VSb2JvdHNSZXNwb25zZSI4qrsYEQgEEgtyb2JvdHMuc3RvcGACgtPkkwIdOgEqYgRzdG9wIhIvdjEvcm9ib3RzL3JlbGVhc2UShwEKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIjCQAgGquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAhISEC92MS9yb2JvdHMvc3RvcHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
 
 /**
  * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
@@ -115,17 +115,72 @@ export const StopRobotsResponseSchema: GenMessage<StopRobotsResponse> = /*@__PUR
   messageDesc(file_limber_v1_robot_service, 1);
 
 /**
- * Says which stop to release.
+ * Says what to release: one stop by its id, or every stop that stands under the name that was stopped.
  *
  * @generated from message limber.v1.ReleaseRobotsRequest
  */
 export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
   /**
-   * The stop.
+   * The organisation; required from the operator where a name is released, a key's own otherwise.
    *
-   * @generated from field: string stop_id = 1;
+   * @generated from field: optional string org_id = 2;
    */
-  stopId: string;
+  orgId?: string | undefined;
+
+  /**
+   * What is to be released; 404 where no stop stands for it.
+   *
+   * @generated from oneof limber.v1.ReleaseRobotsRequest.target
+   */
+  target: {
+    /**
+     * The stop.
+     *
+     * @generated from field: string stop_id = 1;
+     */
+    value: string;
+    case: "stopId";
+  } | {
+    /**
+     * The robot that was stopped.
+     *
+     * @generated from field: string robot_id = 3;
+     */
+    value: string;
+    case: "robotId";
+  } | {
+    /**
+     * The session that was stopped.
+     *
+     * @generated from field: string session_id = 4;
+     */
+    value: string;
+    case: "sessionId";
+  } | {
+    /**
+     * The key that was stopped.
+     *
+     * @generated from field: string key_id = 5;
+     */
+    value: string;
+    case: "keyId";
+  } | {
+    /**
+     * The workspace that was stopped.
+     *
+     * @generated from field: string workspace_id = 6;
+     */
+    value: string;
+    case: "workspaceId";
+  } | {
+    /**
+     * The stop of everything.
+     *
+     * @generated from field: bool all = 7;
+     */
+    value: boolean;
+    case: "all";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
@@ -142,7 +197,7 @@ export const ReleaseRobotsRequestSchema: GenMessage<ReleaseRobotsRequest> = /*@_
  */
 export type ReleaseRobotsResponse = Message<"limber.v1.ReleaseRobotsResponse"> & {
   /**
-   * The stop.
+   * The stop; the newest where several stood under the name.
    *
    * @generated from field: limber.v1.RobotStop stop = 1;
    */
@@ -258,7 +313,7 @@ export const RobotService: GenService<{
     output: typeof StopRobotsResponseSchema;
   },
   /**
-   * Releases a stop. What it covered may act again, unless another stop covers it.
+   * Releases a stop, by its id or by the name that was stopped. What it covered may act again, unless another stop covers it.
    *
    * @generated from rpc limber.v1.RobotService.ReleaseRobots
    */

@@ -6,7 +6,7 @@ import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
 import { notify } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { unsentEvents } from "../../../src/store/events/outbox.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
@@ -53,6 +53,50 @@ const SCOPES: Record<string, { order: (caller: Caller) => object; call: object; 
   },
   org: { order: () => ({ all: true }), call: {}, open: {}, other: {} },
 };
+
+describe("a release by the name that was stopped", () => {
+  const releaseBy = (body: object, caller: Pick<Caller, "key">) =>
+    one.call("/v1/robots/release", body, { key: caller.key });
+
+  it.each(Object.entries(SCOPES))("takes the words of the stop itself: %s", async (_, { order, call }) => {
+    const mine = await one.caller(1);
+    const words = order(mine);
+    const { body: stopped } = await stop(words, mine);
+    await eventually(async () => expect((await act(two, mine, call)).body.error?.code).toBe("robot_stopped"));
+    const stranger = await one.caller(1);
+    const strangers = await releaseBy(order(stranger), stranger);
+    expect([strangers.status, strangers.body.error.code]).toEqual([404, "not_found"]);
+    const { status, body } = await releaseBy(words, mine);
+    expect([status, body.id, typeof body.released]).toEqual([200, stopped.id, "number"]);
+    await eventually(async () => expect((await act(two, mine, call)).status).toBe(200));
+    expect((await releaseBy(words, mine)).status).toBe(404);
+  });
+
+  it("releases what workspaces ordered too, for a key of the organisation; one of a workspace releases its own alone", async () => {
+    const mine = await one.caller(1);
+    const { id } = (await one.call(`/v1/orgs/${mine.org}/workspaces`, { name: "lab" }, mine)).body;
+    const lab = { org: mine.org, key: await one.key(mine.org, { role: "owner", workspace_id: id }) };
+    const words = { robot_id: "r9" };
+    expect((await stop(words, mine)).status).toBe(200);
+    expect((await releaseBy(words, lab)).status).toBe(404);
+    expect((await stop(words, lab)).status).toBe(200);
+    expect((await releaseBy(words, lab)).status).toBe(200);
+    expect((await stop(words, lab)).status).toBe(200);
+    expect((await releaseBy(words, mine)).status).toBe(200);
+    const { body } = await one.call("/v1/robots/stops", undefined, mine);
+    expect(body.data).toEqual([]);
+  });
+
+  it("names exactly one thing, and an operator its organisation", async () => {
+    const mine = await one.caller(1);
+    await stop({ robot_id: "r1" }, mine);
+    for (const body of [{}, { robot_id: "r1", all: true }, { robot_id: "" }, { all: false }])
+      expect((await releaseBy(body, mine)).status).toBe(422);
+    const admin = (body: object) => one.call("/v1/robots/release", body, { admin: ADMIN_TOKEN });
+    expect((await admin({ robot_id: "r1" })).status).toBe(422);
+    expect((await admin({ robot_id: "r1", org_id: mine.org })).status).toBe(200);
+  });
+});
 
 describe("200", () => {
   it.each(Object.entries(SCOPES))(
