@@ -270,13 +270,18 @@ function readsOf(profile: WireProfile | undefined): string | undefined {
 }
 
 /** Who moves by a call, as emergency stops know it. */
-export function moverOf({ provider }: Intent, call: Call, robotId: string | undefined): Mover {
+export function moverOf(
+  { provider }: Intent,
+  call: Call,
+  { robotId, metadata }: Pick<ActRequest, "robotId" | "metadata">,
+): Mover {
   const key = keyOf(call);
-  return { key, sessionId: provider?.sessionId, robotIds: [key.robotId, robotId] };
+  // A stop of any of its names stops it.
+  return { key, sessionId: provider?.sessionId, robotIds: [key.robotId, robotId, robotIn(metadata)] };
 }
 
 /** The robot that metadata names. */
-export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
+function robotIn(metadata: ActRequest["metadata"]): string | undefined {
   const named = metadata?.robot_id;
   return typeof named === "string" ? named : undefined;
 }

@@ -46,7 +46,6 @@ import {
   type InferenceServiceDeps,
   moverOf,
   planArgs,
-  robotIn,
   speaking,
 } from "../inference/call.ts";
 import { availableOf, type Charge } from "../inference/call-billing.ts";
@@ -85,7 +84,7 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   const prepared = prepareInTime(deps, ActRequestSchema, asked, call);
   const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
-  const mover = moverOf(intent, call, robotIn(request.metadata));
+  const mover = moverOf(intent, call, request);
   deps.stops.assertMayMove(mover);
   const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
   const input = { ...act.inputOf(request), sessionId: inferenceCall.upstreamSession };

@@ -37,7 +37,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
    */
   target: {
     /**
-     * One robot, by the name that its calls give (`robot_id` of a stream, `metadata.robot_id` of a call). Never refused: a robot that has
+     * One robot, by the name that its calls give (`robot_id` on every transport, `metadata.robot_id` too). Never refused: a robot that has
      * not called yet is stopped when it does.
      *
      * @generated from field: string robot_id = 2;

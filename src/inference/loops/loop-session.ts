@@ -17,7 +17,7 @@ import {
   type ObservationView,
   type PlanStep,
 } from "../../routing/index.ts";
-import { hedgesOf, type InferenceDeps, moverOf, refuseLargeMetadata, robotIn } from "../call.ts";
+import { hedgesOf, type InferenceDeps, moverOf, refuseLargeMetadata } from "../call.ts";
 import type { Prepared } from "../prepare.ts";
 import type { SessionPin } from "../sessions.ts";
 import type { Mover } from "../stops/active-stops.ts";
@@ -103,7 +103,7 @@ export class LoopSession implements Carried {
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
     const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
     this.#tally = new LoopCounts(deps.loops);
-    this.mover = moverOf(this.#intent, call, open.robotId ?? robotIn(open.metadata));
+    this.mover = moverOf(this.#intent, call, open);
     deps.stops.assertMayMove(this.mover);
     if (deps.loops.draining) throw draining();
     this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space);

@@ -100,6 +100,20 @@ describe("get_action", () => {
     await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.0004);
   });
 
+  it("is refused for a robot that is stopped, by the name in its options", async () => {
+    const mine = await app.caller(1);
+    await app.call("/v1/robots/stop", { robot_id: "left" }, mine);
+    const ask = (robot_id: string) =>
+      talk((call) =>
+        call(
+          message({ endpoint: "get_action", api_token: mine.key, data: nested({ robot_id, action_keys: { arm: 7 } }) }),
+        ),
+      );
+    expect(JSON.stringify([...((await ask("left")) as unknown as Map<string, string>)])).toMatch(/robot_stopped/);
+    const [actions] = (await ask("right")) as unknown as [Map<string, NdArray>];
+    expect(actions.has("arm")).toBe(true);
+  });
+
   it("of N1.5 answers a flat map", async () => {
     const data = {
       "video.ego_view": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]),

@@ -72,6 +72,20 @@ async function heardBy(call: () => Promise<unknown>) {
 }
 
 describe("a client with an api key", () => {
+  it("is stopped by the name of the robot that its address says, and no other is", async () => {
+    const mine = await app.caller(1);
+    await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
+    const infer = async (robot: string) => {
+      const client = await connect(
+        `/v1/openpi/acme/arm?horizon=10&robot_id=${encodeURIComponent(robot)}`,
+        apiKey(mine),
+      );
+      return client.infer(sample("openpi_libero_request.msgpack")).finally(() => client.socket.close());
+    };
+    await expect(infer("arm 1")).rejects.toThrow(/robot_stopped/);
+    expect((await infer("arm 2")).has("actions")).toBe(true);
+  });
+
   it("gets the metadata first, then actions for a recorded observation of LIBERO, and pays for them", async () => {
     const mine = await app.caller(1);
     const client = await connect("/v1/openpi/acme/arm?horizon=10", apiKey(mine));

@@ -45,6 +45,12 @@ const SCOPES: Record<string, { order: (caller: Caller) => object; call: object; 
     open: { robotId: "r1" },
     other: { metadata: { robot_id: "r2" } },
   },
+  "robot, by the same word": {
+    order: () => ({ robot_id: "r3" }),
+    call: { robot_id: "r3" },
+    open: { robotId: "r3" },
+    other: { robot_id: "r4", metadata: { robot_id: "r5" } },
+  },
   session: {
     order: () => ({ session_id: "s1" }),
     call: { provider: { session_id: "s1" } },
@@ -114,7 +120,7 @@ describe("200", () => {
       expect(status).toBe(200);
       expect(stopped).toMatchObject({
         object: "robot_stop",
-        scope,
+        scope: scope.split(",")[0],
         org_id: owner.org,
         reason: "smoke",
         released: null,

@@ -37,7 +37,7 @@ export function modelAsked(data: Gr00tValue | undefined): string | undefined {
   return model;
 }
 
-/** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon` and `action_keys`. */
+/** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon`, `robot_id` and `action_keys`. */
 export async function actionAsked(
   data: Gr00tValue | undefined,
   { model, embodiment, session }: AskedOf,
@@ -58,7 +58,7 @@ export async function actionAsked(
   const horizon = option("horizon");
   if (horizon !== undefined && !(typeof horizon === "number" && Number.isInteger(horizon)))
     throw unfit("options.horizon", "is a whole number");
-  const preset = text("preset");
+  const [preset, robotId] = [text("preset"), text("robot_id")];
   const actionSpace = text("action_space") ?? (preset === undefined ? embodiment?.actionSpace : undefined);
   const moments = await momentsIn(fields.get("video"));
   const proprio = proprioIn(fields.get("state"), embodiment?.layout.state ?? []);
@@ -69,6 +69,7 @@ export async function actionAsked(
     provider: { sessionId: session },
     ...(instruction !== undefined && { instruction }),
     ...(preset !== undefined && { preset }),
+    ...(robotId !== undefined && { robotId }),
     ...(actionSpace !== undefined && { actionSpace }),
     // The client carries out what its model answers at a time.
     ...(horizon === undefined ? { wholeChunk: true } : { horizon: horizon >>> 0 }),

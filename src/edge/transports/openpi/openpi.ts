@@ -164,7 +164,7 @@ function credentialsOf(header = ""): { key?: string; user?: string } {
 }
 
 /** What an address may say beside the model. */
-const PARAMETERS = ["preset", "action_space", "horizon", "session_id"];
+const PARAMETERS = ["preset", "action_space", "horizon", "session_id", "robot_id"];
 /** What a client of RoboArena takes its actions for. */
 const ROBOARENA_SPACE = "roboarena_action_space";
 
@@ -172,7 +172,7 @@ const ROBOARENA_SPACE = "roboarena_action_space";
 const KNOWN: Readonly<Record<ProtocolName, readonly string[]>> = {
   openpi: PARAMETERS,
   roboarena: [...PARAMETERS, ROBOARENA_SPACE],
-  "vla-eval": ["preset", "action_space"],
+  "vla-eval": ["preset", "action_space", "robot_id"],
 };
 
 /** What is called: the client's protocol, the model where one is named, and what is said beside it. */
@@ -222,6 +222,7 @@ function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): 
   return {
     model,
     sessionId: query.get("session_id") ?? `openpi ${requestId}`,
+    ...(query.has("robot_id") && { robotId: query.get("robot_id")! }),
     ...(query.has("preset") && { preset: query.get("preset")! }),
     ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),
     ...(horizon !== null && { horizon: Number(horizon) >>> 0 }),

@@ -64,7 +64,7 @@ export class VlaEvalProtocol implements RobotProtocol {
       throw unfit("type", "is one of hello, episode_start, observation, episode_end, error");
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "is a map");
-    const { model, preset, actionSpace, sessionId } = this.#asked;
+    const { model, preset, actionSpace, sessionId, robotId } = this.#asked;
     const task = TASKS.map((key) => payload.get(key)).find((value) => value != null);
     if (task !== undefined && typeof task !== "string") throw unfit("task_description", "is a text");
     const request = create(ActRequestSchema, {
@@ -75,6 +75,7 @@ export class VlaEvalProtocol implements RobotProtocol {
       ...(task !== undefined && { instruction: task }),
       ...(preset !== undefined && { preset }),
       ...(actionSpace !== undefined && { actionSpace }),
+      ...(robotId !== undefined && { robotId }),
     });
     return { kind: "act", request };
   }
