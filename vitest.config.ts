@@ -9,7 +9,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     // Of a fact that comes about by itself; how soon it does is for benchmarks to say.
-    expect: { poll: { timeout: 10_000 } },
+    expect: { poll: { timeout: 20_000 } },
     pool: "forks",
     maxWorkers: 2,
     projects: [
