@@ -78,14 +78,15 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
     async reportEpisode(report, call) {
       const job = await jobOf(call, report.jobId);
       const hold = holdOf(job, report.epoch, call);
-      if (report.index >= job.total)
+      const { index = 0 } = report; // the schema requires it
+      if (index >= job.total)
         throw violation("index", `must be below ${job.total}, the number of episodes`, "less_than");
       const renewed = await claimed(renew(sql, hold));
       const facts = factsOf(report, job);
       const seal = await seals.of(job);
-      const [known] = await listItems(sql, job.id, report.index, 1);
+      const [known] = await listItems(sql, job.id, index, 1);
       if (known?.response) refuseAnother(seal.item(known).response as EpisodeFacts, facts);
-      else await keep(deps, { job, seal, hold, index: report.index }, facts);
+      else await keep(deps, { job, seal, hold, index }, facts);
       const { progress } = await shown(await jobOf(call, job.id));
       return create(ReportEpisodeResponseSchema, {
         leaseUntil: renewed.until,
@@ -155,7 +156,7 @@ async function keep(
 function factsOf(report: ReportEpisodeRequest, job: JobRecord): EpisodeFacts {
   const success = report.termination === "success";
   return {
-    seed: ((job.request as EvaluationRequest).seed + report.index) >>> 0,
+    seed: ((job.request as EvaluationRequest).seed + (report.index ?? 0)) >>> 0,
     success,
     termination: report.termination as Termination, // the schema lists its words
     ...(report.error !== undefined && { error: report.error }),

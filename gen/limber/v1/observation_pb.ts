@@ -160,28 +160,28 @@ export const FrameSchema: GenMessage<Frame> = /*@__PURE__*/
  */
 export type Intrinsics = Message<"limber.v1.Intrinsics"> & {
   /**
-   * Focal length along x.
+   * Focal length along x; 0 when absent.
    *
    * @generated from field: double fx = 1;
    */
   fx: number;
 
   /**
-   * Focal length along y.
+   * Focal length along y; 0 when absent.
    *
    * @generated from field: double fy = 2;
    */
   fy: number;
 
   /**
-   * Principal point, x.
+   * Principal point, x; 0 when absent.
    *
    * @generated from field: double cx = 3;
    */
   cx: number;
 
   /**
-   * Principal point, y.
+   * Principal point, y; 0 when absent.
    *
    * @generated from field: double cy = 4;
    */

@@ -152,8 +152,9 @@ function valueAt(path: Path, message: Message): unknown {
   return value;
 }
 
-// Two of the library's sentences speak of numbers that a caller of REST never sees.
+// Two of the library's sentences speak of numbers that a caller of REST never sees, and one does not stand after a name.
 function messageOf({ ruleId, field, message }: RuleViolation): string {
+  if (ruleId === "required") return "is required";
   if (!ruleId.startsWith("enum.")) return message;
   const owner = field.findLast((part) => part.kind === "field");
   return owner?.enum === undefined ? message : `must be one of ${[...wordsOf(owner.enum).toNumber.keys()].join(", ")}`;

@@ -18,7 +18,7 @@ export function commitmentCalls({
   settled,
 }: Pick<KeyParts, "sql" | "settled">): Pick<Implementation<typeof AccountService>, "setCommitment"> {
   return {
-    async setCommitment({ orgId, minMonthlyUsd, startsOn }, call) {
+    async setCommitment({ orgId, minMonthlyUsd = 0, startsOn }, call) {
       const minMicro = fromUsd(minMonthlyUsd, "min_monthly_usd");
       if (startsOn !== undefined) refuseBadDay(startsOn);
       await assertReachable(sql, orgId, call);

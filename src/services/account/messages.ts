@@ -107,7 +107,7 @@ export function budgetMessage(
 }
 
 /** The budget that a request asks for; one without an interval is never renewed. Refuses sums that there aren't. */
-export function budgetOf({ limitUsd, interval }: NewKeyBudget): BudgetMessage {
+export function budgetOf({ limitUsd = 0, interval }: NewKeyBudget): BudgetMessage {
   const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
   return {
     limitMicro: fromUsd(limitUsd, "budget.limit_usd"),

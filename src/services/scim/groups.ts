@@ -153,8 +153,9 @@ export function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<type
       return create(DeleteGroupResponseSchema, {});
     },
 
-    async mapGroup({ group, role }, call) {
+    async mapGroup({ group, role: given }, call) {
       const { orgId } = keyOf(call);
+      const role = given || undefined;
       const mapped = await locked(orgId, async (tx) => {
         const giver = await giverOf(tx, call);
         // Members who join the group later get the role too.

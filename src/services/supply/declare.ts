@@ -85,6 +85,8 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     throw violation("price_per_1k_tokens", "is required for ground", "missing");
   const space = request.actionSpaces[0] ?? "";
   assertBounds(request.bounds, dimensionOf(space, request.actionDim), "bounds");
+  if (authTypeOf(request.auth) !== "none" && !request.auth?.secret)
+    throw violation("auth.secret", "is required for this scheme", "missing");
   checkProfile(wire, request);
   if (wire.isHere) {
     const address = outboundAddress(request.provider);

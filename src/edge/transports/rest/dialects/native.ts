@@ -7,15 +7,22 @@ import type { Dialect } from "./dialect.ts";
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
-/** The JSON value of a body of one of the content types that `type` matches; an empty object where there is no body. */
+/** What a body may be called, and what stands for one that is not there. */
+interface ReadOptions {
+  readonly type?: RegExp;
+  readonly named?: string;
+  readonly none?: object | null;
+}
+
+/** The JSON value of a body of one of the content types that `type` matches; `none` where there is no body. */
 export async function readJson(
   request: HttpRequest,
   expected: Expected,
   limits: BodyLimits,
-  { type = JSON_TYPE, named = "application/json" } = {},
+  { type = JSON_TYPE, named = "application/json", none = {} }: ReadOptions = {},
 ): Promise<unknown> {
   const bytes = await readBody(request, type, named, limits);
-  return bytes.length === 0 ? {} : parseCounted(bytes, expected);
+  return bytes.length === 0 ? none : parseCounted(bytes, expected);
 }
 
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
@@ -25,7 +32,8 @@ export const native: Dialect = {
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", limits);
     if (route.verb === "GET") return {};
     const desc = route.body === "*" ? route.method.input : route.body?.message;
-    return readJson(request, { bounds: route.bounds, desc }, limits);
+    const expected = { bounds: route.bounds, desc };
+    return readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
   },
   ignoresUnknown: false,
   plain: true,

@@ -19,7 +19,10 @@ export const scim: Dialect = {
     if (route.body === undefined) return {};
     const given = await readJson(request, { bounds: route.bounds }, limits, { type: TYPE, named: NAMED });
     const desc = route.body === "*" ? route.method.input : route.body.message;
-    return desc === undefined ? given : toNative(desc, given);
+    if (desc === undefined) return given;
+    const told = toNative(desc, given);
+    // A body that says nothing is none: a resource must not be emptied by a slip.
+    return route.body !== "*" && isEmpty(told) ? null : told;
   },
   ignoresUnknown: true,
   parameterOf: (field) => field.jsonName,
@@ -47,6 +50,9 @@ export const scim: Dialect = {
     return { status, headers, body: JSON.stringify(error) };
   },
 };
+
+const isEmpty = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && Object.keys(value).length === 0;
 
 function metaOf(value: unknown): { version?: string | undefined; location?: string | undefined } {
   const meta = typeof value === "object" && value !== null && "meta" in value ? value.meta : undefined;

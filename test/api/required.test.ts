@@ -1,0 +1,211 @@
+/**
+ * Required is required: every RPC of the schema that changes something, called with no body, with an empty one, with null, and with null
+ * for each of its fields. A field that has no default is missed by name, and what may be left out stands in a table here.
+ */
+import { create, type DescField, type DescMessage, type DescMethod, getOption } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { inline, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import { SERVICES } from "../../src/app/services.ts";
+import { decoderOf, Faults } from "../../src/edge/messages/json.ts";
+import { violationsOf } from "../../src/edge/messages/validate.ts";
+import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
+import { type Belongings, belongings } from "../support/belongings.ts";
+
+const ROUTES = routesOf(SERVICES).filter(({ verb }) => verb !== "GET" && verb !== "DELETE");
+const nameOf = ({ parent, name }: DescMethod): string => `${parent.name}.${name}`;
+
+/** What a call does that is told nothing: it needs no more than its path, or changes nothing. */
+const TAKES_NOTHING = new Set([
+  "AccountService.CreateKey",
+  "AccountService.UpdateKey",
+  "AccountService.RotateKey",
+  "AccountService.UpdateSettings",
+  "IdentityService.UpdateMember",
+  "ScimService.Search",
+  "ScimService.SearchUsers",
+  "ScimService.SearchGroups",
+  "WorkspaceService.UpdateWorkspace",
+  "BillingService.ReconcilePayment",
+  "CredentialService.VerifyCredential",
+  "SupplyService.VerifyOffering",
+  "SupplyService.UpdateProvider",
+  "SupplyService.UpdateOffering",
+  "WebhookService.UpdateWebhook",
+  "WebhookService.RotateWebhookSecret",
+  "WebhookService.TestWebhook",
+  "WebhookService.RedeliverWebhook",
+  "BroadcastService.UpdateBroadcast",
+]);
+
+/** Fields that the schema can't tell from their zero, and what their zero stands for. */
+const ZEROS: Readonly<Record<string, string>> = {
+  "Frame.camera": "the only camera",
+  "Frame.url": "`data` instead, one of which is required",
+  "Frame.data": "`url` instead, one of which is required",
+  "Intrinsics.fx": "not known",
+  "Intrinsics.fy": "not known",
+  "Intrinsics.cx": "not known",
+  "Intrinsics.cy": "not known",
+  "ActRequest.stream": "one answer",
+  "PredictRequest.stream": "one answer",
+  "PreviewedRequest.stream": "one answer",
+  "EvaluateRequest.mode": "lockstep",
+  "EvaluateRequest.media": "none",
+  "EvaluateRequest.pictures": "none",
+  "EvaluateRequest.runner": "built in",
+  "ReportEpisodeRequest.return": "no reward",
+  "ReportEpisodeRequest.steps": "none",
+  "ReportEpisodeRequest.sim_time_s": "none",
+  "EvaluationError.message": "no sentence beside the word",
+  "RateLimit.burst": "a tenth of the window's",
+  "RateLimit.concurrency": "as many as usual",
+  "RateLimit.streams": "as many as usual",
+  "ExchangeTokenRequest.code": "refused by OAuth's own words, after the kind of the grant",
+  "ExchangeTokenRequest.code_verifier": "refused by OAuth's own words, after the kind of the grant",
+  "TakeProcessorMessageRequest.payload": "refused for its signature",
+  "TakeProcessorMessageRequest.signature": "refused",
+  "StopRobotsRequest.reason": "none is told",
+  "FrameMapping.camera": "the frame of the same position",
+  "FrameMapping.layout": "height, width, channels",
+  "FrameMapping.fit": "fills up",
+  "FrameMapping.rotate_180": "is not turned",
+  "FrameMapping.form": "bytes",
+  "ProprioMapping.start": "from the first",
+  "ProprioMapping.dtype": "32-bit floats",
+  "ProviderAuth.secret": "none, which every scheme but `none` refuses",
+};
+
+describe("the schema", () => {
+  it("misses every field that has no default, or its zero has a meaning that stands here", () => {
+    const silent: string[] = [];
+    for (const desc of requests()) {
+      const missed = missedIn(desc);
+      const paths = new Set(ROUTES.filter(({ method }) => method.input === desc).flatMap(({ path }) => path));
+      for (const field of desc.fields)
+        if (isZeroed(field) && !paths.has(field) && !missed.has(field.name)) silent.push(`${desc.name}.${field.name}`);
+    }
+    expect(silent.sort()).toEqual(Object.keys(ZEROS).sort());
+  });
+
+  it("takes null in any field as if the field were not there", () => {
+    for (const desc of requests().filter((each) => !getOption(each, inline))) {
+      const faults = new Faults();
+      const nulls = Object.fromEntries(desc.fields.map(({ name }) => [name, null]));
+      expect(decoderOf(desc).decode(nulls, faults), desc.typeName).toEqual(create(desc));
+      expect(faults.list).toEqual([]);
+    }
+  });
+});
+
+describe("every call that changes something", () => {
+  let app: App;
+  let caller: Caller;
+  let own: Belongings;
+
+  beforeAll(async () => {
+    app = await openApp({ publicSignup: true });
+    caller = await app.caller(5);
+    own = await belongings(app, caller, "own");
+  }, 60_000);
+  afterAll(() => app.close());
+
+  const send = (route: RestRoute, body: string | undefined) => {
+    const path = route.template.replaceAll(/\{(\w+)\}/g, (_, name) => own[name] ?? "nothing-of-this-name");
+    const headers = { "content-type": route.dialect.contentType, "x-service-admin-token": ADMIN_TOKEN };
+    return app.call(path, body, { key: caller.key, method: route.verb, headers });
+  };
+
+  it.each(
+    ROUTES.filter(({ method }) => !TAKES_NOTHING.has(nameOf(method))).map(
+      (route) => [nameOf(route.method), route] as const,
+    ),
+  )("%s refuses no body, an empty one, null, and null for each of its fields", async (_, route) => {
+    const { method, path } = route;
+    const desc = (typeof route.body === "object" && route.body.message) || method.input;
+    const missed = [...missedIn(desc)].filter((name) => !path.some((field) => field.name === name));
+    const nulls = JSON.stringify(Object.fromEntries(missed.map((name) => [name, null])));
+    // A preset may say nothing; no body at all is a slip.
+    const isEmptied = nameOf(method) === "PresetService.PutPreset";
+    for (const body of [undefined, "null", ...(isEmptied ? [] : ["{}", nulls])]) {
+      const answer = await send(route, body);
+      const said = `${body}: ${answer.status} ${answer.text}`;
+      expect([400, 401, 422, 501], said).toContain(answer.status);
+      // What is wrong is said of each field, where the body is there to hold fields.
+      if (answer.status === 422 && body === nulls) for (const name of missed) expect(answer.text, said).toContain(name);
+    }
+  });
+
+  it("ends no promise, and gives no budget, that was not asked for", async () => {
+    const { org, key } = await app.caller(10);
+    await app.admin(`/v1/orgs/${org}/commitment`, { min_monthly_usd: 31 });
+    for (const body of [{}, null, "", { min_monthly_usd: null }, { starts_on: null }]) {
+      const { status, body: told } = await app.call(`/v1/orgs/${org}/commitment`, body, { admin: ADMIN_TOKEN });
+      expect([status, told.error.param, told.detail[0]?.type]).toEqual(
+        body === null ? [422, expect.anything(), "dict_type"] : [422, "min_monthly_usd", "missing"],
+      );
+    }
+    const { body: balance } = await app.call("/v1/billing/balance", undefined, { key });
+    expect(balance.commitment.min_monthly_usd).toBe(31);
+    for (const budget of [{}, { limit_usd: null }, { interval: "daily" }]) {
+      const { status, body } = await app.call(`/v1/orgs/${org}/keys`, { budget }, { admin: ADMIN_TOKEN });
+      expect([status, body.error.param, body.detail[0].type]).toEqual([422, "budget.limit_usd", "missing"]);
+      const workspace = await app.call(`/v1/orgs/${org}/workspaces`, { name: "lab", budget }, { key });
+      expect([workspace.status, workspace.body.error.param]).toEqual([422, "budget.limit_usd"]);
+    }
+    expect((await app.call(`/v1/orgs/${org}/keys`, { budget: { limit_usd: 0 } }, { admin: ADMIN_TOKEN })).status).toBe(
+      201,
+    );
+  });
+
+  it("keeps what a slip would have taken: a preset, the members of a group and its role, a declared secret", async () => {
+    const { key } = caller;
+    const name = "kept";
+    await app.call(`/v1/presets/${name}`, { horizon: 3 }, { key, method: "PUT" });
+    expect((await app.call(`/v1/presets/${name}`, "", { key, method: "PUT" })).status).toBe(422);
+    const { body: presets } = await app.call("/v1/presets", undefined, { key });
+    expect(presets.data.find((each: { name: string }) => each.name === name).config.horizon).toBe(3);
+
+    const scim = (verb: string, path: string, body?: unknown) =>
+      app.call(`/v1/scim/v2${path}`, body, { key, method: verb, headers: { "content-type": "application/scim+json" } });
+    const user = (await scim("POST", "/Users", { userName: "kept@example.com" })).body.id;
+    const { body: group } = await scim("POST", "/Groups", { displayName: "kept", members: [{ value: user }] });
+    await scim("POST", `/Groups/${group.id}/map`, { role: "viewer" });
+    for (const body of ["", "{}", "null", '{"unknown":1}'])
+      expect((await scim("PUT", `/Groups/${group.id}`, body)).status, body).toBe(400);
+    for (const body of ["", "{}", '{"role":null}'])
+      expect((await scim("POST", `/Groups/${group.id}/map`, body)).status, body).toBe(400);
+    expect((await scim("GET", `/Groups/${group.id}`)).body.members).toHaveLength(1);
+    expect((await scim("POST", `/Groups/${group.id}/map`, { role: "" })).body).not.toHaveProperty("role");
+
+    const model = { model: "acme/shut", runtime: "limber-policy", endpoint: "grpc://127.0.0.1:50998", hardware: "cpu" };
+    for (const auth of [{}, { secret: "s" }, { type: "bearer" }]) {
+      const declared = { ...model, contracts: ["act"], action_spaces: ["base_twist_2d"], auth };
+      const { status, body } = await app.call(`/v1/supply/providers/${own.provider}/models`, declared, { key });
+      expect([status, body.error.param]).toEqual([422, auth.type === "bearer" ? "auth.secret" : "auth.type"]);
+    }
+  });
+});
+
+/** The messages that calls are made of, and those inside them. */
+function requests(): DescMessage[] {
+  const found = new Map<string, DescMessage>();
+  const add = (desc: DescMessage): void => {
+    if (found.has(desc.typeName) || desc.typeName.startsWith("google.protobuf.")) return;
+    found.set(desc.typeName, desc);
+    for (const { message } of desc.fields) if (message !== undefined) add(message);
+  };
+  // What RFC 7643 requires is asked for where resources are read.
+  for (const { method } of ROUTES) if (getOption(method, rpc).dialect !== 2) add(method.input);
+  return [...found.values()];
+}
+
+/** Fields that a rule misses in an empty message. */
+function missedIn(desc: DescMessage): Set<string> {
+  const paths = violationsOf(desc, create(desc)).map(({ path }) => path.split(".")[0] ?? "");
+  return new Set(desc.fields.map(({ name }) => name).filter((name) => paths.includes(name)));
+}
+
+/** Whether the wire carries the field's zero by not carrying it. */
+const isZeroed = (field: DescField): boolean =>
+  (field.fieldKind === "scalar" || field.fieldKind === "enum") && field.oneof === undefined && field.presence === 2;
