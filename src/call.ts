@@ -5,6 +5,7 @@ import type {
   DescMethodServerStreaming,
   DescMethodUnary,
   DescService,
+  Message,
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
@@ -64,6 +65,22 @@ export interface IdempotencyClaim {
   promised: boolean;
 }
 
+/** What becomes known of a call on its way, for the log: the transport begins it, and the gate and the bill add to it. */
+export interface CallTrail {
+  /** Whose call it is, once the key is known, whether it is let in or not. */
+  principal?: KeyPrincipal;
+  /** What was asked, once it could be read. */
+  request?: Message;
+  /** The caller's `traceparent` header. */
+  traceparent?: string;
+  /** Bytes of the request's body. */
+  inputBytes?: number;
+  /** The batch that it is an item of. */
+  batchId?: string;
+  /** The bill puts the end of the call on record, and nobody else may. */
+  isBilled?: boolean;
+}
+
 /** One call. */
 export interface Call {
   requestId: string;
@@ -76,6 +93,7 @@ export interface Call {
   deadline: number | undefined;
   /** The caller's `traceparent` header, unread. */
   traceparent?: string | undefined;
+  trail?: CallTrail | undefined;
   /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
   step?: (() => Promise<void> | undefined) | undefined;
   /** Told while the call waits for an upstream, which is no load of this process. */

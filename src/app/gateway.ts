@@ -2,8 +2,10 @@
 import { pino } from "pino";
 import { sleep } from "../clock.ts";
 import type { Config } from "../config.ts";
+import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
+import { RefusedCalls } from "../edge/refused-calls.ts";
 import { demoKey } from "../embedded/demo.ts";
 import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
@@ -76,8 +78,10 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const billing = await openBilling(context, storage);
   const outward = openUpstream(context, storage);
   const events = openEvents(context, storage, outward);
-  const { scenarios, refused } = await loadScenarios(config.scenarioPacks);
-  const packWarnings = refused.map(({ name, faults }) => `the scenario pack ${name} is not run: ${faults.join("; ")}`);
+  const { scenarios, refused: refusedPacks } = await loadScenarios(config.scenarioPacks);
+  const packWarnings = refusedPacks.map(
+    ({ name, faults }) => `the scenario pack ${name} is not run: ${faults.join("; ")}`,
+  );
   for (const warning of packWarnings) log.warn(warning);
   const supply = openSupply({ ...storage, ...context, outward, scenarios });
   const inference = await openInference(context, { storage, billing, supply, outward, events });
@@ -115,7 +119,9 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const key = secrets && (await patiently(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
   const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl };
-  if (config.roles.has("worker")) startWorkers(context, subsystems, gate);
+  const refused = new RefusedCalls((record) => void billing.leaser.note(record).catch(() => undefined));
+  const record = (line: LogLine): void => refused.take(line);
+  if (config.roles.has("worker")) startWorkers(context, subsystems, gate, record);
   if (port === undefined) return { url: undefined, otherUrls: [], demo, close: () => closers.close() };
 
   const { loops } = inference;
@@ -127,6 +133,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
       callsRunning: () => limits.running,
     },
     adminToken,
+    record,
     isReady: () => subsystems.unready() === undefined,
     embodimentOf: (model) => embodimentOf(supply.supply, model),
   });

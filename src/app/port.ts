@@ -1,5 +1,6 @@
 /** The port of a process: open before its database is there, so that probes hear that it lives and is not ready. */
 import { BodyMemory } from "../edge/body-memory.ts";
+import type { CallLog } from "../edge/call-log.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { type MetricSources, Metrics } from "../edge/metrics.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
@@ -14,6 +15,8 @@ export interface PortContent {
   readonly adminToken: string;
   isReady(): boolean;
   embodimentOf(model: string): Embodiment | undefined;
+  /** Puts calls on record that no bill does. */
+  record: CallLog;
 }
 
 /** The port, listening. */
@@ -54,6 +57,7 @@ export async function openPort(
     adminToken: () => content?.adminToken ?? config.adminToken,
     ready: () => content?.isReady() ?? false,
     embodimentOf: (model) => content?.embodimentOf(model),
+    record: (line) => content?.record(line),
     closers,
   });
   closers.add(() => transports.drain(0));

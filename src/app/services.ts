@@ -140,7 +140,9 @@ const TABLE: readonly ServiceRow[] = [
     robotService({ sql, stops, orders: stopOrders }),
   ),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
-  row(LogService, ({ storage: { sql } }) => logService({ sql })),
+  row(LogService, ({ storage: { sql }, billing: { leaser } }) =>
+    logService({ sql, caughtUp: () => leaser.caughtUp() }),
+  ),
   row(WebhookService, ({ storage: { sql, vault }, outward: { allowPrivate } }) =>
     webhookService({ sql, vault, allowPrivate }),
   ),

@@ -4,7 +4,7 @@ import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { type Config, ConfigError } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
-import { CallLines, type LogLine } from "../edge/call-log.ts";
+import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer } from "../edge/edge.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
@@ -28,6 +28,8 @@ export interface TransportsDeps {
   adminToken(): string | undefined;
   ready(): boolean;
   embodimentOf(model: string): Embodiment | undefined;
+  /** Hears of the end of every call. */
+  record: CallLog;
   closers: Closers;
 }
 
@@ -50,14 +52,15 @@ export interface Transports {
 
 /** Opens the transports. */
 export async function openTransports(deps: TransportsDeps): Promise<Transports> {
-  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, closers } = deps;
+  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers } = deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
   const note = (line: LogLine): void => {
     metrics.count(line);
+    record(line);
     if (line.status >= 500 && line.cause !== undefined) {
-      const { cause, ...told } = line;
+      const { cause, trail: _, ...told } = line;
       log.error({ ...told, err: cause }, "call");
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };

@@ -2,6 +2,7 @@
 import { availableParallelism } from "node:os";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../clock.ts";
+import type { CallLog } from "../edge/call-log.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import { eventText, toldEvent } from "../edge/messages/event-text.ts";
 import { openJobCalls } from "../edge/transports/jobs.ts";
@@ -54,7 +55,12 @@ const EVALUATIONS_AT_ONCE = 16;
 const CROWD = 32;
 
 /** Begins to work. */
-export function startWorkers({ log, replica, closers }: AppContext, subsystems: Subsystems, gate: Gate): void {
+export function startWorkers(
+  { log, replica, closers }: AppContext,
+  subsystems: Subsystems,
+  gate: Gate,
+  record: CallLog,
+): void {
   const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, askForgotten } = subsystems.billing;
@@ -88,7 +94,7 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
   closers.add(keepProbing(supplyDeps(subsystems), (text) => log.warn(text)));
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
-  const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId) });
+  const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });
   const evaluation = evaluationWork({
     sql,
     seals,

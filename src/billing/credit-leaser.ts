@@ -98,9 +98,10 @@ export class CreditLeaser<I, S extends Charged> {
     return hold;
   }
 
-  /** Puts a request on record that ended before any credit was held for it; it costs nothing. */
-  note(record: S): Promise<void> {
+  /** Puts a request on record that ended before any credit was held for it; it costs nothing. Rejects while the ledger is away. */
+  async note(record: S): Promise<void> {
     if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
+    if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
     return this.#committer.settle(null, record, undefined, record.claim !== undefined).promise;
   }
 
@@ -109,6 +110,11 @@ export class CreditLeaser<I, S extends Charged> {
     const returned = [...this.#credits.of(orgId)].map((credit) => this.#returnIdle(credit.lease, false));
     // A call that was just answered may still be on its way to the ledger.
     await Promise.all([...returned, this.#committer.caughtUp()]);
+  }
+
+  /** Resolves when what ended until now is on record. */
+  caughtUp(): Promise<unknown> {
+    return this.#committer.caughtUp();
   }
 
   /** Takes no new calls, returns every lease and writes what is under way. Calls that still run may settle until then. */

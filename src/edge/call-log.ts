@@ -1,4 +1,5 @@
 /** What the edge writes down of every call: one line when its answer is out. */
+import type { CallTrail } from "../call.ts";
 import { every, now } from "../clock.ts";
 
 /** The transport that a call came in by. */
@@ -19,6 +20,8 @@ export interface LogLine {
   latencyMs: number;
   /** The id that the caller gave the request. */
   callerRequestId?: string | undefined;
+  /** What is known of the call; none of it is written down here. */
+  trail?: CallTrail | undefined;
   /** What was thrown, for refusals with a cause and for bugs. */
   cause?: unknown;
 }

@@ -10,6 +10,7 @@ import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
 import { failureWord } from "../contracts/failure.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
+import { givenTraceOf } from "../events/broadcast/ended-call.ts";
 import { eventOf } from "../events/emit.ts";
 import { affordable, type Plan, type PlanStep, unaffordableOf } from "../routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
@@ -29,6 +30,8 @@ export interface Charge {
   wakeUpMicro: number;
   /** The loser's part, where a hedge was sent. */
   hedgeMicro: number | undefined;
+  /** Seconds of a GPU, as the model's server told. */
+  gpuSeconds?: number | undefined;
 }
 
 /** Words of the log that the caller's request gives. */
@@ -38,6 +41,10 @@ export interface CallFacts {
   deadlineMs?: number | undefined;
   metadata?: object | undefined;
   preset?: string | undefined;
+  /** The word of the preference. */
+  preference?: string | undefined;
+  /** The robot that the request or its key names. */
+  robotId?: string | undefined;
   /** The control loop that it is a part of. */
   streamId?: string;
   /** Gets the organisation's ended calls; undefined where no target does. */
@@ -52,6 +59,8 @@ export class CallBilling {
   readonly #intent: IntentRecord;
   readonly #plan: Plan;
   readonly #openedAt = steadyNow();
+  /** Of a control loop: what came of its observations while this bill was open. */
+  #stretch: LoopStretch | undefined;
   readonly #endsAt: number;
   #ended = false;
 
@@ -65,7 +74,8 @@ export class CallBilling {
     this.#plan = plan;
     this.#call = call;
     // Of what callers send, nothing is kept where their organisation retains no data: not in the log, not in spans.
-    this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined } : asked;
+    const { settings, robotId } = keyOf(call);
+    this.#asked = settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined, robotId } : asked;
     this.#intent = intent;
     hold.intend(intent);
   }
@@ -95,9 +105,11 @@ export class CallBilling {
       offeringId: first.id,
       unit: unitOf(plan),
     };
+    const { trail } = call;
     const opened = (hold: Hold<IntentRecord, RequestRecord>): CallBilling => {
       // From here on the record of the call's end keeps the key with the answer, or frees it.
       if (call.idempotency) call.idempotency.promised = true;
+      if (trail) trail.isBilled = true;
       return new CallBilling(hold, { plan, call, asked, endsAt }, intent);
     };
     if (!(held instanceof Promise)) return opened(held);
@@ -159,6 +171,11 @@ export class CallBilling {
     this.#hold.charge(this.#record(charge, route, {}));
   }
 
+  /** What came of a control loop's observations meanwhile, for the record. */
+  tell(stretch: LoopStretch | undefined): void {
+    this.#stretch = stretch;
+  }
+
   /** Resolves when the promise is durable: nothing of an answer leaves before. */
   get durable(): Promise<void> {
     return this.#hold.durable;
@@ -193,6 +210,7 @@ export class CallBilling {
       errorCode: code,
       latencyMs: this.#elapsedMs(),
       byok: false,
+      ...this.#arrival(),
       ...this.#log(refusal.route),
       // Who leaves knows it.
       ...(refusal.reason !== Reason.CLIENT_CLOSED_REQUEST && { events: [this.#failed(code)] }),
@@ -204,7 +222,7 @@ export class CallBilling {
   }
 
   #record(
-    { step, units, costMicro, wakeUpMicro, hedgeMicro }: Charge,
+    { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds }: Charge,
     route: Route | undefined,
     claim: Pick<RequestRecord, "claim">,
   ): RequestRecord {
@@ -224,7 +242,8 @@ export class CallBilling {
       errorCode: null,
       latencyMs: this.#elapsedMs(),
       byok: step.ownKey === true,
-      ...this.#log(route),
+      ...this.#arrival(),
+      ...this.#log(route, gpuSeconds),
       ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
       ...claim,
     };
@@ -261,44 +280,85 @@ export class CallBilling {
     return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
   }
 
-  #log(route: Route | undefined): Pick<RequestRecord, "log" | "attemptMs"> {
-    const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
+  /** How the request came; a stretch of a control loop is none. */
+  #arrival(): Pick<RequestRecord, "queueMs" | "inputBytes" | "batchId"> {
+    const { arrivedAt, trail } = this.#call;
+    if (arrivedAt === undefined || this.#asked.streamId !== undefined) return {};
+    const queueMs = Math.max(0, Math.round((this.#openedAt - arrivedAt) * 1000) / 1000);
+    return { queueMs, inputBytes: trail?.inputBytes, batchId: trail?.batchId };
+  }
+
+  #log(route: Route | undefined, gpuSeconds = 0): Pick<RequestRecord, "log" | "attemptMs"> {
+    const { modelRequested, sessionId, deadlineMs, metadata, preset, preference, robotId, streamId } = this.#asked;
+    const { traceparent } = this.#call;
     const attemptMs = onlyAttemptOf(route);
-    const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? streamId;
-    if (route && attemptMs !== undefined && more === undefined && !route.fallbackUsed)
-      return { log: plainLogOf(modelRequested, route), attemptMs };
+    const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? preference ?? streamId ?? traceparent;
+    if (route && attemptMs !== undefined && more === undefined && gpuSeconds === 0 && !route.fallbackUsed)
+      return { log: plainLogOf(modelRequested, route, robotId), attemptMs };
+    const stretch = this.#stretch;
     const log = {
       model_requested: modelRequested,
       session_id: sessionId,
+      robot_id: robotId,
+      trace_id: traceparent === undefined ? undefined : givenTraceOf(traceparent),
       deadline_ms: deadlineMs,
       metadata,
       preset,
+      preference,
       stream_id: streamId,
       region: route?.region,
       precision: route?.precision,
+      gpu_seconds: gpuSeconds || undefined,
       fallback_used: route?.fallbackUsed || undefined,
+      holds: stretch?.holds,
       attempts:
-        attemptMs !== undefined
+        stretch?.attempts ??
+        (attemptMs !== undefined
           ? undefined
           : route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
               offering_id: offeringId,
               status: AttemptStatusSchema.value[status]?.name.slice("ATTEMPT_STATUS_".length).toLowerCase(),
               reason: failureWord(reason),
               latency_ms: latencyMs,
-            })),
+            }))),
     };
-    return { log, attemptMs };
+    return { log, attemptMs: stretch?.attempts ? undefined : attemptMs };
   }
 }
 
+/** What came of a control loop's observations while one bill of it was open. */
+export interface LoopStretch {
+  /** How often the robot was told to hold, by the word of the reason. */
+  readonly holds?: Readonly<Record<string, number>> | undefined;
+  /** What was tried, tries that ended alike together: how many, and how long they took in the mean. */
+  readonly attempts?:
+    | readonly {
+        readonly offering_id: string;
+        readonly status: string;
+        readonly reason: string | undefined;
+        readonly latency_ms: number;
+        readonly count: number;
+      }[]
+    | undefined;
+}
+
 /** The log of calls that asked for a model and no more, and got it at once: one object for all that are alike. */
-function plainLogOf(modelRequested: string, { region, precision }: Route): object {
-  if (plain.model_requested !== modelRequested || plain.region !== region || plain.precision !== precision)
-    plain = { model_requested: modelRequested, region, precision };
+function plainLogOf(modelRequested: string, { region, precision }: Route, robotId: string | undefined): object {
+  const isSame =
+    plain.model_requested === modelRequested &&
+    plain.region === region &&
+    plain.precision === precision &&
+    plain.robot_id === robotId;
+  if (!isSame) plain = { model_requested: modelRequested, region, precision, robot_id: robotId };
   return plain;
 }
 
-let plain: { model_requested?: string; region?: string | undefined; precision?: string | undefined } = {};
+let plain: {
+  model_requested?: string;
+  region?: string | undefined;
+  precision?: string | undefined;
+  robot_id?: string | undefined;
+} = {};
 
 /** Milliseconds of the one attempt of a route that succeeded at once; undefined where there was more than that. */
 function onlyAttemptOf(route: Route | undefined): number | undefined {

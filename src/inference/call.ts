@@ -2,6 +2,7 @@
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
+import { type Preference, PreferenceSchema } from "../../gen/limber/v1/preferences_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { charge } from "../billing/price.ts";
@@ -114,6 +115,8 @@ export class InferenceCall {
       deadlineMs,
       metadata: request.metadata,
       preset: request.preset,
+      preference: preferenceWord(request.preference),
+      robotId: robotOf(keyOf(call), request.robotId ?? robotIn(request.metadata)),
       watch: deps.broadcast.of(keyOf(call).orgId),
     };
   }
@@ -173,9 +176,10 @@ export class InferenceCall {
   }
 
   /** What `units` of a step's answer owe. */
-  charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
+  charge(step: PlanStep, units: number, hedgeMicro?: number, gpuSeconds?: number): Charge {
     const { wakeUpMicro } = step;
-    return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro };
+    const costMicro = charge(units, step.unitNano) + wakeUpMicro;
+    return { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds };
   }
 
   /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */
@@ -232,7 +236,8 @@ export interface WantedInference {
 }
 
 /** The fields of a request that every routed call has. */
-export type RoutedCall = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
+export type RoutedCall = Pick<ActRequest, "metadata"> &
+  Partial<Pick<ActRequest, "preset" | "preference" | "provider" | "robotId">>;
 
 /** What a plan is made from at this moment. */
 export function planArgs(
@@ -281,10 +286,25 @@ export function moverOf(
 }
 
 /** The robot that metadata names. */
-function robotIn(metadata: ActRequest["metadata"]): string | undefined {
+export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
   const named = metadata?.robot_id;
   return typeof named === "string" ? named : undefined;
 }
+
+/** As the fields that name a robot; what the log is searched by must not be longer. */
+const LONGEST_ROBOT = 128;
+
+/** The robot of a call, as the log names it: the key's, or the one that the request names. */
+export function robotOf({ robotId }: KeyPrincipal, named: string | undefined): string | undefined {
+  if (robotId !== undefined) return robotId;
+  return named !== undefined && named.length <= LONGEST_ROBOT ? named : undefined;
+}
+
+/** The word of a preference; undefined for none. */
+export const preferenceWord = (preference: Preference | undefined): string | undefined =>
+  preference === undefined
+    ? undefined
+    : PreferenceSchema.value[preference]?.name.slice("PREFERENCE_".length).toLowerCase();
 
 /** The hedges that a call may send: no more of the organisation's calls than it settled. */
 export function hedgesOf({ hedges }: InferenceDeps, call: Call): Hedges {

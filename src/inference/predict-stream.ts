@@ -229,7 +229,7 @@ class Delivered {
   }
 
   #charge(step: PlanStep): Charge {
-    return this.#inferenceCall.charge(step, this.frames, this.#tried.hedgeMicro);
+    return this.#inferenceCall.charge(step, this.frames, this.#tried.hedgeMicro, this.#gpuSeconds);
   }
 
   #route(): Route {

@@ -22,6 +22,7 @@ export interface BatchCall {
   readonly request: object;
   readonly requestId: string;
   readonly idempotencyKey: string;
+  readonly batchId: string;
   readonly signal: Signal;
 }
 
@@ -179,6 +180,7 @@ class BatchRun {
         request: request ?? {},
         requestId: newId("req"),
         idempotencyKey: `${id}.${index}`,
+        batchId: id,
         signal: lost,
       };
       // A further try is a further call by the key's limits.

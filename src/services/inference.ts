@@ -117,7 +117,7 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
     // A stop that was ordered meanwhile stops this action too.
     deps.stops.assertMayMove(mover);
     const { answer, step, hedgeMicro } = paid instanceof Promise ? await paid : paid;
-    const charge = inferenceCall.charge(step, act.unitsOf(answer), hedgeMicro);
+    const charge = inferenceCall.charge(step, act.unitsOf(answer), hedgeMicro, answer.gpuSeconds);
     const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = actResponse(inferenceCall, request, answer, charge, route);
@@ -200,7 +200,7 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
     call.work?.back();
     const { answer, ...outcome } = await owed(attempted);
     const { step, hedgeMicro } = outcome;
-    const charge = inferenceCall.charge(step, predict.unitsOf(answer), hedgeMicro);
+    const charge = inferenceCall.charge(step, predict.unitsOf(answer), hedgeMicro, answer.gpuSeconds);
     const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = create(PredictResponseSchema, {

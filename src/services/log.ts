@@ -3,14 +3,18 @@ import { create, type JsonObject } from "@bufbuild/protobuf";
 import { LogKind, type LogRecord, LogRecordSchema } from "../../gen/limber/v1/log_pb.ts";
 import {
   ExportLogsResponseSchema,
+  GetLogResponseSchema,
+  type ListLogsRequest,
   ListLogsResponseSchema,
   type LogService,
 } from "../../gen/limber/v1/log_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
+import { Reason, refuse } from "../errors.ts";
+import { traceOf } from "../events/broadcast/ended-call.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
+import { type ActLog, type CallLog, type LogFilter, listActs, listCalls } from "../store/events/logs.ts";
 import { readPage } from "./pages.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
@@ -18,65 +22,89 @@ const DEFAULT_PAGE = 100;
 /** Records of an export that are read from the database at one time. */
 const EXPORT_PAGE = 500;
 
-/** The contracts that a kind means; undefined: those of calls, all of them. */
-const CONTRACTS = {
+/** What kinds of calls are called in the store; undefined: all of them. */
+const CALLS = {
   [LogKind.UNSPECIFIED]: undefined,
   [LogKind.PREDICT]: "predict",
   [LogKind.ACT]: "act",
   [LogKind.GROUND]: "ground",
   [LogKind.EVALUATE]: "evaluate",
+  [LogKind.BATCH]: "batch",
+  [LogKind.PREVIEW]: "preview",
 } as const;
 
 const ACTS = { [LogKind.SUPPLY]: "supply", [LogKind.PAYMENT]: "payment", [LogKind.ADMIN]: "admin" } as const;
 
-interface LogQuery {
+const ACT_KINDS = [LogKind.SUPPLY, LogKind.PAYMENT, LogKind.ADMIN] as const;
+
+/** What is asked of lists and exports alike. */
+type LogRequest = Pick<
+  ListLogsRequest,
+  "status" | "httpStatus" | "robotId" | "sessionId" | "model" | "provider" | "requestId" | "kind" | "sinceMinutes"
+>;
+
+interface LogQuery extends Omit<LogFilter, "kind"> {
   kind: LogKind;
-  workspaceId: string | undefined;
-  requestId?: string | undefined;
-  since: number | undefined;
-  cursor: string | undefined;
-  limit: number;
+}
+
+/** What the log depends on. */
+export interface LogDeps {
+  sql: Sql;
+  /** Resolves when the calls that were answered here until now are on record. */
+  caughtUp(): Promise<unknown>;
 }
 
 /** The log RPCs. */
-export function logService({ sql }: { sql: Sql }): Implementation<typeof LogService> {
+export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof LogService> {
   const read = async (orgId: string, { kind, ...filter }: LogQuery): Promise<LogRecord[]> => {
     if (kind in ACTS) {
+      if (isOfCalls(filter)) return [];
       const acts = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
       return acts.map((act) => recordOfAct(orgId, kind, act));
     }
-    const contract = CONTRACTS[kind as keyof typeof CONTRACTS];
-    return (await listCalls(sql, orgId, { ...filter, contract })).map((call) => recordOfCall(orgId, call));
+    const calls = await listCalls(sql, orgId, { ...filter, kind: CALLS[kind as keyof typeof CALLS] });
+    return calls.map((call) => recordOfCall(orgId, call));
   };
-  const sinceOf = (minutes: number | undefined): number | undefined =>
-    minutes === undefined ? undefined : nowSeconds() - 60 * minutes;
 
   return {
-    async listLogs({ kind = LogKind.UNSPECIFIED, sinceMinutes, limit = DEFAULT_PAGE, ...asked }, call) {
-      const { workspaceId, requestId, cursor } = asked;
-      const since = sinceOf(sinceMinutes);
-      const whose = workspaceFor(call, workspaceId, "the log");
+    async getLog({ logId }, call) {
       const { orgId } = keyOf(call);
+      const workspaceId = confinedTo(call);
+      await caughtUp();
+      const one = { id: logId, workspaceId, limit: 1 };
+      const found = ACT_ID.test(logId)
+        ? ACT_KINDS.map(async (kind) => {
+            const [act] = await listActs(sql, orgId, { ...one, kind: ACTS[kind] });
+            return act && recordOfAct(orgId, kind, act);
+          })
+        : ([undefined, "preview"] as const).map(async (kind) => {
+            const [made] = await listCalls(sql, orgId, { ...one, kind, requestId: requestOf(logId) });
+            return made && recordOfCall(orgId, made);
+          });
+      const record = (await Promise.all(found)).find((each) => each !== undefined);
+      if (!record) throw refuse(Reason.NOT_FOUND, "there is no record of this name", {}, { param: "log_id" });
+      return create(GetLogResponseSchema, { record });
+    },
+
+    async listLogs({ workspaceId, limit = DEFAULT_PAGE, cursor, ...asked }, call) {
+      const filter = { ...filterOf(asked), workspaceId: workspaceFor(call, workspaceId, "the log") };
+      const { orgId } = keyOf(call);
+      await caughtUp();
       const { records, ...page } = await readPage(
         limit,
-        (most) => read(orgId, { kind, workspaceId: whose, requestId, since, cursor, limit: most }),
+        (most) => read(orgId, { ...filter, cursor, limit: most }),
         ({ id }) => id,
       );
       return create(ListLogsResponseSchema, { ...page, data: records });
     },
 
-    async *exportLogs({ kind = LogKind.UNSPECIFIED, sinceMinutes }, call) {
-      const since = sinceOf(sinceMinutes);
+    async *exportLogs({ workspaceId, ...asked }, call) {
+      const filter = { ...filterOf(asked), workspaceId: workspaceFor(call, workspaceId, "the log") };
       let cursor: string | undefined;
+      await caughtUp();
       for (;;) {
         call.signal.throwIfAborted();
-        const records = await read(keyOf(call).orgId, {
-          kind,
-          workspaceId: confinedTo(call),
-          since,
-          cursor,
-          limit: EXPORT_PAGE,
-        });
+        const records = await read(keyOf(call).orgId, { ...filter, cursor, limit: EXPORT_PAGE });
         for (const record of records) yield create(ExportLogsResponseSchema, { record });
         if (records.length < EXPORT_PAGE) return;
         cursor = records.at(-1)?.id;
@@ -85,41 +113,88 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
   };
 }
 
+const ACT_ID = /^aud_/;
+
+/** The request that something was named after: what a call names has its letters, and those of a loop's chunks a number behind them. */
+const requestOf = (id: string): string => `req${id.replace(/-\d+$/, "").slice(Math.max(0, id.indexOf("_")))}`;
+
+const filterOf = ({
+  kind = LogKind.UNSPECIFIED,
+  sinceMinutes,
+  status,
+  httpStatus,
+  robotId,
+  sessionId,
+  model,
+  provider,
+  requestId,
+}: LogRequest) => ({
+  kind,
+  since: sinceMinutes === undefined ? undefined : nowSeconds() - 60 * sinceMinutes,
+  status,
+  httpStatus,
+  robotId,
+  sessionId,
+  model,
+  provider,
+  requestId,
+});
+
+/** Whether a filter asks for what acts of administration never are. */
+const isOfCalls = ({ status = "done", httpStatus, robotId, sessionId, model, provider }: Omit<LogFilter, "kind">) =>
+  status !== "done" || [httpStatus, robotId, sessionId, model, provider].some((each) => each !== undefined);
+
 const KINDS: Readonly<Record<string, LogKind>> = {
   predict: LogKind.PREDICT,
   act: LogKind.ACT,
   ground: LogKind.GROUND,
   evaluate: LogKind.EVALUATE,
+  batch: LogKind.BATCH,
+  preview: LogKind.PREVIEW,
 };
 
 function recordOfCall(orgId: string, call: CallLog): LogRecord {
   const log = call.log ?? {};
+  const attempts = log.attempts ?? [];
+  const answered = attempts.find(({ status, offering_id }) => status === "ok" && offering_id === call.offeringId);
+  // Since its arrival; a stretch of a control loop has many.
+  const tookMs =
+    log.stream_id === undefined && call.latencyMs !== null ? (call.queueMs ?? 0) + call.latencyMs : undefined;
+  const isOver = log.deadline_ms !== undefined && tookMs !== undefined && tookMs > log.deadline_ms;
   return create(LogRecordSchema, {
     id: call.requestId,
     ts: call.ts,
-    kind: KINDS[call.contract] ?? LogKind.UNSPECIFIED,
+    kind: call.batchId === "" ? (KINDS[call.contract] ?? LogKind.UNSPECIFIED) : LogKind.BATCH,
     orgId,
     keyId: call.keyId,
     requestId: call.requestId,
-    model: call.model,
-    provider: call.provider,
-    offeringId: call.offeringId,
     status: call.status,
-    attempts: (log.attempts ?? []).map(({ offering_id, status = "", reason, latency_ms }) => ({
+    attempts: attempts.map(({ offering_id, status = "", reason, latency_ms, count }) => ({
       offeringId: offering_id,
       status,
       latencyMs: latency_ms,
       ...(reason !== undefined && { reason }),
+      ...(count !== undefined && { count }),
     })),
     fallbackUsed: log.fallback_used ?? false,
     hedged: call.hedgeCostMicro !== null,
     simulated: call.simulated,
     byok: call.byok,
-    unit: call.unit,
-    units: call.units,
     costUsd: toUsd(call.costMicro),
+    coldStart: call.wakeUpMicro > 0,
+    deadlineMissed: call.errorCode === "deadline_exceeded" || isOver,
+    preview: call.contract === "preview",
+    holds: log.holds ?? {},
+    traceId: log.trace_id ?? traceOf(undefined, call.requestId).traceId,
     ...present({
+      model: call.model || undefined,
+      provider: call.provider || undefined,
+      offeringId: call.offeringId || undefined,
+      unit: call.unit || undefined,
+      units: call.unit === "" ? undefined : call.units,
       workspaceId: call.workspaceId,
+      userId: call.userId,
+      robotId: log.robot_id,
       sessionId: log.session_id,
       modelRequested: log.model_requested,
       region: log.region,
@@ -127,7 +202,15 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
       httpStatus: call.httpStatus,
       errorCode: call.errorCode,
       latencyMs: call.latencyMs,
+      queueMs: call.queueMs,
+      upstreamMs: answered?.latency_ms,
+      gpuSeconds: log.gpu_seconds,
+      inputBytes: call.inputBytes,
+      observationAgeMs: call.contract === "act" && call.status === "settled" ? tookMs : undefined,
       preset: log.preset,
+      preference: log.preference,
+      contract: call.contract === "batch" || call.contract === "preview" ? undefined : call.contract,
+      batchId: call.batchId || undefined,
       deadlineMs: log.deadline_ms,
       streamId: log.stream_id,
       metadata: log.metadata as JsonObject | undefined,

@@ -128,6 +128,9 @@ describe("a credit leaser that dies", () => {
     expect(await openIntents()).toBe(0);
     const rows = await listUsage(db.sql, payer.orgId, { limit: 10 });
     expect(rows.filter((row) => row.status === "unmetered").map((row) => row.costMicro)).toEqual([0, 0, 0]);
+    const totals = { requests: rows.length, costMicro: PRICE };
+    expect(await usageTotals(db.sql, payer.orgId)).toEqual(totals);
+    expect(await usageTotals(db.sql, payer.orgId, { keyId: payer.keyId })).toEqual(totals);
   });
 
   it("is recovered by another once its life is over, and not before", async () => {

@@ -145,7 +145,7 @@ test("a later migration finds the rows that were written under the baseline, and
   await sql`
     insert into request_outcome (kind, org_id, request_id, units, cost_micro, lease)
     select kind, 'org_1', 'req_1', 16, 1600, 'lease_1' from unnest(request_kinds(
-      array['key_1', 'settled', 'act', 'm', 'p', 'o', 'action_step', '0', null, 'false', 'false', '200', null])) as kind`;
+      array['key_1', 'settled', 'act', 'm', 'p', 'o', 'action_step', '0', null, 'false', 'false', '200', null, null])) as kind`;
   const requests = () => sql`select to_jsonb(request) - 'purpose' as row from request`;
   const before = await requests();
   write(
@@ -154,7 +154,7 @@ test("a later migration finds the rows that were written under the baseline, and
      create or replace view request as
        select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
          k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-         e.attempt_ms, k.purpose
+         e.attempt_ms, e.queue_ms, e.input_bytes, k.batch_id, k.purpose
        from request_outcome as e join request_kind as k on k.id = e.kind;`,
   );
   const next = { schema: join(import.meta.dirname, "../../src/store/schema"), migrations: folders.migrations };

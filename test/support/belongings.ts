@@ -35,6 +35,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
   };
   await app.sql`insert into payment ${app.sql({ ...payment, expires_at: new Date(2e12) })}`;
   const [delivery] = await app.sql`select id from webhook_delivery where hook_id = ${hook.id} limit 1`;
+  const [act] = await app.sql`select id from audit where org_id = ${org} and action = 'webhook.created' limit 1`;
   const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
   return {
     org_id: org,
@@ -50,6 +51,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     name: preset,
     provider,
     offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
+    log_id: act?.id,
     job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
     file: "members.jsonl",
     stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
@@ -71,6 +73,7 @@ export const NOBODYS: Belongings = {
       payment_id: "pay",
       group: "grp",
       offering_id: "off",
+      log_id: "aud",
       job_id: "job",
       stop_id: "stop",
     }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),

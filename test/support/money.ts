@@ -177,5 +177,5 @@ export async function addEnding(
     insert into request_outcome (org_id, request_id, kind, cost_micro, lease, latency_ms, created)
     select ${orgId}, ${requestId}, kinds[1], ${costMicro}, ${lease}, ${latencyMs}, coalesce(${created}::timestamptz, now())
     from request_kinds(array[${keyId}, ${status}, 'act', nullif(${model}, ''), null, nullif(${offeringId}, ''), null, '0', null,
-      ${String(simulated)}, 'false', null, null]) as kinds`;
+      ${String(simulated)}, 'false', null, null, null]) as kinds`;
 }

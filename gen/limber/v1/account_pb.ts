@@ -407,21 +407,21 @@ export type RateLimit = Message<"limber.v1.RateLimit"> & {
   windowS: number;
 
   /**
-   * Requests that may come at once.
+   * Requests that may come at once; a tenth of `requests`, 10 at least, when absent.
    *
    * @generated from field: uint32 burst = 3;
    */
   burst: number;
 
   /**
-   * Requests that may run at once.
+   * Requests that may run at once; 64 when absent.
    *
    * @generated from field: uint32 concurrency = 4;
    */
   concurrency: number;
 
   /**
-   * Streams that may be open at once.
+   * Streams that may be open at once; 16 when absent.
    *
    * @generated from field: uint32 streams = 7;
    */
@@ -772,7 +772,7 @@ export const MarginReconciliationSchema: GenMessage<MarginReconciliation> = /*@_
  */
 export type UsageTotals = Message<"limber.v1.UsageTotals"> & {
   /**
-   * How many there are.
+   * How many there are, those among them that were not charged because their gateway died.
    *
    * @generated from field: double requests = 1;
    */

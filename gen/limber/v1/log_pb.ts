@@ -11,7 +11,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/log.proto.
  */
 export const file_limber_v1_log: GenFile = /*@__PURE__*/
-  fileDesc("ChNsaW1iZXIvdjEvbG9nLnByb3RvEglsaW1iZXIudjEihQgKCUxvZ1JlY29yZBIKCgJpZBgBIAEoCRIKCgJ0cxgCIAEoDRIgCgRraW5kGAMgASgOMhIubGltYmVyLnYxLkxvZ0tpbmQSDgoGb3JnX2lkGAQgASgJEhkKDHdvcmtzcGFjZV9pZBgFIAEoCUgAiAEBEg4KBmtleV9pZBgGIAEoCRIXCgpzZXNzaW9uX2lkGAcgASgJSAGIAQESEgoKcmVxdWVzdF9pZBgIIAEoCRIcCg9tb2RlbF9yZXF1ZXN0ZWQYCSABKAlIAogBARISCgVtb2RlbBgKIAEoCUgDiAEBEhUKCHByb3ZpZGVyGAsgASgJSASIAQESGAoLb2ZmZXJpbmdfaWQYDCABKAlIBYgBARITCgZyZWdpb24YDSABKAlIBogBARIWCglwcmVjaXNpb24YDiABKAlIB4gBARIOCgZzdGF0dXMYDyABKAkSGAoLaHR0cF9zdGF0dXMYECABKA1ICIgBARIXCgplcnJvcl9jb2RlGBEgASgJSAmIAQESJwoIYXR0ZW1wdHMYEiADKAsyFS5saW1iZXIudjEuTG9nQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGBMgASgIEg4KBmhlZGdlZBgUIAEoCBIbCg5oZWRnZV9jb3N0X3VzZBgVIAEoAUgKiAEBEhEKCXNpbXVsYXRlZBgWIAEoCBIMCgRieW9rGBcgASgIEhcKCmxhdGVuY3lfbXMYGCABKAFIC4gBARIRCgR1bml0GBkgASgJSAyIAQESEgoFdW5pdHMYGiABKA1IDYgBARIQCghjb3N0X3VzZBgbIAEoARITCgZwcmVzZXQYHCABKAlIDogBARIYCgtkZWFkbGluZV9tcxgdIAEoDUgPiAEBEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCglzdHJlYW1faWQYHyABKAlIEIgBARITCgZhY3Rpb24YICABKAlIEYgBARIUCgdzdWJqZWN0GCEgASgJSBKIAQFCDwoNX3dvcmtzcGFjZV9pZEINCgtfc2Vzc2lvbl9pZEISChBfbW9kZWxfcmVxdWVzdGVkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDgoMX29mZmVyaW5nX2lkQgkKB19yZWdpb25CDAoKX3ByZWNpc2lvbkIOCgxfaHR0cF9zdGF0dXNCDQoLX2Vycm9yX2NvZGVCEQoPX2hlZGdlX2Nvc3RfdXNkQg0KC19sYXRlbmN5X21zQgcKBV91bml0QggKBl91bml0c0IJCgdfcHJlc2V0Qg4KDF9kZWFkbGluZV9tc0IMCgpfc3RyZWFtX2lkQgkKB19hY3Rpb25CCgoIX3N1YmplY3QiZQoKTG9nQXR0ZW1wdBITCgtvZmZlcmluZ19pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkSEwoGcmVhc29uGAMgASgJSACIAQESEgoKbGF0ZW5jeV9tcxgEIAEoAUIJCgdfcmVhc29uKrYBCgdMb2dLaW5kEhgKFExPR19LSU5EX1VOU1BFQ0lGSUVEEAASFAoQTE9HX0tJTkRfUFJFRElDVBABEhAKDExPR19LSU5EX0FDVBACEhMKD0xPR19LSU5EX0dST1VORBADEhUKEUxPR19LSU5EX0VWQUxVQVRFEAQSEwoPTE9HX0tJTkRfU1VQUExZEAUSFAoQTE9HX0tJTkRfUEFZTUVOVBAGEhIKDkxPR19LSU5EX0FETUlOEAdiBnByb3RvMw", [file_google_protobuf_struct]);
+  fileDesc("ChNsaW1iZXIvdjEvbG9nLnByb3RvEglsaW1iZXIudjEi1QwKCUxvZ1JlY29yZBIKCgJpZBgBIAEoCRIKCgJ0cxgCIAEoDRIgCgRraW5kGAMgASgOMhIubGltYmVyLnYxLkxvZ0tpbmQSDgoGb3JnX2lkGAQgASgJEhkKDHdvcmtzcGFjZV9pZBgFIAEoCUgAiAEBEg4KBmtleV9pZBgGIAEoCRIXCgpzZXNzaW9uX2lkGAcgASgJSAGIAQESEgoKcmVxdWVzdF9pZBgIIAEoCRIcCg9tb2RlbF9yZXF1ZXN0ZWQYCSABKAlIAogBARISCgVtb2RlbBgKIAEoCUgDiAEBEhUKCHByb3ZpZGVyGAsgASgJSASIAQESGAoLb2ZmZXJpbmdfaWQYDCABKAlIBYgBARITCgZyZWdpb24YDSABKAlIBogBARIWCglwcmVjaXNpb24YDiABKAlIB4gBARIOCgZzdGF0dXMYDyABKAkSGAoLaHR0cF9zdGF0dXMYECABKA1ICIgBARIXCgplcnJvcl9jb2RlGBEgASgJSAmIAQESJwoIYXR0ZW1wdHMYEiADKAsyFS5saW1iZXIudjEuTG9nQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGBMgASgIEg4KBmhlZGdlZBgUIAEoCBIbCg5oZWRnZV9jb3N0X3VzZBgVIAEoAUgKiAEBEhEKCXNpbXVsYXRlZBgWIAEoCBIMCgRieW9rGBcgASgIEhcKCmxhdGVuY3lfbXMYGCABKAFIC4gBARIRCgR1bml0GBkgASgJSAyIAQESEgoFdW5pdHMYGiABKA1IDYgBARIQCghjb3N0X3VzZBgbIAEoARITCgZwcmVzZXQYHCABKAlIDogBARIYCgtkZWFkbGluZV9tcxgdIAEoDUgPiAEBEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCglzdHJlYW1faWQYHyABKAlIEIgBARITCgZhY3Rpb24YICABKAlIEYgBARIUCgdzdWJqZWN0GCEgASgJSBKIAQESFAoHdXNlcl9pZBgiIAEoCUgTiAEBEhUKCHJvYm90X2lkGCMgASgJSBSIAQESFQoIdHJhY2VfaWQYJCABKAlIFYgBARIVCghxdWV1ZV9tcxglIAEoAUgWiAEBEhgKC3Vwc3RyZWFtX21zGCYgASgBSBeIAQESEgoKY29sZF9zdGFydBgnIAEoCBIYCgtncHVfc2Vjb25kcxgoIAEoAUgYiAEBEhcKCnByZWZlcmVuY2UYKSABKAlIGYgBARIYCgtpbnB1dF9ieXRlcxgqIAEoDUgaiAEBEh8KEm9ic2VydmF0aW9uX2FnZV9tcxgrIAEoAUgbiAEBEhcKD2RlYWRsaW5lX21pc3NlZBgsIAEoCBIPCgdwcmV2aWV3GC0gASgIEhUKCGNvbnRyYWN0GC4gASgJSByIAQESFQoIYmF0Y2hfaWQYLyABKAlIHYgBARIuCgVob2xkcxgwIAMoCzIfLmxpbWJlci52MS5Mb2dSZWNvcmQuSG9sZHNFbnRyeRosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDwoNX3dvcmtzcGFjZV9pZEINCgtfc2Vzc2lvbl9pZEISChBfbW9kZWxfcmVxdWVzdGVkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDgoMX29mZmVyaW5nX2lkQgkKB19yZWdpb25CDAoKX3ByZWNpc2lvbkIOCgxfaHR0cF9zdGF0dXNCDQoLX2Vycm9yX2NvZGVCEQoPX2hlZGdlX2Nvc3RfdXNkQg0KC19sYXRlbmN5X21zQgcKBV91bml0QggKBl91bml0c0IJCgdfcHJlc2V0Qg4KDF9kZWFkbGluZV9tc0IMCgpfc3RyZWFtX2lkQgkKB19hY3Rpb25CCgoIX3N1YmplY3RCCgoIX3VzZXJfaWRCCwoJX3JvYm90X2lkQgsKCV90cmFjZV9pZEILCglfcXVldWVfbXNCDgoMX3Vwc3RyZWFtX21zQg4KDF9ncHVfc2Vjb25kc0INCgtfcHJlZmVyZW5jZUIOCgxfaW5wdXRfYnl0ZXNCFQoTX29ic2VydmF0aW9uX2FnZV9tc0ILCglfY29udHJhY3RCCwoJX2JhdGNoX2lkIoMBCgpMb2dBdHRlbXB0EhMKC29mZmVyaW5nX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRITCgZyZWFzb24YAyABKAlIAIgBARISCgpsYXRlbmN5X21zGAQgASgBEhIKBWNvdW50GAUgASgNSAGIAQFCCQoHX3JlYXNvbkIICgZfY291bnQq4AEKB0xvZ0tpbmQSGAoUTE9HX0tJTkRfVU5TUEVDSUZJRUQQABIUChBMT0dfS0lORF9QUkVESUNUEAESEAoMTE9HX0tJTkRfQUNUEAISEwoPTE9HX0tJTkRfR1JPVU5EEAMSFQoRTE9HX0tJTkRfRVZBTFVBVEUQBBITCg9MT0dfS0lORF9TVVBQTFkQBRIUChBMT0dfS0lORF9QQVlNRU5UEAYSEgoOTE9HX0tJTkRfQURNSU4QBxISCg5MT0dfS0lORF9CQVRDSBAIEhQKEExPR19LSU5EX1BSRVZJRVcQCWIGcHJvdG8z", [file_google_protobuf_struct]);
 
 /**
  * One call, or one act of administration. Frames, observations and instructions are never in it.
@@ -118,7 +118,8 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
   precision?: string | undefined;
 
   /**
-   * `settled`, `failed`, or `unmetered` for what a gateway that died had begun; `done` for an act of administration.
+   * `settled`; `failed`, of refused calls too; `unmetered` for what a gateway that died had begun; `done` for a preview and an act of
+   * administration.
    *
    * @generated from field: string status = 15;
    */
@@ -139,7 +140,7 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
   errorCode?: string | undefined;
 
   /**
-   * What was tried, in order.
+   * What was tried, in order. Of a stretch of a control loop: tries that ended alike are one element.
    *
    * @generated from field: repeated limber.v1.LogAttempt attempts = 18;
    */
@@ -181,7 +182,7 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
   byok: boolean;
 
   /**
-   * Milliseconds from the call to its answer.
+   * Milliseconds from the plan of the call to its answer.
    *
    * @generated from field: optional double latency_ms = 24;
    */
@@ -249,6 +250,111 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
    * @generated from field: optional string subject = 33;
    */
   subject?: string | undefined;
+
+  /**
+   * The member whose key it was.
+   *
+   * @generated from field: optional string user_id = 34;
+   */
+  userId?: string | undefined;
+
+  /**
+   * The robot of the key, or else the one that the request named.
+   *
+   * @generated from field: optional string robot_id = 35;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * The trace of the call: that of the caller's `traceparent`, or its own.
+   *
+   * @generated from field: optional string trace_id = 36;
+   */
+  traceId?: string | undefined;
+
+  /**
+   * Milliseconds that it waited before it was planned: for room, for its body, for its key's limits.
+   *
+   * @generated from field: optional double queue_ms = 37;
+   */
+  queueMs?: number | undefined;
+
+  /**
+   * Milliseconds that the offering which answered took.
+   *
+   * @generated from field: optional double upstream_ms = 38;
+   */
+  upstreamMs?: number | undefined;
+
+  /**
+   * The offering had to be woken for it.
+   *
+   * @generated from field: bool cold_start = 39;
+   */
+  coldStart: boolean;
+
+  /**
+   * Seconds of a GPU, where the model's server told.
+   *
+   * @generated from field: optional double gpu_seconds = 40;
+   */
+  gpuSeconds?: number | undefined;
+
+  /**
+   * The preference that the request named.
+   *
+   * @generated from field: optional string preference = 41;
+   */
+  preference?: string | undefined;
+
+  /**
+   * Bytes of its body.
+   *
+   * @generated from field: optional uint32 input_bytes = 42;
+   */
+  inputBytes?: number | undefined;
+
+  /**
+   * Of an act: milliseconds between the arrival of the observation and the answer.
+   *
+   * @generated from field: optional double observation_age_ms = 43;
+   */
+  observationAgeMs?: number | undefined;
+
+  /**
+   * The time that the caller gave was over before there was an answer.
+   *
+   * @generated from field: bool deadline_missed = 44;
+   */
+  deadlineMissed: boolean;
+
+  /**
+   * A preview: nothing was run or charged.
+   *
+   * @generated from field: bool preview = 45;
+   */
+  preview: boolean;
+
+  /**
+   * The contract that was called: act, predict, ground or evaluate; what `kind` says where it is none of a batch.
+   *
+   * @generated from field: optional string contract = 46;
+   */
+  contract?: string | undefined;
+
+  /**
+   * The batch that it is an item of.
+   *
+   * @generated from field: optional string batch_id = 47;
+   */
+  batchId?: string | undefined;
+
+  /**
+   * Of a stretch of a control loop: how often the robot was told to hold, by the word of the reason.
+   *
+   * @generated from field: map<string, uint32> holds = 48;
+   */
+  holds: { [key: string]: number };
 };
 
 /**
@@ -286,11 +392,18 @@ export type LogAttempt = Message<"limber.v1.LogAttempt"> & {
   reason?: string | undefined;
 
   /**
-   * Milliseconds.
+   * Milliseconds; the mean where there are several.
    *
    * @generated from field: double latency_ms = 4;
    */
   latencyMs: number;
+
+  /**
+   * How many tries these are; 1 when absent.
+   *
+   * @generated from field: optional uint32 count = 5;
+   */
+  count?: number | undefined;
 };
 
 /**
@@ -307,7 +420,7 @@ export const LogAttemptSchema: GenMessage<LogAttempt> = /*@__PURE__*/
  */
 export const LogKind = {
   /**
-   * Not stated: calls of models, of every contract.
+   * Not stated: calls of models, of every contract, in batches too.
    *
    * @generated from enum value: LOG_KIND_UNSPECIFIED = 0;
    */
@@ -361,6 +474,20 @@ export const LogKind = {
    * @generated from enum value: LOG_KIND_ADMIN = 7;
    */
   ADMIN: 7,
+
+  /**
+   * A call that an item of a batch made, or a batch that was refused.
+   *
+   * @generated from enum value: LOG_KIND_BATCH = 8;
+   */
+  BATCH: 8,
+
+  /**
+   * A preview of a route.
+   *
+   * @generated from enum value: LOG_KIND_PREVIEW = 9;
+   */
+  PREVIEW: 9,
 } as const;
 
 /**

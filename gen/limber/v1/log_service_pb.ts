@@ -15,10 +15,52 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/log_service.proto.
  */
 export const file_limber_v1_log_service: GenFile = /*@__PURE__*/
-  fileDesc("ChtsaW1iZXIvdjEvbG9nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLCAgoPTGlzdExvZ3NSZXF1ZXN0Ei8KBGtpbmQYASABKA4yEi5saW1iZXIudjEuTG9nS2luZEIIukgFggECEAFIAIgBARIjCgx3b3Jrc3BhY2VfaWQYAiABKAlCCLpIBXIDGIABSAGIAQESJwoNc2luY2VfbWludXRlcxgDIAEoDUILukgIKgYYwIQ9KAFIAogBARIeCgVsaW1pdBgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEh0KBmN1cnNvchgFIAEoCUIIukgFcgMYgAFIBIgBARIhCgpyZXF1ZXN0X2lkGAYgASgJQgi6SAVyAxiAAUgFiAEBQgcKBV9raW5kQg8KDV93b3Jrc3BhY2VfaWRCEAoOX3NpbmNlX21pbnV0ZXNCCAoGX2xpbWl0QgkKB19jdXJzb3JCDQoLX3JlcXVlc3RfaWQiggEKEExpc3RMb2dzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIogBChFFeHBvcnRMb2dzUmVxdWVzdBIvCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkxvZ0tpbmRCCLpIBYIBAhABSACIAQESJwoNc2luY2VfbWludXRlcxgCIAEoDUILukgIKgYYwIQ9KAFIAYgBAUIHCgVfa2luZEIQCg5fc2luY2VfbWludXRlcyI6ChJFeHBvcnRMb2dzUmVzcG9uc2USJAoGcmVjb3JkGAEgASgLMhQubGltYmVyLnYxLkxvZ1JlY29yZDL2AQoKTG9nU2VydmljZRJrCghMaXN0TG9ncxIaLmxpbWJlci52MS5MaXN0TG9nc1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdExvZ3NSZXNwb25zZSImkAIBqrsYDwgCEglsb2dzLnJlYWRgAoLT5JMCChIIL3YxL2xvZ3MSewoKRXhwb3J0TG9ncxIcLmxpbWJlci52MS5FeHBvcnRMb2dzUmVxdWVzdBodLmxpbWJlci52MS5FeHBvcnRMb2dzUmVzcG9uc2UiLqq7GBMIAhILbG9ncy5leHBvcnQoAmACgtPkkwIREg8vdjEvbG9ncy9leHBvcnQwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_log]);
+  fileDesc("ChtsaW1iZXIvdjEvbG9nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSIpCg1HZXRMb2dSZXF1ZXN0EhgKBmxvZ19pZBgBIAEoCUIIukgFcgMYgAEiNgoOR2V0TG9nUmVzcG9uc2USJAoGcmVjb3JkGAEgASgLMhQubGltYmVyLnYxLkxvZ1JlY29yZCL3BAoPTGlzdExvZ3NSZXF1ZXN0Ei8KBGtpbmQYASABKA4yEi5saW1iZXIudjEuTG9nS2luZEIIukgFggECEAFIAIgBARIjCgx3b3Jrc3BhY2VfaWQYAiABKAlCCLpIBXIDGIABSAGIAQESJwoNc2luY2VfbWludXRlcxgDIAEoDUILukgIKgYYwIQ9KAFIAogBARIeCgVsaW1pdBgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEh0KBmN1cnNvchgFIAEoCUIIukgFcgMYgAFIBIgBARI8CgZzdGF0dXMYBiABKAlCJ7pIJHIiUgdzZXR0bGVkUgZmYWlsZWRSCXVubWV0ZXJlZFIEZG9uZUgFiAEBEiQKC2h0dHBfc3RhdHVzGAcgASgNQgq6SAcqBRjXBChkSAaIAQESHwoIcm9ib3RfaWQYCCABKAlCCLpIBXIDGIABSAeIAQESIQoKc2Vzc2lvbl9pZBgJIAEoCUIIukgFcgMYgAJICIgBARIcCgVtb2RlbBgKIAEoCUIIukgFcgMYgAJICYgBARIfCghwcm92aWRlchgLIAEoCUIIukgFcgMYgAFICogBARIhCgpyZXF1ZXN0X2lkGAwgASgJQgi6SAVyAxiAAUgLiAEBQgcKBV9raW5kQg8KDV93b3Jrc3BhY2VfaWRCEAoOX3NpbmNlX21pbnV0ZXNCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX3N0YXR1c0IOCgxfaHR0cF9zdGF0dXNCCwoJX3JvYm90X2lkQg0KC19zZXNzaW9uX2lkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDQoLX3JlcXVlc3RfaWQiggEKEExpc3RMb2dzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIqUEChFFeHBvcnRMb2dzUmVxdWVzdBIvCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkxvZ0tpbmRCCLpIBYIBAhABSACIAQESJwoNc2luY2VfbWludXRlcxgCIAEoDUILukgIKgYYwIQ9KAFIAYgBARIjCgx3b3Jrc3BhY2VfaWQYAyABKAlCCLpIBXIDGIABSAKIAQESPAoGc3RhdHVzGAQgASgJQie6SCRyIlIHc2V0dGxlZFIGZmFpbGVkUgl1bm1ldGVyZWRSBGRvbmVIA4gBARIkCgtodHRwX3N0YXR1cxgFIAEoDUIKukgHKgUY1wQoZEgEiAEBEh8KCHJvYm90X2lkGAYgASgJQgi6SAVyAxiAAUgFiAEBEiEKCnNlc3Npb25faWQYByABKAlCCLpIBXIDGIACSAaIAQESHAoFbW9kZWwYCCABKAlCCLpIBXIDGIACSAeIAQESHwoIcHJvdmlkZXIYCSABKAlCCLpIBXIDGIABSAiIAQESIQoKcmVxdWVzdF9pZBgKIAEoCUIIukgFcgMYgAFICYgBAUIHCgVfa2luZEIQCg5fc2luY2VfbWludXRlc0IPCg1fd29ya3NwYWNlX2lkQgkKB19zdGF0dXNCDgoMX2h0dHBfc3RhdHVzQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg0KC19yZXF1ZXN0X2lkIjoKEkV4cG9ydExvZ3NSZXNwb25zZRIkCgZyZWNvcmQYASABKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkMu4CCgpMb2dTZXJ2aWNlEmsKCExpc3RMb2dzEhoubGltYmVyLnYxLkxpc3RMb2dzUmVxdWVzdBobLmxpbWJlci52MS5MaXN0TG9nc1Jlc3BvbnNlIiaQAgGquxgPCAISCWxvZ3MucmVhZGACgtPkkwIKEggvdjEvbG9ncxJ2CgZHZXRMb2cSGC5saW1iZXIudjEuR2V0TG9nUmVxdWVzdBoZLmxpbWJlci52MS5HZXRMb2dSZXNwb25zZSI3kAIBqrsYDwgCEglsb2dzLnJlYWRgAoLT5JMCG2IGcmVjb3JkEhEvdjEvbG9ncy97bG9nX2lkfRJ7CgpFeHBvcnRMb2dzEhwubGltYmVyLnYxLkV4cG9ydExvZ3NSZXF1ZXN0Gh0ubGltYmVyLnYxLkV4cG9ydExvZ3NSZXNwb25zZSIuqrsYEwgCEgtsb2dzLmV4cG9ydCgCYAKC0+STAhESDy92MS9sb2dzL2V4cG9ydDABYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_log]);
 
 /**
- * Asks for records.
+ * Asks for a record.
+ *
+ * @generated from message limber.v1.GetLogRequest
+ */
+export type GetLogRequest = Message<"limber.v1.GetLogRequest"> & {
+  /**
+   * A record, or what a call gave a name to: `req_…`, the `act_…`, `pred_…`, `grnd_…` or `chunk_…` of its answer, `use_…` of its charge.
+   *
+   * @generated from field: string log_id = 1;
+   */
+  logId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetLogRequest.
+ * Use `create(GetLogRequestSchema)` to create a new message.
+ */
+export const GetLogRequestSchema: GenMessage<GetLogRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_log_service, 0);
+
+/**
+ * The record.
+ *
+ * @generated from message limber.v1.GetLogResponse
+ */
+export type GetLogResponse = Message<"limber.v1.GetLogResponse"> & {
+  /**
+   * The record.
+   *
+   * @generated from field: limber.v1.LogRecord record = 1;
+   */
+  record?: LogRecord | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetLogResponse.
+ * Use `create(GetLogResponseSchema)` to create a new message.
+ */
+export const GetLogResponseSchema: GenMessage<GetLogResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_log_service, 1);
+
+/**
+ * Asks for records. Filters that are given must all hold.
  *
  * @generated from message limber.v1.ListLogsRequest
  */
@@ -59,9 +101,51 @@ export type ListLogsRequest = Message<"limber.v1.ListLogsRequest"> & {
   cursor?: string | undefined;
 
   /**
-   * Only those of this request, by the `x-request-id` of its answer.
+   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
    *
-   * @generated from field: optional string request_id = 6;
+   * @generated from field: optional string status = 6;
+   */
+  status?: string | undefined;
+
+  /**
+   * Only those with this HTTP status.
+   *
+   * @generated from field: optional uint32 http_status = 7;
+   */
+  httpStatus?: number | undefined;
+
+  /**
+   * Only this robot's.
+   *
+   * @generated from field: optional string robot_id = 8;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * Only this session's.
+   *
+   * @generated from field: optional string session_id = 9;
+   */
+  sessionId?: string | undefined;
+
+  /**
+   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   *
+   * @generated from field: optional string model = 10;
+   */
+  model?: string | undefined;
+
+  /**
+   * Only this provider's.
+   *
+   * @generated from field: optional string provider = 11;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Only this request.
+   *
+   * @generated from field: optional string request_id = 12;
    */
   requestId?: string | undefined;
 };
@@ -71,7 +155,7 @@ export type ListLogsRequest = Message<"limber.v1.ListLogsRequest"> & {
  * Use `create(ListLogsRequestSchema)` to create a new message.
  */
 export const ListLogsRequestSchema: GenMessage<ListLogsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_log_service, 0);
+  messageDesc(file_limber_v1_log_service, 2);
 
 /**
  * A page of records, newest first.
@@ -113,10 +197,10 @@ export type ListLogsResponse = Message<"limber.v1.ListLogsResponse"> & {
  * Use `create(ListLogsResponseSchema)` to create a new message.
  */
 export const ListLogsResponseSchema: GenMessage<ListLogsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_log_service, 1);
+  messageDesc(file_limber_v1_log_service, 3);
 
 /**
- * Asks for all records.
+ * Asks for all records. Filters that are given must all hold.
  *
  * @generated from message limber.v1.ExportLogsRequest
  */
@@ -134,6 +218,62 @@ export type ExportLogsRequest = Message<"limber.v1.ExportLogsRequest"> & {
    * @generated from field: optional uint32 since_minutes = 2;
    */
   sinceMinutes?: number | undefined;
+
+  /**
+   * Only those of a workspace's keys.
+   *
+   * @generated from field: optional string workspace_id = 3;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
+   *
+   * @generated from field: optional string status = 4;
+   */
+  status?: string | undefined;
+
+  /**
+   * Only those with this HTTP status.
+   *
+   * @generated from field: optional uint32 http_status = 5;
+   */
+  httpStatus?: number | undefined;
+
+  /**
+   * Only this robot's.
+   *
+   * @generated from field: optional string robot_id = 6;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * Only this session's.
+   *
+   * @generated from field: optional string session_id = 7;
+   */
+  sessionId?: string | undefined;
+
+  /**
+   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   *
+   * @generated from field: optional string model = 8;
+   */
+  model?: string | undefined;
+
+  /**
+   * Only this provider's.
+   *
+   * @generated from field: optional string provider = 9;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Only this request.
+   *
+   * @generated from field: optional string request_id = 10;
+   */
+  requestId?: string | undefined;
 };
 
 /**
@@ -141,7 +281,7 @@ export type ExportLogsRequest = Message<"limber.v1.ExportLogsRequest"> & {
  * Use `create(ExportLogsRequestSchema)` to create a new message.
  */
 export const ExportLogsRequestSchema: GenMessage<ExportLogsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_log_service, 2);
+  messageDesc(file_limber_v1_log_service, 4);
 
 /**
  * One line of the export.
@@ -162,7 +302,7 @@ export type ExportLogsResponse = Message<"limber.v1.ExportLogsResponse"> & {
  * Use `create(ExportLogsResponseSchema)` to create a new message.
  */
 export const ExportLogsResponseSchema: GenMessage<ExportLogsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_log_service, 3);
+  messageDesc(file_limber_v1_log_service, 5);
 
 /**
  * The log: what was called, what became of it, and who did what.
@@ -179,6 +319,16 @@ export const LogService: GenService<{
     methodKind: "unary";
     input: typeof ListLogsRequestSchema;
     output: typeof ListLogsResponseSchema;
+  },
+  /**
+   * Shows one record, by any name that the call gave.
+   *
+   * @generated from rpc limber.v1.LogService.GetLog
+   */
+  getLog: {
+    methodKind: "unary";
+    input: typeof GetLogRequestSchema;
+    output: typeof GetLogResponseSchema;
   },
   /**
    * Streams all records that match, newest first.

@@ -72,9 +72,10 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const admitRecord = (
     record: KeyRecord | undefined,
     { rule, pool }: MethodRule,
-    isStop: boolean,
+    { head, isStop }: { head: CallHead; isStop: boolean },
   ): Admission | Promise<Admission> => {
     const key = principalOf(record);
+    if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
     const place = deps.limits.enter(key.keyId, limitOf(record), pool, aboveOf(record));
@@ -101,9 +102,9 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const admitKey = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
     const isStop = method === STOP;
     const record = deps.keys.find(bearerOf(head.authorization), isStop ? "stop" : "call");
-    if (!(record instanceof Promise)) return admitRecord(record, rule, isStop);
+    if (!(record instanceof Promise)) return admitRecord(record, rule, { head, isStop });
     return record.then(
-      (found) => admitRecord(found, rule, isStop),
+      (found) => admitRecord(found, rule, { head, isStop }),
       (thrown) => {
         throw refusalOfOutage(thrown, "not begun");
       },

@@ -1,7 +1,7 @@
 /** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
+import type { Call, CallTrail, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
 import { steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
@@ -28,6 +28,8 @@ export interface CallHead {
   /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
   forwardedFor?: string | undefined;
   requestId: string;
+  /** Learns whose call it is. */
+  trail?: CallTrail | undefined;
   /** The class of the call under overload, where the transport knows better than the schema. */
   priority?: Priority | undefined;
   /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
@@ -67,6 +69,8 @@ export interface CallContext {
   idempotencyKey: string | undefined;
   /** The `traceparent` header, unread. */
   traceparent?: string | undefined;
+  /** Learns what was asked. */
+  trail?: CallTrail | undefined;
 }
 
 export type { Advice };
@@ -223,6 +227,7 @@ export function createGate(deps: GateDeps): Gate {
       // Work of jobs comes without being admitted.
       authenticator.assertLoaded(rule.rule);
       takeKeyFromHeader(method, request, context);
+      if (context.trail) noteAsked(context.trail, request, context);
       const { principal, work } = admission;
       work?.back();
       assertValid(method.input, request);
@@ -247,6 +252,7 @@ export function createGate(deps: GateDeps): Gate {
     },
 
     serverStream(method, admission, request, context) {
+      if (context.trail) noteAsked(context.trail, streamedRequest(request), context);
       assertValid(method.input, request);
       if (idempotencyKeyOf(streamedRequest(request), context) !== undefined) {
         throw streamReplay();
@@ -276,6 +282,8 @@ export function createGate(deps: GateDeps): Gate {
       rest = recheckWhileOpen(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
+          // The first message says what the conversation is about.
+          if (context.trail && context.trail.request === undefined) noteAsked(context.trail, message, context);
           try {
             if (!sound) assertValid(method.input, message);
             listener.hear(message);
@@ -291,6 +299,11 @@ export function createGate(deps: GateDeps): Gate {
       };
     },
   };
+}
+
+function noteAsked(trail: CallTrail, request: Message, { traceparent }: CallContext): void {
+  trail.request = request;
+  if (traceparent !== undefined) trail.traceparent = traceparent;
 }
 
 const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Message> =>
@@ -313,6 +326,7 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   arrivedAt: context.arrivedAt ?? steadyNow(),
   deadline: context.deadline,
   traceparent: context.traceparent,
+  trail: context.trail,
   idempotency,
 });
 

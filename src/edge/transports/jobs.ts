@@ -1,11 +1,12 @@
 /** Calls that a job makes for its caller: the same JSON, the same gate, the same answers as if the caller had made them by REST. */
 import type { DescMethod } from "@bufbuild/protobuf";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import type { KeyPrincipal } from "../../call.ts";
+import type { CallTrail, KeyPrincipal } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
 import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
+import type { CallLog } from "../call-log.ts";
 import { aboveOf } from "../gate/authenticate.ts";
 import type { Gate } from "../gate/gate.ts";
 import { principalOf } from "../gate/principal.ts";
@@ -22,6 +23,8 @@ export interface JobCall {
   readonly requestId: string;
   /** The call runs once under this key, however often it's made; undefined: each time. */
   readonly idempotencyKey: string | undefined;
+  /** The batch that it is an item of; undefined for the calls of evaluations. */
+  readonly batchId?: string | undefined;
   readonly signal: Signal;
 }
 
@@ -51,6 +54,8 @@ export interface JobCallsDeps {
   readonly limits: Pick<RateLimits, "spare" | "turn">;
   /** A key as the database has it now. */
   find(keyId: string): Promise<KeyRecord | undefined>;
+  /** Puts calls on record that were refused before they had a bill. */
+  log: CallLog;
 }
 
 /** Calls in the name of keys, within their limits; the key is looked at just before, and asked for what its own call would need. */
@@ -69,7 +74,7 @@ export interface JobCalls {
 const NO_PLACE: JobCallSlot = { leave: () => {}, unused: () => {} };
 
 /** Makes calls through the gate. */
-export function openJobCalls({ gate, limits, find }: JobCallsDeps): JobCalls {
+export function openJobCalls({ gate, limits, find, log }: JobCallsDeps): JobCalls {
   const looking = new Map<string, Promise<KeyRecord | undefined>>();
   /** Calls that begin in one go look once. */
   const lookOnce = (keyId: string): Promise<KeyRecord | undefined> => {
@@ -91,10 +96,18 @@ export function openJobCalls({ gate, limits, find }: JobCallsDeps): JobCalls {
     }
   };
   const answered = async (key: KeyRecord | undefined, call: JobCall): Promise<JobAnswer> => {
+    const method = METHODS[call.contract];
+    const trail: CallTrail = call.batchId === undefined ? {} : { batchId: call.batchId };
+    const startedAt = steadyNow();
     try {
-      const method = METHODS[call.contract];
-      return await answer(gate, method, gate.inNameOf(method, key), call);
+      const principal = gate.inNameOf(method, key);
+      trail.principal = principal;
+      return await answer(gate, { method, principal, trail }, call);
     } catch (thrown) {
+      const { code, status } = factsOf(refusalOf(thrown, call.signal).reason);
+      const rpc = `${method.parent.typeName}/${method.name}`;
+      const { requestId } = call;
+      log({ requestId, transport: "rest", rpc, status, code, latencyMs: steadyNow() - startedAt, trail });
       return refused(thrown, call);
     }
   };
@@ -142,14 +155,21 @@ function refused(thrown: unknown, { requestId, signal }: JobCall): JobAnswer {
   return { kind: "refusal", body: JSON.parse(body) as object, retryable };
 }
 
-async function answer(gate: Gate, method: DescMethod, principal: KeyPrincipal, call: JobCall): Promise<JobAnswer> {
+/** Whose call a job makes, and what becomes known of it. */
+interface JobCaller {
+  readonly method: DescMethod;
+  readonly principal: KeyPrincipal;
+  readonly trail: CallTrail;
+}
+
+async function answer(gate: Gate, { method, principal, trail }: JobCaller, call: JobCall): Promise<JobAnswer> {
   const { idempotency_key: _, ...fields } = call.request as Record<string, unknown>;
   const faults = new Faults();
   const message = decoderOf(method.input).decode(fields, faults);
   if (faults.list.length > 0) throw invalid([...faults.list.map(violationOf), ...violationsOf(method.input, message)]);
   const { requestId, idempotencyKey, signal } = call;
   const admission = { principal, headers: [], leave: () => {} };
-  const context = { requestId, signal, deadline: undefined, idempotencyKey };
+  const context = { requestId, signal, deadline: undefined, idempotencyKey, trail };
   const body = encoderOf(method.output).encode(await gate.unary(method, admission, message, context)) as AnswerJson;
   const costMicro = Math.round((body.usage.cost_usd + (body.route.hedge_cost_usd ?? 0)) * MICRO_PER_USD);
   return { kind: "answer", statusCode: 200, body, costMicro };

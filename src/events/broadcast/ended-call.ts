@@ -61,6 +61,9 @@ export function traceOf(traceparent: string | undefined, requestId: string): Tra
   return { traceId: traceId ?? digestOf(requestId).slice(0, 32), parentId };
 }
 
+/** The trace that a caller names; undefined where it names none that could be one. */
+export const givenTraceOf = (traceparent: string): string | undefined => TRACEPARENT.exec(traceparent)?.[1];
+
 /** The name of a span of a request: of its root, or of its `nth` try at an offering. */
 export const spanIdOf = (requestId: string, role: "root" | "attempt" | "upstream", offeringId = "", nth = 0): string =>
   digestOf(`${requestId} ${role} ${offeringId} ${nth}`).slice(0, 16);

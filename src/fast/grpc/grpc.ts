@@ -6,7 +6,7 @@
  */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { ADMIN_HEADER } from "../../brand.ts";
-import type { Listener } from "../../call.ts";
+import type { CallTrail, Listener } from "../../call.ts";
 import { Cancel } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
@@ -159,6 +159,7 @@ class GrpcCall implements CallHearer {
   readonly #requestId = newId("req");
   readonly #startedAt = steadyNow();
   readonly #caller = new Cancel();
+  readonly #trail: CallTrail = {};
   #forgetTimeout: (() => void) | undefined;
   #forgetEnd: (() => void) | undefined;
   #admission: Admission | undefined;
@@ -201,6 +202,7 @@ class GrpcCall implements CallHearer {
         adminToken: this.#headers[ADMIN_HEADER],
         remoteAddress: this.#stream.address,
         requestId: this.#requestId,
+        trail: this.#trail,
         ...(this.#timeoutMs! > 0 && { deadline: this.#startedAt + this.#timeoutMs! }),
       });
       if (admission instanceof Promise) {
@@ -295,6 +297,7 @@ class GrpcCall implements CallHearer {
 
   /** Holds memory for a message of so many bytes, beside what was heard before. */
   readonly #hold = (bytes: number): void => {
+    this.#trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#over) return;
     this.#held ??= this.#options.memory.open(ownerOf(this.#admission.principal));
     this.#held.to(bytes + this.#heard);
@@ -432,6 +435,7 @@ class GrpcCall implements CallHearer {
       deadline: deadlineOf(this.#timeoutMs, this.#startedAt, this.#headers["grpc-timeout"]),
       idempotencyKey: this.#headers["idempotency-key"],
       traceparent: this.#headers.traceparent,
+      trail: this.#trail,
     };
   }
 
@@ -504,6 +508,7 @@ class GrpcCall implements CallHearer {
       keyId: principal?.kind === "key" ? principal.keyId : undefined,
       cause: this.#refusal?.cause,
       callerRequestId: callerIdOf(this.#headers["x-request-id"]),
+      trail: this.#trail,
     });
   }
 }

@@ -17,6 +17,7 @@ import {
   narrowed,
   withUnaffordable,
 } from "../call-billing.ts";
+import type { StretchCounts } from "./loop-stretch.ts";
 
 /**
  * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
@@ -56,6 +57,8 @@ export class LoopBilling {
   readonly #leaser: Leaser;
   readonly #call: Call;
   readonly #asked: CallFacts;
+  /** What to put on record beside charges. */
+  readonly #stretch: StretchCounts | undefined;
   #page: HoldWindow | undefined;
   #next: Promise<HoldWindow | undefined> | undefined;
   #ahead: HoldWindow | undefined;
@@ -65,11 +68,17 @@ export class LoopBilling {
   readonly #narrow: (plan: Plan, less: Plan) => void;
 
   /** `narrow` hears of a plan of which some steps cannot be paid, with what is left of it. */
-  constructor(leaser: Leaser, call: Call, asked: CallFacts, narrow: (plan: Plan, less: Plan) => void) {
+  constructor(
+    leaser: Leaser,
+    call: Call,
+    { stretch, ...asked }: CallFacts & { stretch?: StretchCounts },
+    narrow: (plan: Plan, less: Plan) => void,
+  ) {
     this.#narrow = narrow;
     this.#leaser = leaser;
     this.#call = call;
     this.#asked = asked;
+    this.#stretch = stretch;
   }
 
   /**
@@ -114,7 +123,11 @@ export class LoopBilling {
   }
 
   /** Charges a chunk that leaves at `at`, after `ready`. */
-  add({ step, units, costMicro, wakeUpMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
+  add(
+    { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds = 0 }: Charge,
+    route: Route | undefined,
+    at: number,
+  ): void {
     const page = this.#page;
     if (!page) throw new Error("a chunk is charged after its page is ready");
     page.owed ??= { step, units: 0, costMicro: 0, wakeUpMicro: 0, hedgeMicro: undefined };
@@ -122,6 +135,7 @@ export class LoopBilling {
     owed.units += units;
     owed.costMicro += costMicro;
     owed.wakeUpMicro += wakeUpMicro;
+    owed.gpuSeconds = (owed.gpuSeconds ?? 0) + gpuSeconds;
     if (hedgeMicro !== undefined) owed.hedgeMicro = (owed.hedgeMicro ?? 0) + hedgeMicro;
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);
@@ -262,6 +276,7 @@ export class LoopBilling {
 
   #close(page: HoldWindow, unused?: Refusal): void {
     if (this.#page === page) this.#page = undefined;
+    page.bill.tell(this.#stretch?.take());
     if (page.owed) page.bill.close(page.owed, page.route);
     else void page.bill.void(unused ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "nothing was charged"));
   }

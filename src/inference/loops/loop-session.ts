@@ -17,7 +17,15 @@ import {
   type ObservationView,
   type PlanStep,
 } from "../../routing/index.ts";
-import { hedgesOf, type InferenceDeps, moverOf, refuseLargeMetadata } from "../call.ts";
+import {
+  hedgesOf,
+  type InferenceDeps,
+  moverOf,
+  preferenceWord,
+  refuseLargeMetadata,
+  robotIn,
+  robotOf,
+} from "../call.ts";
 import type { Prepared } from "../prepare.ts";
 import type { SessionPin } from "../sessions.ts";
 import type { Mover } from "../stops/active-stops.ts";
@@ -25,6 +33,7 @@ import { ChunkSender } from "./chunk-sender.ts";
 import { LoopBilling } from "./loop-billing.ts";
 import { LoopCounts } from "./loop-counts.ts";
 import { type Carried, draining, takenOver } from "./loop-registry.ts";
+import { StretchCounts } from "./loop-stretch.ts";
 import { LoopWriter } from "./loop-writer.ts";
 import { openedOf } from "./messages.ts";
 import { ObservationViews, type ParsedObservation } from "./observation-view.ts";
@@ -112,12 +121,16 @@ export class LoopSession implements Carried {
     assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
     const watch = deps.broadcast.of(keyOf(call).orgId);
+    const stretch = new StretchCounts();
     const facts = {
+      stretch,
       modelRequested: open.model,
       sessionId: open.provider?.sessionId,
       deadlineMs: this.#deadlineMs,
       metadata: open.metadata,
       preset: open.preset,
+      preference: preferenceWord(open.preference),
+      robotId: robotOf(keyOf(call), open.robotId ?? robotIn(open.metadata)),
       streamId: call.requestId,
       watch,
     };
@@ -156,6 +169,7 @@ export class LoopSession implements Carried {
       space,
       deadlineMs: this.#deadlineMs,
       tally: this.#tally,
+      stretch,
       unread: () => this.#reblock(),
     });
     this.#sender = new ChunkSender({

@@ -14,6 +14,7 @@ import type { Refusal } from "../../errors.ts";
 import { type DeliverEffect, type HoldEffect, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
 import type { LoopCounts } from "./loop-counts.ts";
+import type { StretchCounts } from "./loop-stretch.ts";
 import { chunkOf, endedOf, holdOf, type LoopMessage, ownOf, replayOf } from "./messages.ts";
 import type { ParsedObservation } from "./observation-view.ts";
 import type { ResumedChunk } from "./resumption.ts";
@@ -26,6 +27,8 @@ export interface LoopWriterOptions {
   readonly space: string;
   readonly deadlineMs: number;
   readonly tally: LoopCounts;
+  /** Counts for the log. */
+  readonly stretch: StretchCounts;
   /** Called, soon, when the caller has stopped to read. */
   readonly unread: () => void;
 }
@@ -99,7 +102,8 @@ export class LoopWriter {
 
   /** A chunk that was just charged, by `route` where that is news. */
   chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
-    const { space, tally } = this.#options;
+    const { space, tally, stretch } = this.#options;
+    stretch.chunk(effect.tries);
     this.#route = route ?? this.#route;
     tally.chunk(at, charge, effect.answer.gpuSeconds);
     this.#lastAt = at;
@@ -119,6 +123,7 @@ export class LoopWriter {
 
   hold(hold: HoldEffect): void {
     this.#options.tally.hold(hold.reason === HoldReason.LATE);
+    this.#options.stretch.hold(hold.reason, hold.tries);
     // A caller that does not read is sent no more.
     if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow(), this.#episode));
   }

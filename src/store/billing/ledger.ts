@@ -11,7 +11,7 @@ export interface IntentRecord {
   orgId: string;
   requestId: string;
   keyId: string;
-  /** `act`, `predict`, `ground` or `evaluate`. */
+  /** `act`, `predict`, `ground` or `evaluate`; of what is only on record `preview` or `batch` too. */
   contract: string;
   model: string;
   provider: string;
@@ -22,8 +22,8 @@ export interface IntentRecord {
 
 /** How a request ended: a line of the usage list and of the request log. Amounts are micro-dollars. */
 export interface RequestRecord extends IntentRecord {
-  /** `failed` costs nothing. */
-  status: "settled" | "failed";
+  /** `failed` and `done`, which is a preview's end, cost nothing. */
+  status: "settled" | "failed" | "done";
   units: number;
   costMicro: number;
   wakeUpMicro: number;
@@ -34,6 +34,12 @@ export interface RequestRecord extends IntentRecord {
   latencyMs: number | null;
   /** Served with the caller's own key at the provider. */
   byok: boolean;
+  /** The batch that it is an item of. */
+  batchId?: string | undefined;
+  /** How long it waited before it was planned, in milliseconds. */
+  queueMs?: number | undefined;
+  /** Bytes of its request as they came. */
+  inputBytes?: number | undefined;
   /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
   attemptMs?: number | undefined;
   /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
@@ -230,7 +236,7 @@ function moreOf({ moves, settlements }: LedgerBatch): string | null {
 
 /** The types of what `leaser_commit` takes. */
 const TYPES =
-  "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] text text[] text[] int8[] int8[]".split(
+  "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] float4[] int4[] text text[] text[] int8[] int8[]".split(
     " ",
   );
 /** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */

@@ -86,6 +86,7 @@ const kindOf = (record: RequestRecord): string =>
     record.byok,
     record.httpStatus,
     record.errorCode,
+    record.batchId,
   ]
     .map((value) => field(String(value ?? "")))
     .join(BETWEEN);
@@ -96,7 +97,7 @@ export interface Settled {
   parameters: readonly (string | null)[];
 }
 
-const NOTHING: Settled = { unknown: [], parameters: Array<null>(13).fill(null) };
+const NOTHING: Settled = { unknown: [], parameters: Array<null>(15).fill(null) };
 
 /** Who pays in a batch. */
 interface Paid {
@@ -119,6 +120,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
   const costs: number[] = [];
   const latencies: (number | "null")[] = [];
   const attempts: (number | "null")[] = [];
+  const queues: (number | "null")[] = [];
+  const bytes: (number | "null")[] = [];
   const logs: string[] = [];
   let last: Settlement | undefined;
   let log: object | undefined;
@@ -146,6 +149,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
     costs.push(record.costMicro);
     latencies.push(record.latencyMs ?? "null");
     attempts.push(record.attemptMs ?? "null");
+    queues.push(record.queueMs ?? "null");
+    bytes.push(record.inputBytes ?? "null");
     logs.push(logged);
     last = settlement;
   }
@@ -162,6 +167,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
       list(costs),
       list(latencies),
       list(attempts),
+      list(queues),
+      list(bytes),
       logs.join(BETWEEN),
       list(all.map(({ orgId }) => orgId)),
       // What nobody pays is refused: there is no such lease.
@@ -201,7 +208,8 @@ const isSameKind = (a: RequestRecord, b: RequestRecord): boolean =>
   a.byok === b.byok &&
   a.offeringId === b.offeringId &&
   a.model === b.model &&
-  a.provider === b.provider;
+  a.provider === b.provider &&
+  a.batchId === b.batchId;
 
 /** Writes promises for the journal, which recovery alone reads: what they share once, then pairs of its place and a name. */
 export function promisedOf(intents: readonly IntentRecord[]): string | null {

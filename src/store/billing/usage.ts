@@ -81,7 +81,7 @@ export async function usageTotals(
   const filtered = Object.values(filter).some((value) => value !== undefined);
   const [row] = filtered
     ? await sql<{ requests: number; cost: number }[]>`
-        select count(*) filter (where status = 'settled') as requests, coalesce(sum(cost_micro), 0) as cost
+        select count(*) as requests, coalesce(sum(cost_micro), 0) as cost
         from request where ${selected(sql, orgId, filter)}`
     : await sql<{ requests: number; cost: number }[]>`
         select account.requests + coalesce(sum(lease.requests), 0) as requests,

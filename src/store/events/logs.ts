@@ -10,19 +10,26 @@ export interface CallLog {
   contract: string;
   keyId: string;
   workspaceId: string | null;
+  /** The member whose key it is. */
+  userId: string | null;
+  /** The batch that it is an item of; empty for none. */
+  batchId: string;
   model: string;
   provider: string;
   offeringId: string;
-  status: "settled" | "failed" | "unmetered";
+  status: "settled" | "failed" | "unmetered" | "done";
   httpStatus: number | null;
   errorCode: string | null;
   unit: string;
   units: number;
   costMicro: number;
   hedgeCostMicro: number | null;
+  wakeUpMicro: number;
   simulated: boolean;
   byok: boolean;
   latencyMs: number | null;
+  queueMs: number | null;
+  inputBytes: number | null;
   /** The rest, as it was written at settlement. */
   log: CallDetails | null;
 }
@@ -31,6 +38,11 @@ export interface CallLog {
 export interface CallDetails {
   model_requested?: string;
   session_id?: string;
+  robot_id?: string;
+  trace_id?: string;
+  preference?: string;
+  gpu_seconds?: number;
+  holds?: Record<string, number>;
   deadline_ms?: number;
   metadata?: object;
   preset?: string;
@@ -38,7 +50,7 @@ export interface CallDetails {
   region?: string;
   precision?: string;
   fallback_used?: boolean;
-  attempts?: { offering_id: string; status?: string; reason?: string; latency_ms: number }[];
+  attempts?: { offering_id: string; status?: string; reason?: string; latency_ms: number; count?: number }[];
 }
 
 /** An act of administration. */
@@ -53,10 +65,16 @@ export interface ActLog {
 
 /** Which records; all filters that are given must hold. */
 export interface LogFilter {
-  /** A contract of calls. */
-  contract?: string | undefined;
-  workspaceId?: string | undefined;
+  /** A contract of calls, `batch` or `preview`; all but previews when absent. */
+  kind?: string | undefined;
   requestId?: string | undefined;
+  status?: string | undefined;
+  httpStatus?: number | undefined;
+  robotId?: string | undefined;
+  sessionId?: string | undefined;
+  model?: string | undefined;
+  provider?: string | undefined;
+  workspaceId?: string | undefined;
   /** Unix seconds. */
   since?: number | undefined;
   /** The name of the last record of the page before. */
@@ -66,15 +84,15 @@ export interface LogFilter {
 
 /** Calls of an organisation, newest first. Names of requests are in the order of their making. */
 export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
-  const { contract, workspaceId, requestId, since, cursor, limit } = filter;
+  const { workspaceId, since, cursor, limit } = filter;
   const rows = await sql<CallRow[]>`
-    select request_id, created, contract, key_id, (select workspace_id from key where key.id = key_id) as workspace_id, model, provider,
-      offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms,
-      attempt_ms, log
-    from request where org_id = ${orgId} ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
-      ${contract === undefined ? sql`` : sql`and contract = ${contract}`}
-      ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
-      ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
+    select request_id, request.created, contract, key_id, key.workspace_id, key.user_id, batch_id, model, provider, offering_id, status,
+      http_status, error_code, unit, units, cost_micro, hedge_cost_micro, wake_up_micro, simulated, byok, latency_ms, attempt_ms,
+      queue_ms, input_bytes, log
+    from request left join key on key.id = key_id where request.org_id = ${orgId}
+      ${ofKind(sql, filter.kind)} ${named(sql, filter)}
+      ${workspaceId === undefined ? sql`` : sql`and key.workspace_id = ${workspaceId}`}
+      ${since === undefined ? sql`` : sql`and request.created >= ${new Date(since * 1000)}`}
       ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
     order by request_id desc limit ${limit}`;
   return rows.map(({ created, attemptMs, log, ...row }) => ({
@@ -82,6 +100,24 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
     ts: unixSeconds(created),
     log: detailsOf(log, attemptMs, row.offeringId),
   }));
+}
+
+/** Items of batches are of no other kind, and previews only where they are asked for. */
+function ofKind(sql: Sql, kind: string | undefined) {
+  if (kind === undefined) return sql`and contract <> 'preview'`;
+  if (kind === "batch") return sql`and (contract = 'batch' or batch_id <> '')`;
+  return sql`and contract = ${kind} and batch_id = ''`;
+}
+
+/** What has an index is written as the index has it. */
+function named(sql: Sql, { requestId, status, httpStatus, robotId, sessionId, model, provider }: LogFilter) {
+  const same = (column: string, value: string | number | undefined) =>
+    value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
+  return sql`
+    ${same("request_id", requestId)} ${same("status", status)} ${same("http_status", httpStatus)} ${same("provider", provider)}
+    ${model === undefined ? sql`` : sql`and (model = ${model} or (model = '' and log::json ->> 'model_requested' = ${model}))`}
+    ${sessionId === undefined ? sql`` : sql`and log like '%"session_id":%' and (log::json ->> 'session_id') = ${sessionId}`}
+    ${robotId === undefined ? sql`` : sql`and log like '%"robot_id":%' and (log::json ->> 'robot_id') = ${robotId}`}`;
 }
 
 interface CallRow extends Omit<CallLog, "ts" | "log"> {
@@ -104,24 +140,24 @@ const PREFIXES = {
   payment: ["payment.", "credits.", "commitment."],
 } as const;
 
+/** Which acts; all filters that are given must hold. */
+export interface ActFilter extends Pick<LogFilter, "requestId" | "workspaceId" | "since" | "cursor" | "limit"> {
+  kind: "supply" | "payment" | "admin";
+  id?: string | undefined;
+}
+
 /** Acts of administration of an organisation, or of the keys of one of its workspaces, newest first. */
 export async function listActs(
   sql: Sql,
   orgId: string,
-  {
-    kind,
-    workspaceId,
-    requestId,
-    since,
-    cursor,
-    limit,
-  }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
+  { kind, id, requestId, workspaceId, since, cursor, limit }: ActFilter,
 ): Promise<ActLog[]> {
   const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
   const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
   const rows = await sql<(Omit<ActLog, "ts"> & { created: Date })[]>`
     select id, actor, action, subject, request_id, created from audit where org_id = ${orgId}
       ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+      ${id === undefined ? sql`` : sql`and id = ${id}`}
       and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
       ${workspaceId === undefined ? sql`` : sql`and actor in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}

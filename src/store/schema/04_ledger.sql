@@ -60,8 +60,9 @@ create trigger transfer_append_only
 
 -- REQUESTS
 
--- settled: answered and charged; failed: not charged; unmetered: dispatched by a gateway that died, not charged.
-create type request_status as enum ('settled', 'failed', 'unmetered');
+-- settled: answered and charged; failed: refused or failed, not charged; unmetered: dispatched by a gateway that died, not charged; done: a
+-- preview, which costs nothing.
+create type request_status as enum ('settled', 'failed', 'unmetered', 'done');
 
 -- What requests share from call to call, kept once, so that a request is a narrow row that names its kind: to write these columns with each
 -- request was half of what a settlement cost.
@@ -82,6 +83,8 @@ create table request_kind (
   byok boolean not null,
   http_status smallint,
   error_code text,
+  -- The batch that it is an item of; empty for none.
+  batch_id text not null default '',
   created timestamptz not null default now()
 );
 
@@ -95,6 +98,9 @@ create table request_outcome (
   latency_ms real,
   -- How long its one attempt took, where that and its success is all there is to say of attempts.
   attempt_ms real,
+  -- How long it waited before it was planned: for room, for its body, for its key's limits.
+  queue_ms real,
+  input_bytes integer,
   org_id text not null,
   request_id text not null,
   -- The lease that paid; null where nothing was held.
@@ -107,6 +113,12 @@ create table request_outcome (
 -- For reports on a span of time: blocks of rows by when they were written, which costs a write next to nothing.
 create index request_outcome_by_time on request_outcome using brin (created) with (pages_per_range = 32, autosummarize = on);
 
+-- Who looks for a session or a robot finds its calls without reading all others. Rows that name neither cost these indexes nothing.
+create index request_outcome_of_session on request_outcome (org_id, (log::json ->> 'session_id'), request_id)
+  where log like '%"session_id":%';
+create index request_outcome_of_robot on request_outcome (org_id, (log::json ->> 'robot_id'), request_id)
+  where log like '%"robot_id":%';
+
 -- Retention forgets logs; what a request was and cost stays.
 create trigger request_outcome_append_only
   before update of org_id, request_id, kind, lease, units, cost_micro or delete or truncate on request_outcome
@@ -118,7 +130,7 @@ create trigger request_kind_append_only before update or delete or truncate on r
 create view request as
   select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
     k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-    e.attempt_ms
+    e.attempt_ms, e.queue_ms, e.input_bytes, k.batch_id
   from request_outcome as e join request_kind as k on k.id = e.kind;
 
 -- The whole ledger.
@@ -127,25 +139,26 @@ create view entry as
   union all
   select request_id, 'charge', org_id, lease, 'spent', cost_micro, created from request_outcome where cost_micro > 0;
 
--- The ids of kinds, in the order of `p_fields`; kinds that are missing are made. `p_fields` has 13 elements for each: the columns of
--- `request_kind` from `key_id` to `error_code`. Two transactions that make the same kind wait for each other; all of them make theirs in one
+-- The ids of kinds, in the order of `p_fields`; kinds that are missing are made. `p_fields` has 14 elements for each: the columns of
+-- `request_kind` from `key_id` to `batch_id`. Two transactions that make the same kind wait for each other; all of them make theirs in one
 -- order, so that they never wait in a ring.
 create function request_kinds(p_fields text[]) returns bigint[] language plpgsql as $$
 declare
-  places integer[] := array(select generate_series(1, cardinality(p_fields), 13));
+  places integer[] := array(select generate_series(1, cardinality(p_fields), 14));
   digests bytea[];
 begin
   digests := array(
-    select sha256(convert_to(p_fields[k : k + 12]::text, 'UTF8')) from unnest(places) with ordinality as kind (k, nth) order by nth
+    select sha256(convert_to(p_fields[k : k + 13]::text, 'UTF8')) from unnest(places) with ordinality as kind (k, nth) order by nth
   );
   insert into request_kind (
     digest, key_id, status, contract, model, provider, offering_id, unit, wake_up_micro, hedge_cost_micro, simulated, byok,
-    http_status, error_code
+    http_status, error_code, batch_id
   )
   select
     digest, p_fields[k], p_fields[k + 1]::request_status, p_fields[k + 2], coalesce(p_fields[k + 3], ''), coalesce(p_fields[k + 4], ''),
     coalesce(p_fields[k + 5], ''), coalesce(p_fields[k + 6], ''), coalesce(p_fields[k + 7]::bigint, 0), p_fields[k + 8]::bigint,
-    p_fields[k + 9]::boolean, p_fields[k + 10]::boolean, p_fields[k + 11]::smallint, p_fields[k + 12]
+    p_fields[k + 9]::boolean, p_fields[k + 10]::boolean, p_fields[k + 11]::smallint, p_fields[k + 12],
+    coalesce(p_fields[k + 13], '')
   from unnest(places, digests) as kind (k, digest)
   where not exists (select from request_kind as known where known.digest = kind.digest)
   order by digest
@@ -377,7 +390,12 @@ begin
   if not found then
     return null;
   end if;
-  perform 1 from account where org_id in (select org_id from lease where leaser_id = p_leaser) order by org_id for update;
+  perform 1 from account
+  where org_id in (
+    select org_id from lease where leaser_id = p_leaser
+    union select k ->> 'org_id' from intent, json_array_elements(promised::json -> 'kinds') as k where leaser_id = p_leaser
+  )
+  order by org_id for update;
 
   with page as materialized (
     select batch, promised::json as promised from intent where leaser_id = p_leaser
@@ -393,17 +411,22 @@ begin
       select field
       from kind, lateral unnest(array[
         key_id, 'unmetered', contract, nullif(model, ''), nullif(provider, ''), nullif(offering_id, ''), nullif(unit, ''), '0', null,
-        'false', 'false', null, null
+        'false', 'false', null, null, null
       ]) with ordinality as f (field, at)
       order by nth, at
     )) as kinds
+  ), put as (
+    insert into request_outcome (org_id, request_id, kind)
+    select k.org_id, r ->> 1, made.kinds[k.nth]
+    from made, page, json_array_elements(promised -> 'requests') as r join kind as k on k.place = (r ->> 0)::bigint + 1
+    where k.batch = page.batch
+    on conflict (org_id, request_id) do nothing
+    returning org_id
+  ), counted as (
+    update account set requests = account.requests + p.count
+    from (select org_id, count(*) from put group by org_id) as p where account.org_id = p.org_id
   )
-  insert into request_outcome (org_id, request_id, kind)
-  select k.org_id, r ->> 1, made.kinds[k.nth]
-  from made, page, json_array_elements(promised -> 'requests') as r join kind as k on k.place = (r ->> 0)::bigint + 1
-  where k.batch = page.batch
-  on conflict (org_id, request_id) do nothing;
-  get diagnostics unmetered = row_count;
+  select count(*) into unmetered from put;
   delete from intent where leaser_id = p_leaser;
   delete from recall where leaser_id = p_leaser;
 
@@ -610,7 +633,7 @@ $$;
 -- `INTENTS_ALONE` in `store/billing/ledger.ts`). A batch that was committed before is not applied again: its takes are read back. An intent that
 -- was written the other way and comes again here is there already.
 --
--- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 13 fields, as `request_kinds` takes them, for each kind whose id the
+-- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 14 fields, as `request_kinds` takes them, for each kind whose id the
 -- leaser doesn't know; the answer has their ids. Of the requests there is one array for each column: a kind's id (or -n for the nth of
 -- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null. A payer is an organisation and its
 -- lease (null where nothing was held), with what it pays and for how many settled requests.
@@ -621,7 +644,7 @@ create function leaser_commit(
   p_leaser text, p_batch bigint, p_life interval,
   p_intents text, p_over bigint[], p_more json,
   p_kinds text, p_kind bigint[], p_payer integer[], p_request text, p_units bigint[], p_cost bigint[], p_latency real[], p_attempt real[],
-  p_log text, p_orgs text[], p_leases text[], p_costs bigint[], p_counts bigint[]
+  p_queue real[], p_bytes integer[], p_log text, p_orgs text[], p_leases text[], p_costs bigint[], p_counts bigint[]
 ) returns json language plpgsql as $$
 declare
   seen bigint;
@@ -688,11 +711,12 @@ begin
     leases := p_leases;
     requests := string_to_array(p_request, E'\x1f');
     logs := string_to_array(p_log, E'\x1f', '');
-    insert into request_outcome (kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, lease, log)
-    select kind, orgs[payer], request, units, cost, latency, attempt, leases[payer], log
+    insert into request_outcome (kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, queue_ms, input_bytes, lease, log)
+    select kind, orgs[payer], request, units, cost, latency, attempt, queue, bytes, leases[payer], log
     from (
       select unnest(p_kind) as kind, unnest(p_payer) as payer, unnest(requests) as request, unnest(p_units) as units,
-        unnest(p_cost) as cost, unnest(p_latency) as latency, unnest(p_attempt) as attempt, unnest(logs) as log
+        unnest(p_cost) as cost, unnest(p_latency) as latency, unnest(p_attempt) as attempt,
+        unnest(p_queue) as queue, unnest(p_bytes) as bytes, unnest(logs) as log
     ) as ended;
     update lease set spent_micro = lease.spent_micro + paid.cost, requests = lease.requests + paid.count
     from unnest(p_leases, p_costs, p_counts) as paid (lease, cost, count)

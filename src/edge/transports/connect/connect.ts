@@ -21,6 +21,7 @@ import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
+import type { CallTrail } from "../../../call.ts";
 import { Cancel, type Signal } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
@@ -163,6 +164,7 @@ function readerOf(method: DescMethod, values: ContextValues, { memory }: Connect
     method,
     hold(bytes) {
       const exchange = values.get(exchangeKey);
+      if (exchange?.context.trail) exchange.context.trail.inputBytes = bytes;
       if (exchange === undefined || exchange.ended || (bytes <= UNCOUNTED_BYTES && !exchange.held)) return;
       exchange.held ??= memory.open(ownerOf(exchange.admission.principal));
       exchange.held.to(bytes);
@@ -211,6 +213,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
     const startedAt = steadyNow();
     const requestId = newId("req");
     const caller = new Cancel();
+    const trail: CallTrail = {};
     let exchange: ConnectExchange | undefined;
     let refusal: Refusal | undefined;
     context.responseHeader.set("x-request-id", requestId);
@@ -228,24 +231,24 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       if (exchange !== undefined) exchange.ended = true;
       exchange?.held?.release();
       exchange?.admission.leave();
-      options.log(lineOf(context, requestId, startedAt, exchange, refusal));
+      options.log({ ...lineOf(context, requestId, startedAt, exchange, refusal), trail });
     });
     // Without any time the signal is aborted before there is a call, and tells nobody.
     const timeless = context.signal.aborted;
     try {
-      const admission = await options.gate.admit(context.method, headOf(context, requestId, startedAt));
+      const admission = await options.gate.admit(context.method, { ...headOf(context, requestId, startedAt), trail });
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
       }
       if (context.signal.aborted) admission.leave();
       if (context.signal.aborted && !timeless) return;
       admission.work?.reading();
-      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
+      exchange = { admission, context: { ...callContextOf(context, requestId, startedAt, caller), trail } };
       if (timeless) throw refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
       context.values.set(exchangeKey, exchange);
     } catch (thrown) {
       refusal = refusalOf(thrown, context.signal);
-      if (timeless) options.log(lineOf(context, requestId, startedAt, exchange, refusal));
+      if (timeless) options.log({ ...lineOf(context, requestId, startedAt, exchange, refusal), trail });
       throw connectError(refusal, requestId);
     }
   };

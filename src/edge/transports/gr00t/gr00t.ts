@@ -7,7 +7,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { BRAND } from "../../../brand.ts";
-import type { Principal } from "../../../call.ts";
+import type { CallTrail, Principal } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
@@ -193,6 +193,7 @@ class Gr00tPeer {
   async #answer(body: Buffer): Promise<Packable<NdArray>> {
     const requestId = newId("req");
     const startedAt = steadyNow();
+    const trail: CallTrail = { inputBytes: body.length };
     let refusal: Refusal | undefined;
     try {
       const { message, arrays } = read(body);
@@ -213,6 +214,7 @@ class Gr00tPeer {
         remoteAddress: this.#socket.remoteAddress ?? "",
         priority: Priority.LOOP,
         requestId,
+        trail,
       });
       try {
         this.#known(ownerOf(admission.principal), body.length);
@@ -225,7 +227,7 @@ class Gr00tPeer {
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
-        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
         const answer = await this.#options.gate.unary(method, admission, asked.request, context);
         return written(answer as ActResponse, asked); // what the method answers
       } finally {
@@ -237,7 +239,7 @@ class Gr00tPeer {
       const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${lineOf(refusal)}`;
       return { error: `${said} [${requestId}]` };
     } finally {
-      this.#note(requestId, steadyNow() - startedAt, refusal);
+      this.#note(requestId, steadyNow() - startedAt, refusal, trail);
     }
   }
 
@@ -250,7 +252,7 @@ class Gr00tPeer {
     this.#held.to(bytes);
   }
 
-  #note(requestId: string, latencyMs: number, refusal: Refusal | undefined): void {
+  #note(requestId: string, latencyMs: number, refusal: Refusal | undefined, trail?: CallTrail): void {
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({
       requestId,
@@ -260,6 +262,7 @@ class Gr00tPeer {
       latencyMs,
       ...(facts && { code: facts.code }),
       ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+      trail,
     });
   }
 }

@@ -17,6 +17,7 @@ import {
   type GetModelResponse,
   RegistryService,
 } from "../../../../gen/limber/v1/registry_service_pb.ts";
+import type { CallTrail } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
@@ -368,17 +369,18 @@ class OpenpiRobot {
     const startedAt = steadyNow();
     let refusal: Refusal | undefined;
     let keyId: string | undefined;
+    const trail: CallTrail = { inputBytes: data.length };
     try {
       const said = this.#protocol.aside(data, isBinary);
       if (said !== undefined) return this.#tell(said);
       const { gate } = this.#options;
-      const admission = await gate.admit(method, { ...this.#caller, requestId });
+      const admission = await gate.admit(method, { ...this.#caller, requestId, trail });
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
         if (this.#fault) throw this.#fault;
         const request = await this.#protocol.read(data, isBinary);
         if (request.kind === "frames") return this.#tell(request.frames);
-        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
         const answer = (await gate.unary(method, admission, request.request, context)) as ActResponse; // what the method answers
         this.#client.send(this.#protocol.written(answer, steadyNow() - startedAt));
       } finally {
@@ -399,6 +401,7 @@ class OpenpiRobot {
       latencyMs: steadyNow() - startedAt,
       ...(facts && { code: facts.code }),
       ...(keyId !== undefined && { keyId }),
+      trail,
       ...(refusal?.cause !== undefined && { cause: refusal.cause }),
     });
   }

@@ -1,6 +1,7 @@
 /** The kinds of HTTP messages that the port hands on. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { CallTrail } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { Reason, refuse } from "../../../errors.ts";
@@ -34,6 +35,7 @@ export class HttpExchange {
   /** Calls it off. */
   readonly call = new Cancel();
   readonly startedAt = steadyNow();
+  readonly trail: CallTrail = {};
   readonly parameters: Parameters;
   /** What the caller sent, for the answer to a refusal. */
   body: unknown;
@@ -62,11 +64,13 @@ export class HttpExchange {
       deadline: undefined,
       idempotencyKey: headerOf(request, "idempotency-key"),
       traceparent: headerOf(request, "traceparent"),
+      trail: this.trail,
     };
   }
 
   /** Holds memory for a body of so many bytes; throws the refusal where there is none. */
   readonly hold = (bytes: number): void => {
+    this.trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || this.#isOver) return;
     this.#held ??= this.#memory.open(this.admission === undefined ? "" : ownerOf(this.admission.principal));
     this.#held.to(bytes);

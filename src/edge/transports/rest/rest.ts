@@ -243,6 +243,7 @@ export class RestTransport implements WholeRequestHandler {
       remoteAddress: request.socket.remoteAddress ?? "",
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
+      trail: exchange.trail,
     });
     exchange.admission = admission;
     if (!("body" in request)) admission.work?.reading();
@@ -291,6 +292,7 @@ export class RestTransport implements WholeRequestHandler {
       keyId: principal?.kind === "key" ? principal.keyId : undefined,
       cause: refusal?.cause,
       callerRequestId: callerIdOf(request.headers["x-request-id"]),
+      trail: context.trail,
     });
   }
 }
