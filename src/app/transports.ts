@@ -8,6 +8,7 @@ import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer } from "../edge/edge.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
+import { explainAt } from "../edge/messages/errors.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
@@ -93,6 +94,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     log: note,
     memory,
     metrics: access,
+    publicUrl: config.publicUrl,
     closing,
     corsOrigins: config.corsOrigins,
     port: {
@@ -103,16 +105,14 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     },
   });
   const port = await naming({ setting: "PORT", host, port: config.port }, () => server.listen(host, config.port));
+  explainAt(config.publicUrl ?? addressesOf(config, port)[0]!);
   const gr00t =
     gr00tPort === undefined
       ? undefined
       : await naming({ setting: "LIMBER_GR00T_PORT", host, port: gr00tPort }, () =>
           serveGr00t({ gate, log: note, memory, host, port: gr00tPort, model: config.gr00tModel, embodimentOf }),
         );
-  const [url, ...otherUrls] = hostsOf(host).map((each) => {
-    const written = each.includes(":") ? `[${each}]` : each;
-    return `${tls ? "https" : "http"}://${written}:${port}`;
-  });
+  const [url = "", ...otherUrls] = addressesOf(config, port);
   let drained: Promise<void> | undefined;
   return {
     url,
@@ -126,6 +126,9 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     },
   };
 }
+
+const addressesOf = ({ host, tls }: Config, port: number): string[] =>
+  hostsOf(host).map((each) => `${tls ? "https" : "http"}://${each.includes(":") ? `[${each}]` : each}:${port}`);
 
 /** Why nothing can listen at an address, by the error's code. */
 const PORT_FAULTS: Readonly<Record<string, string>> = {

@@ -46,9 +46,12 @@ export function refuseConflicts(provider: ProviderPreferences | undefined): void
   }
 }
 
-/** The name of a known action space; any other is refused with the names that are known. */
-export function knownActionSpace(name: string): string {
+/** Of a name that is not known, as much is sent back. */
+const MOST_ECHOED = 64;
+
+/** The name of a known action space; any other is refused with the names that are known. `path` is the field that gives it. */
+export function knownActionSpace(name: string, path = "action_space"): string {
   if (actionSpaceOf(name)) return name;
   const known = ACTION_SPACES.map((space) => space.name);
-  throw violation("action_space", `${JSON.stringify(name)} is none of ${known.join(", ")}`, "enum", known);
+  throw violation(path, `${JSON.stringify(name.slice(0, MOST_ECHOED))} is none of ${known.join(", ")}`, "enum", known);
 }

@@ -20,6 +20,7 @@ import type { CallLog } from "./call-log.ts";
 import { serveCors } from "./cors.ts";
 import type { Gate } from "./gate/gate.ts";
 import { wireBody } from "./messages/errors.ts";
+import { nearest } from "./messages/json/near.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
@@ -30,6 +31,7 @@ import { grpcTrailersOf } from "./transports/grpc/status.ts";
 import { openpiTransport } from "./transports/openpi/openpi.ts";
 import { dialectAt } from "./transports/rest/dialects/index.ts";
 import { RestTransport, refuseRequest, serveRest } from "./transports/rest/rest.ts";
+import { routesOf } from "./transports/rest/route.ts";
 
 /** What the edge is built from. */
 export interface ServerOptions {
@@ -42,6 +44,8 @@ export interface ServerOptions {
   readonly memory?: BodyMemory;
   /** Serves `/metrics`; there is no such path where it is undefined. */
   readonly metrics?: MetricsAccess;
+  /** Where callers reach the gateway from outside, for its documents. */
+  readonly publicUrl?: string | undefined;
   /** Aborted when running calls have to end; `drain` aborts it after `patienceMs`. */
   readonly closing?: AbortController;
   /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
@@ -104,10 +108,11 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.addHook("onSend", async (_, reply) => void reply.header("x-request-id", newId("req")));
   serveCors(fastify, options.corsOrigins ?? new Set());
   leaveBodiesAlone(fastify);
-  fastify.setNotFoundHandler(noSuchPath);
+  const known = knownPaths(options.services);
+  fastify.setNotFoundHandler((request, reply) => noSuchPath(request, reply, known));
   fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
-  serveDocs(fastify);
+  serveDocs(fastify, options.publicUrl);
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveRest(fastify, rest);
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
@@ -214,10 +219,21 @@ function leaveBodiesAlone(fastify: FastifyInstance): void {
 
 const GRPC = /^application\/grpc/;
 
-function noSuchPath(request: FastifyRequest, reply: FastifyReply): void {
+function noSuchPath(request: FastifyRequest, reply: FastifyReply, known: readonly string[] = []): void {
   const reason = isGrpc(request) ? Reason.METHOD_NOT_ALLOWED : Reason.NOT_FOUND;
-  answerAny(request, reply, refuse(reason, isGrpc(request) ? "there is no such method" : "there is no such path"));
+  const [path = ""] = request.url.split("?", 1);
+  const meant = isGrpc(request) ? undefined : nearest(path, known);
+  const text = isGrpc(request) ? "there is no such method" : "there is no such path";
+  answerAny(request, reply, refuse(reason, meant === undefined ? text : `${text}; the nearest is ${meant}`));
 }
+
+/** The paths that have no parameters, by which a misspelt one can be known. */
+const knownPaths = (services: readonly DescService[]): readonly string[] => [
+  ...new Set(routesOf(services).map(({ template }) => template)),
+  "/docs",
+  "/docs/errors",
+  "/openapi.json",
+];
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
 

@@ -33,7 +33,7 @@ import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
-import { AddressRefused } from "../upstream/transport/guard.ts";
+import { AddressRefused, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
@@ -226,7 +226,7 @@ async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Heade
     await sender.send([testSpan(resourceOf(facts))]);
   } catch (thrown) {
     if (!(thrown instanceof OtlpFailed)) throw thrown;
-    if (thrown.word === "refused_address") throw addressRefused(reach, thrown);
+    if (thrown.word === "refused_address") throw addressRefused(reach, new AddressRefused("private_address"));
     const text = `a test span was not taken, so the target was not saved: ${whyOf(thrown)}`;
     throw refuse(Reason.BROADCAST_TEST_FAILED, text, {}, { param: "endpoint", cause: thrown });
   } finally {
@@ -243,10 +243,10 @@ function openedFor(reach: OtlpReach, receiver: Parameters<typeof openOtlp>[1]): 
   }
 }
 
-const addressRefused = ({ allowPrivate }: OtlpReach, cause: unknown) =>
+const addressRefused = ({ allowPrivate }: OtlpReach, cause: AddressRefused) =>
   refuse(
     Reason.ADDRESS_REFUSED,
-    `endpoint must be a public address that begins with https://${allowPrivate ? " or http://" : ""}`,
+    `endpoint ${wordsOfRefusal(cause, { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate })}`,
     {},
     { param: "endpoint", cause },
   );

@@ -34,7 +34,7 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems } from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
 import type { Upstream } from "../upstream/index.ts";
-import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
+import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { type EvaluationRequest, EXTERNAL, isExternal } from "./evaluation/request.ts";
 import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
@@ -408,7 +408,8 @@ function addressOf(
     checkUrl(policyEndpoint, { schemes: wire.schemes, allowPrivate: deps.allowPrivate });
   } catch (thrown) {
     if (!(thrown instanceof AddressRefused)) throw thrown;
-    const text = "policy_endpoint must be a public address";
+    const policy = { schemes: wire.schemes, allowPrivate: deps.allowPrivate };
+    const text = `policy_endpoint ${wordsOfRefusal(thrown, policy)}`;
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "policy_endpoint", cause: thrown });
   }
   return wire.id;

@@ -30,7 +30,7 @@ import { audit } from "../store/account/audit.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
-import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
+import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
@@ -192,7 +192,7 @@ function checkAddress(url: string, allowPrivate: boolean): void {
     checkUrl(url, { schemes, allowPrivate });
   } catch (cause) {
     if (!(cause instanceof AddressRefused)) throw cause;
-    const text = `url must be a public address that begins with ${schemes.map((scheme) => `${scheme}//`).join(" or ")}`;
+    const text = `url ${wordsOfRefusal(cause, { schemes, allowPrivate })}`;
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "url", cause });
   }
 }
@@ -201,12 +201,15 @@ function checkAddress(url: string, allowPrivate: boolean): void {
 const families = (names: readonly string[]): string[] =>
   [...new Set(names.map((name) => `${name.split(".", 1)[0]}.*`))].sort();
 
+/** Of a name that is not known, as much is sent back. */
+const MOST_ECHOED = 64;
+
 function checkEvents(events: readonly string[]): void {
   const known = [...EVENT_NAMES.values()];
   for (const [i, name] of events.entries()) {
     const isOfMany = name.endsWith(".*") && known.some((each) => each.startsWith(name.slice(0, -1)));
     if (name === "*" || isOfMany || known.includes(name)) continue;
-    const text = `is no event's name: there are *, ${families(known).join(", ")} and ${known.join(", ")}`;
+    const text = `${JSON.stringify(name.slice(0, MOST_ECHOED))} is no event; there are *, ${families(known).join(", ")}, ${known.join(", ")}`;
     throw violation(`events.${i}`, text, "enum", nearNames(name, [...known, ...families(known)]));
   }
 }

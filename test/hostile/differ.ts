@@ -49,7 +49,10 @@ function shapeOf(value: unknown, name = ""): Shape {
     );
   if (typeof value === "number") return name === "status" ? value : "number";
   return typeof value === "string"
-    ? value.replace(/\b[a-z]+_[0-9A-Z]{26}\b/g, "<id>").replace(/\d+(\.\d+)? ms/g, "<n> ms")
+    ? value
+        .replace(/\b[a-z]+_[0-9A-Z]{26}\b/g, "<id>")
+        .replace(/\d+(\.\d+)? ms/g, "<n> ms")
+        .replace(/127\.0\.0\.1:\d+/g, "<address>")
     : value;
 }
 

@@ -49,7 +49,9 @@ describe("FrameSet refuses", () => {
     ["a name that leads inside", "https://frames.example/frame.png", "frame_address_refused"],
     ["plain http", "http://frames.example/frame.png", "frame_address_refused"],
     ["a file", "file:///etc/passwd", "frame_address_refused"],
-    ["no URL at all", "front.png", "frame_address_refused"],
+    ["no URL at all", "front.png", "frame_not_an_address"],
+    ["bare base64", "iVBORw0KGgo=", "frame_not_an_address"],
+    ["a port of another protocol", "https://frames.example:25/frame.png", "frame_port_refused"],
   ] as const)("%s", async (_what, url, frameReason) => {
     const refusal = await refusalOf(setOf(url).ready());
     expect(refusal.frameReason).toBe(frameReason);

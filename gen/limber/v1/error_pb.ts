@@ -127,7 +127,7 @@ export type Error = Message<"limber.v1.Error"> & {
   requestId: string;
 
   /**
-   * Where this reason is explained.
+   * The address of the page that explains this reason.
    *
    * @generated from field: string docs_url = 10;
    */

@@ -30,6 +30,14 @@ export interface ErrorAnswer {
   readonly body: string;
 }
 
+/** Where reasons are explained, by whatever address this process is reached. */
+let explained = "/docs/errors";
+
+/** Says at which address this process is reached, such as `https://api.example.com`: refusals name the page that explains them in full. */
+export function explainAt(origin: string): void {
+  explained = new URL("/docs/errors", origin).href;
+}
+
 /** Seconds to wait where a refusal that invites a retry names none. */
 const DEFAULT_RETRY_AFTER_S = 1;
 
@@ -93,7 +101,7 @@ function errorOf(facts: ReasonFacts, refusal: Refusal, requestId: string): objec
     param: null,
     source: facts.type === ErrorType.UPSTREAM_ERROR ? "upstream" : "gateway",
     request_id: requestId,
-    docs_url: `/docs/errors#${facts.code}`,
+    docs_url: `${explained}#${facts.code}`,
   };
 }
 
@@ -188,7 +196,7 @@ export function wireBody(status: number, code: string, message: string, requestI
     status < 500 ? ErrorType.VALIDATION_ERROR : ErrorType.SERVER_ERROR,
   );
   const told = { message, retryable: false, retry_after: null, param: null, source: "gateway", request_id: requestId };
-  const error = { code, type, status, ...told, docs_url: "/docs/errors", details: {} };
+  const error = { code, type, status, ...told, docs_url: explained, details: {} };
   return JSON.stringify({ error, detail: message });
 }
 

@@ -47,9 +47,9 @@ const PAGE = `<!doctype html>
 
 const START = `SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", deepLinking: true, validatorUrl: null });\n`;
 
-/** Serves `/openapi.json`, `/docs` and `/docs/errors`. */
-export function serveDocs(fastify: FastifyInstance): void {
-  const openapi = readFileSync(OPENAPI);
+/** Serves `/openapi.json`, `/docs` and `/docs/errors`. The document names `publicUrl` as its server where there is one. */
+export function serveDocs(fastify: FastifyInstance, publicUrl?: string): void {
+  const openapi = servedAt(publicUrl, readFileSync(OPENAPI));
   const errors = errorsPage(descriptionsOf(openapi));
   const page = (reply: FastifyReply, type: string, body: string | Buffer) =>
     reply
@@ -62,12 +62,19 @@ export function serveDocs(fastify: FastifyInstance): void {
       .send(body);
   fastify.get("/openapi.json", (_, reply) => page(reply, "application/json", openapi));
   fastify.get("/docs", (_, reply) => page(reply, "text/html; charset=utf-8", PAGE));
+  fastify.get("/docs/", (_, reply) => reply.redirect("/docs", 308));
   fastify.get("/docs/start.js", (_, reply) => page(reply, "text/javascript; charset=utf-8", START));
   fastify.get("/docs/errors", (_, reply) => page(reply, "text/html; charset=utf-8", errors));
   for (const [name, type] of Object.entries(ASSETS)) {
     const file = new URL(import.meta.resolve(`swagger-ui-dist/${name}`));
     fastify.get(`/docs/${name}`, async (_, reply) => page(reply, type, await readFile(file)));
   }
+}
+
+function servedAt(publicUrl: string | undefined, openapi: Buffer): Buffer {
+  if (publicUrl === undefined) return openapi;
+  const document: object = JSON.parse(openapi.toString());
+  return Buffer.from(JSON.stringify({ ...document, servers: [{ url: new URL(publicUrl).href.replace(/\/$/, "") }] }));
 }
 
 /** The sentences that the schema has about each refusal, by its word. */

@@ -103,7 +103,9 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?
   const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
   const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
   if (outOfTime) {
-    const text = told ? `time ran out: ${told}` : "no offering is expected to finish in the time that is left";
+    const text = told
+      ? `time ran out before there was an answer; tried: ${told}`
+      : "no offering is expected to finish in the time that is left";
     return refuse(Reason.DEADLINE_EXCEEDED, text, {}, { route });
   }
   if (tries.every((each) => each.reason === AttemptFailure.UPSTREAM_BUSY)) {
@@ -139,4 +141,4 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
 }
 
 const spoken = (failure: AttemptFailure | undefined): string =>
-  failureWord(failure)?.replaceAll("_", " ") ?? "was called off";
+  failureWord(failure)?.replaceAll("_", " ") ?? "called off, still at work";

@@ -82,7 +82,12 @@ export function refusalOf(ask: Ask): Refusal {
     return refuse(Reason.CAPACITY_EXHAUSTED, text, details, retryIn(earliest - ask.now));
   }
   if (drops.some(({ broken }) => (broken & ~LATE) === 0)) {
-    return refuse(Reason.DEADLINE_EXCEEDED, `${considered}; none is expected to finish in time`, details);
+    const late = drops.filter(({ broken }) => (broken & ~LATE) === 0 && (broken & ~RESTING) !== 0);
+    const told = droppedOf(ask, late.slice(0, MOST_TOLD)).map(
+      ({ model, provider, detail }) => `${model} of ${provider}: ${detail}`,
+    );
+    const text = `${considered}; none is expected to finish in time (${told.join("; ")})`;
+    return refuse(Reason.DEADLINE_EXCEEDED, text, details);
   }
   const strangers = strangersOf(ask);
   const text = `${considered}, none satisfies the constraints${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
@@ -97,6 +102,8 @@ function strangersOf({ preferences, strictOrder, snapshot }: Ask): string[] {
 }
 
 const MOST_STRANGERS = 3;
+/** Offerings that a sentence names; the details have all. */
+const MOST_TOLD = 3;
 
 function retryIn(ms: number): { retryAfter?: number } {
   return Number.isFinite(ms) ? { retryAfter: Math.max(1, Math.ceil(ms / 1000)) } : {};

@@ -23,7 +23,7 @@ import {
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { kindOf } from "../../supply/public-models.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
-import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
+import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
 import { checkProfile } from "./profile.ts";
@@ -60,8 +60,8 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
   }
   if (request.contracts.includes(Contract.ACT)) {
     if (request.actionSpaces.length === 0) throw violation("action_spaces", "is required for act", "missing");
-    for (const space of request.actionSpaces) {
-      knownActionSpace(space);
+    for (const [i, space] of request.actionSpaces.entries()) {
+      knownActionSpace(space, `action_spaces.${i}`);
       if (dimensionOf(space, request.actionDim) === undefined)
         throw violation("action_dim", `is required, because ${space} fixes none`, "missing");
     }
@@ -98,7 +98,7 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     checkUrl(request.endpoint, { schemes: wire.schemes, allowPrivate });
   } catch (thrown) {
     if (!(thrown instanceof AddressRefused)) throw thrown;
-    const text = `the endpoint must be a public address that begins with ${wire.schemes.map((scheme) => `${scheme}//`).join(" or ")}`;
+    const text = `endpoint ${wordsOfRefusal(thrown, { schemes: wire.schemes, allowPrivate })}`;
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "endpoint", cause: thrown });
   }
 }

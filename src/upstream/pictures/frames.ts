@@ -66,6 +66,10 @@ export type FrameReason = keyof typeof SENTENCES;
 /** For the caller: nothing of the address, nothing of what answered. */
 const SENTENCES = {
   frame_address_refused: "the frame's address is not one that may be fetched",
+  frame_port_refused:
+    "the frame's address must name the port 80, 443 or one above 1023 that no other protocol is known by",
+  frame_not_an_address:
+    "the frame's url is neither an https: nor a data: address; a picture in base64 is written data:image/png;base64, and its letters",
   frame_unreachable: "the frame could not be fetched: its address did not answer with a picture",
   frame_timed_out: "the frame could not be fetched and decoded in time",
   frame_malformed: "the frame's data: URL is not valid base64 or percent-encoding",
@@ -75,6 +79,12 @@ const SENTENCES = {
   frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
 } as const;
 
+const ADDRESSES: ReadonlySet<FrameReason> = new Set([
+  "frame_address_refused",
+  "frame_port_refused",
+  "frame_not_an_address",
+]);
+
 /** A frame that can't be used, as the refusal that the caller gets. */
 export class FrameRefused extends Refusal {
   readonly frameReason: FrameReason;
@@ -82,7 +92,7 @@ export class FrameRefused extends Refusal {
   /** `path` is the frame's place in the request; the cause is for the log. */
   constructor(frameReason: FrameReason, path: string, cause?: unknown) {
     const message = SENTENCES[frameReason];
-    const reason = frameReason === "frame_address_refused" ? Reason.ADDRESS_REFUSED : Reason.FRAME_REFUSED;
+    const reason = ADDRESSES.has(frameReason) ? Reason.ADDRESS_REFUSED : Reason.FRAME_REFUSED;
     const violations = [create(ViolationSchema, { path, message, type: frameReason })];
     super(reason, message, { violations }, { param: path, cause });
     this.frameReason = frameReason;
@@ -98,6 +108,12 @@ const DECODE_TIMEOUT_S = 10;
 const ACCEPT = "image/png, image/jpeg, image/webp";
 /** Pictures up to 1080p stay decoded (6 MB); a larger one would cost more memory than the time that decoding it again costs. */
 const MAX_KEPT_PIXELS = 1920 * 1080;
+
+/** What has no scheme was meant to be the picture itself. */
+function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
+  if (reason === "port_not_allowed") return "frame_port_refused";
+  return /^[a-z][a-z0-9+.-]*:/i.test(url.slice(0, 64)) ? "frame_address_refused" : "frame_not_an_address";
+}
 
 /** All frames of one request, by their index. Everything is done on first demand and kept, failures too. */
 export class FrameSet {
@@ -187,7 +203,7 @@ export class FrameSet {
       const checked = checkUrl(url, { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate });
       return await fetchBytes(checked, { agent, maxBytes: MAX_BYTES, timeoutMs, accept: ACCEPT, signal });
     } catch (error) {
-      if (error instanceof AddressRefused) throw new FrameRefused("frame_address_refused", path, error);
+      if (error instanceof AddressRefused) throw new FrameRefused(reasonOf(error, url), path, error);
       if (error instanceof FetchFailed) throw new FrameRefused(FETCH_REASONS[error.reason], path, error);
       throw error;
     }

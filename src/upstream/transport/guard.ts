@@ -34,6 +34,24 @@ export class AddressRefused extends Error {
   }
 }
 
+/** What is wrong with an address, in words that follow its name; `schemes` as URL.protocol writes them. */
+export function wordsOfRefusal({ reason }: AddressRefused, { schemes, allowPrivate }: UrlPolicy): string {
+  const begins = schemes.map((scheme) => `${scheme}//`).join(" or ");
+  const whole = `must be ${allowPrivate ? "an" : "a public"} address that begins with ${begins}`;
+  switch (reason) {
+    case "port_not_allowed":
+      return "must name the port 80, 443 or one above 1023 that no other protocol is known by";
+    case "credentials_in_url":
+      return "must not hold a user name or a password";
+    case "too_long":
+      return `must have no more than ${MAX_URL_LENGTH} characters`;
+    case "private_address":
+      return allowPrivate ? "must not be a link-local, multicast or metadata address" : whole;
+    default:
+      return whole;
+  }
+}
+
 /** Which addresses the operator allows. */
 export interface AddressPolicy {
   /**

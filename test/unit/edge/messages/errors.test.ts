@@ -9,7 +9,7 @@ import { ErrorDetailsSchema, ViolationSchema } from "../../../../gen/limber/v1/e
 import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/plan_pb.ts";
 import { ReasonSchema } from "../../../../gen/limber/v1/reason_pb.ts";
 import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../../gen/limber/v1/route_pb.ts";
-import { connectError, refusalOf, restAnswer, wireBody } from "../../../../src/edge/messages/errors.ts";
+import { connectError, explainAt, refusalOf, restAnswer, wireBody } from "../../../../src/edge/messages/errors.ts";
 import { grpcTrailersOf } from "../../../../src/edge/transports/grpc/status.ts";
 import { factsOf, Reason, refuse } from "../../../../src/errors.ts";
 
@@ -36,6 +36,7 @@ describe("over REST", () => {
       { dropped, excludedBy: ["region"] },
       { route },
     );
+    explainAt("https://gateway.example");
     const { status, headers, body } = restAnswer(refusal, ID);
     expect(status).toBe(409);
     expect(headers).toEqual([]);
@@ -50,7 +51,7 @@ describe("over REST", () => {
         param: null,
         source: "gateway",
         request_id: ID,
-        docs_url: "/docs/errors#no_route_available",
+        docs_url: "https://gateway.example/docs/errors#no_route_available",
         details: {
           dropped: [
             {
