@@ -1,6 +1,6 @@
 /** The OpenAPI document: valid, whole, true to what the gateway does, and fresh. */
 import { readFileSync } from "node:fs";
-import { create, type DescMessage } from "@bufbuild/protobuf";
+import type { DescMessage } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
@@ -8,6 +8,7 @@ import { SERVICES } from "../../src/app/services.ts";
 import { decoderOf, encoderOf, Faults } from "../../src/edge/messages/json.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
 import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
+import { toNative } from "../../src/edge/transports/rest/dialects/scim-json.ts";
 import { routesOf } from "../../src/edge/transports/rest/route.ts";
 import { factsOf, type Reason } from "../../src/errors.ts";
 import { openGateway, type TestGateway } from "./gateway.ts";
@@ -137,23 +138,52 @@ describe("the document", () => {
 });
 
 describe("the examples", () => {
-  const messages = new Map<string, DescMessage>(
-    routes.flatMap(({ method: { input, output } }) => [
-      [input.name, input],
-      [output.name, output],
-    ]),
-  );
+  const bodies = routes.filter(({ body, raw }) => body !== undefined && !raw);
+  const messageOf = ({ body, method }: (typeof routes)[number]): DescMessage =>
+    (typeof body === "object" ? body.message : undefined) ?? method.input;
+  const messages = new Map<string, DescMessage>([
+    ...bodies.map((route) => [messageOf(route).name, messageOf(route)] as const),
+    ...routes.map(({ method: { output } }) => [output.name, output] as const),
+  ]);
+
+  it("are there for every body", () => {
+    const bare = bodies.map((route) => messageOf(route).name).filter((name) => EXAMPLES[name] === undefined);
+    expect(bare).toEqual([]);
+    for (const path of Object.values<Record<string, { requestBody?: { content: object } }>>(document.paths))
+      for (const { requestBody } of Object.values(path))
+        for (const content of Object.values(requestBody?.content ?? {})) expect(content).toHaveProperty("example");
+  });
 
   it.each(Object.keys(EXAMPLES))("%s is what the gateway takes or gives, and stands in the document", (name) => {
     const desc = messages.get(name);
     if (desc === undefined) throw new Error(`${name} is no message of a route`);
     const faults = new Faults();
-    const message = decoderOf(desc).decode(EXAMPLES[name], faults);
+    const isScim = desc.file.proto.package === "limber.scim.v2";
+    const message = decoderOf(desc).decode(isScim ? toNative(desc, EXAMPLES[name]) : EXAMPLES[name], faults);
     expect(faults.list).toEqual([]);
-    expect(violationsOf(desc, message)).toEqual([]);
+    // What the path gives is no part of the body.
+    const given = new Set(
+      bodies.filter((route) => messageOf(route) === desc).flatMap(({ path }) => path.map((each) => each.name)),
+    );
+    expect(violationsOf(desc, message).filter(({ path }) => !given.has(path))).toEqual([]);
     // An answer has all that a real one has.
     if (name.endsWith("Response")) expect(encoderOf(desc).encode(message)).toEqual(EXAMPLES[name]);
-    expect(create(desc)).toBeDefined();
     expect(JSON.stringify(document)).toContain(JSON.stringify(EXAMPLES[name]));
+  });
+});
+
+describe("defaults", () => {
+  it("stand in the schema of what is asked, as its comments say them", () => {
+    const limitOf = (path: string): unknown =>
+      document.paths[path].get.parameters.find(({ name }: { name: string }) => name === "limit").schema.default;
+    expect(["/v1/usage", "/v1/logs", "/v1/models", "/v1/jobs", "/v1/usage/margin"].map(limitOf)).toEqual([
+      50, 100, 100, 50, 200,
+    ]);
+    const { horizon, stream, action_space, preference } = schemaOf("ActRequest").properties;
+    expect([horizon, stream, action_space].map((field) => field.default)).toEqual([16, false, "ee_delta_6d_grip"]);
+    expect(preference.default).toBe("balanced");
+    expect(schemaOf("ProviderPreferences").properties.allow_fallbacks.default).toBe(true);
+    expect(schemaOf("PresetConfig").properties.preference).not.toHaveProperty("default");
+    expect(JSON.stringify(schemaOf("Key"))).not.toContain('"default"');
   });
 });

@@ -52,7 +52,7 @@ export type CreateBroadcastRequest = Message<"limber.v1.CreateBroadcastRequest">
   headers: { [key: string]: string };
 
   /**
-   * The share of sessions that is sent; all when absent.
+   * The share of sessions that is sent; 1 when absent.
    *
    * @generated from field: optional double sampling_rate = 5;
    */
@@ -80,7 +80,7 @@ export type CreateBroadcastRequest = Message<"limber.v1.CreateBroadcastRequest">
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent from now on; they are when absent.
+   * Whether spans are sent from now on; true when absent.
    *
    * @generated from field: optional bool enabled = 9;
    */

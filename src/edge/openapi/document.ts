@@ -66,7 +66,7 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
   const { access, idempotent, workspaces } = getOption(method, rpc);
   const parameters = [
     ...route.path.map((field) => parameterOf("path", field.name, schemas.field(field))),
-    ...[...route.query].map(([name, field]) => parameterOf("query", name, schemas.field(field))),
+    ...[...route.query].map(([name, field]) => parameterOf("query", name, schemas.asked(field))),
     ...[...route.headers].map(([name, field]) => parameterOf("header", name, schemas.field(field))),
     ...(idempotent || method.input.field.idempotencyKey
       ? [parameterOf("header", "Idempotency-Key", IDEMPOTENCY_KEY)]
@@ -99,7 +99,12 @@ const REACH: Readonly<Record<WorkspaceReach, string>> = {
 
 const RAW_BODY = {
   required: true,
-  content: { "application/json": { schema: { type: "object", additionalProperties: true } } },
+  content: {
+    "application/json": {
+      schema: { type: "object", additionalProperties: true },
+      example: { id: "evt_1", type: "checkout.session.completed", data: { object: { id: "cs_1" } } },
+    },
+  },
 };
 
 const IDEMPOTENCY_KEY = {

@@ -1,17 +1,31 @@
-/** Bodies to begin with, by the name of their message; a test reads each with the gateway's own decoder. */
+/**
+ * A body for every call that takes one, and some answers, by the name of their message. A test sends each as it stands to a gateway with the
+ * reference provider; what the caller has a name of its own for, such as `key_01J…`, stands for such a name.
+ */
+
+/** A grey table, a red square and a green one, 64 by 48. */
+const PICTURE =
+  "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAAAwCAIAAAAuKetIAAAAV0lEQVR42u3YsQ0AEBRAQZP8IYxtF43GOkYQhQgueQtc+1Jr9eoSAAAAAAAAAADAs4AeMQ0AAAAAAGC9KHkaAMB5wL4AAAAAAP4GuBIAAAAAAAAAAAB1AHiWtcbW1bOkAAAAAElFTkSuQmCC";
+
+const ULID = "01JABCDEFGHJKMNPQRSTVWXYZ0";
+const SEEN = [{ frames: [{ camera: "wrist", url: PICTURE }] }];
+const DRIVEN = [{ proprio: [0, 0, 0, 1, 2, 0] }];
+const USER_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:User";
+const GROUP_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group";
+const PATCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:PatchOp";
+const SEARCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:SearchRequest";
+const SEARCH = { schemas: [SEARCH_SCHEMA], startIndex: 1, count: 10 };
+const REDIRECT = "https://app.example.com/callback";
+
+/** Examples by the name of their message. */
 export const EXAMPLES: Readonly<Record<string, unknown>> = {
   ActRequest: {
-    model: "service/auto:vla",
-    observations: [
-      {
-        frames: [{ camera: "front", url: "https://example.com/front.jpg" }],
-        proprio: [0.31, 0.02, 0.44, 0, 3.14, 0, 0.04],
-      },
-    ],
-    instruction: "pick up the red cube",
+    model: "service/auto",
+    observations: SEEN,
+    instruction: "reach the green cube",
     action_space: "ee_delta_6d_grip",
-    horizon: 2,
-    provider: { max_latency_ms: 300, deadline_ms: 1000 },
+    horizon: 4,
+    provider: { deadline_ms: 10000 },
   },
   ActResponse: {
     id: "act_01JABCDEFGHJKMNPQRSTVWXYZ0",
@@ -52,12 +66,113 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   },
   PredictRequest: {
     model: "service/auto",
-    observations: [{ frames: [{ camera: "front", url: "https://example.com/front.jpg" }] }],
+    observations: SEEN,
     instruction: "the cube is pushed to the left",
-    horizon: 8,
+    horizon: 4,
   },
-  GroundRequest: {
-    observations: [{ frames: [{ camera: "front", url: "https://example.com/front.jpg" }] }],
-    instruction: "the red cube",
+  GroundRequest: { observations: SEEN, instruction: "the red cube" },
+  PreviewedRequest: { model: "service/auto", observations: DRIVEN, action_space: "base_twist_2d", horizon: 4 },
+  EvaluateRequest: {
+    policy_endpoint: "reference/ik-reach",
+    scenario: "arm-reach",
+    action_space: "joint_pos_7",
+    episodes: 2,
   },
+  ClaimEvaluationRequest: { harness: "my-harness 1.4.0", lease_s: 60 },
+  RenewClaimRequest: { epoch: 1 },
+  ReportEpisodeRequest: { epoch: 1, index: 0, termination: "success", return: 12.5, steps: 84, sim_time_s: 4.2 },
+  FinishEvaluationRequest: { epoch: 1, error: { code: "harness_failed", message: "the simulator did not start" } },
+  CreateBatchRequest: {
+    contract: "act",
+    requests: [
+      { model: "service/auto", action_space: "base_twist_2d", horizon: 4, observations: DRIVEN },
+      { model: "service/auto", action_space: "base_twist_2d", horizon: 8, observations: DRIVEN },
+    ],
+  },
+  CreateOrgRequest: { name: "Acme Robotics", email: "owner@acme.example" },
+  CreateKeyRequest: {
+    name: "arm in cell 4",
+    scopes: ["act"],
+    budget: { limit_usd: 25, interval: "monthly" },
+    rate_limit: { requests: 6000, window_s: 60 },
+    role: "operator",
+    robot_id: "cell-4",
+  },
+  UpdateKeyRequest: { name: "arm in cell 5", budget: { limit_usd: 50, interval: "monthly" } },
+  RotateKeyRequest: {},
+  AddCreditsRequest: { amount_usd: 100, reason: "first order" },
+  SetCommitmentRequest: { min_monthly_usd: 500 },
+  UpdateSettingsRequest: { retention_days: 14, max_hedge_ratio: 0.1 },
+  InviteMemberRequest: { email: "kim@acme.example", role: "developer" },
+  AcceptInviteRequest: { invite: `lmb_inv_${ULID}`, key_name: "laptop" },
+  UpdateMemberRequest: { role: "operator" },
+  TransferOwnershipRequest: { user_id: `usr_${ULID}` },
+  CreateOauthClientRequest: { name: "Fleet viewer", redirect_uris: [REDIRECT], scopes: ["act"] },
+  // The verifier and the challenge are those of RFC 7636, appendix B.
+  AuthorizeRequest: {
+    client_id: `oac_${ULID}`,
+    redirect_uri: REDIRECT,
+    code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+    code_challenge_method: "S256",
+    scope: "act",
+    state: "af0ifjsldkj",
+  },
+  ExchangeTokenRequest: {
+    grant_type: "authorization_code",
+    code: `code_${ULID}`,
+    code_verifier: "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    client_id: `oac_${ULID}`,
+    redirect_uri: REDIRECT,
+  },
+  RevokeTokenRequest: { token: `lmb_sk_${ULID}`, client_id: `oac_${ULID}` },
+  User: {
+    schemas: [USER_SCHEMA],
+    userName: "kim@acme.example",
+    active: true,
+    emails: [{ value: "kim@acme.example", primary: true }],
+  },
+  Group: { schemas: [GROUP_SCHEMA], displayName: "Robot crew", members: [{ value: `usr_${ULID}` }] },
+  PatchOp: {
+    schemas: [PATCH_SCHEMA],
+    Operations: [{ op: "replace", path: "displayName", value: "Night shift" }],
+  },
+  SearchRequest: SEARCH,
+  SearchUsersRequest: { ...SEARCH, filter: 'userName sw "kim"' },
+  SearchGroupsRequest: { ...SEARCH, filter: 'displayName co "crew"' },
+  MapGroupRequest: { role: "operator" },
+  CreateWorkspaceRequest: { name: "Warehouse 7", budget: { limit_usd: 200, interval: "monthly" } },
+  UpdateWorkspaceRequest: { name: "Warehouse 8" },
+  TopUpRequest: { amount_usd: 50, success_url: "https://acme.example/paid" },
+  PresetConfig: { preference: "reliable", action_space: "base_twist_2d", horizon: 8, provider: { deadline_ms: 800 } },
+  NewCredential: { secret: "sk-of-your-own-account", label: "lab account" },
+  StopRobotsRequest: { robot_id: "cell-4", reason: "light curtain" },
+  ReleaseRobotsRequest: { stop_id: `stop_${ULID}` },
+  RegisterProviderRequest: {
+    name: "acme",
+    display_name: "Acme Robotics",
+    regions: ["eu-central"],
+    data_collection: "deny",
+  },
+  DeclareModelRequest: {
+    model: "acme/pick-and-place",
+    runtime: "limber-policy",
+    endpoint: "grpc://127.0.0.1:50051",
+    hardware: "L4",
+    contracts: ["act"],
+    action_spaces: ["ee_delta_6d_grip"],
+    price_per_action_step: 0.0001,
+    dt_ms: 50,
+    max_horizon: 32,
+  },
+  UpdateProviderRequest: { display_name: "Acme Robotics, Berlin" },
+  UpdateOfferingRequest: { hardware: "A100-40GB", scaledown_s: 300, timeout_s: 20 },
+  CreateWebhookRequest: { url: "https://acme.example/hooks", events: ["batch.completed", "robot.stopped"] },
+  UpdateWebhookRequest: { events: ["*"], enabled: true },
+  RotateWebhookSecretRequest: {},
+  TestWebhookRequest: {},
+  RedeliverWebhookRequest: {},
+  CreateBroadcastRequest: { name: "collector", endpoint: "https://otlp.acme.example", protocol: "http/protobuf" },
+  UpdateBroadcastRequest: { sampling_rate: 0.1 },
+  DeprecateModelRequest: { sunset_at: 2051222400 },
+  ForceCircuitRequest: { state: "forced_open", reason: "maintenance" },
 };

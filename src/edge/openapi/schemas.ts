@@ -1,5 +1,5 @@
 /** The schema's messages and enums as JSON Schema, as REST writes them. */
-import { create, type DescEnum, type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
+import { create, type DescEnum, type DescField, type DescMessage, getOption, ScalarType } from "@bufbuild/protobuf";
 import { inline, nullable } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ErrorDetailsSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { wordsOf } from "../messages/json.ts";
@@ -36,6 +36,17 @@ export class Schemas {
     return description === "" ? value : { ...value, description };
   }
 
+  /** The same with what stands for a field that is not given. */
+  asked(field: DescField): Keywords {
+    const { description, ...value } = this.field(field);
+    const usual = usualIn(String(description ?? ""), field);
+    return {
+      ...value,
+      ...(usual !== undefined && { default: usual }),
+      ...(description !== undefined && { description }),
+    };
+  }
+
   /** The schema of a request's body where `fields` of the message travel elsewhere. */
   without(desc: DescMessage, fields: readonly DescField[]): Keywords {
     const gone = new Set(fields.map(({ name }) => name));
@@ -70,7 +81,7 @@ export class Schemas {
     // A property of the name `$ref` is a reference to every reader of such documents, so it goes untold.
     const told = desc.fields.filter((field) => nameOf(field) !== "$ref");
     const properties = told.map((field) => {
-      const schema = this.field(field);
+      const schema = asked ? this.asked(field) : this.field(field);
       const mayBeNull = getOption(field, nullable) || (asked && !demanded.includes(field.name));
       return [nameOf(field), mayBeNull ? orNull(schema) : schema];
     });
@@ -118,6 +129,33 @@ export class Schemas {
   }
 }
 
+/** How comments say what an absent field stands for: `50 when absent.`, `` `act` when absent ``, `True when absent.` */
+const USUAL = /(?:^|[.;] )(?:`([^`]+)`|([\d.,]+)|(true|false)) when absent/i;
+/** How the value of an enum that is not stated says what it stands for. */
+const STANDS_FOR = /behaves as (\w+)/i;
+
+/** What a field stands for that is not given, where its comment says so by a value and not in words. */
+function usualIn(comment: string, field: DescField): string | number | boolean | undefined {
+  const isPlain = field.fieldKind === "scalar" || field.fieldKind === "enum";
+  // What changes something, or stands in for a request, leaves what it does not say.
+  if (!isPlain || field.oneof !== undefined || /^(Update|Preset)/.test(field.parent.name)) return undefined;
+  const [, word, figure, truth] = USUAL.exec(comment) ?? [];
+  if (field.scalar === ScalarType.BOOL) {
+    // Without presence it is false, whatever else is said.
+    if (truth !== undefined) return truth.toLowerCase() === "true";
+    return hasPresence(field) ? undefined : false;
+  }
+  if (field.enum !== undefined) {
+    const meant = word ?? STANDS_FOR.exec(commentOf(field.enum.values[0]!))?.[1]?.toLowerCase();
+    return meant !== undefined && wordsOf(field.enum).toNumber.has(meant) ? meant : undefined;
+  }
+  // What is set in that type may be another field, too.
+  if (field.scalar === ScalarType.STRING)
+    return field.parent.fields.some(({ name }) => name === word) ? undefined : word;
+  const number = Number(figure?.replaceAll(",", "") ?? Number.NaN);
+  return Number.isNaN(number) ? undefined : number;
+}
+
 /** Names of the messages that `roots` contain, and of themselves. */
 function insideOf(roots: Iterable<DescMessage>, found = new Set<string>()): Set<string> {
   for (const desc of roots) {
@@ -155,8 +193,11 @@ const hasPresence = (field: DescField): boolean =>
   (field.fieldKind !== "list" && field.fieldKind !== "map" && field.proto.proto3Optional);
 
 function orNull(schema: Keywords): Keywords {
-  const { type, $ref, description, enum: words, ...rest } = schema;
-  const said = description === undefined ? {} : { description };
+  const { type, $ref, description, default: usual, enum: words, ...rest } = schema;
+  const said = {
+    ...(usual !== undefined && { default: usual }),
+    ...(description !== undefined && { description }),
+  };
   if ($ref !== undefined) return { anyOf: [{ $ref }, { type: "null" }], ...said };
   const either = { ...(type !== undefined && { type: [type, "null"] }), ...rest, ...said };
   return Array.isArray(words) ? { ...either, enum: [...words, null] } : either;

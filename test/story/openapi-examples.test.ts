@@ -1,0 +1,126 @@
+/**
+ * Every example of the OpenAPI document, sent as it stands to a gateway as `npm start` opens it: with the reference provider. Only names that
+ * each caller has of its own are put in, and addresses of servers that the caller runs.
+ */
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { SERVICES } from "../../src/app/services.ts";
+import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
+import { importCatalog } from "../../src/store/supply/catalog.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
+import { type Belongings, belongings } from "../support/belongings.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
+
+let app: App;
+let database: FreshDatabase;
+let receiver: OtlpReceiver;
+// biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+let document: any;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  await importCatalog(database.sql, join(import.meta.dirname, "../../data"));
+  app = await openApp({ database, referenceSupply: true, publicSignup: true });
+  receiver = await startOtlpReceiver();
+  ({ body: document } = await app.call("/openapi.json"));
+}, 60_000);
+afterAll(async () => {
+  await receiver.close();
+  await app.close();
+  await database.close();
+});
+
+const BODIES = routesOf(SERVICES).filter(({ body }) => body !== undefined);
+const nameOf = ({ method }: RestRoute): string => method.name;
+const exampleOf = ({ template, verb, dialect }: RestRoute): object =>
+  document.paths[template][verb.toLowerCase()].requestBody.content[dialect.contentType].example;
+const routeOf = (name: string): RestRoute => BODIES.find((route) => nameOf(route) === name)!;
+
+/** What a call needs that came before it, in names of paths and bodies. */
+type Before = (caller: Caller, own: Belongings) => Promise<Record<string, string>>;
+
+const asked = async (name: string, { key }: Caller, own: Record<string, string> = {}, more: object = {}) => {
+  const route = routeOf(name);
+  const { status, body, text } = await send(route, key, own, { ...exampleOf(route), ...more });
+  if (status >= 300) throw new Error(`${name} answered ${status}: ${text}`);
+  return body;
+};
+const consented: Before = async (caller) => {
+  const { client_id } = await asked("CreateOauthClient", caller);
+  const { code } = await asked("Authorize", caller, { client_id });
+  return { client_id, code };
+};
+/** The same for a benchmark that needs a harness of its own. */
+const EXTERNAL = {
+  runner: "external",
+  scenario: "1x/1x-world-model-challenge",
+  policy_endpoint: "ws://robot.lan:8000",
+  action_space: null,
+};
+const claimed: Before = async (caller) => {
+  const { id } = await asked("Evaluate", caller, {}, EXTERNAL);
+  await asked("ClaimEvaluation", caller);
+  return { job_id: id };
+};
+const BEFORE: Readonly<Record<string, Before>> = {
+  Authorize: async (caller) => ({ client_id: (await asked("CreateOauthClient", caller)).client_id }),
+  ExchangeToken: consented,
+  RevokeToken: async (caller) => {
+    const names = await consented(caller, {});
+    return { ...names, token: (await asked("ExchangeToken", caller, names)).access_token };
+  },
+  AcceptInvite: async (caller) => ({ invite: (await asked("InviteMember", caller, { org_id: caller.org })).invite }),
+  RenewClaim: claimed,
+  ReportEpisode: claimed,
+  FinishEvaluation: claimed,
+  CreateBroadcast: async () => ({ endpoint: receiver.url }),
+  DeprecateModel: async () => ({ owner: "reference", name: "ik-reach" }),
+  TransferOwnership: async (caller, own) => {
+    await app.call(
+      `/v1/orgs/${caller.org}/members/${own.user_id}`,
+      { role: "admin" },
+      { key: caller.key, method: "PATCH" },
+    );
+    return {};
+  },
+};
+
+/** Names in an example that stand for the caller's own, by how they begin. */
+const OWN: Readonly<Record<string, string>> = {
+  usr: "user_id",
+  stop: "stop_id",
+  oac: "client_id",
+  code: "code",
+  lmb_inv: "invite",
+  lmb_sk: "token",
+};
+
+function filled(example: unknown, own: Record<string, string>): unknown {
+  return JSON.parse(JSON.stringify(example), (key, value) => {
+    if (key === "endpoint" && own.endpoint !== undefined) return own.endpoint;
+    const [, prefix = ""] = /^([a-z_]+)_01JABC[0-9A-Z]+$/.exec(typeof value === "string" ? value : "") ?? [];
+    return own[OWN[prefix] ?? ""] ?? value;
+  });
+}
+
+function send(route: RestRoute, key: string, own: Record<string, string>, example: object = exampleOf(route)) {
+  const path = route.template.replaceAll(/\{(\w+)\}/g, (_, name) => own[name] ?? name);
+  const headers = { "content-type": route.dialect.contentType, "x-service-admin-token": ADMIN_TOKEN };
+  return app.call(path, filled(example, own) as object, { key, method: route.verb, headers });
+}
+
+/** What a gateway without a payment processor says. */
+const WITHOUT_STRIPE = new Set(["TopUp", "TakeProcessorMessage"]);
+
+it.each(BODIES.map((route, i) => [nameOf(route), i, route] as const))(
+  "%s is answered as the document says",
+  async (name, i, route) => {
+    const caller = await app.caller(50);
+    const own = await belongings(app, caller, `e${i}`);
+    const given = { ...own, ...(await BEFORE[name]?.(caller, own)) };
+    const { status, text } = await send(route, caller.key, given);
+    expect([status, text.slice(0, 600)]).toEqual([WITHOUT_STRIPE.has(name) ? 501 : route.status, expect.any(String)]);
+  },
+  30_000,
+);
