@@ -7,6 +7,7 @@ import {
   refusal as refusalOption,
 } from "../gen/limber/edge/v1/options_pb.ts";
 import type { ErrorDetails } from "../gen/limber/v1/error_pb.ts";
+import type { PredictUsage } from "../gen/limber/v1/inference_service_pb.ts";
 import { Reason, ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import type { Route } from "../gen/limber/v1/route_pb.ts";
 
@@ -23,6 +24,8 @@ export interface RefusalExtras {
   retryAfter?: number;
   /** What had been tried. */
   route?: Route;
+  /** What a stream that broke off had delivered, and was charged. */
+  usage?: PredictUsage;
   /** Headers that its answer has on every transport, name and value in turn. */
   headers?: readonly string[];
   /** For the log only; never shown to the caller. */
@@ -36,6 +39,7 @@ export class Refusal extends Error {
   readonly param: string | undefined;
   readonly retryAfter: number | undefined;
   readonly route: Route | undefined;
+  readonly usage: PredictUsage | undefined;
   readonly headers: readonly string[];
 
   constructor(reason: Reason, text: string, details: RefusalDetails, extras: RefusalExtras) {
@@ -46,6 +50,7 @@ export class Refusal extends Error {
     this.param = extras.param;
     this.retryAfter = extras.retryAfter;
     this.route = extras.route;
+    this.usage = extras.usage;
     this.headers = extras.headers ?? [];
   }
 }

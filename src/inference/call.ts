@@ -335,7 +335,7 @@ export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
   const entries = Object.entries(metadata);
   if (entries.length > METADATA_KEYS) throw violation("metadata", `may have at most ${METADATA_KEYS} keys`, "too_long");
   for (const [key, value] of entries) {
-    const long = key.length > METADATA_LETTERS || (JSON.stringify(value)?.length ?? 0) > METADATA_LETTERS;
+    const long = key.length > METADATA_LETTERS || lettersOf(value) > METADATA_LETTERS;
     if (long)
       throw violation(
         `metadata.${key.slice(0, 64)}`,
@@ -344,3 +344,10 @@ export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
       );
   }
 }
+
+/** Characters of the caller's own text, as the caller counts them; of anything else those of its JSON. */
+const lettersOf = (value: unknown): number => {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+  // Only some of the characters beyond the first plane are two in a string.
+  return text.length > METADATA_LETTERS && text.length <= 2 * METADATA_LETTERS ? [...text].length : text.length;
+};

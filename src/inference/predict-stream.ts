@@ -8,6 +8,7 @@ import {
   PredictRequestSchema,
   PredictStartedSchema,
   type PredictStreamResponse,
+  PredictUsageSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
 import { toUsd } from "../billing/price.ts";
@@ -121,7 +122,7 @@ class PredictionStream implements Flow<PredictStreamResponse>, Taker<PredictAnsw
     if (!this.#end(failure)) return;
     const ranOut = failure.reason === Reason.DEADLINE_EXCEEDED && this.#begun!.delivered.frames > 0; // ended, so begun
     if (ranOut) this.#tellDone(true);
-    else this.#taker?.failed(failure);
+    else this.#taker?.failed(this.#begun!.delivered.told(failure));
   }
 
   readonly #hasBegun = (begun: Begun): void => {
@@ -192,6 +193,22 @@ class Delivered {
     else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the first frame"));
   }
 
+  /** The failure of a stream that had begun, with what its caller owes. */
+  told(failure: Refusal): Refusal {
+    const { reason, message, details, param, retryAfter, headers, cause } = failure;
+    const isOwed = this.#step && this.frames > 0 && OWED_ALL_THE_SAME.has(reason);
+    const costUsd = isOwed && this.#step ? toUsd(this.#charge(this.#step).costMicro) : 0;
+    const usage = create(PredictUsageSchema, { frames: this.frames, gpuSeconds: this.#gpuSeconds, costUsd });
+    return refuse(reason, message, details, {
+      ...(param !== undefined && { param }),
+      ...(retryAfter !== undefined && { retryAfter }),
+      route: this.#route(),
+      usage,
+      headers,
+      cause,
+    });
+  }
+
   started(): PredictStreamResponse {
     const { model, region, precision, attempts, fallbackUsed, simulated, provider, offeringId } = this.#route();
     const started = create(PredictStartedSchema, {
@@ -206,7 +223,7 @@ class Delivered {
       provider,
       offeringId,
       estimatedCostUsd: toUsd(this.#step?.costMicro ?? 0),
-      deadlineAt: Math.round(now() + this.#inferenceCall.plan.endsAt - steadyNow()),
+      deadlineAt: Math.round(now() + this.#inferenceCall.plan.endsAt - steadyNow()) / 1000,
     });
     return eventOf("route", started);
   }

@@ -188,6 +188,7 @@ const LIMITS: Readonly<Record<string, number>> = {
   evaluation_episodes: 10_000,
   metadata_keys: 16,
   metadata_value_characters: 512,
-  request_bytes: 64 << 20,
+  request_bytes: 32 << 20,
+  message_bytes: 64 << 20,
   session_silence_s: 900,
 };

@@ -36,7 +36,7 @@ import {
   trustWordOf,
 } from "./account/messages.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
-import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
+import { isWider, refuseNarrowed, refuseSharedCache, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { confinedTo } from "./workspace-reach.ts";
@@ -180,6 +180,7 @@ function slugOf(name: string): string {
 
 function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
   if (!settings) return {};
+  refuseSharedCache(settings.cacheSharing, "settings.cache_sharing");
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = settings;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),

@@ -8,6 +8,8 @@ import type { Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import type { ErrorType } from "../edge/v1/options_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
+import type { PredictUsage } from "./inference_service_pb.ts";
+import { file_limber_v1_inference_service } from "./inference_service_pb.ts";
 import type { DroppedOffering, Suggestion } from "./plan_pb.ts";
 import { file_limber_v1_plan } from "./plan_pb.ts";
 import type { Reason } from "./reason_pb.ts";
@@ -20,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/error.proto.
  */
 export const file_limber_v1_error: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXJyb3IucHJvdG8SCWxpbWJlci52MSKEAQoJRXJyb3JCb2R5Eh8KBWVycm9yGAEgASgLMhAubGltYmVyLnYxLkVycm9yEiYKBmRldGFpbBgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIkCgVyb3V0ZRgDIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgAiAEBQggKBl9yb3V0ZSK5AgoFRXJyb3ISHwoEY29kZRgBIAEoDjIRLmxpbWJlci52MS5SZWFzb24SJwoEdHlwZRgCIAEoDjIZLmxpbWJlci5lZGdlLnYxLkVycm9yVHlwZRIOCgZzdGF0dXMYAyABKA0SDwoHbWVzc2FnZRgEIAEoCRIRCglyZXRyeWFibGUYBSABKAgSHgoLcmV0cnlfYWZ0ZXIYBiABKAFCBJi9GAFIAIgBARIYCgVwYXJhbRgHIAEoCUIEmL0YAUgBiAEBEg4KBnNvdXJjZRgIIAEoCRISCgpyZXF1ZXN0X2lkGAkgASgJEhAKCGRvY3NfdXJsGAogASgJEigKB2RldGFpbHMYCyABKAsyFy5saW1iZXIudjEuRXJyb3JEZXRhaWxzQg4KDF9yZXRyeV9hZnRlckIICgZfcGFyYW0iiwUKDEVycm9yRGV0YWlscxIrCgdkcm9wcGVkGAEgAygLMhoubGltYmVyLnYxLkRyb3BwZWRPZmZlcmluZxITCgtleGNsdWRlZF9ieRgCIAMoCRIqCgtzdWdnZXN0aW9ucxgDIAMoCzIVLmxpbWJlci52MS5TdWdnZXN0aW9uEhkKDGxpbWl0X3NvdXJjZRgEIAEoCUgAiAEBEhkKDHJlcXVpcmVkX3VzZBgFIAEoAUgBiAEBEhoKDWF2YWlsYWJsZV91c2QYBiABKAFIAogBARIaCg1zaG9ydGZhbGxfdXNkGAcgASgBSAOIAQESLwoJZXN0aW1hdGVkGAggASgLMhcubGltYmVyLnYxLkNvc3RFc3RpbWF0ZUgEiAEBEhYKCXJlc2V0c19hdBgJIAEoDUgFiAEBEjIKDm1heF9hZmZvcmRhYmxlGAogASgLMhUubGltYmVyLnYxLkFmZm9yZGFibGVIBogBARIoCgp2aW9sYXRpb25zGAsgAygLMhQubGltYmVyLnYxLlZpb2xhdGlvbhIMCgRuZWFyGAwgAygJEiQKBXJvdXRlGA0gASgLMhAubGltYmVyLnYxLlJvdXRlSAeIAQESDgoGbmVlZGVkGA4gAygJEhYKCWluX2ZsaWdodBgUIAEoDUgIiAEBEg8KB2V4Y2VlZHMYGCADKAlCDwoNX2xpbWl0X3NvdXJjZUIPCg1fcmVxdWlyZWRfdXNkQhAKDl9hdmFpbGFibGVfdXNkQhAKDl9zaG9ydGZhbGxfdXNkQgwKCl9lc3RpbWF0ZWRCDAoKX3Jlc2V0c19hdEIRCg9fbWF4X2FmZm9yZGFibGVCCAoGX3JvdXRlQgwKCl9pbl9mbGlnaHQiWAoMQ29zdEVzdGltYXRlEgwKBHVuaXQYASABKAkSDQoFdW5pdHMYAiABKAESFgoOdW5pdF9wcmljZV91c2QYAyABKAESEwoLd2FrZV91cF91c2QYBCABKAEiHQoKQWZmb3JkYWJsZRIPCgdob3Jpem9uGAEgASgNIjgKCVZpb2xhdGlvbhIMCgRwYXRoGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDAoEdHlwZRgDIAEoCWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_plan, file_limber_v1_reason, file_limber_v1_route]);
+  fileDesc("ChVsaW1iZXIvdjEvZXJyb3IucHJvdG8SCWxpbWJlci52MSK7AQoJRXJyb3JCb2R5Eh8KBWVycm9yGAEgASgLMhAubGltYmVyLnYxLkVycm9yEiYKBmRldGFpbBgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIkCgVyb3V0ZRgDIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgAiAEBEisKBXVzYWdlGAQgASgLMhcubGltYmVyLnYxLlByZWRpY3RVc2FnZUgBiAEBQggKBl9yb3V0ZUIICgZfdXNhZ2UiuQIKBUVycm9yEh8KBGNvZGUYASABKA4yES5saW1iZXIudjEuUmVhc29uEicKBHR5cGUYAiABKA4yGS5saW1iZXIuZWRnZS52MS5FcnJvclR5cGUSDgoGc3RhdHVzGAMgASgNEg8KB21lc3NhZ2UYBCABKAkSEQoJcmV0cnlhYmxlGAUgASgIEh4KC3JldHJ5X2FmdGVyGAYgASgBQgSYvRgBSACIAQESGAoFcGFyYW0YByABKAlCBJi9GAFIAYgBARIOCgZzb3VyY2UYCCABKAkSEgoKcmVxdWVzdF9pZBgJIAEoCRIQCghkb2NzX3VybBgKIAEoCRIoCgdkZXRhaWxzGAsgASgLMhcubGltYmVyLnYxLkVycm9yRGV0YWlsc0IOCgxfcmV0cnlfYWZ0ZXJCCAoGX3BhcmFtIrEFCgxFcnJvckRldGFpbHMSKwoHZHJvcHBlZBgBIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSEwoLZXhjbHVkZWRfYnkYAiADKAkSKgoLc3VnZ2VzdGlvbnMYAyADKAsyFS5saW1iZXIudjEuU3VnZ2VzdGlvbhIZCgxsaW1pdF9zb3VyY2UYBCABKAlIAIgBARIZCgxyZXF1aXJlZF91c2QYBSABKAFIAYgBARIaCg1hdmFpbGFibGVfdXNkGAYgASgBSAKIAQESGgoNc2hvcnRmYWxsX3VzZBgHIAEoAUgDiAEBEi8KCWVzdGltYXRlZBgIIAEoCzIXLmxpbWJlci52MS5Db3N0RXN0aW1hdGVIBIgBARIWCglyZXNldHNfYXQYCSABKA1IBYgBARIyCg5tYXhfYWZmb3JkYWJsZRgKIAEoCzIVLmxpbWJlci52MS5BZmZvcmRhYmxlSAaIAQESKAoKdmlvbGF0aW9ucxgLIAMoCzIULmxpbWJlci52MS5WaW9sYXRpb24SDAoEbmVhchgMIAMoCRIkCgVyb3V0ZRgNIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgHiAEBEg4KBm5lZWRlZBgOIAMoCRIWCglpbl9mbGlnaHQYFCABKA1ICIgBARIWCgl0b3B1cF91cmwYGSABKAlICYgBARIPCgdleGNlZWRzGBggAygJQg8KDV9saW1pdF9zb3VyY2VCDwoNX3JlcXVpcmVkX3VzZEIQCg5fYXZhaWxhYmxlX3VzZEIQCg5fc2hvcnRmYWxsX3VzZEIMCgpfZXN0aW1hdGVkQgwKCl9yZXNldHNfYXRCEQoPX21heF9hZmZvcmRhYmxlQggKBl9yb3V0ZUIMCgpfaW5fZmxpZ2h0QgwKCl90b3B1cF91cmwiWAoMQ29zdEVzdGltYXRlEgwKBHVuaXQYASABKAkSDQoFdW5pdHMYAiABKAESFgoOdW5pdF9wcmljZV91c2QYAyABKAESEwoLd2FrZV91cF91c2QYBCABKAEiHQoKQWZmb3JkYWJsZRIPCgdob3Jpem9uGAEgASgNIjgKCVZpb2xhdGlvbhIMCgRwYXRoGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDAoEdHlwZRgDIAEoCWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_inference_service, file_limber_v1_plan, file_limber_v1_reason, file_limber_v1_route]);
 
 /**
  * The REST body of every refusal.
@@ -48,6 +50,13 @@ export type ErrorBody = Message<"limber.v1.ErrorBody"> & {
    * @generated from field: optional limber.v1.Route route = 3;
    */
   route?: Route | undefined;
+
+  /**
+   * What was used and deducted, where a stream broke off after its first frame.
+   *
+   * @generated from field: optional limber.v1.PredictUsage usage = 4;
+   */
+  usage?: PredictUsage | undefined;
 };
 
 /**
@@ -258,6 +267,13 @@ export type ErrorDetails = Message<"limber.v1.ErrorDetails"> & {
    * @generated from field: optional uint32 in_flight = 20;
    */
   inFlight?: number | undefined;
+
+  /**
+   * Where credit is added, by `POST`.
+   *
+   * @generated from field: optional string topup_url = 25;
+   */
+  topupUrl?: string | undefined;
 
   /**
    * In what the caller asked to give away more than it has, such as `environment` or `budget`.

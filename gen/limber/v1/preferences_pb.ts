@@ -143,7 +143,7 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   hedge?: Hedge | undefined;
 
   /**
-   * Admits catalogued offerings without a deployment, which answer with placeholders marked as simulated. Hard; off when absent.
+   * Admits catalogued offerings without a deployment, which answer with placeholders marked as simulated. Hard; false when absent.
    *
    * @generated from field: optional bool allow_simulated = 18;
    */

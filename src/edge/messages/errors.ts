@@ -4,6 +4,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { ErrorType, ErrorTypeSchema } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ErrorDetailsSchema, type Violation } from "../../../gen/limber/v1/error_pb.ts";
+import { PredictUsageSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
@@ -30,12 +31,14 @@ export interface ErrorAnswer {
   readonly body: string;
 }
 
-/** Where reasons are explained, by whatever address this process is reached. */
+/** Where reasons are explained, and where credit is added, by whatever address this process is reached. */
 let explained = "/docs/errors";
+let toppedUp = "/v1/billing/topup";
 
 /** Says at which address this process is reached, such as `https://api.example.com`: refusals name the page that explains them in full. */
 export function explainAt(origin: string): void {
   explained = new URL("/docs/errors", origin).href;
+  toppedUp = new URL("/v1/billing/topup", origin).href;
 }
 
 /** Seconds to wait where a refusal that invites a retry names none. */
@@ -48,7 +51,7 @@ export function restAnswer(refusal: Refusal, requestId: string, given?: Given): 
   const facts = factsOf(refusal.reason);
   const violations = refusal.details.violations?.map((violation) => place(violation, given));
   const param = violations?.[0]?.path ?? refusal.param;
-  const details = Object.entries({ ...refusal.details, violations })
+  const details = Object.entries({ ...wholeDetails(refusal), violations })
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => [
       ErrorDetailsSchema.field[name as keyof typeof ErrorDetailsSchema.field].name,
@@ -66,6 +69,7 @@ export function restAnswer(refusal: Refusal, requestId: string, given?: Given): 
     },
     detail: facts.status === 422 ? (violations ?? [whole]).map(listed) : message,
     route: refusal.route && encoderOf(RouteSchema).encode(refusal.route),
+    usage: refusal.usage && encoderOf(PredictUsageSchema).encode(refusal.usage),
   };
   return { status: facts.status, headers: Object.entries(headersOf(refusal)).flat(), body: JSON.stringify(body) };
 }
@@ -80,6 +84,10 @@ export function lineOf({ message, details }: Refusal): string {
   const more = dropped.length > MOST_TOLD ? [`and ${dropped.length - MOST_TOLD} more`] : [];
   return told.length === 0 ? message : `${message} (${[...told, ...more].join("; ")})`;
 }
+
+/** A refusal's details; of one for want of credit with the address where credit is added. */
+const wholeDetails = ({ details, reason }: Refusal): RefusalDetails =>
+  reason === Reason.INSUFFICIENT_CREDITS ? { ...details, topupUrl: toppedUp } : details;
 
 /** A violation as the validation errors of the described service have it. */
 const listed = ({ loc, message, type, input }: Omit<Placed, "path">) => ({ loc, msg: message, type, input });
@@ -216,7 +224,7 @@ export type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> }
 export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
   const { code } = factsOf(refusal.reason);
   const { retryAfter, route } = refusal;
-  const details = shortened(refusal.details);
+  const details = shortened(wholeDetails(refusal));
   const list: Detail[] = [
     detail(ErrorInfoSchema, { reason: code, domain: ERROR_DOMAIN, metadata: { request_id: requestId } }),
   ];

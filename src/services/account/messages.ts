@@ -54,7 +54,7 @@ export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, l
     orgId: key.orgId,
     createdAt: key.createdAt,
     disabled: key.disabled,
-    scopes: key.scopes,
+    scopes: key.scopes.length > 0 ? key.scopes : [...ALL_SCOPES],
     models: key.models,
     role: key.role,
     permissions: key.permissions ?? [],
@@ -80,6 +80,9 @@ export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, l
     }),
   });
 }
+
+/** What a key may call that nothing narrows. */
+const ALL_SCOPES: readonly string[] = ["act", "predict", "ground", "evaluate"];
 
 const INTERVALS = {
   daily: BudgetInterval.DAILY,

@@ -7,6 +7,7 @@ import {
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { byCall, type Implementation } from "../../call.ts";
+import { violation } from "../../contracts/conflicts.ts";
 import { type Reach, reachOfTier } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
@@ -71,7 +72,13 @@ export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings,
   refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened }, giver);
 }
 
+/** Answers are kept for nobody but their own caller, so that there is no cache to share. */
+export function refuseSharedCache(wanted: boolean | undefined, path = "cache_sharing"): void {
+  if (wanted) throw violation(path, "can't be switched on: this gateway caches no answers", "value_error");
+}
+
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
+  refuseSharedCache(request.cacheSharing);
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),

@@ -79,6 +79,8 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
   const bodies = Object.keys(EMBODIMENTS);
   const strange = request.embodiments.findIndex((word) => !bodies.includes(word));
   if (strange >= 0) throw violation(`embodiments.${strange}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);
+  if (request.pricePerEpisode !== undefined)
+    throw violation("price_per_episode", "is of no use: the gateway runs evaluations itself", "value_error");
   if (request.contracts.includes(Contract.PREDICT) && request.pricePerFrame === undefined)
     throw violation("price_per_frame", "is required for predict", "missing");
   if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)

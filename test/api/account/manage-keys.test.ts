@@ -97,7 +97,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     const cleared = await on(key.id, "PATCH", { clear, models: [] }, owner);
     expect(cleared.body).toMatchObject({
       name: "new",
-      models: [],
+      models: null,
       scopes: ["act", "predict"],
       budget: null,
       expires_at: null,

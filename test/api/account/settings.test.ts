@@ -56,7 +56,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
     const all = {
       retention_days: 0,
       zdr: true,
-      cache_sharing: true,
+      cache_sharing: false,
       byok_mode: "require",
       default_preset: "fast",
       allowed_regions: ["eu"],

@@ -163,6 +163,12 @@ describe("POST /v1/predict/stream", () => {
     const read = await (await stream({}, payer.key)).rest();
     expect(read.map(({ event }) => event)).toEqual(["route", "frame", "error"]);
     expect(read[2]?.data.error).toMatchObject({ code: "all_attempts_failed", source: "upstream", status: 502 });
+    // Frames of a provider that broke off are not charged.
+    expect(read[2]?.data.usage).toEqual({ frames: 1, gpu_seconds: 0, cost_usd: 0 });
+    // In seconds, as every time is.
+    const { created, deadline_at } = read[0]!.data as { created: number; deadline_at: number };
+    expect(deadline_at - created).toBeGreaterThan(-1);
+    expect(deadline_at - created).toBeLessThan(200);
     expect(read[2]?.data.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
     await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, payer)).body.held_usd).toBe(0);
     expect(await spent(payer)).toBe(0);

@@ -742,7 +742,7 @@ export const inline: GenExtension<MessageOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 3);
 
 /**
- * Written as `null` in REST JSON when it is not set, instead of being left out.
+ * Written as `null` in REST JSON when it is not set, instead of being left out; a list when it is empty.
  *
  * @generated from extension: bool nullable = 50131;
  */

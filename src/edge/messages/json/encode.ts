@@ -66,7 +66,15 @@ function compile(desc: DescMessage): Encoder {
 }
 
 function memberOf(field: DescField): EncodeMember {
-  return { name: field.name, get: getterOf(field), plain: plainOf(field), nullable: getOption(field, nullable) };
+  const plain = plainOf(field);
+  const isNullable = getOption(field, nullable);
+  const isList = field.fieldKind === "list";
+  return {
+    name: field.name,
+    get: getterOf(field),
+    plain: isNullable && isList ? (value) => ((value as readonly unknown[]).length === 0 ? null : plain(value)) : plain,
+    nullable: isNullable,
+  };
 }
 
 function inlineValue(desc: DescMessage, ready: () => Map<string, EncodeMember>): Encoder["encode"] {
