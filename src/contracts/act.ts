@@ -4,7 +4,7 @@ import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
 import { exceeds } from "./bounds.ts";
-import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConflicts } from "./conflicts.ts";
+import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConflicts, seedOf } from "./conflicts.ts";
 import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
 
@@ -38,7 +38,7 @@ export function intentOf(request: ActFields): Intent {
     provider: request.provider,
     actionSpace: knownActionSpace(request.actionSpace ?? DEFAULT_ACTION_SPACE),
     embodiment: request.embodiment || undefined, // the unspecified body is none
-    seed: request.seed,
+    seed: seedOf(request.seed),
     units: unitsAsked(request),
     extent: extentOf(request),
     parameters: parametersOf(request),
@@ -69,7 +69,7 @@ export function inputOf(request: ActFields): Omit<ActInput, "horizon"> {
   return {
     observations: request.observations,
     instruction: request.instruction ?? "",
-    seed: request.seed,
+    seed: seedOf(request.seed),
     temperature: request.temperature,
     sessionId: request.provider?.sessionId,
     actionSpace: request.actionSpace ?? DEFAULT_ACTION_SPACE,

@@ -46,6 +46,15 @@ export function refuseConflicts(provider: ProviderPreferences | undefined): void
   }
 }
 
+/** A seed as models and plans take it, an unsigned integer of 32 bits; any other integer is folded into one, and what is none is refused. */
+export function seedOf(seed: number | undefined): number | undefined {
+  if (seed === undefined) return undefined;
+  if (!Number.isInteger(seed)) throw violation("seed", "must be an integer", "int_from_float");
+  return ((seed % SEEDS) + SEEDS) % SEEDS;
+}
+
+const SEEDS = 2 ** 32;
+
 /** Of a name that is not known, as much is sent back. */
 const MOST_ECHOED = 64;
 

@@ -4,7 +4,7 @@ import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import { Reason, refuse } from "../errors.ts";
 import { actionSpaceOf } from "./action-spaces.ts";
-import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts, violation } from "./conflicts.ts";
+import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts, seedOf, violation } from "./conflicts.ts";
 import { Contract, type Intent, type Parameter, type PredictAnswer, type PredictInput } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
 
@@ -41,7 +41,7 @@ export function intentOf(request: PredictFields): Intent {
     provider: request.provider,
     actionSpace: undefined,
     embodiment: request.embodiment || undefined, // the unspecified body is none
-    seed: request.seed,
+    seed: seedOf(request.seed),
     units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
     extent: isOpen(request) ? "wish" : undefined,
     parameters: parametersOf(request),
@@ -90,7 +90,7 @@ export function inputOf(request: PredictFields): PredictInput {
   return {
     observations: request.observations,
     instruction: request.instruction ?? "",
-    seed: request.seed,
+    seed: seedOf(request.seed),
     temperature: request.temperature,
     sessionId: request.provider?.sessionId,
     horizon: request.horizon ?? DEFAULT_HORIZON,

@@ -9,7 +9,7 @@ import {
   PutPresetResponseSchema,
 } from "../../gen/limber/v1/preset_service_pb.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
-import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflicts.ts";
+import { chainOf, knownActionSpace, refuseConflicts, seedOf } from "../contracts/conflicts.ts";
 import { refuseLargeMetadata } from "../inference/call.ts";
 import { configOf, type PresetCache, presetNotFound } from "../inference/presets.ts";
 import { audit } from "../store/account/audit.ts";
@@ -74,6 +74,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
 function soundConfig(config: PresetConfig): PresetConfig {
   refuseConflicts(config.provider);
   if (config.actionSpace !== undefined) knownActionSpace(config.actionSpace);
+  seedOf(config.seed);
   refuseLargeMetadata(config.metadata);
   const models = [...chainOf(config.models, config.provider)];
   const provider = config.provider && { ...config.provider, models: [] };

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
 import { type App, type Caller, openApp } from "../support/app.ts";
 import { belongings } from "../support/belongings.ts";
+import { bearer, inference } from "../support/clients.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpReceiver } from "../support/otlp-receiver.ts";
 
@@ -30,6 +31,25 @@ it("metadata takes 512 characters of the caller's own text, whatever they are", 
     expect([status, body.error.param], letter).toEqual([422, "metadata.note"]);
   }
   expect((await act({ metadata: { list: Array(300).fill(1) } })).status).toBe(422);
+});
+
+it("a seed is any integer, and one that is alike in its lowest 32 bits is the same", async () => {
+  const steps = async (seed: number) => {
+    const { status, body } = await act({ seed });
+    expect(status, String(seed)).toBe(200);
+    return body.action.steps;
+  };
+  expect(await steps(-1)).toEqual(await steps(2 ** 32 - 1));
+  for (const seed of [0, 2 ** 31, 2 ** 40, -(2 ** 53), 1e300]) await steps(seed);
+  for (const seed of [0.5, "1", true]) expect((await act({ seed })).body.error.param, String(seed)).toBe("seed");
+  const client = inference(app, "grpc");
+  const asked = { ...DRIVE, actionSpace: "base_twist_2d", action_space: undefined };
+  expect((await client.act({ ...asked, seed: -5 }, bearer(caller.key))).object).toBe("world.action");
+  for (const seed of [0.5, Number.NaN, Number.POSITIVE_INFINITY])
+    await expect(client.act({ ...asked, seed }, bearer(caller.key))).rejects.toThrow("seed");
+  const kept = await app.call("/v1/presets/seeded", { seed: 2 ** 40 }, { key: caller.key, method: "PUT" });
+  expect(kept.body.config.seed).toBe(2 ** 40);
+  expect((await act({ preset: "seeded" })).status).toBe(200);
 });
 
 it("/v1/platform tells the sizes that hold", async () => {

@@ -6,6 +6,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
+import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
 import type { Preference, ProviderPreferences } from "./preferences_pb.ts";
 import { file_limber_v1_preferences } from "./preferences_pb.ts";
 import type { Embodiment } from "./registry_pb.ts";
@@ -16,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/preset.proto.
  */
 export const file_limber_v1_preset: GenFile = /*@__PURE__*/
-  fileDesc("ChZsaW1iZXIvdjEvcHJlc2V0LnByb3RvEglsaW1iZXIudjEiZAoGUHJlc2V0EgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoDRInCgZjb25maWcYAyABKAsyFy5saW1iZXIudjEuUHJlc2V0Q29uZmlnEhIKCnVwZGF0ZWRfYXQYBCABKA0irAYKDFByZXNldENvbmZpZxIhCgZtb2RlbHMYASADKAlCEbpIDpIBCxAIIgdyBRABGIACEjgKCnByZWZlcmVuY2UYAiABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUIIukgFggECEAFIAIgBARI1Cghwcm92aWRlchgDIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAGIAQESEQoEc2VlZBgEIAEoDUgCiAEBEi4KCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgDiAEBEiIKC2luc3RydWN0aW9uGAYgASgJQgi6SAVyAxiAQEgEiAEBEiQKDGFjdGlvbl9zcGFjZRgHIAEoCUIJukgGcgQQARhASAWIAQESIAoHaG9yaXpvbhgIIAEoDUIKukgHKgUYgAIoAUgGiAEBEjEKC3RlbXBlcmF0dXJlGAkgASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgHiAEBEh4KEXJldHVybl9wcmVkaWN0aW9uGAogASgISAiIAQESKQoDZnBzGAsgASgBQhe6SBQSEhkAAAAAAABuQCEAAAAAAAAAAEgJiAEBEkEKCnJlc29sdXRpb24YDCABKAlCKLpIJXIjMiFeWzEtOV1bMC05XXswLDN9eFsxLTldWzAtOV17MCwzfSRICogBARIjCgtudW1fc2FtcGxlcxgNIAEoDUIJukgGKgQYCCgBSAuIAQESOAoKZW1ib2RpbWVudBgOIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50Qgi6SAWCAQIQAUgMiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEILCglfbWV0YWRhdGFCDgoMX2luc3RydWN0aW9uQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDgoMX3RlbXBlcmF0dXJlQhQKEl9yZXR1cm5fcHJlZGljdGlvbkIGCgRfZnBzQg0KC19yZXNvbHV0aW9uQg4KDF9udW1fc2FtcGxlc0INCgtfZW1ib2RpbWVudGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_preferences, file_limber_v1_registry]);
+  fileDesc("ChZsaW1iZXIvdjEvcHJlc2V0LnByb3RvEglsaW1iZXIudjEiZAoGUHJlc2V0EgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoDRInCgZjb25maWcYAyABKAsyFy5saW1iZXIudjEuUHJlc2V0Q29uZmlnEhIKCnVwZGF0ZWRfYXQYBCABKA0iuQYKDFByZXNldENvbmZpZxIhCgZtb2RlbHMYASADKAlCEbpIDpIBCxAIIgdyBRABGIACEjgKCnByZWZlcmVuY2UYAiABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUIIukgFggECEAFIAIgBARI1Cghwcm92aWRlchgDIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAGIAQESHgoEc2VlZBgEIAEoAUILukgEEgJAAbC9GAFIAogBARIuCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIA4gBARIiCgtpbnN0cnVjdGlvbhgGIAEoCUIIukgFcgMYgEBIBIgBARIkCgxhY3Rpb25fc3BhY2UYByABKAlCCbpIBnIEEAEYQEgFiAEBEiAKB2hvcml6b24YCCABKA1CCrpIByoFGIACKAFIBogBARIxCgt0ZW1wZXJhdHVyZRgJIAEoAUIXukgUEhIZAAAAAAAAJEApAAAAAAAAAABIB4gBARIeChFyZXR1cm5fcHJlZGljdGlvbhgKIAEoCEgIiAEBEikKA2ZwcxgLIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABICYgBARJBCgpyZXNvbHV0aW9uGAwgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAqIAQESIwoLbnVtX3NhbXBsZXMYDSABKA1CCbpIBioEGAgoAUgLiAEBEjgKCmVtYm9kaW1lbnQYDiABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCwoJX21ldGFkYXRhQg4KDF9pbnN0cnVjdGlvbkIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIUChJfcmV0dXJuX3ByZWRpY3Rpb25CBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCDQoLX2VtYm9kaW1lbnRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_preferences, file_limber_v1_registry]);
 
 /**
  * A saved request configuration of an organisation, which requests name in `preset`.
@@ -90,10 +91,10 @@ export type PresetConfig = Message<"limber.v1.PresetConfig"> & {
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
+   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
    * for as long as they do as well.
    *
-   * @generated from field: optional uint32 seed = 4;
+   * @generated from field: optional double seed = 4;
    */
   seed?: number | undefined;
 

@@ -1,6 +1,6 @@
 /** The schema's messages and enums as JSON Schema, as REST writes them. */
 import { create, type DescEnum, type DescField, type DescMessage, getOption, ScalarType } from "@bufbuild/protobuf";
-import { inline, nullable } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { inline, nullable, whole } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ErrorDetailsSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { wordsOf } from "../messages/json.ts";
 import { violationsOf } from "../messages/validate.ts";
@@ -112,6 +112,7 @@ export class Schemas {
     if (field.message !== undefined) return this.message(field.message);
     if (field.enum !== undefined) return this.#enum(field.enum);
     if (field.scalar === undefined) throw new Error(`${field} has no type`);
+    if (getOption(field, whole)) return { type: "integer" };
     return { ...scalarType(field.scalar), ...valueBounds(field) };
   }
 

@@ -143,7 +143,7 @@ export class LoopSession implements Carried {
       tracker: this.#tracker,
       watch,
       input: {
-        seed: open.seed,
+        seed: this.#intent.seed,
         temperature: open.temperature,
         sessionId: session?.name,
         actionSpace: space,

@@ -94,7 +94,7 @@ describe("422", () => {
     ["horizon 257", { horizon: 257 }, "horizon"],
     ["horizon 1.5", { horizon: 1.5 }, "horizon"],
     ["horizon as text", { horizon: "16" }, "horizon"],
-    ["a negative seed", { seed: -1 }, "seed"],
+    ["a seed that is no integer", { seed: 1.5 }, "seed"],
     ["no observations", { observations: [] }, "observations"],
     ["33 observations", { observations: Array(33).fill({}) }, "observations"],
     [

@@ -11,7 +11,7 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
-import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { inline, whole } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
 import { unknown } from "./near.ts";
@@ -126,7 +126,7 @@ function readerOf(field: DescField): FieldReader {
     case "enum":
       return enumReader(field.enum);
     case "scalar":
-      return scalarReader(field.scalar);
+      return getOption(field, whole) ? anyInteger : scalarReader(field.scalar);
   }
 }
 
@@ -282,6 +282,11 @@ function integer(least: number, most: number): FieldReader {
     if (value < least) return faults.add("greater_than_equal", `must be greater than or equal to ${least}`);
     return value > most ? faults.add("less_than_equal", `must be less than or equal to ${most}`) : value;
   };
+}
+
+function anyInteger(value: unknown, faults: Faults): unknown {
+  if (typeof value !== "number") return faults.add("int_type", "must be an integer");
+  return Number.isInteger(value) ? value : faults.add("int_from_float", "must be an integer");
 }
 
 function base64(value: unknown, faults: Faults): unknown {
