@@ -20,8 +20,17 @@ const CONTRACTS: Readonly<Record<string, string>> = {
   "limber.v1.JobService/CreateBatch": "batch",
 };
 
-/** The caller left, or the gateway takes no calls: to write that down would cost what refusing saves. */
-const UNTOLD = new Set(["client_closed_request", "overloaded", "not_ready", "store_unavailable", "internal_error"]);
+/**
+ * The caller left, asks again for a call that still runs, or the gateway takes no calls: to write that down would cost what refusing saves.
+ */
+const UNTOLD = new Set([
+  "client_closed_request",
+  "idempotency_in_progress",
+  "overloaded",
+  "not_ready",
+  "store_unavailable",
+  "internal_error",
+]);
 
 /** What one organisation's refused calls may put on record: so many a second, and so many at once. */
 const PER_SECOND = 10;

@@ -150,7 +150,7 @@ describe.each([
     const [lane, plain] = [await open(), await open({}, RPCS, without("http1"))];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
-    const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);
+    const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, trail: ___, ...line }) => line);
     expect(told(lane)).toEqual(told(plain));
     expect(lane.inside()).toBe(0);
   });

@@ -297,7 +297,7 @@ class GrpcCall implements CallHearer {
 
   /** Holds memory for a message of so many bytes, beside what was heard before. */
   readonly #hold = (bytes: number): void => {
-    this.#trail.inputBytes = bytes;
+    if (this.#listener === undefined) this.#trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#over) return;
     this.#held ??= this.#options.memory.open(ownerOf(this.#admission.principal));
     this.#held.to(bytes + this.#heard);

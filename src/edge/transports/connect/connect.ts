@@ -164,7 +164,8 @@ function readerOf(method: DescMethod, values: ContextValues, { memory }: Connect
     method,
     hold(bytes) {
       const exchange = values.get(exchangeKey);
-      if (exchange?.context.trail) exchange.context.trail.inputBytes = bytes;
+      const isWhole = method.methodKind !== "bidi_streaming";
+      if (isWhole && exchange?.context.trail) exchange.context.trail.inputBytes = bytes;
       if (exchange === undefined || exchange.ended || (bytes <= UNCOUNTED_BYTES && !exchange.held)) return;
       exchange.held ??= memory.open(ownerOf(exchange.admission.principal));
       exchange.held.to(bytes);
