@@ -42,6 +42,7 @@ it("says what the call needs, what is there, how the sum comes about, and what w
     null,
   ]);
   expect(body.error.details).toEqual({
+    topup_url: expect.stringMatching(/^http.*\/v1\/billing\/topup$/),
     limit_source: "org_credits",
     required_usd: 0.01,
     available_usd: 0.0042,

@@ -141,7 +141,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
       [{ contracts: ["evaluate"] }, "contracts"],
       [{ contracts: ["predict"], runtime: "openpi-ws", endpoint: "ws://127.0.0.1:1", price_per_frame: 1 }, "contracts"],
       [{ action_spaces: [] }, "action_spaces"],
-      [{ action_spaces: ["legs_9"] }, "action_space"],
+      [{ action_spaces: ["legs_9"] }, "action_spaces.0"],
       [{ embodiments: ["arm", "mobile_base"] }, "embodiments.1"],
       [{ action_spaces: ["continuous_nd"] }, "action_dim"],
       [{ action_dim: 3 }, "action_dim"],
