@@ -32,7 +32,7 @@ import {
 } from "../store/account/credentials.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
-import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
 /** What credentials depends on. */
 export interface CredentialDeps {
@@ -65,13 +65,14 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
       return create(PutCredentialResponseSchema, { credential: messageOf(stored) });
     },
 
-    async listCredentials({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+    async listCredentials({ limit = DEFAULT_PAGE, cursor }, call) {
+      const last = nameOfCursor(cursor);
       const all = await listCredentials(sql, keyOf(call).orgId);
-      const after = all.filter(({ provider }) => provider > cursor);
+      const after = all.filter(({ provider }) => provider > last);
       const { records, ...page } = await readPage(
         limit,
         async (most) => after.slice(0, most),
-        ({ provider }) => provider,
+        ({ provider }) => cursorOfName(provider),
       );
       return create(ListCredentialsResponseSchema, { ...page, data: records.map(messageOf) });
     },

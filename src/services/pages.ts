@@ -1,4 +1,5 @@
 /** One page of a list: what every response of a list says beside its data. */
+import { violation } from "../contracts/conflicts.ts";
 
 /** How many elements a page has where the request does not say. */
 export const DEFAULT_PAGE = 50;
@@ -27,4 +28,17 @@ export async function readPage<T>(
   const last = records.at(-1);
   const hasMore = found.length > limit;
   return { records, object: "list", hasMore, ...(hasMore && last !== undefined && { nextCursor: cursorOf(last) }) };
+}
+
+const NAMED = "name_";
+
+/** The cursor of an element that a list is ordered by the name of: a text that no caller takes for a name. */
+export const cursorOfName = (name: string): string => NAMED + Buffer.from(name).toString("base64url");
+
+/** The name in such a cursor, and the empty one where there is none. Refuses (422) what was never one. */
+export function nameOfCursor(cursor: string | undefined): string {
+  if (cursor === undefined) return "";
+  const name = Buffer.from(cursor.slice(NAMED.length), "base64url").toString();
+  if (cursorOfName(name) !== cursor) throw violation("cursor", "is not the next_cursor of a page", "value_error");
+  return name;
 }

@@ -15,7 +15,7 @@ import { configOf, type PresetCache, presetNotFound } from "../inference/presets
 import { audit } from "../store/account/audit.ts";
 import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
 /** What presets depends on. */
 export interface PresetDeps {
@@ -41,10 +41,11 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
       return create(PutPresetResponseSchema, { preset });
     },
 
-    async listPresets({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+    async listPresets({ limit = DEFAULT_PAGE, cursor }, call) {
+      const last = nameOfCursor(cursor);
       const presets = await book.of(keyOf(call).orgId);
-      const after = [...presets.keys()].filter((name) => name > cursor).sort();
-      const { records: names, ...page } = await readPage(limit, async (most) => after.slice(0, most), String);
+      const after = [...presets.keys()].filter((name) => name > last).sort();
+      const { records: names, ...page } = await readPage(limit, async (most) => after.slice(0, most), cursorOfName);
       return create(ListPresetsResponseSchema, { ...page, data: names.map((name) => presets.get(name)![0]!) });
     },
 

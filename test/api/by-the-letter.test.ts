@@ -79,7 +79,7 @@ it("an Idempotency-Key is honoured on ground: the first answer again, charged on
   expect((await ground({ instruction: "the green cube" })).body.error.code).toBe("idempotency_conflict");
 });
 
-it("a cursor that is none is 422 in every list that pages by names of its own making", async () => {
+it("a cursor that is none is 422 in every list", async () => {
   const own = await belongings(app, caller, "letter");
   const lists = [
     "/v1/usage",
@@ -90,6 +90,9 @@ it("a cursor that is none is 422 in every list that pages by names of its own ma
     "/v1/oauth/clients",
     "/v1/robots/stops",
     "/v1/supply/offerings",
+    "/v1/supply/providers",
+    "/v1/presets",
+    "/v1/credentials",
     `/v1/webhooks/${own.hook_id}/deliveries`,
     ...["keys", "members", "workspaces"].map((what) => `/v1/orgs/${caller.org}/${what}`),
   ];

@@ -19,7 +19,7 @@ import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-lifecycle.ts";
 import { createProvider, type ProviderStanding, reviewProvider, setOwner } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
-import { DEFAULT_PAGE, readPage } from "../pages.ts";
+import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "../pages.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage, STANDINGS } from "./messages.ts";
 
@@ -50,12 +50,13 @@ export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       return create(RegisterProviderResponseSchema, { provider: providerMessage(provider) });
     },
 
-    async listOwnProviders({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+    async listOwnProviders({ limit = DEFAULT_PAGE, cursor }, call) {
+      const after = nameOfCursor(cursor);
       const { orgId } = keyOf(call);
       const { records, ...page } = await readPage(
         limit,
-        (most) => listProviders(sql, { orgId, after: cursor, limit: most }),
-        ({ name }) => name,
+        (most) => listProviders(sql, { orgId, after, limit: most }),
+        ({ name }) => cursorOfName(name),
       );
       const data = records.map((provider) => providerMessage(provider, true));
       return create(ListOwnProvidersResponseSchema, { ...page, data });
