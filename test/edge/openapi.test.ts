@@ -179,8 +179,13 @@ describe("defaults", () => {
     expect(["/v1/usage", "/v1/logs", "/v1/models", "/v1/jobs", "/v1/usage/margin"].map(limitOf)).toEqual([
       50, 100, 100, 50, 200,
     ]);
+    // How many steps come where none are named depends on the offering.
     const { horizon, stream, action_space, preference } = schemaOf("ActRequest").properties;
-    expect([horizon, stream, action_space].map((field) => field.default)).toEqual([16, false, "ee_delta_6d_grip"]);
+    expect([horizon, stream, action_space].map((field) => field.default)).toEqual([
+      undefined,
+      false,
+      "ee_delta_6d_grip",
+    ]);
     expect(preference.default).toBe("balanced");
     expect(schemaOf("ProviderPreferences").properties.allow_fallbacks.default).toBe(true);
     expect(schemaOf("PresetConfig").properties.preference).not.toHaveProperty("default");

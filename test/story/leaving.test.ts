@@ -164,6 +164,7 @@ describe("POST /v1/orgs/{org_id}/export", () => {
     "payment_reversals.jsonl",
     "commitment.jsonl",
     "commitment_months.jsonl",
+    "model_owners.jsonl",
   ]);
 
   it("is the owner's and the operator's alone, and of one organisation", async () => {

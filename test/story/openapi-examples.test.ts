@@ -63,6 +63,13 @@ const claimed: Before = async (caller) => {
   await asked("ClaimEvaluation", caller);
   return { job_id: id };
 };
+const withStatus = async (
+  status: "live" | "paused",
+  { offering_id: id }: Belongings,
+): Promise<Record<string, string>> => {
+  await app.sql`update offering set status = ${status} where id = ${id!}`;
+  return {};
+};
 const BEFORE: Readonly<Record<string, Before>> = {
   Authorize: async (caller) => ({ client_id: (await asked("CreateOauthClient", caller)).client_id }),
   ExchangeToken: consented,
@@ -75,6 +82,8 @@ const BEFORE: Readonly<Record<string, Before>> = {
   ReportEpisode: claimed,
   FinishEvaluation: claimed,
   CreateBroadcast: async () => ({ endpoint: receiver.url }),
+  PauseOffering: async (_, own) => withStatus("live", own),
+  ResumeOffering: async (_, own) => withStatus("paused", own),
   DeprecateModel: async () => ({ owner: "reference", name: "ik-reach" }),
   TransferOwnership: async (caller, own) => {
     await app.call(
@@ -88,6 +97,7 @@ const BEFORE: Readonly<Record<string, Before>> = {
 
 /** Names in an example that stand for the caller's own, by how they begin. */
 const OWN: Readonly<Record<string, string>> = {
+  org: "org_id",
   usr: "user_id",
   stop: "stop_id",
   oac: "client_id",

@@ -102,7 +102,8 @@ export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       return create(ReviewProviderResponseSchema, { provider: providerMessage(provider, true) });
     },
 
-    async setModelOwner({ owner, orgId }, call) {
+    async setModelOwner({ owner, whose }, call) {
+      const orgId = whose.case === "orgId" ? whose.value : undefined;
       await tx(sql, async (tx) => {
         if (orgId !== undefined && !(await findOrg(tx, orgId)))
           throw refuse(Reason.NOT_FOUND, `there is no organisation ${orgId}`);

@@ -126,9 +126,16 @@ export const EXPORT_FILES: readonly ExportFile[] = [
   {
     file: "providers.jsonl",
     table: "provider",
-    columns: ["id", "name", "display_name", "contact_email", "homepage", "regions", "retains_frames"],
+    columns: ["id", "name", "display_name", "contact_email", "homepage", "regions", "retains_frames", "standing"],
     times: ["created"],
     order: "id",
+  },
+  {
+    file: "model_owners.jsonl",
+    table: "model_owner",
+    columns: ["owner"],
+    times: ["created"],
+    order: "owner",
   },
   {
     file: "offerings.jsonl",

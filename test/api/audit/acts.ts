@@ -179,6 +179,20 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
         }),
     };
   },
+  ReviewProvider: async ({ asOperator, anOffering }) => {
+    const { provider } = await anOffering();
+    const judged = { standing: "verified", note: "met them" };
+    return {
+      action: "provider.reviewed",
+      actor: "admin",
+      run: () => asOperator("POST", `/v1/supply/providers/${provider}/review`, judged),
+    };
+  },
+  SetModelOwner: ({ asOperator, owner }) => ({
+    action: "model_owner.set",
+    actor: "admin",
+    run: () => asOperator("PUT", "/v1/supply/owners/acme", { org_id: owner.org }),
+  }),
   ForceCircuit: async ({ asOperator, anOffering }) => {
     const { id } = await anOffering();
     return {

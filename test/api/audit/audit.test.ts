@@ -61,10 +61,11 @@ describe("200", () => {
     ]);
     const offering = await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
     const [row] = await app.sql`select org_id from offering where id = ${offering}`;
-    const { body } = await read(`?org_id=${row?.orgId}&limit=3`);
+    const { body } = await read(`?org_id=${row?.orgId}&limit=4`);
     expect(body.data.map(({ action }: Row) => action)).toEqual([
       "offering.verified",
       "offering.declared",
+      "provider.reviewed",
       "provider.registered",
     ]);
     expect([body.data[0].subject, body.data[1].subject]).toEqual([offering, offering]);

@@ -158,7 +158,10 @@ describe("the operator", () => {
 
   it("gives a name to an organisation, and takes it away", async () => {
     const give = (org_id?: string) =>
-      app.call("/v1/supply/owners/good", { org_id }, { admin: ADMIN_TOKEN, method: "PUT" });
+      app.call("/v1/supply/owners/good", org_id === undefined ? { nobody: true } : { org_id }, {
+        admin: ADMIN_TOKEN,
+        method: "PUT",
+      });
     expect((await give(stranger.org)).body).toEqual({ owner: "good", org_id: stranger.org });
     expect(await act("good/drive", { ignore: ["trusted"] })).toBe("copycat");
     expect((await give("org_unknown")).status).toBe(404);
