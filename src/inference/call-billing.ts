@@ -12,8 +12,8 @@ import { asRefusal, factsOf, Reason, Refusal, refuse } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { givenTraceOf } from "../events/broadcast/ended-call.ts";
 import { eventOf } from "../events/emit.ts";
-import { affordable, type Plan, type PlanStep, unaffordableOf } from "../routing/index.ts";
-import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
+import { affordable, type PaidLoser, type Plan, type PlanStep, unaffordableOf } from "../routing/index.ts";
+import type { IntentRecord, LoserRecord, RequestRecord } from "../store/billing/ledger.ts";
 import type { EventRecord } from "../store/events/outbox.ts";
 import { endedOf } from "./call-spans.ts";
 
@@ -32,6 +32,8 @@ export interface Charge {
   hedgeMicro: number | undefined;
   /** Seconds of a GPU, as the model's server told. */
   gpuSeconds?: number | undefined;
+  /** Who that part is for. */
+  losers?: readonly PaidLoser[] | undefined;
 }
 
 /** Words of the log that the caller's request gives. */
@@ -222,7 +224,7 @@ export class CallBilling {
   }
 
   #record(
-    { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds }: Charge,
+    { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds, losers }: Charge,
     route: Route | undefined,
     claim: Pick<RequestRecord, "claim">,
   ): RequestRecord {
@@ -243,6 +245,7 @@ export class CallBilling {
       latencyMs: this.#elapsedMs(),
       byok: step.ownKey === true,
       ...this.#arrival(),
+      ...(losers && { losers: losersOf(losers) }),
       ...this.#log(route, gpuSeconds),
       ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
       ...claim,
@@ -324,6 +327,19 @@ export class CallBilling {
     };
     return { log, attemptMs: stretch?.attempts ? undefined : attemptMs };
   }
+}
+
+/** What each of the losers of a call's hedges is paid; a loop's bill has many. */
+function losersOf(paid: readonly PaidLoser[]): LoserRecord[] {
+  const losers = new Map<string, LoserRecord>();
+  for (const { step, micro } of paid) {
+    const { id: offeringId, provider, model, simulated } = step.offering;
+    const key = `${offeringId} ${step.ownKey}`;
+    const before = losers.get(key);
+    if (before) before.costMicro += micro;
+    else losers.set(key, { offeringId, provider, model, byok: step.ownKey, simulated, costMicro: micro });
+  }
+  return [...losers.values()];
 }
 
 /** What came of a control loop's observations while one bill of it was open. */

@@ -20,6 +20,7 @@ import {
   type HealthBoard,
   type HedgeBudgets,
   type Hedges,
+  type Outcome,
   type Plan,
   type PlanArgs,
   type PlanStep,
@@ -176,10 +177,15 @@ export class InferenceCall {
   }
 
   /** What `units` of a step's answer owe. */
-  charge(step: PlanStep, units: number, hedgeMicro?: number, gpuSeconds?: number): Charge {
+  charge(
+    step: PlanStep,
+    units: number,
+    { hedgeMicro, losers }: Partial<Pick<Outcome, "hedgeMicro" | "losers">> = {},
+    gpuSeconds?: number,
+  ): Charge {
     const { wakeUpMicro } = step;
     const costMicro = charge(units, step.unitNano) + wakeUpMicro;
-    return { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds };
+    return { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds };
   }
 
   /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */

@@ -246,7 +246,7 @@ class Delivered {
   }
 
   #charge(step: PlanStep): Charge {
-    return this.#inferenceCall.charge(step, this.frames, this.#tried.hedgeMicro, this.#gpuSeconds);
+    return this.#inferenceCall.charge(step, this.frames, this.#tried, this.#gpuSeconds);
   }
 
   #route(): Route {

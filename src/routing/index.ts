@@ -15,7 +15,7 @@ export {
   attemptStream,
 } from "./attempt/attempt.ts";
 export { HedgeBudgets, type Hedges } from "./attempt/hedge.ts";
-export { directRouteOf, type Outcome, routeOf, type Try } from "./attempt/record.ts";
+export { directRouteOf, type Outcome, type PaidLoser, routeOf, type Try } from "./attempt/record.ts";
 export { owed, type Wake } from "./attempt/wake.ts";
 export type { Hearsay, Report, Uptime } from "./health/cell.ts";
 export { type ForcedState, HealthBoard, type OfferingHealth } from "./health/health.ts";

@@ -116,8 +116,9 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
     const paid = owed(outcome);
     // A stop that was ordered meanwhile stops this action too.
     deps.stops.assertMayMove(mover);
-    const { answer, step, hedgeMicro } = paid instanceof Promise ? await paid : paid;
-    const charge = inferenceCall.charge(step, act.unitsOf(answer), hedgeMicro, answer.gpuSeconds);
+    const attempted = paid instanceof Promise ? await paid : paid;
+    const { answer, step } = attempted;
+    const charge = inferenceCall.charge(step, act.unitsOf(answer), attempted, answer.gpuSeconds);
     const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = actResponse(inferenceCall, request, answer, charge, route);
@@ -199,8 +200,8 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
     });
     call.work?.back();
     const { answer, ...outcome } = await owed(attempted);
-    const { step, hedgeMicro } = outcome;
-    const charge = inferenceCall.charge(step, predict.unitsOf(answer), hedgeMicro, answer.gpuSeconds);
+    const { step } = outcome;
+    const charge = inferenceCall.charge(step, predict.unitsOf(answer), outcome, answer.gpuSeconds);
     const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = create(PredictResponseSchema, {

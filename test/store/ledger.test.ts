@@ -98,6 +98,10 @@ describe("requests of one batch", () => {
       endOf(intentOf(one), PRICE, {
         wakeUpMicro: 600,
         hedgeCostMicro: 100,
+        losers: [
+          { offeringId: "off_9", provider: "p", model: "m", byok: true, simulated: false, costMicro: 40 },
+          { offeringId: "off_9", provider: "p", model: "m", byok: false, simulated: false, costMicro: 60 },
+        ],
         simulated: true,
         byok: true,
         log: undefined,
@@ -124,7 +128,7 @@ describe("requests of one batch", () => {
       ].map((call) => [call.requestId, call]),
     );
     expect(found.size).toBe(records.length);
-    for (const { attemptMs, log, orgId: _org, wakeUpMicro: _wakeUp, ...record } of records) {
+    for (const { attemptMs, log, orgId: _org, wakeUpMicro: _wakeUp, losers: _losers, ...record } of records) {
       const attempts = [{ offering_id: record.offeringId, status: "ok", latency_ms: attemptMs }];
       const details = attemptMs === undefined ? log : { ...log, attempts };
       expect(found.get(record.requestId)).toMatchObject({ ...record, log: details });

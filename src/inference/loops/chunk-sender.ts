@@ -145,8 +145,8 @@ export class ChunkSender {
   }
 }
 
-function chargeOf({ step, answer, hedgeMicro }: DeliverEffect<ParsedObservation>, pays: boolean): Charge {
+function chargeOf({ step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>, pays: boolean): Charge {
   const units = act.unitsOf(answer);
   const wakeUpMicro = pays ? step.wakeUpMicro : 0;
-  return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro };
+  return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro, losers };
 }

@@ -124,7 +124,7 @@ export class LoopBilling {
 
   /** Charges a chunk that leaves at `at`, after `ready`. */
   add(
-    { step, units, costMicro, wakeUpMicro, hedgeMicro, gpuSeconds = 0 }: Charge,
+    { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds = 0 }: Charge,
     route: Route | undefined,
     at: number,
   ): void {
@@ -137,6 +137,7 @@ export class LoopBilling {
     owed.wakeUpMicro += wakeUpMicro;
     owed.gpuSeconds = (owed.gpuSeconds ?? 0) + gpuSeconds;
     if (hedgeMicro !== undefined) owed.hedgeMicro = (owed.hedgeMicro ?? 0) + hedgeMicro;
+    if (losers) owed.losers = [...(owed.losers ?? []), ...losers];
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);
     page.used += 1;

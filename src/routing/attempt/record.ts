@@ -32,6 +32,12 @@ export interface Try {
   paid?: boolean;
 }
 
+/** The loser of a hedge, and what it is paid all the same, in micro-dollars. */
+export interface PaidLoser {
+  readonly step: PlanStep;
+  readonly micro: number;
+}
+
 /** What a request's attempts came to. */
 export interface Outcome {
   /** In the order in which they were started. */
@@ -40,6 +46,8 @@ export interface Outcome {
   readonly step: PlanStep | undefined;
   /** What the loser of a hedge is paid, in micro-dollars, without waking it as long as the outcome is not `owed`; undefined when no hedge was sent. */
   readonly hedgeMicro: number | undefined;
+  /** Who that is for. */
+  readonly losers?: readonly PaidLoser[] | undefined;
   /** Why a hedge that was due was not sent. */
   readonly hedgeWithheld?: HedgeWithheld | undefined;
 }

@@ -9,7 +9,7 @@ import type { HealthBoard } from "../health/health.ts";
 import { isNeutral } from "../plan/own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
 import type { Hedges } from "./hedge.ts";
-import { type Outcome, type Reads, refusalOfTries, routeOf, type Try } from "./record.ts";
+import { type Outcome, type PaidLoser, type Reads, refusalOfTries, routeOf, type Try } from "./record.ts";
 import type { Waker } from "./wake.ts";
 
 /** What one attempt is given. */
@@ -209,6 +209,7 @@ export class AttemptRun<T> {
   private readonly untried: PlanStep[];
   private outOfTime = false;
   private hedgeMicro: number | undefined;
+  private losers: PaidLoser[] | undefined;
   private hedgeWithheld: HedgeWithheld | undefined;
   /** What the caller's leaving does at the moment. */
   private leave: () => void = nothing;
@@ -234,8 +235,8 @@ export class AttemptRun<T> {
   }
 
   outcome(step: PlanStep): Outcome & { step: PlanStep } {
-    const { tries, hedgeMicro, hedgeWithheld } = this;
-    return { tries, step, hedgeMicro, hedgeWithheld };
+    const { tries, hedgeMicro, hedgeWithheld, losers } = this;
+    return { tries, step, hedgeMicro, hedgeWithheld, ...(losers && { losers }) };
   }
 
   /** Runs down the plan to the first answer: one of the two is called, once, with the winner or with the failure. */
@@ -324,7 +325,11 @@ export class AttemptRun<T> {
   /** Adds a loser of a hedge to the bill. */
   paysFor(loser: Try): void {
     loser.paid = true;
-    if (this.hedgeMicro !== undefined) this.hedgeMicro += loser.step.listMicro;
+    if (this.hedgeMicro === undefined) return;
+    const { step } = loser;
+    this.hedgeMicro += step.listMicro;
+    this.losers ??= [];
+    this.losers.push({ step, micro: step.listMicro });
   }
 
   /** Starts one attempt, which reports its outcome to the race. */

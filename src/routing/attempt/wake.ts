@@ -27,11 +27,16 @@ export function owed<T extends Outcome & { step: PlanStep }>(outcome: T): T | Pr
 
 async function settled<T extends Outcome & { step: PlanStep }>(outcome: T): Promise<T> {
   const { tries, step } = outcome;
-  let { hedgeMicro } = outcome;
+  let { hedgeMicro, losers } = outcome;
   let pays = false;
   for (const { step: asked, wake, paid } of tries) {
     if (asked === step) pays = (await wake?.pays) ?? false;
-    else if (paid && hedgeMicro !== undefined && (await wake?.pays)) hedgeMicro += asked.wakeUpMicro;
+    else if (paid && hedgeMicro !== undefined && (await wake?.pays)) {
+      hedgeMicro += asked.wakeUpMicro;
+      losers = losers?.map((loser) =>
+        loser.step === asked ? { ...loser, micro: loser.micro + asked.wakeUpMicro } : loser,
+      );
+    }
   }
-  return { ...outcome, hedgeMicro, step: pays ? step : unwoken(step) };
+  return { ...outcome, hedgeMicro, losers, step: pays ? step : unwoken(step) };
 }

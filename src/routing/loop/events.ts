@@ -2,7 +2,7 @@
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
-import type { Try } from "../attempt/record.ts";
+import type { PaidLoser, Try } from "../attempt/record.ts";
 import type { Report } from "../health/cell.ts";
 import type { PlanStep } from "../plan/plan.ts";
 
@@ -73,6 +73,8 @@ export interface DeliverEffect<O> {
   readonly tries: readonly Try[];
   /** What the loser of a hedge is paid, in micro-dollars; undefined when none was sent. */
   readonly hedgeMicro: number | undefined;
+  /** Who that is for. */
+  readonly losers?: readonly PaidLoser[] | undefined;
   /** Another offering than the chunk before, or the first one. */
   readonly moved: boolean;
   /** Another model than the chunk before. */

@@ -1,7 +1,7 @@
 /** One observation on its way to its chunk, and the questions that were asked about it. */
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
-import type { Try } from "../attempt/record.ts";
+import type { PaidLoser, Try } from "../attempt/record.ts";
 import type { PlanStep } from "../plan/plan.ts";
 import type { DispatchEffect, ObservationView } from "./events.ts";
 
@@ -28,6 +28,8 @@ export class ObservationTask<O> {
   hedgeAt = Number.POSITIVE_INFINITY;
   /** What a hedge that was sent cost so far, were it to lose. */
   hedgeMicro: number | undefined = undefined;
+  /** Who that is for. */
+  losers: readonly PaidLoser[] | undefined = undefined;
   /** The next newer one that is under way. */
   newer: ObservationTask<O> | undefined = undefined;
 

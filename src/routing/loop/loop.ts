@@ -246,7 +246,11 @@ export class Loop<O> {
     if (job.underWay > 0) {
       // The losers of a hedge.
       if (job.hedgeMicro !== undefined)
-        for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.listMicro;
+        for (const { status, step } of job.tries)
+          if (status === "running") {
+            job.hedgeMicro += step.listMicro;
+            job.losers = [...(job.losers ?? []), { step, micro: step.listMicro }];
+          }
       this.#effects.callOff(job, undefined, at);
     }
     this.#window.took(at - attempt.startedAt);
@@ -267,7 +271,7 @@ export class Loop<O> {
   }
 
   #deliver({ job, step }: LoopAttempt<O>, answer: ActAnswer, validUntil: number, at: number): void {
-    const { view, sensedAt, tries, hedgeMicro } = job;
+    const { view, sensedAt, tries, hedgeMicro, losers } = job;
     this.#patience.inTime();
     const { id: offering, model } = step.offering;
     const moved = this.#lastOffering !== offering;
@@ -286,6 +290,7 @@ export class Loop<O> {
       validUntil,
       tries,
       hedgeMicro,
+      losers,
       moved,
       episodeBreak,
       dropped: this.dropped,

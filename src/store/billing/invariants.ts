@@ -32,6 +32,11 @@ const RULES: Readonly<Record<string, string>> = {
   "a request is of a kind that is there": `
     select request_id as broken from request_outcome where not exists (select from request_kind where id = kind)`,
 
+  "what a request was charged for hedges is what their losers are paid": `
+    with paid as (select org_id, request_id, sum(cost_micro) as paid from hedge_loser group by org_id, request_id)
+    select format('%s: %s <> %s', request_id, hedge_cost_micro, paid) as broken from request full join paid using (org_id, request_id)
+    where coalesce(hedge_cost_micro, 0) <> coalesce(paid, 0)`,
+
   "a request is charged once, under one organisation": `
     select request_id as broken from request_outcome group by request_id having count(*) > 1`,
 

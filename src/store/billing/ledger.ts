@@ -40,6 +40,8 @@ export interface RequestRecord extends IntentRecord {
   queueMs?: number | undefined;
   /** Bytes of its request as they came. */
   inputBytes?: number | undefined;
+  /** Who `hedgeCostMicro` is for; it is nobody's where this is absent. */
+  losers?: readonly LoserRecord[];
   /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
   attemptMs?: number | undefined;
   /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
@@ -48,6 +50,17 @@ export interface RequestRecord extends IntentRecord {
   claim?: { key: string; claimId: string; response?: Uint8Array };
   /** Events of which this request is the cause. */
   events?: EventRecord[];
+}
+
+/** An offering that was asked beside the one that answered, and is paid all the same. */
+export interface LoserRecord {
+  offeringId: string;
+  provider: string;
+  model: string;
+  /** It was asked with the caller's own key: what it cost is the gateway's alone. */
+  byok: boolean;
+  simulated: boolean;
+  costMicro: number;
 }
 
 /** Credit that moves; which fields it has depends on its kind (see `billing/ledger-port.ts`). */
@@ -229,9 +242,10 @@ function split(payload: string): [string, string] {
 function moreOf({ moves, settlements }: LedgerBatch): string | null {
   const claims = settlements.flatMap(({ record }) => claimRow(record));
   const events = settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow));
-  if (moves.length + claims.length + events.length === 0) return null;
+  const losers = settlements.flatMap(({ record }) => loserRows(record));
+  if (moves.length + claims.length + events.length + losers.length === 0) return null;
   const some = <T>(rows: readonly T[]): readonly T[] | undefined => (rows.length === 0 ? undefined : rows);
-  return json({ moves: some(moves), claims: some(claims), events: some(events) });
+  return json({ moves: some(moves), claims: some(claims), events: some(events), losers: some(losers) });
 }
 
 /** The types of what `leaser_commit` takes. */
@@ -264,6 +278,18 @@ function claimRow({ orgId, claim }: RequestRecord): object[] {
   const response = claim.response && Buffer.from(claim.response).toString("base64");
   return [{ org: orgId, key: claim.key, claim: claim.claimId, response }];
 }
+
+const loserRows = ({ orgId, requestId, losers = [] }: RequestRecord): object[] =>
+  losers.map(({ offeringId, provider, model, byok, simulated, costMicro }, place) => ({
+    org: orgId,
+    request: requestId,
+    place,
+    offering: offeringId,
+    provider,
+    model,
+    earns: !byok && !simulated,
+    cost: costMicro,
+  }));
 
 const eventRow = (event: EventRecord): object => ({
   event_id: event.id,

@@ -126,6 +126,26 @@ create trigger request_outcome_append_only
 create trigger request_kind_append_only before update or delete or truncate on request_kind
   for each statement execute function refuse_change();
 
+-- Whom the part of a charge is for that its request was charged for hedges: the offerings that were asked beside the one that answered. The sum
+-- of a request's rows is the `hedge_cost_micro` of its kind.
+create table hedge_loser (
+  org_id text not null,
+  request_id text not null,
+  place smallint not null,
+  offering_id text not null,
+  provider text not null,
+  model text not null,
+  -- False: it was asked with the caller's own key, or is a placeholder.
+  earns boolean not null,
+  cost_micro bigint not null check (cost_micro >= 0),
+  created timestamptz not null default now(),
+  primary key (org_id, request_id, place)
+);
+
+create index hedge_loser_by_time on hedge_loser using brin (created) with (pages_per_range = 32, autosummarize = on);
+create trigger hedge_loser_append_only before update or delete or truncate on hedge_loser
+  for each statement execute function refuse_change();
+
 -- Every request that ended: the usage list (settled, unmetered) and the request log (all of them).
 create view request as
   select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
@@ -633,7 +653,7 @@ $$;
 -- `INTENTS_ALONE` in `store/billing/ledger.ts`). A batch that was committed before is not applied again: its takes are read back. An intent that
 -- was written the other way and comes again here is there already.
 --
--- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 14 fields, as `request_kinds` takes them, for each kind whose id the
+-- `p_more` has what few batches have: {moves, claims, losers, events}. `p_kinds` has 14 fields, as `request_kinds` takes them, for each kind whose id the
 -- leaser doesn't know; the answer has their ids. Of the requests there is one array for each column: a kind's id (or -n for the nth of
 -- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null. A payer is an organisation and its
 -- lease (null where nothing was held), with what it pays and for how many settled requests.
@@ -738,6 +758,14 @@ begin
     where i.org_id = c.org and i.key = c.key and i.claim_id = c.claim and i.response is null and c.response is not null;
     delete from idempotency as i using json_to_recordset(p_more -> 'claims') as c (org text, key text, claim text, response text)
     where i.org_id = c.org and i.key = c.key and i.claim_id = c.claim and i.response is null and c.response is null;
+  end if;
+
+  if p_more -> 'losers' is not null then
+    insert into hedge_loser (org_id, request_id, place, offering_id, provider, model, earns, cost_micro)
+    select org, request, place, offering, provider, model, earns, cost
+    from json_to_recordset(p_more -> 'losers') as l (
+      org text, request text, place smallint, offering text, provider text, model text, earns boolean, cost bigint
+    );
   end if;
 
   if p_more -> 'events' is not null then
