@@ -55,6 +55,7 @@ export type IdPrefix =
   | "off"
   | "org"
   | "pay"
+  | "pout"
   | "pred"
   | "prov"
   | "rep"

@@ -7,8 +7,10 @@ import { GossipTransport } from "../events/gossip-transport.ts";
 import { triedSpaces } from "../scenarios/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { inSlices, pause } from "../slices.ts";
+import { addUpServed } from "../store/billing/earnings.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
 import { loadCatalog } from "../store/supply/catalog.ts";
+import { addTroubles } from "../store/supply/offering-days.ts";
 import { SupplyReader } from "../store/supply/supply-reader.ts";
 import { Circuits } from "../supply/circuits.ts";
 import { SupplyOpener } from "../supply/facts.ts";
@@ -19,6 +21,7 @@ import { Prober } from "../supply/prober.ts";
 import { dividing } from "../supply/public-models.ts";
 import { Registry } from "../supply/registry/registry.ts";
 import { Rollup } from "../supply/rollup.ts";
+import { Troubles } from "../supply/troubles.ts";
 import type { Closers } from "./closers.ts";
 import type { Storage } from "./storage.ts";
 import type { OpenedUpstream } from "./upstream.ts";
@@ -47,6 +50,7 @@ export interface OpenedSupply {
   /** Reads it again. */
   loader: SupplyLoader;
   rollup: Rollup;
+  troubles: Troubles;
   /** Action spaces that a scenario is here for. */
   evaluated: ReadonlySet<string>;
 }
@@ -87,14 +91,24 @@ export function openSupply({
 
   const rollup = new Rollup(supply.health, {
     put: (records) => putMinutes(sql, replica, records),
-    rollUp: (minute) => rollUp(sql, minute),
+    rollUp: async (minute) => {
+      const rolled = await rollUp(sql, minute);
+      // Whichever replica rolls up adds up what was earned too.
+      if (rolled) await addUpServed(sql);
+      return rolled;
+    },
     uptimes: () => loadUptimes(sql),
     latencies: (minute) => loadLatencies(sql, minute),
   });
-  const rolling = every(ROLL_MS, () => void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed")));
+  const troubles = new Troubles((records) => addTroubles(sql, records));
+  supply.health.onTrouble = troubles.note;
+  const rolling = every(ROLL_MS, () => {
+    void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed"));
+    void troubles.write().catch((error) => log.warn({ err: error }, "failures of offerings could not be written"));
+  });
   closers.add(async () => {
     rolling();
-    await rollup.tick().catch(() => {});
+    await Promise.all([rollup.tick(), troubles.write()].map((written) => written.catch(() => {})));
   });
 
   const gossip = new Gossip(replica, supply.health);
@@ -102,7 +116,7 @@ export function openSupply({
   closers.add(() => gossipTransport.close());
   const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));
   closers.add(async () => gossiping());
-  return { supply, registry, loader, rollup, evaluated };
+  return { supply, registry, loader, rollup, troubles, evaluated };
 }
 
 /** What the metrics show of live supply. */

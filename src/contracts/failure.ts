@@ -9,6 +9,12 @@ export const failureWord = (failure: AttemptFailure | undefined): string | undef
     ? undefined
     : AttemptFailureSchema.value[failure]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase();
 
+/** The failure that a word stands for; undefined for a word of another version. */
+export const failureOf = (word: string): AttemptFailure | undefined =>
+  AttemptFailureSchema.values.find(({ number }) => failureWord(number as AttemptFailure) === word)?.number as // its own values
+    | AttemptFailure
+    | undefined;
+
 /** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure` and `lack`. */
 export class UpstreamFailure extends Error {
   readonly failure: AttemptFailure;

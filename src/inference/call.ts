@@ -132,6 +132,7 @@ export class InferenceCall {
       signal: this.call.signal,
       reads: ({ offering }) => readsOf(supply.find(offering.id)?.target.profile),
       wakes: (step, at) => this.#deps.wakes.begin(step, at),
+      quiet: keyOf(this.call).settings.zdr,
     };
   }
 

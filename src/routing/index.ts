@@ -16,11 +16,12 @@ export {
 } from "./attempt/attempt.ts";
 export { HedgeBudgets, type Hedges } from "./attempt/hedge.ts";
 export { directRouteOf, type Outcome, type PaidLoser, routeOf, type Try } from "./attempt/record.ts";
+export { tellOwner } from "./attempt/run.ts";
 export { owed, type Wake } from "./attempt/wake.ts";
 export type { Hearsay, Report, Uptime } from "./health/cell.ts";
-export { type ForcedState, HealthBoard, type OfferingHealth } from "./health/health.ts";
+export { type ForcedState, HealthBoard, type OfferingHealth, type TroubleListener } from "./health/health.ts";
 export type { HealthView } from "./health/health-view.ts";
-export { BUCKETS } from "./health/sketch.ts";
+export { BUCKETS, quantileOf } from "./health/sketch.ts";
 export { type AttemptCounts, copyOf, since } from "./health/tally.ts";
 export type {
   DeliverEffect,

@@ -15,6 +15,7 @@ import { addModel, createOffering, findOffering, setOfferingStatus } from "../st
 import type { SupplyDeps } from "../supply/deps.ts";
 import { PROBEABLE, verify } from "../supply/probe/verify.ts";
 import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
+import { earningRpcs } from "./supply/earnings.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
 import { providerRpcs } from "./supply/providers.ts";
@@ -25,6 +26,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
   return {
     ...providerRpcs(deps),
     ...offeringRpcs(deps),
+    ...earningRpcs(deps),
 
     async declareModel(request, call) {
       const provider = await ownProvider(sql, request.provider, call);

@@ -61,6 +61,10 @@ const OPERATOR = new Set([
   "SupplyService.ReviewProvider",
   "SupplyService.SetModelOwner",
   "OperationsService.ForceCircuit",
+  "SupplyService.ReviewProvider",
+  "SupplyService.SetModelOwner",
+  "SupplyService.RecordPayout",
+  "SupplyService.SetShare",
 ]);
 
 /** Services whose things have names that every organisation gives for itself: what another's are called says nothing. */

@@ -84,6 +84,20 @@ const BEFORE: Readonly<Record<string, Before>> = {
   CreateBroadcast: async () => ({ endpoint: receiver.url }),
   PauseOffering: async (_, own) => withStatus("live", own),
   ResumeOffering: async (_, own) => withStatus("paused", own),
+  // There is something to pay out.
+  RecordPayout: async (_caller, { provider = "" }) => {
+    const line = {
+      day: "2026-01-01",
+      provider,
+      offering_id: "off",
+      model: "acme/arm",
+      unit: "action_step",
+      share_bp: 8_000,
+    };
+    const served = { calls: 1, own_key_calls: 0, hedges: 0, units: 1, gross_micro: 1_000_000_000 };
+    await app.sql`insert into served_day ${app.sql({ ...line, ...served })}`;
+    return {};
+  },
   DeprecateModel: async () => ({ owner: "reference", name: "ik-reach" }),
   TransferOwnership: async (caller, own) => {
     await app.call(

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLFDwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDGtleV9leHBpcmluZxgUIAEoCzIWLmxpbWJlci52MS5LZXlFeHBpcmluZ0gAEjYKEGJ1ZGdldF90aHJlc2hvbGQYHCABKAsyGi5saW1iZXIudjEuQnVkZ2V0VGhyZXNob2xkSAASMgoOcmVxdWVzdF9mYWlsZWQYQCABKAsyGC5saW1iZXIudjEuUmVxdWVzdEZhaWxlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASPgoUZXZhbHVhdGlvbl9jb21wbGV0ZWQYNiABKAsyHi5saW1iZXIudjEuRXZhbHVhdGlvbkNvbXBsZXRlZEgAEjgKEWV2YWx1YXRpb25fZmFpbGVkGDcgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25GYWlsZWRIABI+ChRldmFsdWF0aW9uX2NhbmNlbGxlZBg4IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ2FuY2VsbGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjYKEG1vZGVsX2RlcHJlY2F0ZWQYQSABKAsyGi5saW1iZXIudjEuTW9kZWxEZXByZWNhdGVkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGFCDwoNX3dvcmtzcGFjZV9pZCIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSIxCgtLZXlFeHBpcmluZxIOCgZrZXlfaWQYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoDSKNAQoPQnVkZ2V0VGhyZXNob2xkEg0KBXNjb3BlGAEgASgJEg8KB3N1YmplY3QYAiABKAkSDwoHcGVyY2VudBgDIAEoDRIRCglsaW1pdF91c2QYBCABKAESEAoIdXNlZF91c2QYBSABKAESFgoJcmVzZXRzX2F0GAYgASgNSACIAQFCDAoKX3Jlc2V0c19hdCJiCg1SZXF1ZXN0RmFpbGVkEhIKCnJlcXVlc3RfaWQYASABKAkSEAoIY29udHJhY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEY29kZRgEIAEoCRIOCgZrZXlfaWQYBSABKAkiRAoQUHJvdmlkZXJSZXZpZXdlZBIQCghwcm92aWRlchgBIAEoCRIQCghzdGFuZGluZxgCIAEoCRIMCgRub3RlGAMgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSIzCg9Nb2RlbERlcHJlY2F0ZWQSDQoFbW9kZWwYASABKAkSEQoJc3Vuc2V0X2F0GAIgASgNIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJIiAKDkJhdGNoQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIdCgtCYXRjaEZhaWxlZBIOCgZqb2JfaWQYASABKAkiIAoOQmF0Y2hDYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIh4KDEJhdGNoRXhwaXJlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiIgoQRXZhbHVhdGlvbkZhaWxlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiOwoRT2ZmZXJpbmdTdXNwZW5kZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nRGVncmFkZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiUKDk9mZmVyaW5nUGF1c2VkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVzdW1lZBITCgtvZmZlcmluZ19pZBgBIAEoCSImCg9PZmZlcmluZ1JlbW92ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiMgoPV2ViaG9va0Rpc2FibGVkEg8KB2hvb2tfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhcKBFBpbmcSDwoHaG9va19pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLyEAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASNgoQb2ZmZXJpbmdfY2hhbmdlZBhdIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ0NoYW5nZWRIABJBChZwcm92aWRlcl9zaGFyZV9jaGFuZ2VkGF4gASgLMh8ubGltYmVyLnYxLlByb3ZpZGVyU2hhcmVDaGFuZ2VkSAASMAoNcHJvdmlkZXJfcGFpZBhfIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlclBhaWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASNgoQbW9kZWxfZGVwcmVjYXRlZBhBIAEoCzIaLmxpbWJlci52MS5Nb2RlbERlcHJlY2F0ZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAEjYKEHdlYmhvb2tfZGlzYWJsZWQYUCABKAsyGi5saW1iZXIudjEuV2ViaG9va0Rpc2FibGVkSAASHwoEcGluZxhRIAEoCzIPLmxpbWJlci52MS5QaW5nSABCBgoEZGF0YUIPCg1fd29ya3NwYWNlX2lkIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjEKC0tleUV4cGlyaW5nEg4KBmtleV9pZBgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgNIo0BCg9CdWRnZXRUaHJlc2hvbGQSDQoFc2NvcGUYASABKAkSDwoHc3ViamVjdBgCIAEoCRIPCgdwZXJjZW50GAMgASgNEhEKCWxpbWl0X3VzZBgEIAEoARIQCgh1c2VkX3VzZBgFIAEoARIWCglyZXNldHNfYXQYBiABKA1IAIgBAUIMCgpfcmVzZXRzX2F0ImIKDVJlcXVlc3RGYWlsZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRIQCghjb250cmFjdBgCIAEoCRINCgVtb2RlbBgDIAEoCRIMCgRjb2RlGAQgASgJEg4KBmtleV9pZBgFIAEoCSJEChBQcm92aWRlclJldmlld2VkEhAKCHByb3ZpZGVyGAEgASgJEhAKCHN0YW5kaW5nGAIgASgJEgwKBG5vdGUYAyABKAkiNwoPT2ZmZXJpbmdDaGFuZ2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg8KB2NoYW5nZWQYAiADKAkiPwoUUHJvdmlkZXJTaGFyZUNoYW5nZWQSEAoIcHJvdmlkZXIYASABKAkSFQoNc2hhcmVfcGVyY2VudBgCIAEoASJHCgxQcm92aWRlclBhaWQSEAoIcHJvdmlkZXIYASABKAkSEQoJcGF5b3V0X2lkGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAEiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIjMKD01vZGVsRGVwcmVjYXRlZBINCgVtb2RlbBgBIAEoCRIRCglzdW5zZXRfYXQYAiABKA0iVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSI7ChFPZmZlcmluZ1N1c3BlbmRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdEZWdyYWRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiJQoOT2ZmZXJpbmdQYXVzZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiJgoPT2ZmZXJpbmdSZXN1bWVkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -133,6 +133,30 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: OfferingResumed;
     case: "offeringResumed";
+  } | {
+    /**
+     * The terms of an offering changed: its cost basis, or its time limits.
+     *
+     * @generated from field: limber.v1.OfferingChanged offering_changed = 93;
+     */
+    value: OfferingChanged;
+    case: "offeringChanged";
+  } | {
+    /**
+     * The operator changed what a provider earns of what its calls are charged.
+     *
+     * @generated from field: limber.v1.ProviderShareChanged provider_share_changed = 94;
+     */
+    value: ProviderShareChanged;
+    case: "providerShareChanged";
+  } | {
+    /**
+     * The operator recorded that earnings were paid out.
+     *
+     * @generated from field: limber.v1.ProviderPaid provider_paid = 95;
+     */
+    value: ProviderPaid;
+    case: "providerPaid";
   } | {
     /**
      * A payment was paid and credited.
@@ -554,6 +578,97 @@ export const ProviderReviewedSchema: GenMessage<ProviderReviewed> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 6);
 
 /**
+ * The terms of an offering changed.
+ *
+ * @generated from message limber.v1.OfferingChanged
+ */
+export type OfferingChanged = Message<"limber.v1.OfferingChanged"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * The fields that changed, such as `timeout_s`.
+   *
+   * @generated from field: repeated string changed = 2;
+   */
+  changed: string[];
+};
+
+/**
+ * Describes the message limber.v1.OfferingChanged.
+ * Use `create(OfferingChangedSchema)` to create a new message.
+ */
+export const OfferingChangedSchema: GenMessage<OfferingChanged> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 7);
+
+/**
+ * The operator changed what a provider earns.
+ *
+ * @generated from message limber.v1.ProviderShareChanged
+ */
+export type ProviderShareChanged = Message<"limber.v1.ProviderShareChanged"> & {
+  /**
+   * The provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * Its share from now on, in percent.
+   *
+   * @generated from field: double share_percent = 2;
+   */
+  sharePercent: number;
+};
+
+/**
+ * Describes the message limber.v1.ProviderShareChanged.
+ * Use `create(ProviderShareChangedSchema)` to create a new message.
+ */
+export const ProviderShareChangedSchema: GenMessage<ProviderShareChanged> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 8);
+
+/**
+ * The operator recorded that earnings were paid out.
+ *
+ * @generated from message limber.v1.ProviderPaid
+ */
+export type ProviderPaid = Message<"limber.v1.ProviderPaid"> & {
+  /**
+   * The provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The payout.
+   *
+   * @generated from field: string payout_id = 2;
+   */
+  payoutId: string;
+
+  /**
+   * The amount, in US dollars.
+   *
+   * @generated from field: double amount_usd = 3;
+   */
+  amountUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.ProviderPaid.
+ * Use `create(ProviderPaidSchema)` to create a new message.
+ */
+export const ProviderPaidSchema: GenMessage<ProviderPaid> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 9);
+
+/**
  * An offering passed the conformance probe and is live.
  *
  * @generated from message limber.v1.OfferingVerified
@@ -579,7 +694,7 @@ export type OfferingVerified = Message<"limber.v1.OfferingVerified"> & {
  * Use `create(OfferingVerifiedSchema)` to create a new message.
  */
 export const OfferingVerifiedSchema: GenMessage<OfferingVerified> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 7);
+  messageDesc(file_limber_v1_event, 10);
 
 /**
  * An offering failed the conformance probe; it is never routed to.
@@ -607,7 +722,7 @@ export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
  * Use `create(OfferingRejectedSchema)` to create a new message.
  */
 export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 8);
+  messageDesc(file_limber_v1_event, 11);
 
 /**
  * A payment was paid and credited.
@@ -635,7 +750,7 @@ export type PaymentSucceeded = Message<"limber.v1.PaymentSucceeded"> & {
  * Use `create(PaymentSucceededSchema)` to create a new message.
  */
 export const PaymentSucceededSchema: GenMessage<PaymentSucceeded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 9);
+  messageDesc(file_limber_v1_event, 12);
 
 /**
  * A payment was refused by the bank, or nobody paid in time.
@@ -663,7 +778,7 @@ export type PaymentFailed = Message<"limber.v1.PaymentFailed"> & {
  * Use `create(PaymentFailedSchema)` to create a new message.
  */
 export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 10);
+  messageDesc(file_limber_v1_event, 13);
 
 /**
  * The balance fell below a tenth of what it was when credit was last added.
@@ -691,7 +806,7 @@ export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
  * Use `create(BalanceLowSchema)` to create a new message.
  */
 export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 11);
+  messageDesc(file_limber_v1_event, 14);
 
 /**
  * A call was refused because the balance did not cover it.
@@ -712,7 +827,7 @@ export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
  * Use `create(BalanceExhaustedSchema)` to create a new message.
  */
 export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 12);
+  messageDesc(file_limber_v1_event, 15);
 
 /**
  * A person became an active member.
@@ -740,7 +855,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 13);
+  messageDesc(file_limber_v1_event, 16);
 
 /**
  * A member was removed or deactivated.
@@ -761,7 +876,7 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 14);
+  messageDesc(file_limber_v1_event, 17);
 
 /**
  * The breaker of an offering opened after failures.
@@ -796,7 +911,7 @@ export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> &
  * Use `create(OfferingCircuitOpenedSchema)` to create a new message.
  */
 export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 15);
+  messageDesc(file_limber_v1_event, 18);
 
 /**
  * An offering whose breaker was open has recovered.
@@ -831,7 +946,7 @@ export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> &
  * Use `create(OfferingCircuitClosedSchema)` to create a new message.
  */
 export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 16);
+  messageDesc(file_limber_v1_event, 19);
 
 /**
  * A session moved to another checkpoint or provider.
@@ -880,7 +995,7 @@ export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
  * Use `create(SessionPinLostSchema)` to create a new message.
  */
 export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 17);
+  messageDesc(file_limber_v1_event, 20);
 
 /**
  * A call was served by another offering than the first of its plan.
@@ -929,7 +1044,7 @@ export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
  * Use `create(RouteFallbackUsedSchema)` to create a new message.
  */
 export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 18);
+  messageDesc(file_limber_v1_event, 21);
 
 /**
  * A model will go.
@@ -957,7 +1072,7 @@ export type ModelDeprecated = Message<"limber.v1.ModelDeprecated"> & {
  * Use `create(ModelDeprecatedSchema)` to create a new message.
  */
 export const ModelDeprecatedSchema: GenMessage<ModelDeprecated> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 19);
+  messageDesc(file_limber_v1_event, 22);
 
 /**
  * Robots were stopped in an emergency.
@@ -992,7 +1107,7 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  * Use `create(RobotStoppedSchema)` to create a new message.
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 20);
+  messageDesc(file_limber_v1_event, 23);
 
 /**
  * A batch ended with its results at hand.
@@ -1013,7 +1128,7 @@ export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
  * Use `create(BatchCompletedSchema)` to create a new message.
  */
 export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 21);
+  messageDesc(file_limber_v1_event, 24);
 
 /**
  * A batch ended without one request that could run.
@@ -1034,7 +1149,7 @@ export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
  * Use `create(BatchFailedSchema)` to create a new message.
  */
 export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 22);
+  messageDesc(file_limber_v1_event, 25);
 
 /**
  * A batch was called off.
@@ -1055,7 +1170,7 @@ export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
  * Use `create(BatchCancelledSchema)` to create a new message.
  */
 export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 23);
+  messageDesc(file_limber_v1_event, 26);
 
 /**
  * A batch was given up with requests that had not run within its time.
@@ -1076,7 +1191,7 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  * Use `create(BatchExpiredSchema)` to create a new message.
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 24);
+  messageDesc(file_limber_v1_event, 27);
 
 /**
  * An evaluation ended with its scores at hand.
@@ -1097,7 +1212,7 @@ export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
  * Use `create(EvaluationCompletedSchema)` to create a new message.
  */
 export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 25);
+  messageDesc(file_limber_v1_event, 28);
 
 /**
  * An evaluation ended without a score.
@@ -1118,7 +1233,7 @@ export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
  * Use `create(EvaluationFailedSchema)` to create a new message.
  */
 export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 26);
+  messageDesc(file_limber_v1_event, 29);
 
 /**
  * An evaluation was called off.
@@ -1139,7 +1254,7 @@ export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
  * Use `create(EvaluationCancelledSchema)` to create a new message.
  */
 export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 27);
+  messageDesc(file_limber_v1_event, 30);
 
 /**
  * An offering failed the probe repeatedly; it is not routed to until it passes again.
@@ -1167,7 +1282,7 @@ export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
  * Use `create(OfferingSuspendedSchema)` to create a new message.
  */
 export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 28);
+  messageDesc(file_limber_v1_event, 31);
 
 /**
  * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
@@ -1195,7 +1310,7 @@ export type OfferingDegraded = Message<"limber.v1.OfferingDegraded"> & {
  * Use `create(OfferingDegradedSchema)` to create a new message.
  */
 export const OfferingDegradedSchema: GenMessage<OfferingDegraded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 29);
+  messageDesc(file_limber_v1_event, 32);
 
 /**
  * An offering was paused; it is not routed to until it is resumed.
@@ -1216,7 +1331,7 @@ export type OfferingPaused = Message<"limber.v1.OfferingPaused"> & {
  * Use `create(OfferingPausedSchema)` to create a new message.
  */
 export const OfferingPausedSchema: GenMessage<OfferingPaused> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 30);
+  messageDesc(file_limber_v1_event, 33);
 
 /**
  * An offering that was paused is routed to again.
@@ -1237,7 +1352,7 @@ export type OfferingResumed = Message<"limber.v1.OfferingResumed"> & {
  * Use `create(OfferingResumedSchema)` to create a new message.
  */
 export const OfferingResumedSchema: GenMessage<OfferingResumed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 31);
+  messageDesc(file_limber_v1_event, 34);
 
 /**
  * An offering was withdrawn.
@@ -1258,7 +1373,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 32);
+  messageDesc(file_limber_v1_event, 35);
 
 /**
  * A webhook was disabled.
@@ -1286,7 +1401,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 33);
+  messageDesc(file_limber_v1_event, 36);
 
 /**
  * Nothing happened.
@@ -1307,5 +1422,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 34);
+  messageDesc(file_limber_v1_event, 37);
 

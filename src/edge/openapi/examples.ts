@@ -102,6 +102,8 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   RotateKeyRequest: {},
   AddCreditsRequest: { amount_usd: 100, reason: "first order" },
   SetCommitmentRequest: { min_monthly_usd: 500 },
+  SetShareRequest: { percent: 80 },
+  RecordPayoutRequest: { amount_usd: 412.5, reference: "SEPA 2026-11-23 0042" },
   UpdateSettingsRequest: { retention_days: 14, max_hedge_ratio: 0.1 },
   InviteMemberRequest: { email: "kim@acme.example", role: "developer" },
   AcceptInviteRequest: { invite: `lmb_inv_${ULID}`, key_name: "laptop" },

@@ -16,6 +16,7 @@ import {
   type LoopGauge,
   type ObservationView,
   type PlanStep,
+  tellOwner,
 } from "../../routing/index.ts";
 import {
   hedgesOf,
@@ -48,6 +49,12 @@ const PATIENCE_MS = 10_000;
 const SILENCE_MS = 15 * 60_000;
 /** The longest that an observation may be of use. */
 const LONGEST_DEADLINE_MS = 10_000;
+/** Reasons of holds that are the last asked offering's. */
+const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
+  HoldReason.LATE,
+  HoldReason.UPSTREAM_FAILED,
+  HoldReason.OUT_OF_BOUNDS,
+]);
 /** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
 /** A stream writes no more than one episode down in so many milliseconds. */
@@ -160,6 +167,7 @@ export class LoopSession implements Carried {
         hedges: hedgesOf(deps, call),
         happen: (event) => this.#happen(event),
         end,
+        said: (step, cause) => tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, cause),
       },
       open.instruction ?? "",
     );
@@ -446,6 +454,10 @@ export class LoopSession implements Carried {
         this.#deps.supply.health.report(effect.offeringId, effect);
         return;
       case "hold":
+        if (OF_THE_OFFERING.has(effect.reason)) {
+          const last = effect.tries.at(-1);
+          if (last) this.#deps.supply.health.held(last.step.offering.id);
+        }
         this.#writer.hold(effect);
     }
   }

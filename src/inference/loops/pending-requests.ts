@@ -5,7 +5,7 @@ import { steadyNow } from "../../clock.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { asRefusal, Reason, Refusal } from "../../errors.ts";
-import type { DispatchEffect, Hedges, LoopEvent } from "../../routing/index.ts";
+import type { DispatchEffect, Hedges, LoopEvent, PlanStep } from "../../routing/index.ts";
 import type { LoopBilling } from "./loop-billing.ts";
 import type { ParsedObservation } from "./observation-view.ts";
 import { PendingRequest, type RequestOwner } from "./pending-request.ts";
@@ -21,6 +21,8 @@ export interface PendingRequestsOptions {
   readonly hedges: Hedges;
   readonly happen: (event: LoopEvent<ParsedObservation>) => void;
   readonly end: (refusal: Refusal) => void;
+  /** Told of what an offering's server did wrong, for its owner. */
+  readonly said: (step: PlanStep, cause: UpstreamFailure) => void;
 }
 
 /** One loop's questions. */
@@ -84,8 +86,10 @@ export class PendingRequests implements RequestOwner {
     }
   }
 
-  failed({ attempt }: DispatchEffect<ParsedObservation>, thrown: unknown): void {
-    if (this.#landed(attempt)) this.#failed(attempt, thrown);
+  failed({ attempt, step }: DispatchEffect<ParsedObservation>, thrown: unknown): void {
+    if (!this.#landed(attempt)) return;
+    if (thrown instanceof UpstreamFailure) this.#options.said(step, thrown);
+    this.#failed(attempt, thrown);
   }
 
   /** Ends a request that is under way; undefined where it has ended. */

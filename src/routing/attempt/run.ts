@@ -24,7 +24,7 @@ export interface AttemptOptions {
 export interface AttemptWorld {
   readonly clock: Clock;
   readonly health: Pick<HealthBoard, "admit" | "report"> &
-    Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests">>;
+    Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
   readonly hedges: Hedges;
   /** What offerings declared that they read, for callers whose input nobody took. */
   readonly reads?: Reads | undefined;
@@ -32,10 +32,25 @@ export interface AttemptWorld {
   readonly wakes?: Waker | undefined;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
+  /** Nothing is kept of what servers say of its calls: they may repeat what was sent. */
+  readonly quiet?: boolean;
 }
 
 /** The reason with which an upstream call is cancelled whose answer is not wanted any more. One object for all of them. */
 export const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
+
+/**
+ * Tells an offering's owner what is behind a failure, in the words of its server or of the gateway about it. What an input caused may repeat
+ * the input, and is not told.
+ */
+export function tellOwner(
+  { health, quiet }: Pick<AttemptWorld, "health" | "quiet">,
+  step: PlanStep,
+  { failure, message }: UpstreamFailure,
+): void {
+  if (!quiet && failure !== AttemptFailure.INPUT_REJECTED && !isNeutral(step, failure))
+    health.said?.(step.offering.id, failure, message);
+}
 
 /** How an attempt ends. `left`: the caller did not read on. */
 export type AttemptEnding = "ok" | "error" | "cancelled" | "left";
@@ -94,15 +109,16 @@ export class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   readonly #threw = (thrown: unknown): void => {
     if (thrown instanceof UpstreamFailure) {
       this.record.lack = thrown.lack;
-      this.#fail(thrown.failure);
+      this.#fail(thrown.failure, thrown);
     } else if (this.#end()) this.#race.broke(this, thrown);
   };
 
   /** Which clock it ran out on is the request's or its own. */
   readonly #late = (): void => this.#fail(this.isLast ? AttemptFailure.DEADLINE : AttemptFailure.TIMEOUT);
 
-  #fail(failure: AttemptFailure): void {
+  #fail(failure: AttemptFailure, cause?: UpstreamFailure): void {
     if (!this.#end()) return;
+    if (cause) this.#race.said(this, cause);
     this.signal.abort(CALLED_OFF);
     this.#race.failed(this, failure);
   }
@@ -164,6 +180,11 @@ class AttemptRace<T> {
     if (this.#flying.length > 0) return;
     this.#finish();
     this.#over(undefined);
+  }
+
+  /** What is behind a failure. */
+  said({ step }: RunningAttempt<T>, cause: UpstreamFailure): void {
+    tellOwner(this.#run.world, step, cause);
   }
 
   broke(attempt: RunningAttempt<T>, thrown: unknown): void {

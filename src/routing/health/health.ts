@@ -30,6 +30,15 @@ export type CircuitListener = (offering: Offering, state: "opened" | "closed") =
 /** Hears that callers find nothing but an offering that rests: it is worth a question before its time. */
 export type WantedListener = (offering: Offering) => void;
 
+/**
+ * Hears what goes wrong at an offering, for its owner: an attempt that failed or a hold of a robot (`count` is 1), or what was said of a
+ * failure that is counted by itself (`count` is 0).
+ */
+export type TroubleListener = (
+  offeringId: string,
+  trouble: { kind: AttemptFailure | "hold"; count: 0 | 1; said?: string },
+) => void;
+
 /** An operator's hand on a breaker; `closed` gives it back to itself. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
@@ -55,6 +64,8 @@ export class HealthBoard {
   onCircuit: CircuitListener = () => {};
   /** Told of offerings that `want` names, once a second each. */
   onWanted: WantedListener = () => {};
+  /** Told of what goes wrong, placeholders apart. */
+  onTrouble: TroubleListener = () => {};
   private readonly random: () => number;
   /** Of the offerings that anything is known of beyond what they advertise. */
   private readonly cells = new Map<string, Cell>();
@@ -265,11 +276,27 @@ export class HealthBoard {
       return;
     }
     this.catchUp();
+    if (typeof report.outcome === "number") this.trouble(offeringId, report.outcome, 1);
     const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
     // Before the breaker moves: the calls that wait may be all that is known then.
     if (verdict === "failed" && this.isSilent(offeringId, report.at)) this.forsake(offeringId, report.at);
     this.move(offeringId, cell, { kind: verdict, at: report.at });
     this.written(offeringId, cell, report.at);
+  }
+
+  /** A robot held, because this offering's answer was missing or late. */
+  held(offeringId: string): void {
+    this.trouble(offeringId, "hold", 1);
+  }
+
+  /** What was said of a failure: by its server, or by the gateway of what the server did. */
+  said(offeringId: string, failure: AttemptFailure, said: string): void {
+    this.trouble(offeringId, failure, 0, said);
+  }
+
+  private trouble(offeringId: string, kind: AttemptFailure | "hold", count: 0 | 1, said?: string): void {
+    const offering = this.view_.snapshot.offerings[this.rowOf(offeringId)];
+    if (offering?.simulated === false) this.onTrouble(offeringId, { kind, count, ...(said !== undefined && { said }) });
   }
 
   /** Takes in the report of another replica. Its failures never open a breaker here: fewer own failures do then. */

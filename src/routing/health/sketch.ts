@@ -23,6 +23,21 @@ export function bucketOf(durationMs: number): number {
   return Math.min(Math.floor(exponent), BUCKETS - 1);
 }
 
+/** The duration below which the share `q` of counted ones lies, in milliseconds; undefined when there is none. */
+export function quantileOf(counts: ArrayLike<number>, q: number): number | undefined {
+  let total = 0;
+  for (let i = 0; i < counts.length; i++) total += counts[i]!;
+  let below = 0;
+  for (let i = 0; i < counts.length; i++) {
+    below += counts[i]!;
+    if (below > 0 && below >= total * q) return middleOf(i);
+  }
+  return undefined;
+}
+
+/** The geometric middle of a bucket is at most a tenth off. */
+const middleOf = (bucket: number): number => SHORTEST_MS * GROWTH ** (bucket + 0.5);
+
 /** Durations in milliseconds, in buckets that grow by a fifth. */
 export class Sketch {
   private readonly buckets = new Float64Array(BUCKETS);
@@ -59,8 +74,7 @@ export class Sketch {
     let below = 0;
     for (let i = 0; i < BUCKETS; i++) {
       below += this.buckets[i]!;
-      // The geometric middle of the bucket is at most a tenth off.
-      if (below > 0 && below >= this.total * q) return SHORTEST_MS * GROWTH ** (i + 0.5);
+      if (below > 0 && below >= this.total * q) return middleOf(i);
     }
     return Number.NaN;
   }

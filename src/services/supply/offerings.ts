@@ -124,6 +124,9 @@ export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
         const changed = await updateCostBasis(tx, known.id, changes);
         const { id: subject, orgId } = known;
         const details = { changed: Object.keys(changes) };
+        const fields = details.changed.map((name) => (name === "cost_nano_per_second" ? "cost_usd_per_second" : name));
+        if (fields.length > 0)
+          await emit(tx, orgId, { case: "offeringChanged", value: { offeringId: subject, changed: fields } });
         await audit(tx, { ...byCall(call), orgId, action: "offering.changed", subject, details });
         return changed;
       });

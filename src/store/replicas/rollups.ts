@@ -163,5 +163,9 @@ const HOURS_KEPT = 32 * 24;
 export async function pruneRollups(sql: Sql, minute: number): Promise<number> {
   const minutes = await sql`delete from offering_minute where minute < ${minute - MINUTES_KEPT}`;
   const hours = await sql`delete from offering_hour where hour < ${Math.floor(minute / 60) - HOURS_KEPT}`;
-  return minutes.count + hours.count;
+  const oldest = new Date((Math.floor(minute / 60) - HOURS_KEPT) * 3_600_000);
+  const troubles =
+    await sql`delete from offering_trouble where day < (${oldest}::timestamptz at time zone 'UTC')::date`;
+  const moves = await sql`delete from circuit_change where at < ${oldest}`;
+  return minutes.count + hours.count + troubles.count + moves.count;
 }

@@ -252,6 +252,19 @@ create table offering_hour (
   primary key (hour, offering_id)
 );
 
+create index offering_hour_of on offering_hour (offering_id, hour);
+
+-- What went wrong at offerings, by day (UTC): failed attempts by reason, and holds of robots in control loops as `hold`. For their owners.
+create table offering_trouble (
+  offering_id text not null,
+  day date not null,
+  kind text not null,
+  count bigint not null check (count >= 0),
+  -- What the server, or the gateway of it, last said.
+  said text,
+  primary key (offering_id, day, kind)
+);
+
 create table offering_uptime (
   offering_id text primary key,
   -- Share of calls that succeeded, times the share of the time in which the breaker let them through; null without calls.
@@ -279,6 +292,16 @@ create table circuit (
   forced text check (forced in ('open', 'closed')),
   changed timestamptz not null default now()
 );
+
+-- When breakers opened and closed, and what operators did with them.
+create table circuit_change (
+  id bigint generated always as identity primary key,
+  offering_id text not null,
+  move text not null check (move in ('opened', 'closed', 'forced_open', 'forced_closed', 'freed')),
+  at timestamptz not null default now()
+);
+
+create index circuit_change_of on circuit_change (offering_id, id);
 
 create function notify_circuit_forced() returns trigger language plpgsql as $$
 begin

@@ -1,4 +1,4 @@
--- Payments, commitments, and alerts on balances and budgets.
+-- Payments, commitments, alerts on balances and budgets, and what providers earn.
 
 -- PAYMENTS
 
@@ -266,3 +266,138 @@ create trigger notify_budget_used after insert or update of taken_micro on works
   for each row execute function notify_budget_used();
 create trigger notify_budget_used after insert or update of taken_micro on key_descendants_day
   for each row execute function notify_budget_used();
+
+-- EARNINGS
+--
+-- What providers earn: a share of what calls that they served were charged. Calls with the caller's own key at the provider, placeholders,
+-- episodes, and calls that were not charged earn nothing.
+
+-- The operator's shares of providers, in ten-thousandths, each from a moment on; rows stay, so that what was earned before is as it was.
+create table provider_share (
+  id bigint generated always as identity primary key,
+  -- The provider's name; null: of all that have none of their own.
+  provider text references provider (name),
+  -- Null: that of all others.
+  share_bp integer check (share_bp between 0 and 10000),
+  since timestamptz not null default now(),
+  check (provider is not null or share_bp is not null)
+);
+
+create index provider_share_of on provider_share (provider, since);
+create trigger provider_share_append_only before update or delete or truncate on provider_share
+  for each statement execute function refuse_change();
+
+-- The share of a provider at a moment. Nothing before the operator set one.
+create function share_at(p_provider text, p_at timestamptz) returns integer language sql stable as $$
+  select coalesce(
+    (select share_bp from provider_share where provider = p_provider and since <= p_at order by since desc, id desc limit 1),
+    (select share_bp from provider_share where provider is null and since <= p_at order by since desc, id desc limit 1),
+    0
+  )
+$$;
+
+-- What offerings delivered and were paid for in a span of time, by UTC day and by the share that was in force.
+create function served_between(p_from timestamptz, p_to timestamptz) returns table (
+  day date, provider text, offering_id text, model text, unit text, share_bp integer,
+  calls bigint, own_key_calls bigint, hedges bigint, units bigint, gross_micro bigint
+) language sql stable as $$
+  with cut as (
+    -- Between two of these moments each share is one.
+    select array_agg(at order by at) as at
+    from (select p_from as at union select since from provider_share where since > p_from and since < p_to) as moments
+  ), ended as (
+    select o.kind, (o.created at time zone 'UTC')::date as day, cut.at[width_bucket(o.created, cut.at)] as at,
+      count(*) as calls, sum(o.units) as units, sum(o.cost_micro) as cost
+    from request_outcome as o, cut where o.created >= p_from and o.created < p_to group by 1, 2, 3
+  ), line as (
+    select e.day, e.at, k.provider, k.offering_id, k.model, k.unit,
+      case when k.byok then 0 else e.calls end as calls, case when k.byok then e.calls else 0 end as own_key_calls, 0 as hedges, e.units,
+      case when k.byok then 0 else e.cost - e.calls * coalesce(k.hedge_cost_micro, 0) end as gross
+    from ended as e join request_kind as k on k.id = e.kind
+    where k.status = 'settled' and not k.simulated and k.offering_id <> ''
+    union all
+    select (l.created at time zone 'UTC')::date, cut.at[width_bucket(l.created, cut.at)], l.provider, l.offering_id, l.model, '',
+      0, 0, 1, 0, l.cost_micro
+    from hedge_loser as l, cut where l.earns and l.created >= p_from and l.created < p_to
+  )
+  select day, provider, offering_id, model, unit, share_at(provider, at),
+    sum(calls)::bigint, sum(own_key_calls)::bigint, sum(hedges)::bigint, sum(units)::bigint, sum(gross)::bigint
+  from line group by 1, 2, 3, 4, 5, 6
+$$;
+
+-- The same, added up until a moment, so that nobody's statement reads the calls of all others.
+create table served_day (
+  day date not null,
+  provider text not null,
+  offering_id text not null,
+  model text not null,
+  unit text not null,
+  share_bp integer not null,
+  calls bigint not null,
+  own_key_calls bigint not null,
+  hedges bigint not null,
+  units bigint not null,
+  gross_micro bigint not null,
+  primary key (provider, day, offering_id, model, unit, share_bp)
+);
+
+create index served_day_of_offering on served_day (offering_id, day);
+
+create table served_until (
+  only_one boolean primary key default true check (only_one),
+  at timestamptz not null
+);
+
+insert into served_until (at) values ('-infinity');
+
+-- Adds up what is over: until the beginning of the oldest transaction that is still open, since what that writes is of the moment at which it
+-- began. Nothing is added twice, and nothing is missed.
+create function add_up_served() returns void language plpgsql as $$
+declare
+  before timestamptz;
+  until timestamptz;
+begin
+  select at into strict before from served_until for update;
+  select least(now() - interval '10 seconds', min(xact_start)) into until
+  from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
+  if until <= before then
+    return;
+  end if;
+  insert into served_day select * from served_between(before, until)
+  on conflict (provider, day, offering_id, model, unit, share_bp) do update set
+    calls = served_day.calls + excluded.calls, own_key_calls = served_day.own_key_calls + excluded.own_key_calls,
+    hedges = served_day.hedges + excluded.hedges, units = served_day.units + excluded.units,
+    gross_micro = served_day.gross_micro + excluded.gross_micro;
+  update served_until set at = until;
+end
+$$;
+
+-- What was served, up to now: what is added up, and what came after.
+create view served as
+  select day, provider, offering_id, model, unit, share_bp, sum(calls)::bigint as calls, sum(own_key_calls)::bigint as own_key_calls,
+    sum(hedges)::bigint as hedges, sum(units)::bigint as units, sum(gross_micro)::bigint as gross_micro
+  from (
+    select * from served_day
+    union all
+    select * from served_between((select at from served_until), 'infinity')
+  ) as part group by day, provider, offering_id, model, unit, share_bp;
+
+-- What was earned, one line for each day, offering and share: rounded down once for each line, and every sum is a sum of lines.
+create view earning as
+  select day, provider, offering_id, model, share_bp, sum(calls)::bigint as calls, sum(own_key_calls)::bigint as own_key_calls,
+    sum(hedges)::bigint as hedges, sum(gross_micro)::bigint as gross_micro,
+    floor(sum(gross_micro) * share_bp / 10000)::bigint as earned_micro
+  from served group by day, provider, offering_id, model, share_bp;
+
+-- What the operator paid out, under the reference of the payment.
+create table payout (
+  id text primary key,
+  provider text not null references provider (name),
+  amount_micro bigint not null check (amount_micro > 0),
+  reference text not null,
+  created timestamptz not null default now(),
+  unique (provider, reference)
+);
+
+create trigger payout_append_only before update or delete or truncate on payout
+  for each statement execute function refuse_change();

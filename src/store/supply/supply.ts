@@ -176,6 +176,12 @@ export async function findProvider(sql: Queryable, name: string): Promise<Provid
   return row && providerOf(row);
 }
 
+/** The names of an organisation's providers. */
+export async function namesOfProviders(sql: Queryable, orgId: string): Promise<string[]> {
+  const rows = await sql<{ name: string }[]>`select name from provider where org_id = ${orgId}`;
+  return rows.map(({ name }) => name);
+}
+
 /** Says what the operator says of a provider; undefined where there is none. */
 export async function reviewProvider(
   tx: Tx,

@@ -1,0 +1,87 @@
+/** What was served is added up once: whatever commits late, and however many add up at one time. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { addUpServed, listEarnings, setShare } from "../../src/store/billing/earnings.ts";
+import { type Queryable, tx } from "../../src/store/database/tx.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+
+let db: FreshDatabase;
+let kind: number;
+
+beforeAll(async () => {
+  db = await freshDatabase();
+  await db.sql`insert into org (id, name) values ('org_1', 'test')`;
+  await db.sql`insert into provider (id, org_id, name, display_name) values ('prov_1', 'org_1', 'acme', 'Acme')`;
+  const fields = [
+    "key_1",
+    "settled",
+    "act",
+    "acme/arm",
+    "acme",
+    "off_1",
+    "action_step",
+    "0",
+    null,
+    "false",
+    "false",
+    "200",
+    null,
+    null,
+  ];
+  const [row] = await db.sql<{ kinds: number[] }[]>`select request_kinds(${fields as string[]}::text[]) as kinds`;
+  kind = row!.kinds[0]!;
+  await tx(db.sql, (tx) => setShare(tx, undefined, 5_000));
+});
+afterAll(() => db.close());
+
+const serve = (sql: Queryable, id: string, cost: number, ago = "0") =>
+  sql`insert into request_outcome (kind, org_id, request_id, units, cost_micro, lease, created)
+    values (${kind}, 'org_1', ${id}, 1, ${cost}, 'lease_1', now() - ${ago}::text::interval)`;
+const earned = async () => {
+  const lines = await listEarnings(db.sql, { providers: ["acme"], limit: 100, cursor: undefined });
+  return lines.reduce((sum, { grossMicro }) => sum + grossMicro, 0);
+};
+const until = async (): Promise<Date> => (await db.sql<{ at: Date }[]>`select at from served_until`)[0]!.at;
+
+it("waits for a transaction that began before, which may commit whenever it likes", async () => {
+  await serve(db.sql, "req_1", 10, "1 hour");
+  await addUpServed(db.sql);
+  expect(await earned()).toBe(10);
+  const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let startedAt = new Date(0);
+  const late = tx(db.sql, async (tx) => {
+    const [row] = await tx<{ now: Date }[]>`select now() as now`;
+    startedAt = row!.now;
+    await serve(tx, "req_2", 100);
+    begun.resolve();
+    await mayEnd.promise;
+  });
+  await begun.promise;
+  await addUpServed(db.sql);
+  expect((await until()).getTime()).toBeLessThanOrEqual(startedAt.getTime());
+  expect(await earned()).toBe(10);
+  mayEnd.resolve();
+  await late;
+  expect(await earned()).toBe(110);
+  await Promise.all(Array.from({ length: 6 }, () => addUpServed(db.sql)));
+  expect(await earned()).toBe(110);
+});
+
+it("lists each day in pages that neither repeat nor skip, and rounds a line down once", async () => {
+  await db.sql`update served_until set at = '-infinity'`;
+  await db.sql`delete from served_day`;
+  for (let day = 1; day <= 7; day++) await serve(db.sql, `req_day_${day}`, 3, `${day} days`);
+  await addUpServed(db.sql);
+  const seen: string[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = await listEarnings(db.sql, { providers: undefined, limit: 2, cursor });
+    seen.push(...page.map(({ place }) => place));
+    cursor = page.at(-1)?.place;
+    if (cursor === undefined) break;
+  }
+  expect(seen).toEqual([...new Set(seen)].sort().reverse());
+  expect(seen.length).toBeGreaterThanOrEqual(8);
+  // Before the first share was set, nothing was earned.
+  const lines = await listEarnings(db.sql, { providers: ["acme"], limit: 100, cursor: undefined });
+  expect(lines.filter(({ shareBp }) => shareBp === 0).every(({ earnedMicro }) => earnedMicro === 0)).toBe(true);
+  expect(lines.find(({ shareBp }) => shareBp === 5_000)).toMatchObject({ grossMicro: 100, earnedMicro: 50 });
+});
