@@ -106,6 +106,7 @@ describe("the lists of tables", () => {
       key_descendants_day: "sums of requests.jsonl",
       request_outcome: "is in the view `request`",
       audit_head: "the last of audit.jsonl",
+      hedge_loser: "to whom the hedges of requests.jsonl were paid",
     };
     const missing = (await ofOrg()).filter((name) => !exported.has(name) && !(name in left));
     expect(missing).toEqual([]);

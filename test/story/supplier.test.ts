@@ -271,3 +271,19 @@ describe("a share", () => {
     expect(await put({ provider: "nobody", percent: 1 })).toBe(404);
   });
 });
+
+describe("an organisation that goes", () => {
+  it("leaves its name to nobody: whoever would take it would inherit what is owed", async () => {
+    const { org } = owners.flaky;
+    const before = await read("/v1/supply/providers/flaky/balance", { admin: ADMIN_TOKEN });
+    const gone = await app.call(`/v1/orgs/${org}?confirm=${org}&force=true`, undefined, {
+      admin: ADMIN_TOKEN,
+      method: "DELETE",
+    });
+    expect(gone.status, gone.text).toBe(200);
+    const { key } = await app.caller(0, { role: "supplier" });
+    expect((await app.call("/v1/supply/providers", { name: "flaky" }, { key })).status).toBe(409);
+    expect(await read("/v1/supply/providers/flaky/balance", { admin: ADMIN_TOKEN })).toEqual(before);
+    expect((await app.call("/v1/supply/providers/flaky/balance", undefined, { key })).status).toBe(404);
+  });
+});

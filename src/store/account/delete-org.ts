@@ -26,7 +26,7 @@ export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents 
   return { ...row!, balanceMicro: (await balanceOf(tx, orgId)).balanceMicro };
 }
 
-/** Tables of which nothing of an organisation stays, in the order in which they refer to each other. */
+/** Tables of which nothing of an organisation stays, providers that earned something excepted, in the order in which they refer to each other. */
 export const EMPTIED = [
   "oauth_code",
   "oauth_client",
@@ -57,6 +57,7 @@ export const KEPT = [
   "account",
   "transfer",
   "request_outcome",
+  "hedge_loser",
   "lease",
   "recall",
   "key_day",
@@ -79,7 +80,19 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
     update credential set provider_id = null where provider_id in (select id from provider where org_id = ${orgId})`;
   await tx`
     delete from outbound_connection where provider in (select name from provider where org_id = ${orgId})`;
-  for (const table of EMPTIED) await tx`delete from ${tx(table)} where org_id = ${orgId}`;
+  // Who earned something stays under its name: what is owed can be paid out, and nobody else who takes the name inherits it.
+  const own = await tx<{ name: string }[]>`select name from provider where org_id = ${orgId}`;
+  const names = own.map(({ name }) => name);
+  const kept = await tx<{ provider: string }[]>`
+    select provider from served where provider = any (${names}::text[])
+    union select provider from payout where provider = any (${names}::text[])
+    union select provider from provider_share where provider = any (${names}::text[])`;
+  for (const table of EMPTIED)
+    await tx`
+      delete from ${tx(table)} where org_id = ${orgId}
+        ${table === "provider" ? tx`and name <> all (${kept.map(({ provider }) => provider)}::text[])` : tx``}`;
+  await tx`
+    update provider set display_name = name, contact_email = null, homepage = null, standing_note = '' where org_id = ${orgId}`;
   // A model that only this organisation served was named by it.
   await tx`
     delete from model where slug = any (${models.map(({ model }) => model)}::text[])
