@@ -8,6 +8,7 @@ import { rollUp } from "../../src/store/replicas/rollups.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { robot } from "../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../support/model.ts";
 import { response } from "../support/policy-server.ts";
 
@@ -21,7 +22,7 @@ const PROVIDERS = {
   good: { price_per_action_step: 0.000_123 },
   flaky: { price_per_action_step: 0.000_07 },
   slow: { price_per_action_step: 0.000_051 },
-  sleepy: { price_per_action_step: 0.000_2, cost_usd_per_second: 0.001, scaledown_s: 0, cold_timeout_s: 10 },
+  sleepy: { price_per_action_step: 0.000_2, cost_usd_per_second: 0.001, scaledown_s: 0, cold_timeout_s: 5 },
 } as const;
 type Name = keyof typeof PROVIDERS;
 const NAMES = Object.keys(PROVIDERS) as Name[];
@@ -97,6 +98,7 @@ async function play(): Promise<void> {
   models.slow.script.act = (call, answer) => {
     released.push(() => answer(honestSteps(call, 2)));
   };
+  await loops();
   for (let i = 0; i < CALLS; i++) {
     const first = pick(NAMES);
     const order = [first, ...NAMES.filter((name) => name !== first && name !== "slow")];
@@ -116,6 +118,25 @@ async function play(): Promise<void> {
     if (i === CALLS / 4) await share({ provider: "good", percent: 33.33 });
     if (i === CALLS / 2) await share({ percent: 71.5 });
     if (i % 50 === 49) await addUpServed(app.sql);
+  }
+}
+
+/** A robot that is served, and one that holds. */
+async function loops(): Promise<void> {
+  const open = (name: Name, deadlineMs: number) => {
+    const provider = { only: [name], deadlineMs };
+    return robot(app, callers[0]!.key, { model: "acme/arm", actionSpace: "base_twist_2d", horizon: 7, provider });
+  };
+  for (const [name, deadlineMs, expected] of [
+    ["sleepy", 10_000, "chunk"],
+    ["slow", 100, "hold"],
+  ] as const) {
+    const loop = open(name, deadlineMs);
+    await loop.expect("opened");
+    loop.observe(1);
+    await loop.expect(expected);
+    loop.say({ case: "close", value: {} });
+    await loop.expect("ended");
   }
 }
 
@@ -194,6 +215,13 @@ describe(`after ${CALLS} calls of three organisations at four providers (seed ${
       await app.admin(`/v1/status/offerings/${offerings.flaky}/circuit`, { state, reason: "looked at" });
     const { breaker } = await read(`/v1/supply/offerings/${offerings.flaky}/stats`, { key: owners.flaky.key });
     expect(breaker.slice(0, 2).map(({ move }: { move: string }) => move)).toEqual(["freed", "forced_open"]);
+  });
+
+  it("an owner sees the holds of robots", async () => {
+    const stats = await read(`/v1/supply/offerings/${offerings.slow}/stats`, { key: owners.slow.key });
+    expect(stats.days[0].holds).toBe(1);
+    const other = await read(`/v1/supply/offerings/${offerings.sleepy}/stats`, { key: owners.sleepy.key });
+    expect(other.days[0].holds).toBe(0);
   });
 
   it("no read shows who called, with which key, or with what", async () => {

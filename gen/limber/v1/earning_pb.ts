@@ -28,7 +28,7 @@ export type OfferingDay = Message<"limber.v1.OfferingDay"> & {
   day: string;
 
   /**
-   * Calls that it answered and that were charged for it.
+   * Calls that it answered and that were charged for it. A control loop is charged about once a second, and counts as one each time.
    *
    * @generated from field: double calls = 2;
    */
