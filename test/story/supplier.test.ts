@@ -2,6 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { addUpServed } from "../../src/store/billing/earnings.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { rollUp } from "../../src/store/replicas/rollups.ts";
@@ -297,6 +298,26 @@ describe("a share", () => {
     expect(await put({ percent: 101 })).toBe(422);
     expect(await put({ percent: 0.001 })).toBe(422);
     expect(await put({ provider: "nobody", percent: 1 })).toBe(404);
+  });
+});
+
+describe("what happens to an offering", () => {
+  it("is told to its own organisation, and to no other", async () => {
+    const { key, org } = owners.good;
+    const patch = (body: object) => app.call(`/v1/supply/offerings/${offerings.good}`, body, { key, method: "PATCH" });
+    expect((await patch({ timeout_s: 4, cost_usd_per_second: 0.002 })).status).toBe(200);
+    expect((await patch({})).status).toBe(200);
+    const changed = await app.sql`select org_id, payload from outbox where name = 'offering.changed'`;
+    expect(changed.map(({ orgId }) => orgId)).toEqual([org]);
+    const { data } = fromBinary(EventSchema, changed[0]?.payload);
+    expect(data.value).toMatchObject({ offeringId: offerings.good, changed: ["cost_usd_per_second", "timeout_s"] });
+    const told = await app.sql`
+      select distinct name, org_id from outbox where name like 'offering.%' or name like 'provider.%'`;
+    expect(told.map(({ name }) => name)).toEqual(expect.arrayContaining(["offering.circuit_opened"]));
+    const orgs = new Set(Object.values(owners).map(({ org }) => org));
+    expect(told.filter(({ orgId }) => !orgs.has(orgId))).toEqual([]);
+    const acts = await app.sql`select from audit where action = 'provider.share_set' and org_id = ${owners.flaky.org}`;
+    expect(acts).toHaveLength(2);
   });
 });
 
