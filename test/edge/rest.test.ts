@@ -107,8 +107,8 @@ describe("200", () => {
     expect(created.json).toMatchObject({ id: "key_2", expires_at: null });
     expect(seen[0] as CreateKeyRequest).toMatchObject({ orgId: "org/ä", name: "robot" });
     expect((await post(gateway, "/v1/orgs/o/credits", { amount_usd: 1.5 })).json).toMatchObject({ balance_usd: 1.5 });
-    await get(gateway, "/v1/usage?limit=7&cursor=abc");
-    expect(seen[2] as ListUsageRequest).toMatchObject({ limit: 7, cursor: "abc" });
+    await get(gateway, "/v1/usage?limit=7&cursor=req_ABC");
+    expect(seen[2] as ListUsageRequest).toMatchObject({ limit: 7, cursor: "req_ABC" });
     const preview = await post(gateway, "/v1/routes/preview?contract=act", { model: "m", return_prediction: true });
     expect(preview.json).toMatchObject({ contract: "act" });
     expect(seen[3] as PreviewRoutesRequest).toMatchObject({

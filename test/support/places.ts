@@ -84,6 +84,7 @@ const ALSO: Readonly<Record<string, string>> = {
 /** Fields that look like one, and are none: why. */
 const NONE: Readonly<Record<string, string>> = {
   "DeclareModel profile.preset": "a wire's dialect",
+  "Evaluate profile.preset": "a wire's dialect",
   "Serve hello.provider": "a conversation: see the tests of the outbound wire",
   "ActStream open.preset": "a conversation: its calls are looked at as those of Act",
   "ExchangeToken client_id": "nobody's organisation: the client proves itself",

@@ -54,6 +54,7 @@ describe("200", () => {
           expected_ms: { p50: expect.any(Number), p95: expect.any(Number) },
           cold: false,
           reason_codes: expect.arrayContaining(["balanced"]),
+          trust: "verified",
         },
       ],
       dropped: [],
