@@ -38,6 +38,9 @@ beforeAll(async () => {
     const declared = { ...ACT_DECLARATION, model, endpoint };
     const { id } = await pair.well(0, `/v1/supply/providers/${name}/models`, declared, { key });
     await pair.well(0, `/v1/supply/offerings/${id}/verify`, {}, { key });
+    // It is another organisation that owns the name of the twin's model.
+    const known = { standing: "verified", note: "known to the test" };
+    await pair.admin(`/v1/supply/providers/${name}/review`, known);
   }
   other.script.act = ({ horizon }, answer) => answer(Array.from({ length: horizon }, () => [FOREIGN, FOREIGN]));
 });

@@ -193,6 +193,33 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     actor: "admin",
     run: () => asOperator("PUT", "/v1/supply/owners/acme", { org_id: owner.org }),
   }),
+  SetShare: async ({ asOperator, anOffering }) => {
+    const { provider } = await anOffering();
+    return {
+      action: "provider.share_set",
+      actor: "admin",
+      run: () => asOperator("PUT", "/v1/supply/share", { provider, percent: 80 }),
+    };
+  },
+  RecordPayout: async ({ app, asOperator, anOffering }) => {
+    const { provider, id } = await anOffering();
+    const day = {
+      day: "2026-01-01",
+      provider,
+      offering_id: id,
+      model: "acme/base",
+      unit: "action_step",
+      share_bp: 8_000,
+    };
+    const served = { calls: 1, own_key_calls: 0, hedges: 0, units: 1, gross_micro: 100_000_000 };
+    await app.sql`insert into served_day ${app.sql({ ...day, ...served })}`;
+    return {
+      action: "provider.paid",
+      actor: "admin",
+      run: () =>
+        asOperator("POST", `/v1/supply/providers/${provider}/payouts`, { amount_usd: 1, reference: "transfer 1" }),
+    };
+  },
   ForceCircuit: async ({ asOperator, anOffering }) => {
     const { id } = await anOffering();
     return {
