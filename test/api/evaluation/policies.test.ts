@@ -30,22 +30,23 @@ afterAll(async () => {
   await second.close();
 });
 
+/** On two cores the physics of one evaluation runs at a time. */
+const SLOW = { timeout: 120_000 };
+/** Looks at the same pace as calls would leave the calls of the policy no place in the limits of their key. */
+const LOOKS = { ...SLOW, interval: 250 };
 const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1, policy_timeout_ms: 5000 };
 const evaluate = (key: string, body: object = {}) => app.call("/v1/evaluate", { ...NAV, ...body }, { key });
 const ended = async (key: string, body: object = {}) => {
   const taken = await evaluate(key, body);
   expect(taken.status, taken.text).toBe(202);
-  return eventually(
-    async () => {
-      const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key });
-      expect(["completed", "failed"]).toContain(body.status);
-      return body;
-    },
-    { timeout: 30_000 },
-  );
+  return eventually(async () => {
+    const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key });
+    expect(["completed", "failed"]).toContain(body.status);
+    return body;
+  }, LOOKS);
 };
 
-describe("a model of the gateway", () => {
+describe("a model of the gateway", SLOW, () => {
   it("is evaluated at one offering, that the record names, and the next time at the same one", async () => {
     const { key } = await app.caller();
     const [before, elsewhere] = [first.acts.length, second.acts.length];
@@ -95,7 +96,7 @@ describe("a model of the gateway", () => {
   });
 });
 
-describe("a server at an address", () => {
+describe("a server at an address", SLOW, () => {
   it.each([
     ["as many steps as it gives", {}, "completed"],
     ["no more than are asked for", { horizon: 5 }, "completed"],
@@ -115,7 +116,7 @@ describe("a server at an address", () => {
   });
 });
 
-describe("a server that asks for more than an address", () => {
+describe("a server that asks for more than an address", SLOW, () => {
   const rows = Array.from({ length: 6 }, () => [0.1, 0]);
   const auth = { type: "bearer", secret: "the-policys-own" };
 
@@ -183,7 +184,7 @@ describe("a server that asks for more than an address", () => {
   });
 });
 
-describe("the seed", () => {
+describe("the seed", SLOW, () => {
   it.each([
     [2 ** 32 - 2, 202],
     [2 ** 32 - 1, 422],
