@@ -1,7 +1,9 @@
 /**
  * Whose supply may serve a call. Tiers, from the narrowest: an organisation's own supply; supply that the operator verified; what the
- * caller names; everybody else's, the community's. Each level (organisation, workspace, key, preset, request) can only narrow what the level above leaves open.
+ * caller names; everybody else's, the community's. Each level (organisation, workspace, key, preset, request) can only narrow what the level
+ * above leaves open.
  */
+import { SupplyTrust } from "../../gen/limber/v1/preferences_pb.ts";
 
 /** A tier as callers name it. A level that names one is served from it and from those before it. */
 export type Trust = "own" | "verified" | "named" | "community";
@@ -28,8 +30,20 @@ const REACHES: Readonly<Record<Trust, Reach>> = {
 export const reachOfTier = (trust: Trust): Reach => REACHES[trust];
 
 /** The tier of a reach. */
-export const trustOf = (reach: Reach): Trust => TRUSTS[reach];
-const TRUSTS = ["own", "verified", "named", "community"] as const;
+export const trustOf = (reach: Reach): Trust => TIERS[reach];
+const TIERS = ["own", "verified", "named", "community"] as const;
+
+/** Tiers on the wire. */
+export const TRUSTS: Readonly<Record<Trust, SupplyTrust>> = {
+  own: SupplyTrust.OWN,
+  verified: SupplyTrust.VERIFIED,
+  named: SupplyTrust.NAMED,
+  community: SupplyTrust.COMMUNITY,
+};
+
+/** The tier that a message names; undefined where it names none. */
+export const trustIn = (trust: SupplyTrust | undefined): Trust | undefined =>
+  TIERS.find((tier) => TRUSTS[tier] === trust);
 
 /** What two levels both leave open. */
 export const narrower = (one: Reach, other: Reach): Reach => (one < other ? one : other);

@@ -13,6 +13,7 @@ import {
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
+import { trustIn } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { listKeys, revokeKeys } from "../store/account/keys.ts";
@@ -27,14 +28,7 @@ import {
 } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
-import {
-  type BudgetMessage,
-  budgetMessage,
-  budgetOf,
-  byokWordOf,
-  settingsMessage,
-  trustWordOf,
-} from "./account/messages.ts";
+import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { isWider, refuseNarrowed, refuseSharedCache, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
@@ -190,7 +184,7 @@ function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
     ...(defaultPreset !== undefined && { default_preset: defaultPreset }),
     ...(allowedRegions.length > 0 && { allowed_regions: allowedRegions }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
-    ...(trust !== undefined && { trust: trustWordOf(trust) ?? null }),
+    ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
   };
 }
 

@@ -14,8 +14,7 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
-import { SupplyTrust } from "../../../gen/limber/v1/preferences_pb.ts";
-import { tierOf } from "../../contracts/trust.ts";
+import { TRUSTS, tierOf } from "../../contracts/trust.ts";
 import { factsOf } from "../../errors.ts";
 import { type Drop, droppedOf, dropsOf, refusalOf, unaffordableOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
@@ -128,12 +127,6 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     trust: TRUSTS[tierOf(step.offering.supplier, ask.scope.orgId)],
   });
 }
-
-const TRUSTS: Readonly<Record<ReturnType<typeof tierOf>, SupplyTrust>> = {
-  own: SupplyTrust.OWN,
-  verified: SupplyTrust.VERIFIED,
-  community: SupplyTrust.COMMUNITY,
-};
 
 /** A figure where it is known. */
 const known = (name: "p50" | "p95", ms: number) => (Number.isFinite(ms) ? { [name]: ms } : {});

@@ -1,14 +1,8 @@
 /** Stage 1: what the request asks of the router, in the snapshot's own terms. */
-import {
-  type Hedge,
-  Preference,
-  type ProviderPreferences,
-  SortAxis,
-  SupplyTrust,
-} from "../../../gen/limber/v1/preferences_pb.ts";
+import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
-import { narrower, type Reach, reachOfTier, type Trust } from "../../contracts/trust.ts";
+import { narrower, type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
 import type { HealthView } from "../health/health-view.ts";
@@ -121,20 +115,10 @@ export function declare(args: PlanArgs): Ask {
       preferences?.maxCostUsd === undefined ? Number.POSITIVE_INFINITY : preferences.maxCostUsd * 1e6 + 1e-3,
     leftMs: leftMs(args),
     hedge: preferences?.hedge,
-    reach: narrower(scope.reach, reachOfTier(trustAsked(preferences))),
+    reach: narrower(scope.reach, reachOfTier(trustIn(preferences?.trust) ?? "named")),
   };
 }
 
-const TRUSTS: Readonly<Partial<Record<SupplyTrust, Trust>>> = {
-  [SupplyTrust.OWN]: "own",
-  [SupplyTrust.VERIFIED]: "verified",
-  [SupplyTrust.NAMED]: "named",
-  [SupplyTrust.COMMUNITY]: "community",
-};
-
-/** The tier that a request names, or what it asks for that names none. */
-const trustAsked = (preferences: ProviderPreferences | undefined): Trust =>
-  (preferences?.trust === undefined ? undefined : TRUSTS[preferences.trust]) ?? "named";
 const MOST: Readonly<Record<NonNullable<Intent["extent"]>, (snapshot: Snapshot) => Float64Array>> = {
   wish: ({ columns }) => columns.maxHorizon,
   chunk: ({ columns }) => columns.chunk,

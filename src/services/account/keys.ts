@@ -18,6 +18,7 @@ import { byCall, type Call, type Implementation, keyOf } from "../../call.ts";
 import { now, nowSeconds } from "../../clock.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
+import { trustIn } from "../../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
@@ -55,7 +56,7 @@ import {
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";
 import { confinedTo } from "../workspace-reach.ts";
-import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf, trustWordOf } from "./messages.ts";
+import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
 /** What keys depends on. */
@@ -305,7 +306,7 @@ function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewK
     workspaceId,
     robotId,
     bounds: bounds && (toJson(SafetyBoundsSchema, bounds) as object), // a message is an object
-    trust: trustWordOf(trust),
+    trust: trustIn(trust),
   };
 }
 
@@ -341,7 +342,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
     budget: budget ? budgetOf(budget) : cleared("budget"),
     rateLimit: rateLimit ? limitsOf(rateLimit, most) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
     robotId: robotId ?? cleared("robot_id"),
-    trust: trustWordOf(trust) ?? cleared("trust"),
+    trust: trustIn(trust) ?? cleared("trust"),
   };
 }
 

@@ -17,9 +17,8 @@ import {
 import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
-import { SupplyTrust } from "../../../gen/limber/v1/preferences_pb.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
-import type { Trust } from "../../contracts/trust.ts";
+import { TRUSTS } from "../../contracts/trust.ts";
 import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
 import type { BudgetSpent, KeySpending } from "../../store/account/key-spending.ts";
 import { type KeyRecord, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
@@ -138,18 +137,6 @@ export function limitsOf(
 /** The store's word of an environment. */
 export const environmentOf = (environment: Environment): KeyRecord["environment"] =>
   environment === Environment.HARDWARE ? "hardware" : "simulation";
-
-/** Tiers of supply on the wire. */
-export const TRUSTS: Readonly<Record<Trust, SupplyTrust>> = {
-  own: SupplyTrust.OWN,
-  verified: SupplyTrust.VERIFIED,
-  named: SupplyTrust.NAMED,
-  community: SupplyTrust.COMMUNITY,
-};
-
-/** The store's word of a tier; undefined where none is named. */
-export const trustWordOf = (trust: SupplyTrust | undefined): Trust | undefined =>
-  (Object.keys(TRUSTS) as Trust[]).find((word) => TRUSTS[word] === trust); // the table's own keys
 
 const BYOK_MODES: Readonly<Record<ByokWord, ByokMode>> = {
   off: ByokMode.OFF,

@@ -8,7 +8,7 @@ import {
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { byCall, type Implementation } from "../../call.ts";
 import { violation } from "../../contracts/conflicts.ts";
-import { type Reach, reachOfTier } from "../../contracts/trust.ts";
+import { type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
@@ -17,7 +17,7 @@ import { type Queryable, tx } from "../../store/database/tx.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
-import { byokWordOf, settingsMessage, trustWordOf } from "./messages.ts";
+import { byokWordOf, settingsMessage } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
 /** The RPCs about settings. */
@@ -88,7 +88,7 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(defaultPreset !== undefined && { default_preset: defaultPreset || null }),
     ...(allowedRegions && { allowed_regions: allowedRegions.values }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
-    ...(trust !== undefined && { trust: trustWordOf(trust) ?? null }),
+    ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
   };
 }
 

@@ -140,10 +140,8 @@ export class KeyCache {
 
   /** One place for one entry: secrets of strangers push keys out one at a time, each of which is read again at its next call. */
   #dropOldest(): void {
-    for (const name of this.#entries.keys()) {
-      this.#entries.delete(name);
-      return;
-    }
+    const [oldest = ""] = this.#entries.keys();
+    this.#entries.delete(oldest);
   }
 
   /**
