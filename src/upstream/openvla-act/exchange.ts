@@ -1,17 +1,14 @@
 /** What an OpenVLA server is asked over HTTP: FastAPI with one route. Source: openvla/openvla, vla-scripts/deploy.py. */
-import { type HttpServers, statusFailure } from "../transport/http.ts";
-import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+import { type HttpServers, postJson, statusFailure } from "../transport/http.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
-export async function postAct(
+export const postAct = (
   servers: HttpServers,
   target: UpstreamTarget,
   body: string,
-  { signal, requestId, traceparent }: CallOptions,
-): Promise<Buffer> {
-  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
-  return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
-}
+  options: CallOptions,
+): Promise<Buffer> => postJson(servers, target, "/act", body, options);
 
 /** Resolves when the server answers for its documentation page, with the page or with 404. Rejects with an UpstreamFailure. */
 export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {

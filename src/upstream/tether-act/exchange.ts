@@ -1,19 +1,16 @@
 /** What a Tether server is asked over HTTP. Source: FastCrest/tether, src/tether/runtime/server.py at 03ad4cf, auth.py at 3fee474. */
-import { type HttpServers, statusFailure } from "../transport/http.ts";
-import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+import { type HttpServers, postJson, statusFailure } from "../transport/http.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 
 const MAX_HEALTH = 1 << 16;
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
-export async function postAct(
+export const postAct = (
   servers: HttpServers,
   target: UpstreamTarget,
   body: string,
-  { signal, requestId, traceparent }: CallOptions,
-): Promise<Buffer> {
-  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
-  return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
-}
+  options: CallOptions,
+): Promise<Buffer> => postJson(servers, target, "/act", body, options);
 
 /** Resolves when the server is ready; one that warms up or gave up says 503. Rejects with an UpstreamFailure. */
 export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {

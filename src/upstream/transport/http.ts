@@ -4,7 +4,7 @@ import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { UpstreamTarget } from "../wire.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
@@ -165,6 +165,18 @@ function saidIn(body: Buffer): string {
   } catch {
     return "";
   }
+}
+
+/** Posts JSON to a path of a server; resolves with the answer's body. Rejects with an UpstreamFailure. */
+export async function postJson(
+  servers: HttpServers,
+  target: UpstreamTarget,
+  path: string,
+  body: string,
+  { signal, requestId, traceparent }: CallOptions,
+): Promise<Buffer> {
+  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
+  return (await servers.askFor(target, { method: "POST", path, headers, body, signal })).body;
 }
 
 /** A JSON body. Throws an UpstreamFailure when it is none. */
