@@ -27,6 +27,8 @@ import { confinedTo } from "./workspace-reach.ts";
 
 /** How long a stop that is in force waits for the database before it is answered as not written yet. */
 const PATIENCE_MS = 500;
+/** Stops of robots, sessions and keys that may stand in an organisation at once. */
+const MOST_STANDING = 10_000;
 
 /** What the robot RPCs depends on. */
 export interface RobotDeps {
@@ -171,6 +173,12 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     if (scope === "workspace" && !(await findWorkspace(tx, orgId, subject, now()))) throw noSuch("workspace");
     const { stop, fresh } = await store.orderStop(tx, order);
     if (!fresh) return stop;
+    // Every replica keeps what stands in memory. A stop of a workspace or of the organisation is never one too many.
+    if (scope !== "workspace" && scope !== "org" && (await store.countStandingStops(tx, orgId)) > MOST_STANDING)
+      throw refuse(
+        Reason.TOO_MANY,
+        `${MOST_STANDING} emergency stops stand in this organisation: stop the workspace or the organisation instead, or release some`,
+      );
     await store.tellStop(tx, stop);
     const value = { stopId: stop.id, scope: SCOPES[scope], subject };
     await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop));

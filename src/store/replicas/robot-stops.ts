@@ -82,6 +82,13 @@ export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecor
   return rows.map(stopOf);
 }
 
+/** How many stops stand in an organisation. */
+export async function countStandingStops(sql: Queryable, orgId: string): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from robot_stop where org_id = ${orgId} and released is null`;
+  return row!.count; // an aggregate has one row
+}
+
 /** Which stops of an organisation. */
 export interface StopPage {
   /** Those of this workspace alone; undefined: all. */

@@ -80,3 +80,20 @@ it("a stop that fails for another reason than an outage stays in force, and is c
   orders.hear(JSON.stringify({ refused: order.id }));
   expect(stopsR1()).toBe(false);
 });
+
+it("refuses the ten thousand and first stop of a robot, and never one of a workspace or of the organisation", async () => {
+  const { org } = await app.caller(0);
+  await app.sql`
+    insert into robot_stop (id, org_id, scope, subject, reason, created_by)
+    select ${newId("stop")} || n, ${org}, 'robot', 'many-' || n, '', 'admin' from generate_series(1, 10000) n`;
+  await expect(writeStop(app.sql, orderOf({ orgId: org, subject: "one more" }))).rejects.toThrow(
+    "10000 emergency stops",
+  );
+  // The same stop again is none more.
+  await expect(writeStop(app.sql, orderOf({ orgId: org, subject: "many-7" }))).resolves.toMatchObject({
+    subject: "many-7",
+  });
+  await expect(writeStop(app.sql, orderOf({ orgId: org, scope: "org", subject: org }))).resolves.toMatchObject({
+    subject: org,
+  });
+});
