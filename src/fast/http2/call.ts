@@ -61,6 +61,8 @@ export class CallStream extends OutgoingData {
   isAnswered = false;
   /** The request has come whole. */
   isWhole = false;
+  /** Bytes of the body that have not come yet, where its length was named. */
+  missing: number | undefined;
   #hearer: CallHearer | undefined;
   #receiveWindow: number;
   #released = 0;

@@ -7,7 +7,7 @@ import { packFields } from "../http2-frames/hpack.ts";
 import type { OutgoingData } from "../http2-frames/outgoing.ts";
 import { CallStream, type CallTaker, type Carrier } from "./call.ts";
 import type { Http2Connection } from "./connection.ts";
-import type { RequestHead } from "./head.ts";
+import type { PlainHead, RequestHead } from "./head.ts";
 
 /** The answer to a gRPC request that did not come in time, head and trailers in one block. */
 const lateAnswer = (type = "application/grpc"): Buffer =>
@@ -81,8 +81,9 @@ export class Calls implements Carrier {
   }
 
   /** A call begins. */
-  open(id: number, { named, taker }: NonNullable<RequestHead["plain"]>, ends: boolean): void {
+  open(id: number, { named, taker, bodyBytes }: PlainHead, ends: boolean): void {
     const stream = new CallStream(this, id, named, this.#connection.peerWindow);
+    stream.missing = bodyBytes;
     this.#running.set(id, new RunningCall(stream, taker, this.#arrivals.looks));
     stream.heardBy(taker.open(stream));
     if (ends) this.#whole(stream);
@@ -97,8 +98,15 @@ export class Calls implements Carrier {
 
   /** Some of what the frame carries; false where it is of no call here. */
   dataComes(bytes: Buffer): boolean {
-    this.#receiving?.receive(bytes);
-    return this.#receiving !== undefined;
+    const stream = this.#receiving;
+    if (stream === undefined) return false;
+    // More than the length that the head named (RFC 9113 section 8.1.1).
+    if (stream.missing !== undefined && (stream.missing -= bytes.length) < 0) {
+      this.break(stream, CODE.protocol);
+      return false;
+    }
+    stream.receive(bytes);
+    return true;
   }
 
   /** The frame has ended. */
@@ -197,6 +205,10 @@ export class Calls implements Carrier {
   }
 
   #whole(stream: CallStream): void {
+    if (stream.missing) {
+      this.break(stream, CODE.protocol);
+      return;
+    }
     stream.whole();
     if (stream.isEnded) this.#close(stream);
   }

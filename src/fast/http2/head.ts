@@ -5,6 +5,14 @@ import type { CallTaker, FindTaker } from "./call.ts";
 /** The fields of a plain head by their names. */
 export type HeadFields = Readonly<Partial<Record<string, string>>>;
 
+/** A plain head of a call that has a taker. */
+export interface PlainHead {
+  readonly named: HeadFields;
+  readonly taker: CallTaker;
+  /** The bytes that the body has to have; undefined where its length is not named. */
+  readonly bodyBytes: number | undefined;
+}
+
 /** A head that was read. */
 export interface RequestHead {
   /** As they came. */
@@ -12,7 +20,7 @@ export interface RequestHead {
   /** They are more than is read of any head. */
   readonly isTooLarge: boolean;
   /** By their names, where the head is plain and such calls have a taker. */
-  readonly plain: { readonly named: HeadFields; readonly taker: CallTaker } | undefined;
+  readonly plain: PlainHead | undefined;
 }
 
 const ENTRY_BYTES = 32;
@@ -24,17 +32,9 @@ const MOST_REMEMBERED = 2 << 10;
 const NAME = /^:?[!#$%&'*+\-.^_`|~0-9a-z]+$/;
 const BAD_VALUE = /[\0\r\n]|^[ \t]|[ \t]$/;
 const PSEUDO = new Set([":method", ":path", ":scheme", ":authority"]);
-/** Fields about the connection, or about a body that has to be watched, are not plain. */
-const ODD = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-connection",
-  "transfer-encoding",
-  "upgrade",
-  "content-length",
-  "expect",
-  "host",
-]);
+/** Fields about the connection are not plain. */
+const ODD = new Set(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "expect", "host"]);
+const LENGTH = /^\d{1,15}$/;
 
 /** Reads the heads of one connection. */
 export class HeadReader {
@@ -76,7 +76,7 @@ export class HeadReader {
   }
 }
 
-function plainOf(fields: readonly Field[], find: FindTaker): RequestHead["plain"] {
+function plainOf(fields: readonly Field[], find: FindTaker): PlainHead | undefined {
   const named: Partial<Record<string, string>> = Object.create(null);
   let regular = false;
   for (const [name, value] of fields) {
@@ -88,6 +88,8 @@ function plainOf(fields: readonly Field[], find: FindTaker): RequestHead["plain"
   }
   if (named[":method"] === undefined || named[":scheme"] === undefined) return undefined;
   if (named.te !== undefined && named.te !== "trailers") return undefined;
+  const { "content-length": length } = named;
+  if (length !== undefined && !LENGTH.test(length)) return undefined;
   const taker = find(named);
-  return taker && { named, taker };
+  return taker && { named, taker, bodyBytes: length === undefined ? undefined : Number(length) };
 }

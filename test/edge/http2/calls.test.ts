@@ -115,6 +115,30 @@ it("tells the same of the same bytes, however they are cut", async () => {
   for (const each of seen) expect(each).toEqual(seen[0]);
 });
 
+describe("a length that the head names", () => {
+  const padded = (id: number, text: string, flags = 0): Buffer =>
+    frame(FRAME.data, 8 | flags, id, Buffer.concat([Buffer.of(3), Buffer.from(text), Buffer.alloc(3)]));
+  const call = async (length: string, ...parts: Buffer[]): Promise<string> => {
+    const { port, taken } = await openEcho();
+    const wire = await saying(port, Buffer.concat([HELLO, callHead(1, { "content-length": length }), ...parts]));
+    const { type, payload } = await wire.until((bytes) => endOf(bytes, 1));
+    await eventually(() => expect(taken.closed).toBe(1));
+    return type === FRAME.reset ? `reset ${payload.readUInt32BE()}` : "answered";
+  };
+
+  it("is held against the body without its padding", async () => {
+    expect(await call("5", padded(1, "ab"), padded(1, "cde", FLAG.endStream))).toBe("answered");
+    expect(await call("0", frame(FRAME.data, FLAG.endStream, 1))).toBe("answered");
+  });
+
+  it("resets a call whose body is longer or shorter", async () => {
+    const wrong = `reset ${constants.NGHTTP2_PROTOCOL_ERROR}`;
+    expect(await call("4", padded(1, "ab"), padded(1, "cde"))).toBe(wrong);
+    expect(await call("6", padded(1, "ab"), padded(1, "cde", FLAG.endStream))).toBe(wrong);
+    expect(await call("1", frame(FRAME.data, FLAG.endStream, 1))).toBe(wrong);
+  });
+});
+
 describe("flow control", () => {
   it("sends byte by byte to a client whose windows hold one byte", async () => {
     const { port } = await openEcho();

@@ -22,6 +22,8 @@ export interface BodyReader {
   readonly method: DescMethod;
   /** Holds memory for so many bytes, in place of what was held before; throws the refusal where there is none. */
   hold(bytes: number): void;
+  /** Throws where the call is over already: what Connect says of its body then would reach the caller as it is. */
+  assertOpen(): void;
   /** Ends the call with a refusal, as the error that Connect writes. */
   refused(refusal: Refusal): ConnectError;
 }
@@ -52,7 +54,10 @@ export function boundedRequest(request: UniversalServerRequest, raw: Raw, reader
 /** The parts of a body. Where it is given up, what still comes is read and dropped: a connection closed on unread bytes is reset. */
 async function* whole(raw: Raw, reader: BodyReader, parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
-    yield* parts;
+    for await (const part of parts) {
+      reader.assertOpen();
+      yield part;
+    }
   } catch (thrown) {
     const { bytes } = boundsOf(reader.method);
     const refusal = thrown instanceof CodecError ? refusalOfFrames(thrown, bytes) : thrown;

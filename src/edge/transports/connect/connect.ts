@@ -34,6 +34,7 @@ import { complete, connectError, refusalOf, refusalOfConnect } from "../../messa
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { untilAbort } from "../abort.ts";
 import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
+import { NotSpoken } from "../grpc/status.ts";
 import { whileRead } from "../stalled-reader.ts";
 import { type BodyReader, boundedRequest } from "./body.ts";
 import { converse } from "./conversation.ts";
@@ -170,6 +171,10 @@ function readerOf(method: DescMethod, values: ContextValues, { memory }: Connect
       exchange.held ??= memory.open(ownerOf(exchange.admission.principal));
       exchange.held.to(bytes);
     },
+    assertOpen() {
+      const exchange = values.get(exchangeKey);
+      if (exchange?.ended) throw endedEarly(exchange);
+    },
     refused(refusal) {
       const exchange = values.get(exchangeKey);
       if (exchange) exchange.refusal ??= refusal;
@@ -229,7 +234,10 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       // The reason of closing belongs to all calls.
       if (bare && refusal !== undefined && reason !== options.closing.reason) complete(reason, refusal, requestId);
       if (exchange !== undefined && !exchange.over) caller.abort(refusal);
-      if (exchange !== undefined) exchange.ended = true;
+      if (exchange !== undefined) {
+        exchange.ended = true;
+        if (refusal !== undefined) exchange.refusal ??= refusal;
+      }
       exchange?.held?.release();
       exchange?.admission.leave();
       options.log({ ...lineOf(context, requestId, startedAt, exchange, refusal), trail });
@@ -241,10 +249,15 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
       }
+      const call: CallContext = { ...callContextOf(context, requestId, startedAt, caller), trail };
       if (context.signal.aborted) admission.leave();
-      if (context.signal.aborted && !timeless) return;
+      if (context.signal.aborted && !timeless) {
+        const late = refusal ?? refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
+        context.values.set(exchangeKey, { admission, context: call, refusal: late, over: true, ended: true });
+        return;
+      }
       admission.work?.reading();
-      exchange = { admission, context: { ...callContextOf(context, requestId, startedAt, caller), trail } };
+      exchange = { admission, context: call };
       if (timeless) throw refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
       context.values.set(exchangeKey, exchange);
     } catch (thrown) {
@@ -351,12 +364,18 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
 function exchangeOf(context: HandlerContext): ConnectExchange {
   const exchange = context.values.get(exchangeKey);
   if (exchange === undefined) throw new Error("a call came in past the gate");
+  // Its time ended, or its caller left, while the gate or its body had it.
+  if (exchange.ended) throw endedEarly(exchange);
   return exchange;
 }
 
+const endedEarly = ({ refusal, context }: ConnectExchange): ConnectError =>
+  connectError(refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"), context.requestId);
+
 function refused(exchange: ConnectExchange, thrown: unknown): ConnectError {
   exchange.refusal = refusalOf(thrown, exchange.context.signal);
-  return connectError(exchange.refusal, exchange.context.requestId);
+  const error = connectError(exchange.refusal, exchange.context.requestId);
+  return exchange.refusal instanceof NotSpoken ? Object.assign(error, { code: Code.Unimplemented }) : error;
 }
 
 async function* guarded(exchange: ConnectExchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
@@ -374,6 +393,8 @@ async function* readable(messages: AsyncIterable<Message>, exchange: ConnectExch
   try {
     yield* messages;
   } catch (thrown) {
-    throw thrown instanceof ConnectError ? (exchange.refusal ?? refusalOfConnect(thrown)) : thrown;
+    if (!(thrown instanceof ConnectError)) throw thrown;
+    if (exchange.refusal !== undefined) throw exchange.refusal;
+    throw thrown.code === Code.Unimplemented ? new NotSpoken(thrown.rawMessage) : refusalOfConnect(thrown);
   }
 }
