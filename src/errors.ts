@@ -43,7 +43,12 @@ export class Refusal extends Error {
   readonly headers: readonly string[];
 
   constructor(reason: Reason, text: string, details: RefusalDetails, extras: RefusalExtras) {
+    // A stack keeps what its functions were called with, a body of megabytes too, for as long as the refusal lives. It is no bug that
+    // a refusal tells of, so that nobody reads where it was made.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(text, extras.cause === undefined ? undefined : { cause: extras.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.name = "Refusal";
     this.reason = reason;
     this.details = details;

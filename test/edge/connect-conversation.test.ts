@@ -18,7 +18,7 @@ import type { LogLine } from "../../src/edge/call-log.ts";
 import type { CallContext, Gate } from "../../src/edge/gate/gate.ts";
 import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
 import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
-import { Reason } from "../../src/errors.ts";
+import { Reason, type Refusal } from "../../src/errors.ts";
 import { untilAborted } from "./connect-caller.ts";
 import { message, until } from "./gateway.ts";
 
@@ -26,7 +26,10 @@ describe("a conversation", () => {
   type Request = PolicyActRequest;
 
   /** A server of the schema's one bidirectional RPC, whose gate hands the stream to `serve`. */
-  async function openTalk(serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>) {
+  async function openTalk(
+    serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>,
+    cut: (refusal: Refusal) => void = () => {},
+  ) {
     const closing = new AbortController();
     const lines: LogLine[] = [];
     let inside = 0;
@@ -40,7 +43,7 @@ describe("a conversation", () => {
         inside++;
         return { principal: { kind: "public" as const }, headers: [], leave };
       },
-      conversation: (_method, _admission, speaker, context) => told(serve, speaker, context),
+      conversation: (_method, _admission, speaker, context) => told(serve, cut, speaker, context),
     } satisfies Partial<Gate> as unknown as Gate;
     const log = (line: LogLine): void => void lines.push(line);
     const unreadable = (): never => expect.unreachable();
@@ -67,6 +70,7 @@ describe("a conversation", () => {
   /** A service that is written as a generator. */
   function told(
     serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>,
+    cut: (refusal: Refusal) => void,
     speaker: Speaker<Message>,
     context: CallContext,
   ): Listener<Message> {
@@ -85,13 +89,31 @@ describe("a conversation", () => {
       hear: (request) => void writer.write(request as Request),
       room: () => undefined,
       close: () => void writer.close().catch(() => undefined),
-      cut: (refusal) => speaker.end(refusal),
+      cut(refusal) {
+        cut(refusal);
+        speaker.end(refusal);
+      },
     };
   }
 
   const echo = async function* (requests: AsyncIterable<Request>) {
     for await (const { callId } of requests) yield message(PolicyActResponseSchema, { callId });
   };
+
+  it("whose messages cannot be read is told to its service, which brings it to its end", async () => {
+    const ended: unknown[] = [];
+    const { port, inside } = await openTalk(echo, (refusal) => ended.push(refusal.reason));
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const path = "/limber.policy.v1.PolicyService/Act";
+    const request = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    request.on("error", () => undefined).resume();
+    request.write(Buffer.from([0, 0, 0, 0, 2, 8, 0xff]));
+    const [trailers] = await once(request, "trailers");
+    expect(trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
+    expect(ended).toEqual([Reason.MALFORMED_BODY]);
+    await until(() => inside() === 0);
+  });
 
   it("goes message by message, in both directions at once", async () => {
     const { client, lines, inside } = await openTalk(echo);

@@ -48,6 +48,8 @@ export interface HouseOptions {
   readonly fast?: FastPieces;
   readonly memory?: BodyMemoryLimits;
   readonly overload?: Gate["overload"];
+  /** What the look-up of a key waits for. */
+  readonly lookUp?: Promise<void>;
 }
 
 /** Opens a gateway whose RPCs are `rpcs`, by name; `KEY` is its only key. */
@@ -61,7 +63,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     return found;
   };
   const gate: Gate = {
-    admit(method, head): Admission {
+    admit(method, head): Admission | Promise<Admission> {
       heads.push(head);
       if (getOption(method, rpc).access === Access.PUBLIC) {
         return { principal: { kind: "public" }, headers: [], leave: () => undefined };
@@ -70,11 +72,12 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
       if (head.authorization !== `Bearer ${KEY}`)
         throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
       inside++;
-      return {
+      const admission: Admission = {
         principal: DEVELOPER,
         headers: ["ratelimit", '"key";r=5;t=1', "x-ratelimit-limit", "6"],
         leave: () => void inside--,
       };
+      return options.lookUp === undefined ? admission : options.lookUp.then(() => admission);
     },
     inNameOf: () => DEVELOPER,
     overload: options.overload,

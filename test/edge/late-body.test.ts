@@ -50,3 +50,26 @@ it.each([
     session.destroy();
   }
 });
+
+it.each([
+  ["on gRPC's fast layer", ALL_FAST, ACT],
+  ["on gRPC's plain path", PLAIN, ACT],
+  ["on REST", ALL_FAST, REST],
+])("a caller who resets a call %s while its key is looked up leaves nothing behind", async (_, fast, headers) => {
+  const { promise: lookUp, resolve: found } = Promise.withResolvers<void>();
+  await using gateway = await openGateway({ rpcs: RPCS, fast, lookUp });
+  const session = http2.connect(gateway.base);
+  try {
+    const request = session.request(headers, { endStream: false });
+    request.on("error", () => undefined).resume();
+    request.write(HALF);
+    await expect.poll(() => gateway.inside()).toBe(1);
+    request.close(http2.constants.NGHTTP2_CANCEL);
+    // The reset has reached the gateway when a later request is answered.
+    await once(session.request({ ":path": "/health" }).resume(), "response");
+    found();
+    await expect.poll(() => gateway.inside()).toBe(0);
+  } finally {
+    session.destroy();
+  }
+});

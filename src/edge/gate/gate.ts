@@ -266,12 +266,14 @@ export function createGate(deps: GateDeps): Gate {
     conversation(method, admission, speaker, context) {
       if (context.idempotencyKey !== undefined) throw streamReplay();
       let rest = nothing;
+      let isOver = false;
       const told: Speaker<Message> = {
         say: (message) => speaker.say(message),
         get behind() {
           return speaker.behind;
         },
         end: (refusal) => {
+          isOver = true;
           rest();
           speaker.end(refusal);
         },
@@ -279,7 +281,7 @@ export function createGate(deps: GateDeps): Gate {
       admission.work?.end();
       const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
       const listener = ruleOf(method).serve(told, call) as Listener<Message>;
-      rest = recheckWhileOpen(admission, listener, context.signal);
+      if (!isOver) rest = recheckWhileOpen(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
           // The first message says what the conversation is about.

@@ -15,7 +15,8 @@ export function recheckWhileOpen(
   listener: Pick<Listener<Message>, "cut">,
   signal: Signal,
 ): () => void {
-  if (again === undefined) return nothing;
+  // A signal that is aborted already tells nobody.
+  if (again === undefined || signal.aborted) return nothing;
   const cut = (thrown: unknown): void => {
     if (thrown instanceof Refusal) listener.cut(thrown);
   };

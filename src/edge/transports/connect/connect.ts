@@ -21,7 +21,7 @@ import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
-import type { CallTrail } from "../../../call.ts";
+import type { CallTrail, Speaker } from "../../../call.ts";
 import { Cancel, type Signal } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
@@ -350,9 +350,10 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   };
   const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
-    const heard = untilAbort(readable(requests, exchange), exchange.context.signal);
     const { admission, context: call } = exchange;
-    return guarded(exchange, () => converse(heard, (speaker) => gate.conversation(method, admission, speaker, call)));
+    const heard = untilAbort(readable(requests, exchange), call.signal);
+    const open = (speaker: Speaker<Message>) => gate.conversation(method, admission, speaker, call);
+    return guarded(exchange, () => converse(heard, call.signal, open));
   };
   const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
   if (method.methodKind === "client_streaming")
@@ -381,11 +382,12 @@ function refused(exchange: ConnectExchange, thrown: unknown): ConnectError {
 async function* guarded(exchange: ConnectExchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
   try {
     yield* untilAbort(open(), exchange.context.signal);
-  } catch (thrown) {
-    throw refused(exchange, thrown);
-  } finally {
     exchange.over = true;
+  } catch (thrown) {
+    exchange.over = true;
+    throw refused(exchange, thrown);
   }
+  // A reader who leaves between two messages is told of by Connect's signal, and the call is called off.
 }
 
 /** Messages of the caller, with complaints about them, Connect's own or of the body's reading, as refusals. */

@@ -1,18 +1,28 @@
 /** A conversation for transports that know streams only as iterables: what the service says is read as one. */
 import type { Message } from "@bufbuild/protobuf";
 import type { Listener, Speaker } from "../../../call.ts";
+import type { Signal } from "../../../cancellation.ts";
+import { Refusal } from "../../../errors.ts";
 
 /** Messages that may wait to be read before the reader counts as slow. */
 const MOST_UNREAD = 1;
 
-/** What a service says to `requests`. `open` begins the conversation; a refusal on either side ends it by being thrown. */
+/**
+ * What a service says to `requests`. `open` begins the conversation; a refusal on either side ends it by being thrown. Where the caller
+ * has `left`, the service knows.
+ */
 export async function* converse(
   requests: AsyncIterable<Message>,
+  left: Signal,
   open: (speaker: Speaker<Message>) => Listener<Message>,
 ): AsyncGenerator<Message, void, undefined> {
   const said = new ConversationMessage();
   const listener = open(said);
-  hearAll(requests, listener).catch((thrown) => said.end(thrown));
+  hearAll(requests, listener).catch((thrown: unknown) => {
+    // The service brings what it began to its end; one that had ended before has nothing more to say.
+    if (thrown instanceof Refusal && !left.aborted) listener.cut(thrown);
+    else said.end(thrown);
+  });
   yield* said.read(listener);
 }
 

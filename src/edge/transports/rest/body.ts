@@ -1,4 +1,5 @@
 /** A request's body: the right type, no more than the limit, whole. */
+import type { Signal } from "../../../cancellation.ts";
 import { Reason, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
 import type { WholeRequest } from "../../server/whole-requests.ts";
@@ -10,6 +11,8 @@ export interface BodyLimits {
   readonly most: number;
   /** Holds memory for a body of so many bytes, in place of what it held before; throws the refusal where there is none. */
   hold(bytes: number): void;
+  /** Aborted when the caller has left. */
+  readonly signal: Signal;
 }
 
 /**
@@ -21,22 +24,23 @@ export async function readBody(
   request: HttpRequest,
   wanted: RegExp,
   named: string,
-  { most, hold }: BodyLimits,
+  limits: BodyLimits,
 ): Promise<Buffer> {
+  const { most, hold } = limits;
   const { "content-type": type, "content-length": length, "content-encoding": coding } = request.headers;
   if (length === "0") return Buffer.alloc(0);
   if (type !== undefined && !wanted.test(type)) throw unsupported(`the body must be ${named} in UTF-8`);
   if (coding !== undefined && coding !== "identity") throw unsupported("the body must not be compressed");
   if (Number(length) > most) throw tooLarge(most);
   if (length !== undefined) hold(Number(length));
-  const bytes = "body" in request ? request.body : await collect(request, { most, hold });
+  const bytes = "body" in request ? request.body : await collect(request, limits);
   if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
   return bytes;
 }
 
 const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text);
 
-function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
+function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, signal }: BodyLimits): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -62,7 +66,7 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold }: Bo
     });
     request.once("error", left);
     request.once("close", left);
-    // The caller may have left while its key was looked up: then the request says so no more.
-    if (request.destroyed) left();
+    // The caller may have left while its key was looked up: then the request says so no more, and one of HTTP/2 is not even destroyed.
+    if (request.destroyed || signal.aborted) left();
   });
 }

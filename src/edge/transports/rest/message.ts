@@ -14,7 +14,7 @@ export async function readMessage(exchange: HttpExchange): Promise<Message> {
   const { route, request, parameters } = exchange;
   if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
-  const limits = { most: route.bounds.bytes, hold: exchange.hold };
+  const limits = { most: route.bounds.bytes, hold: exchange.hold, signal: exchange.call };
   return messageOf(exchange, await route.dialect.readBody(route, request, limits));
 }
 

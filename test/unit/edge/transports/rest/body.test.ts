@@ -2,11 +2,12 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, it } from "vitest";
+import { Cancel } from "../../../../../src/cancellation.ts";
 import { readBody } from "../../../../../src/edge/transports/rest/body.ts";
 import { Reason } from "../../../../../src/errors.ts";
 import { eventually } from "../../../../support/eventually.ts";
 
-const LIMITS = { most: 1_000, hold: () => {} };
+const LIMITS = { most: 1_000, signal: new Cancel(), hold: () => {} };
 
 it("is refused where the connection was lost before anybody read: nothing says so a second time", async () => {
   const request = new IncomingMessage(new Socket());
@@ -15,6 +16,16 @@ it("is refused where the connection was lost before anybody read: nothing says s
   request.destroy();
   await eventually(() => expect(request.closed).toBe(true));
   await expect(readBody(request, /json/, "application/json", LIMITS)).rejects.toMatchObject({
+    reason: Reason.CLIENT_CLOSED_REQUEST,
+  });
+});
+
+it("is refused where the caller is known to have left, although the request says nothing of it", async () => {
+  const request = new IncomingMessage(new Socket());
+  request.headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
+  const signal = new Cancel();
+  signal.abort(undefined);
+  await expect(readBody(request, /json/, "application/json", { ...LIMITS, signal })).rejects.toMatchObject({
     reason: Reason.CLIENT_CLOSED_REQUEST,
   });
 });

@@ -1,0 +1,21 @@
+/** Callers who stay: what looks at them again ends with them. */
+import { expect, it, onTestFinished } from "vitest";
+import { Cancel } from "../../../../src/cancellation.ts";
+import { recheckWhileOpen } from "../../../../src/edge/gate/recheck.ts";
+import { replaceAmbient } from "../../../support/ambient.ts";
+import { DEVELOPER } from "../../../support/key-call.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
+
+const admission = { principal: DEVELOPER, headers: [], leave: () => {}, again: () => {} };
+
+it("looks again until the signal is aborted, and never at a caller who has left before", () => {
+  const clock = new ManualClock();
+  onTestFinished(replaceAmbient({ clock }));
+  const signal = new Cancel();
+  recheckWhileOpen(admission, { cut: () => {} }, signal);
+  expect(clock.pending).toBe(1);
+  signal.abort(undefined);
+  expect(clock.pending).toBe(0);
+  recheckWhileOpen(admission, { cut: () => {} }, signal);
+  expect(clock.pending).toBe(0);
+});
