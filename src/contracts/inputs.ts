@@ -1,0 +1,319 @@
+/** What models read: whether a request's observations, instruction and goal meet an input contract, and what does not. */
+import {
+  type CameraSpec,
+  type InputContract,
+  InputNeed,
+  type ProprioSpec,
+} from "../../gen/limber/v1/input_contract_pb.ts";
+import { type Frame, ImageFormat, type Observation } from "../../gen/limber/v1/observation_pb.ts";
+
+export { InputNeed };
+
+/** The part of a request that contracts are about. */
+export interface GivenInput {
+  /** Oldest first. */
+  readonly observations: readonly Observation[];
+  readonly instruction?: string | undefined;
+  readonly goalImage?: Frame | undefined;
+  /** The action space of the answer: a model's layouts of proprioception may go by it. */
+  readonly actionSpace?: string | undefined;
+}
+
+/** What is known of a picture without decoding it. */
+export interface PictureFacts {
+  readonly width: number;
+  readonly height: number;
+  readonly format: ImageFormat;
+}
+
+/** Reads the header of a picture that came as bytes; undefined where there is none to read. */
+export type ReadPicture = (frame: Frame) => PictureFacts | undefined;
+
+/** A field that does not meet a contract, and the smallest change of the request that would mend it. */
+export interface InputFault {
+  /** Path in the request, such as `observations.0.frames.1.camera`. */
+  readonly path: string;
+  /** What is wrong, as a sentence that goes on from the path. */
+  readonly message: string;
+  /** The rule that it breaks, by pydantic's names: `missing`, `extra_forbidden`, `length`, `value_error`. */
+  readonly type: "missing" | "extra_forbidden" | "length" | "value_error";
+  /** What would serve. */
+  readonly change: string;
+  /** How many values the field should have, where that is what is wrong. */
+  readonly wanted?: number;
+}
+
+/** Every field that does not meet the contract; none where nothing is known to be wrong. Pure. */
+export function inputFaults(contract: InputContract, given: GivenInput, read: ReadPicture = nothing): InputFault[] {
+  const faults: InputFault[] = [];
+  const newest = given.observations.length - 1;
+  const seen = given.observations[newest];
+  checkHistory(contract, given, faults);
+  if (seen) {
+    checkCameras(contract, seen, { at: `observations.${newest}.frames`, read, faults });
+    checkProprio(contract, seen, { at: `observations.${newest}`, space: given.actionSpace ?? "", faults });
+  }
+  checkNeed(contract.language?.need, "instruction", (given.instruction ?? "") !== "", faults);
+  checkNeed(contract.goalImage?.need, "goal_image", given.goalImage !== undefined, faults);
+  return faults;
+}
+
+/**
+ * Whether an input meets a contract, as far as that can be told without decoding pictures and reading words. What a model makes of the
+ * numbers, the picture or the words themselves is beyond it: a model may still reject what meets its contract.
+ */
+export const meetsContract = (contract: InputContract, given: GivenInput, read?: ReadPicture): boolean =>
+  inputFaults(contract, given, read).length === 0;
+
+const nothing: ReadPicture = () => undefined;
+
+function checkHistory({ history }: InputContract, { observations }: GivenInput, faults: InputFault[]): void {
+  const { length } = observations;
+  const { least = 1, most = Number.POSITIVE_INFINITY } = history ?? {};
+  if (length >= least && length <= most) return;
+  const wanted = length < least ? least : most;
+  const side = length < least ? "at least" : "at most";
+  faults.push({
+    path: "observations",
+    message: `has ${counted(length, "observation")}, and the model reads ${side} ${wanted}`,
+    type: "length",
+    change: `send ${side} ${counted(wanted, "observation")}`,
+    wanted,
+  });
+}
+
+interface CameraCheck {
+  readonly at: string;
+  readonly read: ReadPicture;
+  readonly faults: InputFault[];
+}
+
+function checkCameras(
+  { cameras: declared, otherCameras }: InputContract,
+  { frames }: Observation,
+  check: CameraCheck,
+): void {
+  if (!declared) return;
+  const { cameras } = declared;
+  const isNamed = frames.some(({ camera }) => camera !== "");
+  const taken = new Set<number>();
+  const missing: CameraSpec[] = [];
+  cameras.forEach((spec, place) => {
+    const index = placeOf(spec, isNamed ? undefined : place, frames, place);
+    if (index === undefined) {
+      if (spec.required) missing.push(spec);
+      return;
+    }
+    taken.add(index);
+    checkPicture(spec, frames[index]!, `${check.at}.${index}`, check);
+  });
+  for (const spec of missing)
+    check.faults.push({
+      path: check.at,
+      message: `lacks the picture of ${cameraName(spec)}`,
+      type: "missing",
+      change: `add the picture of ${cameraName(spec)}${sizeOf(spec)}`,
+    });
+  // Where pictures of other cameras may be sent, one is worth a word only beside another that is missing: its name may be misspelt.
+  if (otherCameras && missing.length === 0) return;
+  const known = cameras.map(cameraName).join(", ") || "no camera";
+  frames.forEach(({ camera }, index) => {
+    if (taken.has(index)) return;
+    check.faults.push({
+      path: isNamed ? `${check.at}.${index}.camera` : `${check.at}.${index}`,
+      message: `${camera === "" ? "a picture" : JSON.stringify(camera.slice(0, MOST_ECHOED))} is not read; the model reads ${known}`,
+      type: "extra_forbidden",
+      change: `leave out the picture${camera === "" ? "" : ` of ${JSON.stringify(camera.slice(0, MOST_ECHOED))}`}`,
+    });
+  });
+}
+
+const MOST_ECHOED = 64;
+
+/** Pictures go by their camera's name; by their place where the contract names no camera, or the request names none. */
+function placeOf(
+  { name, aliases }: CameraSpec,
+  unnamed: number | undefined,
+  frames: readonly Frame[],
+  place: number,
+): number | undefined {
+  if (name === "" || unnamed !== undefined) return place < frames.length ? place : undefined;
+  const index = frames.findIndex(({ camera }) => camera === name || aliases.includes(camera));
+  return index < 0 ? undefined : index;
+}
+
+function checkPicture(spec: CameraSpec, frame: Frame, path: string, { read, faults }: CameraCheck): void {
+  const fixesSize = !spec.anySize && (spec.width !== undefined || spec.height !== undefined);
+  if (!fixesSize && spec.formats.length === 0) return;
+  // The bytes themselves are believed before what is said of them.
+  const facts = read(frame);
+  for (const side of fixesSize ? (["width", "height"] as const) : []) {
+    const [has, wanted] = [facts?.[side] ?? frame[side], spec[side]];
+    if (wanted === undefined || has === undefined || has === wanted) continue;
+    faults.push({
+      path: `${path}.${side}`,
+      message: `is ${has}, and the model reads pictures of ${cameraName(spec)}${sizeOf(spec)}`,
+      type: "value_error",
+      change: `make the picture of ${cameraName(spec)}${sizeOf(spec)}`,
+      wanted,
+    });
+  }
+  const format = (facts?.format ?? frame.format) || undefined;
+  if (format === undefined || spec.formats.length === 0 || spec.formats.includes(format)) return;
+  const wanted = spec.formats.map((each) => FORMAT_WORDS[each]).join(" or ");
+  faults.push({
+    path: `${path}.format`,
+    message: `is ${FORMAT_WORDS[format]}, and the model reads ${wanted} of ${cameraName(spec)}`,
+    type: "value_error",
+    change: `encode the picture of ${cameraName(spec)} as ${wanted}`,
+  });
+}
+
+const FORMAT_WORDS: Readonly<Record<ImageFormat, string>> = {
+  [ImageFormat.UNSPECIFIED]: "any",
+  [ImageFormat.PNG]: "png",
+  [ImageFormat.JPEG]: "jpeg",
+  [ImageFormat.WEBP]: "webp",
+};
+
+const cameraName = ({ name }: CameraSpec): string => (name === "" ? "any camera" : name);
+
+const sizeOf = ({ width, height }: Pick<CameraSpec, "width" | "height">): string =>
+  width === undefined && height === undefined ? "" : ` (${width ?? "any"} by ${height ?? "any"})`;
+
+interface ProprioCheck {
+  readonly at: string;
+  readonly space: string;
+  readonly faults: InputFault[];
+}
+
+/** An observation has to have one of the layouts; what is wrong is told by the nearest. */
+function checkProprio({ proprio }: InputContract, seen: Observation, { at, space, faults }: ProprioCheck): void {
+  if (proprio.length === 0) return;
+  const layouts = proprio.filter(({ actionSpace }) => actionSpace === "" || space === "" || actionSpace === space);
+  let nearest: InputFault[] | undefined;
+  for (const layout of layouts) {
+    const found = layoutFaults(layout, seen, at);
+    if (found.length === 0) return;
+    if (
+      nearest === undefined ||
+      found.length < nearest.length ||
+      (found.length === nearest.length && isNearer(found, nearest, seen))
+    )
+      nearest = found;
+  }
+  if (nearest) faults.push(...nearest);
+}
+
+const isNearer = ([one]: InputFault[], [other]: InputFault[], { proprio }: Observation): boolean =>
+  one?.wanted !== undefined &&
+  other?.wanted !== undefined &&
+  Math.abs(one.wanted - proprio.length) < Math.abs(other.wanted - proprio.length);
+
+/** How many values a layout has; undefined where any number will do. */
+export const dimensionOfLayout = ({ dimension, names }: ProprioSpec): number | undefined =>
+  dimension ?? (names.length > 0 ? names.length : undefined);
+
+function layoutFaults(layout: ProprioSpec, { proprio, proprioNames }: Observation, at: string): InputFault[] {
+  const dim = dimensionOfLayout(layout);
+  const { length } = proprio;
+  if (dim !== undefined && (length < dim || (length > dim && !layout.moreValues))) {
+    const isMissing = length === 0;
+    const isSurplus = dim === 0;
+    const reads = isSurplus ? "none is read" : `the model reads ${valuesOf(layout, dim)}`;
+    return [
+      {
+        path: `${at}.proprio`,
+        message: isMissing ? `is missing: ${reads}` : `has ${counted(length, "value")}, and ${reads}`,
+        type: isMissing ? "missing" : isSurplus ? "extra_forbidden" : "length",
+        change: isSurplus ? "leave out proprio" : `send ${valuesOf(layout, dim)} in proprio`,
+        wanted: dim,
+      },
+    ];
+  }
+  return nameFaults(layout, proprioNames, at);
+}
+
+/** Names that a request gives to its values are held against those of the layout; a request need not give any. */
+function nameFaults({ names, anyOrder, moreValues }: ProprioSpec, given: readonly string[], at: string): InputFault[] {
+  if (names.length === 0 || given.length === 0) return [];
+  const path = `${at}.proprio_names`;
+  const known = new Set(names);
+  const has = new Set(given);
+  const missing = names.filter((name) => !has.has(name));
+  const surplus = moreValues ? [] : given.filter((name) => !known.has(name));
+  const change = `name the values ${listed(names)}`;
+  const told = (message: string, type: InputFault["type"]): InputFault => ({ path, message, type, change });
+  if (missing.length > 0 || surplus.length > 0)
+    return [
+      ...(missing.length > 0 ? [told(`lacks ${listed(missing)}`, "missing")] : []),
+      ...(surplus.length > 0 ? [told(`has ${listed(surplus)}, which the model does not read`, "extra_forbidden")] : []),
+    ];
+  if (anyOrder || names.every((name, i) => given[i] === name)) return [];
+  return [told(`has another order than the model reads: ${listed(names)}`, "value_error")];
+}
+
+function valuesOf({ names, units }: ProprioSpec, dim: number): string {
+  const each = units.length === names.length ? names.map((name, i) => `${name} in ${units[i]}`) : names;
+  const told = each.length === 0 ? "" : ` (${listed(each)})`;
+  const all = units.length === 1 && names.length !== 1 ? ` in ${units[0]}` : "";
+  return `${counted(dim, "value")}${all}${told}`;
+}
+
+/** Names that a sentence lists; the contract has all. */
+const MOST_LISTED = 16;
+
+function listed(words: readonly string[]): string {
+  const some = words.slice(0, MOST_LISTED).map((word) => word.slice(0, MOST_ECHOED));
+  return some.join(", ") + (words.length > MOST_LISTED ? `, and ${words.length - MOST_LISTED} more` : "");
+}
+
+function checkNeed(need: InputNeed | undefined, path: string, isGiven: boolean, faults: InputFault[]): void {
+  if (need === InputNeed.REQUIRED && !isGiven)
+    faults.push({
+      path,
+      message: "is missing: the model gives no answer without it",
+      type: "missing",
+      change: `add ${path}`,
+    });
+  if (need === InputNeed.NONE && isGiven)
+    faults.push({ path, message: "is not read by the model", type: "extra_forbidden", change: `leave out ${path}` });
+}
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+const NEEDS: Readonly<Partial<Record<InputNeed, string>>> = {
+  [InputNeed.REQUIRED]: "",
+  [InputNeed.OPTIONAL]: " if there is one",
+};
+
+/** What a contract says that is read, in a sentence without its end; undefined where it says nothing. */
+export function readsOf(contract: InputContract): string | undefined {
+  const { cameras, proprio, language, goalImage, history } = contract;
+  const parts: string[] = [];
+  if (cameras?.cameras.length === 0) parts.push("no pictures");
+  else if (cameras)
+    parts.push(
+      `pictures of ${cameras.cameras.map((spec) => `${cameraName(spec)}${sizeOf(spec)}${spec.required ? "" : " if there is one"}`).join(", ")}`,
+    );
+  const layouts = new Set(
+    proprio.map((layout) => {
+      const dim = dimensionOfLayout(layout);
+      const space = layout.actionSpace === "" ? "" : ` for ${layout.actionSpace}`;
+      return dim === 0
+        ? `no proprioception${space}`
+        : dim === undefined
+          ? ""
+          : `${valuesOf(layout, dim)} of proprioception${space}`;
+    }),
+  );
+  layouts.delete("");
+  if (layouts.size > 0) parts.push([...layouts].join(" or "));
+  const words = language && NEEDS[language.need];
+  if (words !== undefined) parts.push(`an instruction${words}`);
+  else if (language?.need === InputNeed.NONE) parts.push("no instruction");
+  const goal = goalImage && NEEDS[goalImage.need];
+  if (goal !== undefined) parts.push(`a goal_image${goal}`);
+  if (history?.least !== undefined && history.least > 1) parts.push(`at least ${history.least} observations`);
+  return parts.length === 0 ? undefined : parts.join("; ");
+}
