@@ -10,8 +10,16 @@ import {
   type PreviewRoutesResponse,
   PreviewRoutesResponseSchema,
 } from "../gen/limber/v1/inference_service_pb.ts";
+import {
+  type ActionMeaning,
+  ActionMeaningSchema,
+  ContractSource,
+  type InputContract,
+  InputContractSchema,
+} from "../gen/limber/v1/input_contract_pb.ts";
 import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
+import { declaredInput } from "../src/contracts/declared-input.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
 import {
@@ -97,6 +105,10 @@ interface OfferingCase extends Omit<CatalogCase, "slug"> {
   readonly uptime?: number;
   readonly scaledown_s?: number;
   readonly cost_nano_per_s?: number;
+  /** What it reads, as an input contract in REST JSON. */
+  readonly reads?: unknown;
+  /** What its actions mean, as REST JSON has each. */
+  readonly means?: readonly unknown[];
 }
 
 type ContractWord = "act" | "predict" | "ground" | "evaluate";
@@ -177,6 +189,7 @@ function offeringOf(given: OfferingCase): Offering {
     actionSpaces: given.action_spaces,
     actionDim: undefined,
     embodiments: given.embodiments ?? [],
+    declared: declaredOf(given),
     domain: given.domain,
     family: given.family,
     simulated: given.simulated ?? false,
@@ -191,6 +204,24 @@ function offeringOf(given: OfferingCase): Offering {
     timeoutMs: 30_000,
     coldTimeoutMs: 60_000,
   };
+}
+
+const contractReader = decoderOf(InputContractSchema);
+const meaningReader = decoderOf(ActionMeaningSchema);
+
+function declaredOf({ reads, means = [] }: OfferingCase): Offering["declared"] {
+  if (reads === undefined && means.length === 0) return undefined;
+  const faults = new Faults();
+  const input = reads === undefined ? undefined : (contractReader.decode(reads, faults) as InputContract); // the reader's own type
+  const actions = means.map((each) => meaningReader.decode(each, faults) as ActionMeaning); // the reader's own type
+  if (faults.list.length > 0) throw invalid(faults.list.map(violationOf));
+  return declaredInput({
+    key: JSON.stringify([reads, means]),
+    input,
+    inputSource: ContractSource.DECLARED,
+    actions,
+    actionsSource: ContractSource.DECLARED,
+  });
 }
 
 function intentOf({ contract = "act", request }: PlanCase): Intent {
@@ -217,7 +248,7 @@ export const replay = (given: PlanCase, supply: RoutingSupply): PreviewRoutesRes
 /** What a file of cases or supply says, in YAML or JSON. JSON is YAML too, but a fault in it is told better as JSON. */
 export function readStated(path: string | URL): unknown {
   const text = readFileSync(path, "utf8");
-  return /\.json$/i.test(path.toString()) ? JSON.parse(text) : parse(text);
+  return /\.json$/i.test(path.toString()) ? JSON.parse(text) : parse(text, { merge: true });
 }
 
 const USAGE = `usage: npm run plan -- case.yaml [supply.yaml]

@@ -7,6 +7,7 @@ import { exceeds } from "./bounds.ts";
 import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConflicts, seedOf } from "./conflicts.ts";
 import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
+import type { GivenInput } from "./inputs.ts";
 
 /** The fields of an act request that its meaning hangs on; a preview carries them too. */
 export type ActFields = Pick<
@@ -42,8 +43,21 @@ export function intentOf(request: ActFields): Intent {
     units: unitsAsked(request),
     extent: extentOf(request),
     parameters: parametersOf(request),
+    given: request.observations.length === 0 ? undefined : givenOf(request),
   };
 }
+
+const givenOf = ({
+  observations,
+  instruction,
+  goalImage,
+  actionSpace = DEFAULT_ACTION_SPACE,
+}: ActFields): GivenInput => ({
+  observations,
+  instruction,
+  goalImage,
+  actionSpace,
+});
 
 /** The steps of a request: as named, else the most of a chunk where all of it is wanted, else the default. */
 const unitsAsked = ({ horizon, wholeChunk }: Pick<ActFields, "horizon" | "wholeChunk">): number =>

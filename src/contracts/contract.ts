@@ -6,6 +6,7 @@ import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import type { Preference, ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
 import type { Embodiment } from "../../gen/limber/v1/registry_pb.ts";
+import type { GivenInput } from "./inputs.ts";
 
 export { Contract };
 
@@ -48,6 +49,8 @@ export interface Intent {
   extent?: "wish" | "chunk" | undefined;
   /** The optional parameters that the request sets. */
   parameters: readonly Parameter[];
+  /** What offerings' contracts are held against; absent where no observation is known yet. */
+  given?: GivenInput | undefined;
 }
 
 /** What the request of any contract hands to a model. Pictures are reached through the request's frame set, not here. */

@@ -31,6 +31,10 @@ export function intentOf(request: GroundFields): Intent {
     seed: undefined,
     units: frames * TOKENS_PER_FRAME + Math.ceil(request.instruction.length / LETTERS_PER_TOKEN) + ANSWER_TOKENS,
     parameters: [],
+    given:
+      request.observations.length === 0
+        ? undefined
+        : { observations: request.observations.slice(-1), instruction: request.instruction },
   };
 }
 

@@ -317,3 +317,67 @@ export function readsOf(contract: InputContract): string | undefined {
   if (history?.least !== undefined && history.least > 1) parts.push(`at least ${history.least} observations`);
   return parts.length === 0 ? undefined : parts.join("; ");
 }
+
+/**
+ * A check that makes nothing: true only where a request surely meets the contract, false where it has to be looked at. Calls in a control loop
+ * come this way.
+ */
+export function quickCheckOf(contract: InputContract): (given: GivenInput) => boolean {
+  const parts: ((given: GivenInput) => boolean)[] = [];
+  const { history, cameras, proprio, language, goalImage } = contract;
+  if (history)
+    parts.push(({ observations: { length } }) => length >= (history.least ?? 1) && length <= (history.most ?? length));
+  if (cameras) parts.push(quickCameras(cameras.cameras, contract.otherCameras));
+  if (proprio.length > 0) parts.push(quickProprio(proprio));
+  if (needs(language?.need)) parts.push(quickNeed(language?.need, ({ instruction }) => (instruction ?? "") !== ""));
+  if (needs(goalImage?.need)) parts.push(quickNeed(goalImage?.need, (given) => given.goalImage !== undefined));
+  return (given) => {
+    if (given.observations.length === 0) return false;
+    for (let i = 0; i < parts.length; i++) if (!parts[i]!(given)) return false;
+    return true;
+  };
+}
+
+const needs = (need: InputNeed | undefined): boolean => need === InputNeed.REQUIRED || need === InputNeed.NONE;
+
+const quickNeed =
+  (need: InputNeed | undefined, isGiven: (given: GivenInput) => boolean) =>
+  (given: GivenInput): boolean =>
+    isGiven(given) === (need === InputNeed.REQUIRED);
+
+function quickCameras(cameras: readonly CameraSpec[], others: boolean): (given: GivenInput) => boolean {
+  const takesAny = cameras.every(
+    ({ anySize, width, height, formats }) =>
+      (anySize || (width === undefined && height === undefined)) && formats.length === 0,
+  );
+  if (!takesAny) return () => false;
+  return ({ observations }) => {
+    const { frames } = observations[observations.length - 1]!; // seen to be there
+    let found = 0;
+    for (let i = 0; i < cameras.length; i++) {
+      const { name, required } = cameras[i]!;
+      // By place, or under another name: that is looked at.
+      if (name === "") return false;
+      let isHere = false;
+      for (let j = 0; j < frames.length; j++) isHere ||= frames[j]!.camera === name;
+      if (isHere) found++;
+      else if (required) return false;
+    }
+    return others || found === frames.length;
+  };
+}
+
+function quickProprio(layouts: readonly ProprioSpec[]): (given: GivenInput) => boolean {
+  const dims = layouts.map(dimensionOfLayout);
+  return ({ observations, actionSpace = "" }) => {
+    const { proprio, proprioNames } = observations[observations.length - 1]!; // seen to be there
+    if (proprioNames.length > 0) return false;
+    for (let i = 0; i < layouts.length; i++) {
+      const layout = layouts[i]!;
+      if (layout.actionSpace !== "" && actionSpace !== "" && layout.actionSpace !== actionSpace) continue;
+      const dim = dims[i];
+      if (dim === undefined || proprio.length === dim || (layout.moreValues && proprio.length > dim)) return true;
+    }
+    return false;
+  };
+}

@@ -45,6 +45,10 @@ export function intentOf(request: PredictFields): Intent {
     units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
     extent: isOpen(request) ? "wish" : undefined,
     parameters: parametersOf(request),
+    given:
+      request.observations.length === 0
+        ? undefined
+        : { observations: request.observations, instruction: request.instruction, goalImage: request.goalImage },
   };
 }
 

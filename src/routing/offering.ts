@@ -1,5 +1,6 @@
 /** What the router knows of an offering: the facts that a plan is made from. */
 import type { Contract } from "../contracts/contract.ts";
+import type { DeclaredInput } from "../contracts/declared-input.ts";
 import type { Supplier } from "../contracts/trust.ts";
 
 /** One offering as a snapshot holds it. Immutable; a change makes a new snapshot. */
@@ -16,6 +17,8 @@ export interface Offering {
   readonly actionSpaces: readonly string[];
   /** Numbers per step in spaces that do not fix a dimension. */
   readonly actionDim: number | undefined;
+  /** What it says that it reads, and that its actions mean; absent where it says neither. Equal ones are one object. */
+  readonly declared?: DeclaredInput | undefined;
   /** The bodies that it is made for; empty where neither it nor its model says. */
   readonly embodiments: readonly string[];
   /** Domain and family of its model, for aliases. */

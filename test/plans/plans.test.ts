@@ -22,7 +22,9 @@ interface GoldenCase extends PlanCase {
   readonly near?: readonly string[];
   readonly needed?: readonly string[];
   readonly excluded_by?: readonly string[];
-  readonly suggestions?: readonly { field: string; value?: number; admits: number }[];
+  /** Every field at fault, and the rule that it breaks. */
+  readonly violations?: Readonly<Record<string, string>>;
+  readonly suggestions?: readonly { field: string; value?: number; change?: string; admits: number }[];
   readonly retry_after?: number;
   readonly pinned?: boolean;
   /** Cheapest, first and dearest way, in micro-dollars. */
@@ -36,7 +38,10 @@ const read = (path: string): unknown => readStated(new URL(path, here));
 const supplied = (path: string) => supplyOf(read(path) as Parameters<typeof supplyOf>[0]);
 const supply = supplied("supply.json");
 /** Supply of the cases of one file, by its name; others share `supply`. */
-const supplies: Readonly<Record<string, typeof supply>> = { "trust.yaml": supplied("supply-trust.json") };
+const supplies: Readonly<Record<string, typeof supply>> = {
+  "trust.yaml": supplied("supply-trust.json"),
+  "inputs.yaml": supplied("supply-inputs.yaml"),
+};
 
 function attempt(
   given: GoldenCase,
@@ -73,10 +78,15 @@ for (const file of readdirSync(new URL("cases/", here)).sort()) {
       if (given.near) expect(refusal?.details.near).toEqual(given.near);
       if (given.needed) expect(refusal?.details.needed).toEqual(given.needed);
       if (given.excluded_by) expect(refusal?.details.excludedBy).toEqual(given.excluded_by);
+      if (given.violations)
+        expect(Object.fromEntries((refusal?.details.violations ?? []).map(({ path, type }) => [path, type]))).toEqual(
+          given.violations,
+        );
       if (given.suggestions) {
-        const plain = refusal?.details.suggestions?.map(({ field, value, admits }) => ({
+        const plain = refusal?.details.suggestions?.map(({ field, value, change, admits }) => ({
           field,
           ...(value !== undefined && { value }),
+          ...(change !== undefined && { change }),
           admits,
         }));
         expect(plain).toEqual(given.suggestions);

@@ -468,8 +468,9 @@ export const Reason = {
   ALL_ATTEMPTS_FAILED: 80,
 
   /**
-   * Every offering that was asked rejected the observations or the instruction; `details.needed` says what they read, as far as they
-   * declared it. The same request fails again.
+   * The observations, the instruction or the goal are not what any offering that may serve reads: by what these declare, so that none was
+   * asked, and `details.violations` names each field that is missing or too much; or by what those that were asked answered.
+   * `details.needed` says what they read, as far as they declared it. The same request fails again.
    *
    * @generated from enum value: REASON_INPUT_CONTRACT = 240;
    */

@@ -2,12 +2,14 @@
 
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
+import { differenceOf } from "../../contracts/action-meaning.ts";
 import { Contract, PARAMETERS } from "../../contracts/contract.ts";
 import { EMBODIMENTS, wordOfEmbodiment } from "../../contracts/embodiments.ts";
+import type { InputFault } from "../../contracts/inputs.ts";
 import { mayServe, narrower, Reach } from "../../contracts/trust.ts";
 import type { Offering } from "../offering.ts";
 import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";
-import type { Ask } from "./intent.ts";
+import { type Ask, meaningAt, meansAlike } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
 import { type OwnKeys, useOf } from "./own-keys.ts";
 import {
@@ -33,8 +35,20 @@ export interface Constraint {
   readonly detail: (ask: Ask, row: number) => string;
   /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
   readonly admitting?: (ask: Ask, row: number) => number;
+  /** The change of a row's own by which the request would be admitted there, instead of that of `field`. */
+  readonly changing?: (ask: Ask, row: number) => Relaxation | undefined;
   /** Whether a row would be admitted by relaxing `field` at all; every row would where it is absent. */
   readonly relaxable?: (ask: Ask, row: number) => boolean;
+}
+
+/** A change of the request. */
+export interface Relaxation {
+  /** Path of the field. */
+  readonly field: string;
+  /** The number that it would have to be, or have. */
+  readonly value?: number | undefined;
+  /** The change in words. */
+  readonly change: string;
 }
 
 const usd = (micro: number): string => `${micro / 1e6} USD`;
@@ -259,6 +273,36 @@ export const CONSTRAINTS: readonly Constraint[] = [
     admitting: (ask, row) => measured(costMicro, ask, row) / 1e6,
   },
   {
+    reason: DropReason.INPUT,
+    stage: "remove",
+    field: "observations",
+    test: ({ isRead, snapshot }) => isRead && { kind: "lazy", column: snapshot.columns.declared, isGood: isRead },
+    detail: (ask, row) =>
+      faultsAt(ask, row)
+        .map(({ path, message }) => `${path} ${message}`)
+        .join("; "),
+    changing(ask, row) {
+      const faults = faultsAt(ask, row);
+      const [first] = faults;
+      if (!first) return undefined;
+      const change = [...new Set(faults.map(({ change }) => change))].join("; ");
+      return { field: first.path, change, ...(faults.length === 1 && { value: first.wanted }) };
+    },
+  },
+  {
+    reason: DropReason.ACTION_MEANING,
+    stage: "remove",
+    field: undefined,
+    test: (ask) =>
+      ask.meaning && {
+        kind: "lazy",
+        column: ask.snapshot.columns.declared,
+        isGood: meansAlike(ask, ask.meaning),
+      },
+    detail: (ask, row) =>
+      `its actions differ in ${differenceOf(ask.meaning, meaningAt(ask, row))} from those that are under way`,
+  },
+  {
     reason: DropReason.CIRCUIT_OPEN,
     stage: "remove",
     field: undefined,
@@ -279,6 +323,12 @@ export const CONSTRAINTS: readonly Constraint[] = [
     relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
   },
 ];
+
+/** What of a request a row's offering does not read, or lacks. */
+export function faultsAt({ intent: { given }, snapshot, readPicture }: Ask, row: number): InputFault[] {
+  const declared = snapshot.ground.declared[snapshot.columns.declared[row]!];
+  return (given && declared?.faults(given, readPicture)) ?? [];
+}
 
 function namedProviders({ preferences }: Ask): readonly string[] | undefined {
   const { only = [], order = [] } = preferences ?? {};
@@ -374,7 +424,7 @@ function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): 
 }
 
 /** The constraints that the lists of aliases were made by, which need no second look there. */
-const LISTED: ReadonlySet<DropReason> = new Set([
+export const LISTED: ReadonlySet<DropReason> = new Set([
   DropReason.NOT_SIMULATED_ALLOWED,
   DropReason.CONTRACT,
   DropReason.ACTION_SPACE,

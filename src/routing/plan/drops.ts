@@ -8,8 +8,10 @@ import {
   type Suggestion,
   SuggestionSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
+import type { InputFault } from "../../contracts/inputs.ts";
+import { readsOf } from "../../contracts/inputs.ts";
 import { Reason, type Refusal, type RefusalDetails, refuse } from "../../errors.ts";
-import { CONSTRAINTS, type Constraint } from "./constrain.ts";
+import { CONSTRAINTS, type Constraint, faultsAt, LISTED } from "./constrain.ts";
 import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro } from "./measure.ts";
@@ -89,10 +91,52 @@ export function refusalOf(ask: Ask): Refusal {
     const text = `${considered}; none is expected to finish in time (${told.join("; ")})`;
     return refuse(Reason.DEADLINE_EXCEEDED, text, details);
   }
+  const unread = unreadOf(ask, drops, details);
+  if (unread) return unread;
   const strangers = strangersOf(ask);
   const text = `${considered}, none satisfies the constraints${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
   const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
   return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
+}
+
+/**
+ * The refusal of a request that every offering would serve if it were only read: it names each field that the nearest one lacks or does not
+ * read. Undefined where something else keeps an offering out. What could not serve the contract at all is no part of the question.
+ */
+function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Refusal | undefined {
+  const able = drops.filter(({ broken }) => (broken & UNABLE) === 0);
+  if (able.length === 0 || !able.every(({ broken }) => (broken & INPUT) !== 0 && (broken & ~(INPUT | LATE)) === 0))
+    return undefined;
+  let nearest: InputFault[] = [];
+  const needed = new Set<string>();
+  for (const { row } of able) {
+    const faults = faultsAt(ask, row);
+    if (nearest.length === 0 || faults.length < nearest.length) nearest = faults;
+    if (needed.size < MOST_NEEDED) needed.add(readAt(ask, row));
+  }
+  const violations = nearest.map(({ path, message, type }) => ({
+    $typeName: "limber.v1.Violation" as const,
+    path,
+    message,
+    type,
+  }));
+  const told = nearest.map(({ path, message }) => `${path} ${message}`).join("; ");
+  const text = `no offering reads this: ${told}`;
+  const param = nearest[0]?.path;
+  return refuse(
+    Reason.INPUT_CONTRACT,
+    text,
+    { ...details, violations, needed: [...needed] },
+    param === undefined ? {} : { param },
+  );
+}
+
+/** What so many offerings read is told. */
+const MOST_NEEDED = 8;
+
+function readAt({ snapshot }: Ask, row: number): string {
+  const { model, provider, declared } = snapshot.offerings[row]!;
+  return `${model} at ${provider} reads ${(declared?.input && readsOf(declared.input)) ?? "something else"}`;
 }
 
 /** The first unknown one of the providers that alone may serve: misspelt perhaps. */
@@ -113,6 +157,8 @@ function retryIn(ms: number): { retryAfter?: number } {
 const bitsOf = (...reasons: DropReason[]): number =>
   CONSTRAINTS.reduce((bits, { reason }, place) => (reasons.includes(reason) ? bits | (1 << place) : bits), 0);
 
+const UNABLE = bitsOf(...LISTED);
+const INPUT = bitsOf(DropReason.INPUT);
 const RESTING = bitsOf(DropReason.CIRCUIT_OPEN);
 const LATE = bitsOf(DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE);
 
@@ -166,9 +212,33 @@ function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
     firstOf,
   );
   return [...byConstraint]
-    .map(([constraint, alone]) => suggestionOf(ask, constraint, alone))
+    .flatMap(([constraint, alone]) =>
+      constraint.changing ? changesFor(ask, constraint.changing, alone) : suggestionOf(ask, constraint, alone),
+    )
     .sort((a, b) => b.admits - a.admits);
 }
+
+/** A suggestion for each change, the smallest first; those that are told are few, as each offering may want its own. */
+function changesFor(ask: Ask, changing: NonNullable<Constraint["changing"]>, alone: readonly Drop[]): Suggestion[] {
+  const byChange = Map.groupBy(
+    alone.flatMap(({ row }) => changing(ask, row) ?? []),
+    ({ change }) => change,
+  );
+  return [...byChange]
+    .map(([change, [first, ...more]]) => {
+      const { field, value } = first!; // no group is empty
+      return create(SuggestionSchema, {
+        field,
+        change,
+        admits: 1 + more.length,
+        ...(value !== undefined && { value }),
+      });
+    })
+    .sort((a, b) => b.admits - a.admits)
+    .slice(0, MOST_CHANGES);
+}
+
+const MOST_CHANGES = 8;
 
 function isRelaxable(ask: Ask, drop: Drop): boolean {
   const { field, relaxable } = firstOf(drop);

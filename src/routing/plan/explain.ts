@@ -14,11 +14,12 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
+import { differenceOf } from "../../contracts/action-meaning.ts";
 import { TRUSTS, tierOf } from "../../contracts/trust.ts";
 import { factsOf } from "../../errors.ts";
 import { type Drop, droppedOf, dropsOf, refusalOf, unaffordableOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
-import { type Ask, declare, type PlanArgs } from "./intent.ts";
+import { type Ask, declare, meaningAt, type PlanArgs } from "./intent.ts";
 import { affordable, mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
 
 /** The most steps that a preview lists; a call tries fewer. */
@@ -83,7 +84,11 @@ function unplanned(
     .filter((row) => !told.has(row))
     .map((row) => {
       const { id: offeringId, model, provider } = ask.snapshot.offerings[row]!;
-      return create(DroppedOfferingSchema, { offeringId, model, provider, ...why });
+      const difference = differenceOf(plan?.meaning, meaningAt(ask, row));
+      if (difference === undefined) return create(DroppedOfferingSchema, { offeringId, model, provider, ...why });
+      const detail = `its actions differ in ${difference} from those of the offering that goes first`;
+      const reason = DropReason.ACTION_MEANING;
+      return create(DroppedOfferingSchema, { offeringId, model, provider, reason, detail, stage: "order" });
     });
 }
 

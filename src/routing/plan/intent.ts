@@ -1,7 +1,11 @@
 /** Stage 1: what the request asks of the router, in the snapshot's own terms. */
+
+import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
+import type { ReadPicture } from "../../contracts/inputs.ts";
 import { narrower, type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
@@ -45,6 +49,10 @@ export interface PlanArgs {
   readonly arrivedAt: number;
   /** When the caller's own deadline ends, on the same clock, where it has one. */
   readonly deadline: number | undefined;
+  /** Reads the headers of the request's pictures. */
+  readonly readPicture?: ReadPicture | undefined;
+  /** What actions have to mean, where those of others are under way; a plan's first step says it otherwise. */
+  readonly meaning?: ActionMeaning | undefined;
 }
 
 /** How survivors are ordered. */
@@ -86,6 +94,8 @@ export interface Ask extends PlanArgs {
   readonly hedge: Hedge | undefined;
   /** Whose supply may serve. */
   readonly reach: Reach;
+  /** By code of `columns.declared`: whether the request is what is read there; undefined where nobody declares anything. */
+  readonly isRead: ((code: number) => boolean) | undefined;
 }
 
 /**
@@ -116,7 +126,31 @@ export function declare(args: PlanArgs): Ask {
     leftMs: leftMs(args),
     hedge: preferences?.hedge,
     reach: narrower(scope.reach, reachOfTier(trustIn(preferences?.trust) ?? "named")),
+    isRead: readBy(args),
   };
+}
+
+/** Each contract is looked at once for a request, and only where a row that has it is met. */
+function readBy({ intent: { given }, snapshot, readPicture }: PlanArgs): Ask["isRead"] {
+  const { declared } = snapshot.ground;
+  if (given === undefined || declared.length === 1) return undefined;
+  const known: (boolean | undefined)[] = [true];
+  return (code) => (known[code] ??= declared[code]?.meets(given, readPicture) ?? true);
+}
+
+/** What the actions of a row mean, where they are asked for and it says so. */
+export function meaningAt({ snapshot, contract, intent }: Ask, row: number): ActionMeaning | undefined {
+  if (contract !== Contract.ACT && contract !== Contract.EVALUATE) return undefined;
+  const declared = snapshot.ground.declared[snapshot.columns.declared[row]!];
+  return declared && meaningIn(declared.actions, intent.actionSpace);
+}
+
+/** By code of `columns.declared`: whether the actions there mean the same, as far as is said. */
+export function meansAlike({ snapshot, intent }: Ask, meaning: ActionMeaning): (code: number) => boolean {
+  const { declared } = snapshot.ground;
+  const known: (boolean | undefined)[] = [true];
+  return (code) =>
+    (known[code] ??= differenceOf(meaning, meaningIn(declared[code]?.actions ?? [], intent.actionSpace)) === undefined);
 }
 
 const MOST: Readonly<Record<NonNullable<Intent["extent"]>, (snapshot: Snapshot) => Float64Array>> = {

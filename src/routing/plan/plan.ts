@@ -1,11 +1,13 @@
 /** Stages 1 to 4 in order: a request becomes a plan, or a refusal. A pure function of its arguments. */
+import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
+import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
 import { microOf } from "../../contracts/price.ts";
 import type { Offering } from "../offering.ts";
 import { CONSTRAINTS, REMOVING, testsOf } from "./constrain.ts";
 import { refusalOf } from "./drops.ts";
 import { expand, wrongActionSpace } from "./expand.ts";
-import { type Ask, declare, type PlanArgs, unitsAt } from "./intent.ts";
+import { type Ask, declare, meaningAt, type PlanArgs, unitsAt } from "./intent.ts";
 import { isCold } from "./measure.ts";
 import { withOwnKeys } from "./own-keys.ts";
 import { PINNED, rank, Shortlist } from "./rank.ts";
@@ -62,6 +64,8 @@ export interface Plan {
   readonly maxCostMicro: number;
   /** A resting breaker does not keep the steps from being tried. */
   readonly strictOrder: boolean;
+  /** What the actions of all steps mean, as far as they say so; undefined where the first of them says nothing. */
+  readonly meaning: ActionMeaning | undefined;
 }
 
 /** The most offerings that one request may try. */
@@ -90,6 +94,10 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   choose(ask, best);
   if (best.count === 0) return undefined;
   const length = isDirect(ask) ? 1 : best.count;
+  // What stands in for an offering must not move the robot in another way: those that say that they do are left out, and others take their place.
+  const meaning = ask.meaning ?? firstMeaning(ask, best, length);
+  if (ask.meaning === undefined && meaning !== undefined && mixes(ask, best, length, meaning))
+    return planOf({ ...ask, meaning }, most);
   const ranked: PlanStep[] = [];
   for (let place = 0; place < length; place++) ranked.push(stepOf(ask, best, place));
   const steps = ask.ownKeys ? withOwnKeys(ask.ownKeys, ranked, best) : ranked;
@@ -105,7 +113,24 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
     hedgeAfterMs: ask.hedge?.afterMs,
     maxCostMicro: ask.maxCostMicro,
     strictOrder: ask.strictOrder,
+    meaning,
   };
+}
+
+/** What the first of the chosen that says so says of its actions. */
+function firstMeaning(ask: Ask, best: Shortlist, length: number): ActionMeaning | undefined {
+  if (ask.snapshot.ground.declared.length === 1) return undefined;
+  for (let place = 0; place < length; place++) {
+    const meaning = meaningAt(ask, best.rows[place]!);
+    if (meaning !== undefined) return meaning;
+  }
+  return undefined;
+}
+
+function mixes(ask: Ask, best: Shortlist, length: number, meaning: ActionMeaning): boolean {
+  for (let place = 0; place < length; place++)
+    if (differenceOf(meaning, meaningAt(ask, best.rows[place]!)) !== undefined) return true;
+  return false;
 }
 
 /** One step and no other: ground is called directly, and without fallbacks nothing may stand in for the first but what `order` names. */
@@ -209,8 +234,28 @@ export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number
 }
 
 /** Whether two offerings serve one checkpoint whose actions mean the same, so that one may continue where the other ended. */
-export function sameCheckpoint({ offering: a }: PlanStep, { offering: b }: PlanStep): boolean {
-  return a.model === b.model && a.actionDim === b.actionDim && a.dtMs === b.dtMs && a.simulated === b.simulated;
+export function sameCheckpoint(one: PlanStep, other: PlanStep): boolean {
+  const { offering: a } = one;
+  const { offering: b } = other;
+  return (
+    a.model === b.model &&
+    a.actionDim === b.actionDim &&
+    a.dtMs === b.dtMs &&
+    a.simulated === b.simulated &&
+    meansTheSame(one, other)
+  );
+}
+
+/** Whether nothing is said of two offerings by which their actions would mean different things in any action space. */
+export function meansTheSame(
+  { offering: { declared: a } }: PlanStep,
+  { offering: { declared: b } }: PlanStep,
+): boolean {
+  if (a === undefined || b === undefined || a === b || a.actions.length === 0 || b.actions.length === 0) return true;
+  const spaces = new Set([...a.actions, ...b.actions].map(({ actionSpace }) => actionSpace));
+  for (const space of spaces)
+    if (differenceOf(meaningIn(a.actions, space), meaningIn(b.actions, space)) !== undefined) return false;
+  return true;
 }
 
 function timeFor(ask: Ask, steps: readonly PlanStep[]): number {

@@ -19,6 +19,13 @@ export interface CodeTest {
   readonly marks: Uint8Array;
 }
 
+/** A column's code is good, which is found out when it is first met. */
+export interface LazyTest {
+  readonly kind: "lazy";
+  readonly column: Uint32Array;
+  readonly isGood: (code: number) => boolean;
+}
+
 /** The code of the model is marked. */
 export interface ModelTest {
   readonly kind: "model";
@@ -52,7 +59,7 @@ export interface CostTest {
 }
 
 /** What one constraint asks of a row. */
-export type Test = NumberTest | CodeTest | ModelTest | RowTest | BitTest | MeasuredTest | CostTest;
+export type Test = NumberTest | CodeTest | LazyTest | ModelTest | RowTest | BitTest | MeasuredTest | CostTest;
 
 /** Whether one row passes one test. */
 export function passes(ask: Ask, test: Test, row: number): boolean {
@@ -61,6 +68,8 @@ export function passes(ask: Ask, test: Test, row: number): boolean {
       return test.sign * test.column[row]! <= test.limit;
     case "code":
       return test.marks[test.column[row]!] === 1;
+    case "lazy":
+      return test.isGood(test.column[row]!);
     case "model":
       return test.marks[ask.snapshot.columns.model[row]!] === 1;
     case "rows":
@@ -78,6 +87,7 @@ export function passes(ask: Ask, test: Test, row: number): boolean {
 export interface Tests {
   /** Of the kind. */
   readonly codes: readonly CodeTest[];
+  readonly lazy: readonly LazyTest[];
   /** All of them in one: they ask for bits of one column. */
   readonly bits: Pick<BitTest, "mask" | "wanted">;
   /** Of the row. */
@@ -91,6 +101,7 @@ export interface Tests {
 /** Sorts tests by what they ask. No two of them may want the same bit to be on and off. */
 export function gathered(tests: readonly Test[]): Tests {
   const codes: CodeTest[] = [];
+  const lazy: LazyTest[] = [];
   const bits = { mask: 0, wanted: 0 };
   const models: ModelTest[] = [];
   const rows: RowTest[] = [];
@@ -99,6 +110,7 @@ export function gathered(tests: readonly Test[]): Tests {
   const measured: MeasuredTest[] = [];
   for (const test of tests) {
     if (test.kind === "code") codes.push(test);
+    else if (test.kind === "lazy") lazy.push(test);
     else if (test.kind === "model") models.push(test);
     else if (test.kind === "rows") rows.push(test);
     else if (test.kind === "number") numbers.push(test);
@@ -109,7 +121,7 @@ export function gathered(tests: readonly Test[]): Tests {
       bits.wanted |= test.wanted;
     }
   }
-  return { codes, bits, models, rows, numbers, costs, measured };
+  return { codes, lazy, bits, models, rows, numbers, costs, measured };
 }
 
 /** Writes those of the candidates that pass every test to the front of `to`, in order, and returns how many they are. `to` is long enough for all. */
@@ -127,12 +139,13 @@ export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32A
 let marked = new Uint8Array(1024);
 
 /** What is asked of kinds is asked of one row of each. No loop has a branch: which row passes is nothing that could be guessed. */
-function keepKinds(ask: Ask, { codes, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
+function keepKinds(ask: Ask, { codes, lazy, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
   const { rows, kinds, samples } = candidates;
   if (marked.length < samples.length) marked = new Uint8Array(samples.length * 2);
   const passed = marked;
   markByBits(ask, bits, samples, passed);
   for (let i = 0; i < codes.length; i += CODES_AT_ONCE) markByCodes(codes, i, samples, passed);
+  for (const test of lazy) markLazily(test, samples, passed);
   let kept = 0;
   for (let i = 0; i < rows.length; i++) {
     to[kept] = rows[i]!;
@@ -163,6 +176,11 @@ function markByCodes(tests: readonly CodeTest[], at: number, samples: Uint32Arra
     const row = samples[kind]!;
     passed[kind] = passed[kind]! & inA[a[row]!]! & inB[b[row]!]!;
   }
+}
+
+function markLazily({ column, isGood }: LazyTest, samples: Uint32Array, passed: Uint8Array): void {
+  for (let kind = 0; kind < samples.length; kind++)
+    if (passed[kind] === 1 && !isGood(column[samples[kind]!]!)) passed[kind] = 0;
 }
 
 function keepModels({ snapshot }: Ask, marks: Uint8Array, rows: Uint32Array, count: number): number {

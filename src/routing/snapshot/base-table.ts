@@ -1,4 +1,5 @@
 /** What a snapshot has in common with those that were patched from it: rows, names, kinds. It is added to, and nothing in it ever changes. */
+import type { DeclaredInput } from "../../contracts/declared-input.ts";
 import { Names } from "./names.ts";
 import { BODY_SETS, inScope } from "./snapshot.ts";
 
@@ -15,6 +16,9 @@ export class Ground {
   readonly regions: Names;
   /** Of offerings. */
   readonly ids: Names;
+  /** What offerings say that they read, by code; the first says nothing. */
+  readonly declared: (DeclaredInput | undefined)[] = [undefined];
+  readonly #declared = new Map<string, number>();
   readonly #kinds = new Map<number, Map<number, number>>();
   #kindCount = 0;
   #taken: number;
@@ -41,12 +45,23 @@ export class Ground {
     return this.#taken++;
   }
 
-  /** The kind of a provider and a region, by their codes, with these bodies and traits. */
-  kindOf(provider: number, region: number, bodies: number, traits: number): number {
-    let known = this.#kinds.get(traits);
+  /** The code of what an offering says that it reads; 0 where it says nothing. */
+  declaredOf(declared: DeclaredInput | undefined): number {
+    if (declared === undefined) return 0;
+    const known = this.#declared.get(declared.key);
+    if (known !== undefined) return known;
+    const code = this.declared.push(declared) - 1;
+    this.#declared.set(declared.key, code);
+    return code;
+  }
+
+  /** The kind of a provider and a region, by their codes, with these bodies and traits, and with what is read by its code. */
+  kindOf(provider: number, region: number, bodies: number, traits: number, declared: number): number {
+    const group = declared * 2 ** 32 + traits;
+    let known = this.#kinds.get(group);
     if (!known) {
       known = new Map();
-      this.#kinds.set(traits, known);
+      this.#kinds.set(group, known);
     }
     const place = (provider * this.room + region) * BODY_SETS + bodies;
     let kind = known.get(place);

@@ -45,7 +45,7 @@ export const NUMBERS: {
 
 /** Columns with so many rows and nothing in them. */
 export function* emptyColumns(rows: number): Sliced<Columns> {
-  const codes = ["model", "provider", "region", "traits", "supplier", "bodies", "kind"] as const;
+  const codes = ["model", "provider", "region", "traits", "supplier", "bodies", "declared", "kind"] as const;
   const words = {} as Record<(typeof codes)[number], Uint32Array>;
   for (const name of codes) words[name] = new Uint32Array(rows);
   yield;
@@ -75,7 +75,9 @@ export function writeRow(columns: Columns, ground: Ground, row: number, offering
   columns.traits[row] = traits;
   columns.supplier[row] = supplierCode(provider, offering.supplier);
   columns.bodies[row] = bodies;
-  columns.kind[row] = ground.kindOf(provider, region, bodies, traits);
+  const declared = ground.declaredOf(offering.declared);
+  columns.declared[row] = declared;
+  columns.kind[row] = ground.kindOf(provider, region, bodies, traits, declared);
   writeNumbers(columns, NUMBERS.plain, row, offering);
   writeNumbers(columns.advertised, NUMBERS.advertised, row, offering);
   for (let i = 0; i < columns.priceNano.length; i++) columns.priceNano[i]![row] = NUMBERS.priceNano[i]!(offering);

@@ -57,6 +57,7 @@ const liesAlike = (one: Offering, other: Offering): boolean =>
     one.supplier.orgId === other.supplier.orgId &&
     one.supplier.standing === other.supplier.standing &&
     (one.scaledownS === undefined) === (other.scaledownS === undefined) &&
+    one.declared?.key === other.declared?.key &&
     traitsOf(one) === traitsOf(other) &&
     bodiesOf(one) === bodiesOf(other) &&
     ALIASES.every((alias) => standsFor(alias, one) === standsFor(alias, other)));
