@@ -76,7 +76,7 @@ export function openSupply({
   closers.add(() => circuits.close());
   const reader = new SupplyReader(sql);
   const evaluated = triedSpaces(scenarios.values());
-  const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
+  const opener = new SupplyOpener({ vault, upstream, evaluated, log: (text) => log.error(text) });
   const loader = new SupplyLoader(async () => {
     const [all, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
     const { open, own } = await inSlices(dividing(all), pause);

@@ -287,8 +287,8 @@ const NEEDS: Readonly<Partial<Record<InputNeed, string>>> = {
   [InputNeed.OPTIONAL]: " if there is one",
 };
 
-/** What a contract says that is read, in a sentence without its end; undefined where it says nothing. */
-export function readsOf(contract: InputContract): string | undefined {
+/** What a contract says that is read for answers in an action space, or in any, in a sentence without its end; undefined where it says nothing. */
+export function readsOf(contract: InputContract, space = ""): string | undefined {
   const { cameras, proprio, language, goalImage, history } = contract;
   const parts: string[] = [];
   if (cameras?.cameras.length === 0) parts.push("no pictures");
@@ -297,15 +297,14 @@ export function readsOf(contract: InputContract): string | undefined {
       `pictures of ${cameras.cameras.map((spec) => `${cameraName(spec)}${sizeOf(spec)}${spec.required ? "" : " if there is one"}`).join(", ")}`,
     );
   const layouts = new Set(
-    proprio.map((layout) => {
-      const dim = dimensionOfLayout(layout);
-      const space = layout.actionSpace === "" ? "" : ` for ${layout.actionSpace}`;
-      return dim === 0
-        ? `no proprioception${space}`
-        : dim === undefined
-          ? ""
-          : `${valuesOf(layout, dim)} of proprioception${space}`;
-    }),
+    proprio
+      .filter(({ actionSpace }) => actionSpace === "" || space === "" || actionSpace === space)
+      .map((layout) => {
+        const dim = dimensionOfLayout(layout);
+        const only = layout.actionSpace === "" || layout.actionSpace === space ? "" : ` for ${layout.actionSpace}`;
+        if (dim === 0) return `no proprioception${only}`;
+        return dim === undefined ? "" : `${valuesOf(layout, dim)} of proprioception${only}`;
+      }),
   );
   layouts.delete("");
   if (layouts.size > 0) parts.push([...layouts].join(" or "));

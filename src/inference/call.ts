@@ -11,6 +11,7 @@ import { processClock, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import type { Intent } from "../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { readsOf } from "../contracts/inputs.ts";
 import { asRefusal, Reason, Refusal } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { random } from "../random.ts";
@@ -29,6 +30,7 @@ import {
 import type { LiveSupply } from "../supply/live-supply.ts";
 import type { Wakes } from "../supply/wakes.ts";
 import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
+import { readPicture } from "../upstream/pictures/header.ts";
 import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
 import { CallBilling, type CallFacts, type Charge, type Leaser, narrowed, withUnaffordable } from "./call-billing.ts";
@@ -130,7 +132,13 @@ export class InferenceCall {
       health: supply.health,
       hedges: hedgesOf(this.#deps, this.call),
       signal: this.call.signal,
-      reads: ({ offering }) => readsOf(supply.find(offering.id)?.target.profile),
+      reads: ({ offering }) => {
+        const input = offering.declared?.input;
+        return (
+          (input && readsOf(input, this.plan.intent.actionSpace)) ??
+          readByProfile(supply.find(offering.id)?.target.profile)
+        );
+      },
       wakes: (step, at) => this.#deps.wakes.begin(step, at),
       quiet: keyOf(this.call).settings.zdr,
     };
@@ -265,11 +273,12 @@ export function planArgs(
     now: steadyNow(),
     arrivedAt,
     deadline: call.deadline,
+    readPicture,
   };
 }
 
 /** What a profile says that its server reads; undefined where nobody declared it. */
-function readsOf(profile: WireProfile | undefined): string | undefined {
+function readByProfile(profile: WireProfile | undefined): string | undefined {
   if (!profile) return undefined;
   const cameras = profile.frames.map(({ camera }) => camera).filter((camera) => camera !== "");
   const proprioDim = profile.proprioDim ?? Math.max(0, ...profile.proprio.map(({ end }) => end ?? 0));

@@ -21,6 +21,7 @@ import { type BidiMethod, type GrpcServer, Status, StatusError, type StreamMetho
 import { UnreadableImage } from "./image.ts";
 import { REFERENCE_MODELS, type ReferenceModel } from "./models.ts";
 import { Busy, type Pictures } from "./pictures.ts";
+import { inputOf, meaningsOf } from "./reads.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
 /** A model as it's served elsewhere than here. */
@@ -82,6 +83,8 @@ function cardOf(model: ReferenceModel, actions = model.actions): MessageInitShap
     proprioNames: [...(actions[0]?.proprioLayouts[0] ?? [])],
     parameters: [...model.parameters],
     samples: samplesOf(actions[0]),
+    input: inputOf(model, actions),
+    actions: meaningsOf(actions),
   };
 }
 

@@ -4,19 +4,28 @@ import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { secondOf } from "../billing/hardware.ts";
 import { CONTRACT_WORDS, Contract } from "../contracts/contract.ts";
+import type { DeclaredInput } from "../contracts/declared-input.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
+import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";
+import { declaredOf } from "./declared.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
 
 /** How long an offering is taken to stay warm, in seconds, where its provider does not say when it scales down. */
 export const ASSUMED_SCALEDOWN_S = 60;
 
-/** What records are opened with. */
-export interface OpeningFacts {
+/** What one record is opened with. */
+export interface OpeningMeans {
   readonly vault: Vault;
+  /** The wires: what an offering reads may follow from its profile. */
+  readonly upstream: Pick<Upstream, "wireOf">;
+}
+
+/** What records are opened with. */
+export interface OpeningFacts extends OpeningMeans {
   /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
   readonly evaluated: ReadonlySet<string>;
   /** Called for offerings whose record cannot be read; they are left out. */
@@ -39,6 +48,8 @@ export class SupplyOpener {
   #slugs = new Names(0);
   #models: readonly ModelRecord[] = [];
   #catalog: readonly CatalogModel[] = [];
+  /** Equal declarations are one. */
+  #declared: ReadonlyMap<string, DeclaredInput> = new Map();
 
   constructor(opening: OpeningFacts) {
     this.#opening = opening;
@@ -56,14 +67,18 @@ export class SupplyOpener {
     const ids = yield* naming(records, ({ id }) => id, this.#ids);
     const opened: (Opened | undefined)[] = [];
     const offerings: LiveOffering[] = [];
+    const declared = new Map<string, DeclaredInput>();
     for (const record of records) {
       if (opened.length % 32 === 0) yield;
       const each = this.#opensOrNot(record, models[slugs.of(record.model)]);
       opened.push(each);
+      const said = each?.live.offering.declared;
+      if (said) declared.set(said.key, said);
       if (each) offerings.push(each.live);
     }
     this.#ids = ids;
     this.#opened = opened;
+    this.#declared = declared;
     this.#slugs = slugs;
     this.#models = models;
     this.#catalog = catalog;
@@ -83,8 +98,9 @@ export class SupplyOpener {
   #open(record: OfferingRecord, model: ModelRecord | undefined): Opened {
     const before = this.#opened[this.#ids.of(record.id)];
     if (before?.record === record && before.model === model) return before;
-    const declared = liveOffering(record, model, this.#opening.vault);
-    const live = { ...declared, offering: withEpisodes(declared.offering, this.#opening.evaluated) };
+    const { offering: stated, ...way } = liveOffering(record, model, this.#opening);
+    const said = stated.declared && (this.#declared.get(stated.declared.key) ?? stated.declared);
+    const live = { ...way, offering: withEpisodes({ ...stated, declared: said }, this.#opening.evaluated) };
     return { record, model, live };
   }
 }
@@ -101,13 +117,17 @@ function withEpisodes(offering: Offering, evaluated: ReadonlySet<string>): Offer
 }
 
 /** One offering, with its secret opened and its profile read. Throws when either cannot be. */
-export function liveOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
+export function liveOffering(
+  record: OfferingRecord,
+  model: ModelRecord | undefined,
+  { vault, upstream }: OpeningMeans,
+): LiveOffering {
   const secret = record.authSecret ? vault.open(record.authSecret, offeringContext(record)) : "";
   const profile = record.profile
     ? fromJson(WireProfileSchema, record.profile as Parameters<typeof fromJson>[1])
     : undefined;
   return {
-    offering: routable(record, model),
+    offering: routable(record, model, declaredOf(record, upstream)),
     runtime: record.runtime,
     hardware: record.hardware,
     degraded: record.status === "degraded",
@@ -138,7 +158,11 @@ export function mostSteps({
   return chunkSteps === null || contracts.includes("predict") ? maxHorizon : Math.min(maxHorizon, chunkSteps);
 }
 
-function routable(record: OfferingRecord, model: ModelRecord | undefined): Offering {
+function routable(
+  record: OfferingRecord,
+  model: ModelRecord | undefined,
+  declared: DeclaredInput | undefined,
+): Offering {
   const { act, predict, ground, evaluate } = CONTRACT_WORDS;
   const timeoutMs = record.timeoutS * 1000;
   return {
@@ -151,6 +175,7 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
     contracts: contractsOf(record.contracts),
     actionSpaces: record.actionSpaces,
     actionDim: record.actionDim ?? undefined,
+    declared,
     embodiments: record.embodiments.length > 0 ? record.embodiments : (model?.embodiments ?? []),
     domain: model?.domain ?? "embodied",
     family: model?.family ?? "",

@@ -1,5 +1,6 @@
 /** What every wire protocol offers to the gateway. */
 
+import type { ActionMeaning, InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
 import type { ServerDialect, WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import type { Signal } from "../cancellation.ts";
 import type {
@@ -62,6 +63,12 @@ export interface WireProbe {
   look(target: UpstreamTarget, call: CallOptions): Promise<string>;
 }
 
+/** What follows from a profile. */
+export interface ProfileReads {
+  readonly input: InputContract | undefined;
+  readonly actions: readonly ActionMeaning[];
+}
+
 /** What an observation needs for a profile to be filled. */
 export interface Wants {
   /** One name for each picture; empty where any will do. */
@@ -112,6 +119,8 @@ export interface Wire {
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
   /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
   wants?(target: UpstreamTarget, call: CallOptions): Wants | Promise<Wants>;
+  /** What a server with this profile reads and what its actions mean, as far as the profile says so; undefined where it says nothing. */
+  reads?(profile: WireProfile): ProfileReads | undefined;
   /** What the target's server sees and does, where the wire maps observations by a profile that says so. */
   layout?(target: UpstreamTarget): WireLayout;
   /** Its own checks, in order; each runs when the server answers at all. */

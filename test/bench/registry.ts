@@ -44,6 +44,7 @@ await migrate(sql);
 await importCatalog(sql, join(import.meta.dirname, "../../data"));
 const upstream = createUpstream({ allowPrivate: true });
 const opening = {
+  upstream: { wireOf: () => undefined },
   vault: createVault(Buffer.alloc(32, 7), []),
   evaluated: triedSpaces(BUILT_IN),
   log: console.error,

@@ -60,6 +60,8 @@ const declaration = (): OfferingDeclaration => ({
   model: model.slug,
   runtime: "openpi-ws",
   bounds: null,
+  input: null,
+  actions: null,
   ownRetention: null,
   undeclared: [],
   endpoint: "ws://policy.example.com:8000",

@@ -134,9 +134,9 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
 /** What so many offerings read is told. */
 const MOST_NEEDED = 8;
 
-function readAt({ snapshot }: Ask, row: number): string {
+function readAt({ snapshot, intent }: Ask, row: number): string {
   const { model, provider, declared } = snapshot.offerings[row]!;
-  return `${model} at ${provider} reads ${(declared?.input && readsOf(declared.input)) ?? "something else"}`;
+  return `${model} at ${provider} reads ${(declared?.input && readsOf(declared.input, intent.actionSpace)) ?? "something else"}`;
 }
 
 /** The first unknown one of the providers that alone may serve: misspelt perhaps. */

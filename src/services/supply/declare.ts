@@ -1,6 +1,7 @@
 /** Declaring an offering: what a request has to say, and what is kept of it. */
-import { toJson } from "@bufbuild/protobuf";
+import { toBinary, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type ProviderAuth, ProviderAuthType, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { hardwareOf } from "../../billing/hardware.ts";
@@ -11,6 +12,7 @@ import { assertBounds } from "../../contracts/bounds.ts";
 import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
+import { inputDeclarationFault } from "../../contracts/input-declaration.ts";
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import {
@@ -87,6 +89,7 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     throw violation("price_per_1k_tokens", "is required for ground", "missing");
   const space = request.actionSpaces[0] ?? "";
   assertBounds(request.bounds, dimensionOf(space, request.actionDim), "bounds");
+  checkInput(request);
   if (authTypeOf(request.auth) !== "none" && !request.auth?.secret)
     throw violation("auth.secret", "is required for this scheme", "missing");
   checkProfile(wire, request);
@@ -103,6 +106,21 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     const text = `endpoint ${wordsOfRefusal(thrown, { schemes: wire.schemes, allowPrivate })}`;
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "endpoint", cause: thrown });
   }
+}
+
+/** What everybody is shown has an end. */
+export const MOST_INPUT_BYTES = 32 * 1024;
+
+function checkInput({ input, actions, actionSpaces, actionDim }: DeclareModelRequest): void {
+  const inputBytes = input === undefined ? 0 : toBinary(InputContractSchema, input).length;
+  if (inputBytes > MOST_INPUT_BYTES)
+    throw violation("input", `has ${inputBytes} bytes; 32 KiB are the most`, "too_long");
+  const actionBytes = actions.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
+  if (actionBytes > MOST_INPUT_BYTES)
+    throw violation("actions", `have ${actionBytes} bytes; 32 KiB are the most`, "too_long");
+  const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim);
+  const fault = inputDeclarationFault({ input, actions, actionSpaces, dimOf });
+  if (fault) throw violation(fault.path, fault.message, "value_error");
 }
 
 const AUTH: Readonly<Partial<Record<ProviderAuthType, OfferingDeclaration["authType"]>>> = {
@@ -158,11 +176,16 @@ export function declarationOf(
     parameters: request.parameters,
     note: request.note ?? "",
     bounds: request.bounds ? (toJson(SafetyBoundsSchema, request.bounds) as object) : null,
+    input: request.input ? (toJson(InputContractSchema, request.input) as object) : null,
+    actions:
+      request.actions.length > 0 ? request.actions.map((each) => toJson(ActionMeaningSchema, each) as object) : null,
     undeclared: [
       ...(request.dtMs === undefined ? ["dt_ms"] : []),
       ...(request.maxHorizon === undefined ? ["max_horizon"] : []),
       ...(request.embodiments.length === 0 ? ["embodiments"] : []),
       ...(request.parameters.length === 0 ? ["parameters"] : []),
+      ...(request.input === undefined ? ["input"] : []),
+      ...(request.actions.length === 0 ? ["actions"] : []),
     ],
     ownRetention: request.dataCollection === undefined ? null : request.dataCollection !== "deny",
   };

@@ -161,9 +161,9 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
     advertised: create(AdvertisedFiguresSchema, serves(Contract.ACT) ? FIGURES.act : FIGURES.pictures),
     profile: create(WireProfileSchema, {
       samples: model.samples,
-      // An openpi server cannot say how long its proprioception is, and takes what does not fit for its own failure.
-      ...(model.proprioNames.length > 0 && { proprioDim: model.proprioNames.length }),
     }),
+    ...(model.input && { input: model.input }),
+    actions: model.actions,
     timeoutS: 10,
     note: model.limits.slice(0, 1024),
   });

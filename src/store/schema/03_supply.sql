@@ -81,6 +81,10 @@ create table offering (
   profile jsonb,
   -- ProtoJSON of SafetyBounds.
   bounds jsonb,
+  -- What it reads, as ProtoJSON of InputContract, and what its actions mean, as a list of ProtoJSON of ActionMeaning; null where neither its
+  -- owner nor its server says so. Its server says it where `undeclared` has the column.
+  input jsonb,
+  actions jsonb,
   -- Null: what its provider says of itself.
   retains_frames boolean,
   auth_type text not null default 'none' check (auth_type in ('none', 'bearer', 'api_key')),

@@ -8,12 +8,25 @@ export interface Described {
   readonly max_horizon?: number;
   readonly embodiments?: string[];
   readonly parameters?: string[];
+  /** ProtoJSON of `InputContract`. */
+  readonly input?: object;
+  /** Each ProtoJSON of `ActionMeaning`. */
+  readonly actions?: readonly object[];
 }
 
 /** Fills columns of an offering that was never live; undefined where it is not one any more. */
-export async function fillOffering(sql: Queryable, id: string, words: Described): Promise<OfferingRecord | undefined> {
+export async function fillOffering(
+  sql: Queryable,
+  id: string,
+  { input, actions, ...plain }: Described,
+): Promise<OfferingRecord | undefined> {
+  const words = {
+    ...plain,
+    ...(input !== undefined && { input: sql.json(input as Parameters<Queryable["json"]>[0]) }), // ProtoJSON holds nothing else
+    ...(actions !== undefined && { actions: sql.json(actions as Parameters<Queryable["json"]>[0]) }), // nor does a list of it
+  };
   const { count } = await sql`
-    update offering set ${sql({ ...words })} where id = ${id} and status in ('pending', 'verifying')`;
+    update offering set ${sql(words)} where id = ${id} and status in ('pending', 'verifying')`;
   return count === 0 ? undefined : findOffering(sql, id);
 }
 

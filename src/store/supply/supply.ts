@@ -103,6 +103,10 @@ export interface OfferingDeclaration {
   note: string;
   /** ProtoJSON of `SafetyBounds`. */
   bounds: object | null;
+  /** What it reads, as ProtoJSON of `InputContract`; null: nothing is said. */
+  input: object | null;
+  /** What its actions mean, each as ProtoJSON of `ActionMeaning`; null: nothing is said. */
+  actions: object[] | null;
   /** Whether it retains frames; null: as its provider says of itself. */
   ownRetention: boolean | null;
   /** Columns that were left out, which its server may fill. */
@@ -317,6 +321,8 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   note: row.note,
   report: row.report,
   bounds: row.bounds,
+  input: row.input,
+  actions: row.actions,
   ownRetention: row.ownRetention,
   undeclared: row.undeclared,
   probeFailures: row.probeFailures,
@@ -326,7 +332,7 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
 
 /** Writes an offering, pending, of a provider and a model that are there. */
 export async function createOffering(sql: Queryable, offering: OfferingDeclaration): Promise<OfferingRecord> {
-  const { profile, authSecret, uptime30d, bounds, ownRetention, ...declared } = offering;
+  const { profile, authSecret, uptime30d, bounds, input, actions, ownRetention, ...declared } = offering;
   const row = {
     ...declared,
     id: newId("off"),
@@ -335,6 +341,8 @@ export async function createOffering(sql: Queryable, offering: OfferingDeclarati
     // The column's own name: see `Queryable`.
     uptime_30d: uptime30d,
     bounds: bounds && sql.json(jsonOf(bounds)),
+    input: input && sql.json(jsonOf(input)),
+    actions: actions && sql.json(jsonOf(actions)),
     retainsFrames: ownRetention,
   };
   await sql`insert into offering ${sql(row)}`;

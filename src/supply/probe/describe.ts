@@ -1,7 +1,13 @@
 /** What a server of the native wire says of itself stands in for what its declaration left out. */
+
+import { type DescMessage, type MessageShape, toBinary, toJson } from "@bufbuild/protobuf";
+import { createValidator } from "@bufbuild/protovalidate";
 import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { Cancel } from "../../cancellation.ts";
+import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
+import { inputDeclarationFault } from "../../contracts/input-declaration.ts";
 import { newId } from "../../ids.ts";
 import { type Described, fillModel, fillOffering } from "../../store/supply/described.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
@@ -39,7 +45,7 @@ export async function described(
   const models = await upstream.native.describe(target, call).catch(() => []);
   const model = models.find(({ slug }) => slug === known.model) ?? (models.length === 1 ? models[0] : undefined);
   if (model === undefined || (model.slug !== "" && model.slug !== known.model)) return silent;
-  const said = wordsOf(model);
+  const said = { ...wordsOf(model), ...inputOf(model, known) };
   const wanted = Object.fromEntries(Object.entries(said).filter(([name]) => known.undeclared.includes(name)));
   const filled = Object.keys(wanted).length === 0 ? undefined : await fillOffering(sql, known.id, wanted);
   const words = { summary: sentenceOf(model.summary), limits: sentenceOf(model.limits) };
@@ -60,6 +66,38 @@ function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): De
     ...(maxHorizon > 0 && maxHorizon <= MOST.horizon && { max_horizon: maxHorizon }),
     ...(bodies.length > 0 && { embodiments: bodies }),
     ...(honoured.length > 0 && { parameters: honoured }),
+  };
+}
+
+const validator = createValidator();
+
+/** What everybody is shown has an end. */
+const MOST_BYTES = 32 * 1024;
+
+const isSound = <D extends DescMessage>(schema: D, message: MessageShape<D>): boolean =>
+  validator.validate(schema, message).kind === "valid" && toBinary(schema, message).length <= MOST_BYTES;
+
+/** What it says that it reads and that its actions mean, as far as that can be true of the offering. */
+function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: OfferingRecord): Described {
+  const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim ?? undefined);
+  const fits = (said: Pick<Parameters<typeof inputDeclarationFault>[0], "input" | "actions">): boolean =>
+    inputDeclarationFault({ ...said, actionSpaces, dimOf }) === undefined;
+  const emitted = actions.filter(({ actionSpace }) => actionSpace === "" || actionSpaces.includes(actionSpace));
+  const reads = input && {
+    ...input,
+    proprio: input.proprio.filter(({ actionSpace }) => actionSpace === "" || actionSpaces.includes(actionSpace)),
+  };
+  const bytes = emitted.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
+  const means = emitted.every((each) => isSound(ActionMeaningSchema, each)) && bytes <= MOST_BYTES;
+  return {
+    ...(reads &&
+      isSound(InputContractSchema, reads) &&
+      fits({ input: reads, actions: [] }) && { input: toJson(InputContractSchema, reads) as object }), // a message is an object
+    ...(emitted.length > 0 &&
+      means &&
+      fits({ input: undefined, actions: emitted }) && {
+        actions: emitted.map((each) => toJson(ActionMeaningSchema, each) as object), // a message is an object
+      }),
   };
 }
 

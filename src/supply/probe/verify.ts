@@ -51,8 +51,8 @@ export async function verify(
   declared: OfferingRecord,
   asker: Asker,
 ): Promise<{ offering: OfferingRecord; report: ProbeReport } | undefined> {
-  const { known, publish } = await described(deps, declared, liveOffering(declared, undefined, deps.vault).target);
-  const { offering, target, bounds } = liveOffering(known, undefined, deps.vault);
+  const { known, publish } = await described(deps, declared, liveOffering(declared, undefined, deps).target);
+  const { offering, target, bounds } = liveOffering(known, undefined, deps);
   const wire = deps.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
   const isAway = (): boolean => wire.isHere?.(target) === false;

@@ -1,6 +1,7 @@
 /** Cog containers, the self-hosted form of Replicate's models: predictions as files. */
 
 import { Profiles, picture, plainProfile } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
@@ -18,6 +19,7 @@ export function cog(reach: ServerReach): Wire {
     id: "cog",
     schemes: Object.keys(HTTP_SCHEMES),
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {
         name: "inputs",

@@ -1,6 +1,7 @@
 /** NVIDIA Cosmos NIM: a world model that answers one request with one video. */
 
 import { Profiles, plainProfile } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
@@ -18,6 +19,7 @@ export function cosmosNim(reach: ServerReach): Wire {
     id: "cosmos-nim",
     schemes: Object.keys(HTTP_SCHEMES),
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
       const picture = dataUrlOf(await newestPicture(input, frames));
       const answer = await infer(servers, target, encodeInfer(PROFILES.of(target.profile), picture, input), call);

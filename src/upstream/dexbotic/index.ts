@@ -3,6 +3,7 @@ import { NumberType, PixelForm } from "../../../gen/limber/v1/supply_pb.ts";
 import { random } from "../../random.ts";
 import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
@@ -30,6 +31,7 @@ export function dexbotic(reach: ServerReach): Wire {
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
       const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;

@@ -2,6 +2,7 @@
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { PROFILES } from "../gr00t-zmq/profiles.ts";
 import { partsOf } from "../payload/observe.ts";
+import { readsOf } from "../payload/reads.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
@@ -17,6 +18,7 @@ export function gr00tHttp(reach: ServerReach): Wire {
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;

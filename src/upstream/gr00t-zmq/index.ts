@@ -4,6 +4,7 @@ import { ServerDialect, WireReset } from "../../../gen/limber/v1/supply_pb.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
+import { readsOf } from "../payload/reads.ts";
 import { malformed } from "../transport/failures.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { UpstreamTarget, Wire, WireProbe } from "../wire.ts";
@@ -26,6 +27,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6, ServerDialect.GR00T_N1_7],
     faultOf(profile, contracts) {

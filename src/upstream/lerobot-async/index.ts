@@ -2,6 +2,7 @@
 import { NumberType } from "../../../gen/limber/v1/supply_pb.ts";
 import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { GRPC_SCHEMES } from "../transport/grpc.ts";
 import type { ServerLeases } from "../transport/leases.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
@@ -33,6 +34,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
     schemes: Object.keys(GRPC_SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     faultOf(profile) {
       const { proprio, constants } = PROFILES.of(profile);
       const has = new Set(constants.map(({ key }) => key));

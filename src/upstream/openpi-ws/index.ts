@@ -1,6 +1,7 @@
 /** The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. */
 import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
 import { partsOf } from "../payload/observe.ts";
+import { readsOf } from "../payload/reads.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { type ImageSize, readAnswer, readMetadata, readPrediction } from "./decode.ts";
@@ -23,6 +24,7 @@ export function openpiWs(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [
       ServerDialect.OPENPI,

@@ -3,6 +3,7 @@
  * Sources: the observation keys of openpi's own policies (Physical-Intelligence/openpi, src/openpi/policies), of RoboArena's and
  * SGLang's servers, and of NVIDIA cosmos-framework's RoboLab server.
  */
+import { ActionReference, RotationForm } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { NumberType, PixelLayout, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 import type { ImageSize } from "./decode.ts";
@@ -37,6 +38,12 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ],
     proprio: [values(0, 8, "observation/state")],
     proprioDim: 8,
+    // The deltas that LIBERO's own controller takes: not metres and radians, but parts of its largest step.
+    meaning: {
+      reference: ActionReference.RELATIVE,
+      rotation: RotationForm.AXIS_ANGLE,
+      gripper: { indexes: [6], open: -1, closed: 1 },
+    },
   },
   "openpi/aloha": {
     ...PLAIN,
@@ -48,6 +55,7 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ],
     proprio: [values(0, 14, "state")],
     proprioDim: 14,
+    meaning: { reference: ActionReference.ABSOLUTE, gripper: { indexes: [6, 13], open: 1, closed: 0 } },
   },
   "roboarena/droid": {
     ...DROID,

@@ -1,6 +1,7 @@
 /** OpenVLA and OpenVLA-OFT: one HTTP route that acts, JSON with numpy arrays inside. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
+import { readsOf } from "../payload/reads.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
@@ -17,6 +18,7 @@ export function openvlaAct(reach: ServerReach): Wire {
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {
         name: "refuses_no_picture",

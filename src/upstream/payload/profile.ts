@@ -1,4 +1,6 @@
 /** Where pictures, proprioception and instruction go in a server's observation, and where the action is in its answer. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { ActionMeaningSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import {
   type CoordinateConvention,
   type FrameMapping,
@@ -52,6 +54,8 @@ export interface Profile {
   readonly coordinates: CoordinateConvention | undefined;
   readonly session: WireSession;
   readonly reset: WireReset;
+  /** What its actions mean, where that belongs to the profile. */
+  readonly meaning?: MessageInitShape<typeof ActionMeaningSchema> | undefined;
 }
 
 /** A picture at 224 by 224, padded, rows of red, green and blue bytes, unless given otherwise. */
@@ -153,6 +157,8 @@ export class Profiles {
       coordinates: declared.coordinates ?? base.coordinates,
       session: declared.session ?? base.session,
       reset: declared.reset ?? base.reset,
+      // Actions that are put together in another way are others.
+      meaning: actionKeys.length > 0 ? undefined : base.meaning,
     };
   }
 }

@@ -3,6 +3,7 @@ import { WireSession } from "../../../gen/limber/v1/supply_pb.ts";
 import { askHealth } from "../openpi-ws/exchange.ts";
 import { partsOf } from "../payload/observe.ts";
 import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
@@ -43,6 +44,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {
         name: "action_spec",

@@ -1,6 +1,7 @@
 /** vLLM-Omni's video jobs: world models that answer with a video once they're done. */
 import { random } from "../../random.ts";
 import { Profiles, plainProfile } from "../payload/profile.ts";
+import { readsOf } from "../payload/reads.ts";
 import { newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
@@ -17,6 +18,7 @@ export function vllmOmniVideos(reach: ServerReach): Wire {
     id: "vllm-omni-videos",
     schemes: Object.keys(HTTP_SCHEMES),
     wants: ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
       const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;
       const form = encodeJob(PROFILES.of(target.profile), await newestPicture(input, frames), input, boundary);

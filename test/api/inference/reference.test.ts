@@ -32,10 +32,10 @@ const observed = (names: readonly string[]) => ({
 it("satisfies a latency and an uptime that anybody would ask for, by what it advertises", async () => {
   const provider = { max_latency_ms: 500, min_uptime_30d: 0.9 };
   for (const [contract, more] of [
-    ["act", { action_space: "base_twist_2d" }],
-    ["predict", {}],
+    ["act", { action_space: "base_twist_2d", observations: [{ proprio: [0, 0, 0, 1, 1, 0] }] }],
+    ["predict", { observations: [{ frames: [{ url: "https://robot.example/front.png" }] }] }],
   ] as const) {
-    const request = { model: "service/auto", observations: [{ proprio: [0] }], provider, ...more };
+    const request = { model: "service/auto", provider, ...more };
     const { body } = await app.call(`/v1/routes/preview?contract=${contract}`, request, { key: caller.key });
     expect(body.plan.length, contract).toBeGreaterThan(0);
     expect(body).not.toHaveProperty("would_refuse");
@@ -62,19 +62,22 @@ describe("POST /v1/act", () => {
     }
   });
 
-  it("says what a model reads where its input was rejected, which is no reason to try again", async () => {
+  it("says what a model reads where nothing that serves it reads the input, and asks nobody", async () => {
     const request = { model: "reference/ik-reach", action_space: "joint_pos_7", observations: [{ proprio: [1, 2] }] };
     const { status, body } = await app.call("/v1/act", request, { key: caller.key });
     expect([status, body.error.code, body.error.retryable]).toEqual([422, "input_contract", false]);
-    // It is there over two wires, of which one can tell before it asks.
-    expect(body.error.details.needed).toEqual([
-      "reference/ik-reach at reference reads 10 proprioception values",
-      "reference/ik-reach at reference: the profile wants 10 proprioception values, not 2",
+    const [reads] = body.error.details.needed;
+    expect(reads).toContain(
+      "reads no pictures; 10 values (j1, j2, j3, j4, j5, j6, j7, goal_x, goal_y, goal_z) of proprioception or 13",
+    );
+    expect(body.error.details.violations).toEqual([
+      { path: "observations.0.proprio", message: expect.stringContaining("has 2 values"), type: "length" },
     ]);
-    for (const attempt of body.route.attempts) expect(attempt).toMatchObject({ reason: "input_rejected" });
-    // And where it stands what the model takes.
-    const [, where] = /(\/v1\/models\/\S+) says what the model reads/.exec(body.error.message)!;
-    expect((await app.call(where!)).body.limits).toContain("proprio");
+    expect(body.detail).toEqual([
+      expect.objectContaining({ loc: ["body", "observations", 0, "proprio"], type: "length" }),
+    ]);
+    expect(body.error.details.suggestions[0]).toMatchObject({ field: "observations.0.proprio", value: 10, admits: 2 });
+    expect(body).not.toHaveProperty("route");
   });
 });
 

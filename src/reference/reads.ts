@@ -1,0 +1,95 @@
+/** What the reference models read and what their actions mean, as they say on the native wire. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type ActionMeaningSchema,
+  ActionReference,
+  CameraRole,
+  type InputContractSchema,
+  InputNeed,
+  type ProprioSpecSchema,
+  RotationForm,
+} from "../../gen/limber/v1/input_contract_pb.ts";
+import type { ActionDeclaration, ActionSpace } from "./act/types.ts";
+import type { ReferenceModel } from "./models.ts";
+
+/** What a model reads in these of its action spaces. Pictures and words that it does not read are no fault. */
+export function inputOf(
+  { cameras, contracts }: ReferenceModel,
+  actions: readonly ActionDeclaration[],
+): MessageInitShape<typeof InputContractSchema> {
+  const acts = contracts.includes("act");
+  return {
+    cameras: {
+      cameras: Array.from({ length: cameras.most }, (_, i) => ({ required: i < cameras.least, ...(acts && OVERHEAD) })),
+    },
+    otherCameras: true,
+    proprio: acts ? layoutsOf(actions) : [],
+    language: { need: needOf(contracts, cameras.most), ...(cameras.most > 0 && { languages: ["en"] }) },
+    goalImage: { need: acts ? InputNeed.NONE : InputNeed.IGNORED },
+  };
+}
+
+/** Where there are several pictures it goes by the name. */
+const OVERHEAD = { role: CameraRole.OVERHEAD } as const;
+
+function needOf(contracts: ReferenceModel["contracts"], mostCameras: number): InputNeed {
+  if (contracts.includes("ground")) return InputNeed.REQUIRED;
+  return contracts.includes("act") && mostCameras > 0 ? InputNeed.OPTIONAL : InputNeed.IGNORED;
+}
+
+/** Layouts that all action spaces share are said once. */
+function layoutsOf(actions: readonly ActionDeclaration[]): MessageInitShape<typeof ProprioSpecSchema>[] {
+  const [first, ...others] = actions;
+  const layout = (names: readonly string[], actionSpace: string) => ({
+    names: [...names],
+    dimension: names.length,
+    anyOrder: true,
+    actionSpace,
+  });
+  if (first === undefined) return [];
+  if (others.every(({ proprioLayouts }) => sameLayouts(proprioLayouts, first.proprioLayouts)))
+    return first.proprioLayouts.map((names) => layout(names, ""));
+  return actions.flatMap(({ space, proprioLayouts }) => proprioLayouts.map((names) => layout(names, space)));
+}
+
+const sameLayouts = (one: ActionDeclaration["proprioLayouts"], other: ActionDeclaration["proprioLayouts"]): boolean =>
+  JSON.stringify(one) === JSON.stringify(other);
+
+/** Where a space has one meaning here, whatever the layout of the proprioception. */
+const MEANINGS: Readonly<
+  Partial<Record<ActionSpace, Omit<MessageInitShape<typeof ActionMeaningSchema>, "$typeName">>>
+> = {
+  base_twist_2d: { units: ["m/s", "rad/s"], reference: ActionReference.VELOCITY, referenceFrame: "base" },
+  waypoint_se2: {
+    units: ["m", "m", "rad"],
+    reference: ActionReference.RELATIVE_TO_OBSERVATION,
+    referenceFrame: "base",
+  },
+  ee_delta_6d_grip: {
+    units: ["m", "m", "m", "rad", "rad", "rad", "1"],
+    reference: ActionReference.RELATIVE,
+    referenceFrame: "base",
+    rotation: RotationForm.AXIS_ANGLE,
+  },
+  joint_pos_7: { reference: ActionReference.ABSOLUTE },
+  joint_pos_14: { reference: ActionReference.ABSOLUTE },
+  joint_pos_23: { reference: ActionReference.ABSOLUTE },
+  joint_pos_29: { reference: ActionReference.ABSOLUTE },
+};
+
+/** Numbers that are other ones with another layout have no names: with a block and its mark the last of `joint_pos_7` is the gripper. */
+const NAMELESS: ReadonlySet<ActionSpace> = new Set(["joint_pos_7"]);
+
+/** What the actions in these spaces mean. */
+export function meaningsOf(actions: readonly ActionDeclaration[]): MessageInitShape<typeof ActionMeaningSchema>[] {
+  return actions.flatMap(({ space, fields, gripper }) => {
+    const meaning = MEANINGS[space];
+    if (meaning === undefined) return [];
+    return {
+      ...meaning,
+      actionSpace: space,
+      names: NAMELESS.has(space) ? [] : [...fields],
+      ...(gripper && { gripper: { indexes: [...gripper.indices], open: gripper.open, closed: gripper.closed } }),
+    };
+  });
+}
