@@ -3,7 +3,6 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ActionMeaningSchema,
   ActionReference,
-  CameraRole,
   type InputContractSchema,
   InputNeed,
   type ProprioSpecSchema,
@@ -12,29 +11,27 @@ import {
 import type { ActionDeclaration, ActionSpace } from "./act/types.ts";
 import type { ReferenceModel } from "./models.ts";
 
-/** What a model reads in these of its action spaces. Pictures and words that it does not read are no fault. */
+/**
+ * What a model reads in these of its action spaces. Pictures and words that it does not read are no fault. A model that needs a picture with
+ * some layouts of proprioception alone says nothing of pictures and words: a contract cannot say when they are needed.
+ */
 export function inputOf(
   { cameras, contracts }: ReferenceModel,
   actions: readonly ActionDeclaration[],
 ): MessageInitShape<typeof InputContractSchema> {
   const acts = contracts.includes("act");
+  const depends = actions.some(({ visualLayouts }) => visualLayouts.length > 0);
   return {
-    cameras: {
-      cameras: Array.from({ length: cameras.most }, (_, i) => ({ required: i < cameras.least, ...(acts && OVERHEAD) })),
-    },
-    otherCameras: true,
     proprio: acts ? layoutsOf(actions) : [],
-    language: { need: needOf(contracts, cameras.most), ...(cameras.most > 0 && { languages: ["en"] }) },
     goalImage: { need: acts ? InputNeed.NONE : InputNeed.IGNORED },
+    ...(!depends && {
+      cameras: { cameras: Array.from({ length: cameras.most }, (_, i) => ({ required: i < cameras.least })) },
+      otherCameras: true,
+      language: contracts.includes("ground")
+        ? { need: InputNeed.REQUIRED, languages: ["en"] }
+        : { need: InputNeed.IGNORED },
+    }),
   };
-}
-
-/** Where there are several pictures it goes by the name. */
-const OVERHEAD = { role: CameraRole.OVERHEAD } as const;
-
-function needOf(contracts: ReferenceModel["contracts"], mostCameras: number): InputNeed {
-  if (contracts.includes("ground")) return InputNeed.REQUIRED;
-  return contracts.includes("act") && mostCameras > 0 ? InputNeed.OPTIONAL : InputNeed.IGNORED;
 }
 
 /** Layouts that all action spaces share are said once. */

@@ -31,6 +31,7 @@ import type { RegistryEntry } from "../supply/registry/entry.ts";
 import { FACET_NAMES, FACETS, type Facet } from "../supply/registry/facets.ts";
 import type { Registry, RegistryView } from "../supply/registry/registry.ts";
 import { runtimesOf } from "../supply/registry/runtimes.ts";
+import { sharedInput } from "../supply/registry/shared-input.ts";
 import type { Upstream } from "../upstream/index.ts";
 
 /** What the registry depends on. */
@@ -59,7 +60,8 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
       const entry = view.find(`${owner}/${name}`);
       if (!entry) throw unknownModel(view, `${owner}/${name}`);
       const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, entry.model.id) });
-      return create(GetModelResponseSchema, { model: { ...entry.model, offerings } });
+      const shared = sharedInput(liveRows(supply, entry.model.id).map((row) => supply.snapshot.offerings[row]!));
+      return create(GetModelResponseSchema, { model: { ...entry.model, offerings, ...shared } });
     },
 
     async getTaxonomy() {
@@ -144,11 +146,12 @@ const CIRCUITS = {
   forced_closed: CircuitState.FORCED_CLOSED,
 } as const satisfies Record<OfferingHealth["breaker"]["state"], CircuitState>;
 
+const liveRows = ({ snapshot }: LiveSupply, slug: string): number[] =>
+  [...(snapshot.rowsOfModel(slug) ?? [])].filter(snapshot.isRegistered);
+
 /** The live offerings of a model as they are at this moment, by provider. */
 function offeringsOf(supply: LiveSupply, slug: string): ModelOffering[] {
-  const { snapshot } = supply;
-  const rows = [...(snapshot.rowsOfModel(slug) ?? [])].filter(snapshot.isRegistered);
-  return rows
+  return liveRows(supply, slug)
     .map((row) => offeringMessage(supply, row))
     .sort((a, b) => (a.provider === b.provider ? (a.id < b.id ? -1 : 1) : a.provider < b.provider ? -1 : 1));
 }
@@ -186,7 +189,15 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
     ...(actionDim !== undefined && { actionDim }),
     parameters: [...offering.parameters],
     dataCollection: offering.retainsFrames ? DataCollection.ALLOW : DataCollection.DENY,
+    ...declaredIn(offering),
   });
+}
+
+/** What it reads and what its actions mean, and where that is from. */
+function declaredIn({ declared }: Offering) {
+  if (declared === undefined) return {};
+  const { input, inputSource, actions, actionsSource } = declared;
+  return { ...(input && { input }), inputSource, actions: [...actions], actionsSource };
 }
 
 /** It is the gateway that evaluates, no offering. */

@@ -1218,14 +1218,14 @@ export type ModelSummary = Message<"limber.v1.ModelSummary"> & {
   providers: string[];
 
   /**
-   * What it reads, where all of that live supply says the same.
+   * What it reads, where all of that live supply says the same; left out where that is long, the model itself has it.
    *
    * @generated from field: optional limber.v1.InputContract input = 7;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, where all of that live supply says the same.
+   * What its actions mean, where all of that live supply says the same; left out as `input` is.
    *
    * @generated from field: repeated limber.v1.ActionMeaning actions = 8;
    */

@@ -260,7 +260,8 @@ export type Offering = Message<"limber.v1.Offering"> & {
   terms?: OfferingTerms | undefined;
 
   /**
-   * What it reads; absent where nothing is known.
+   * What it reads, as its owner declared or its server says; absent where neither does. What follows from its profile the model's listing
+   * has, once it is live.
    *
    * @generated from field: optional limber.v1.InputContract input = 21;
    */
@@ -274,7 +275,7 @@ export type Offering = Message<"limber.v1.Offering"> & {
   inputSource: ContractSource;
 
   /**
-   * What its actions mean, by action space; empty where nothing is known.
+   * What its actions mean, by action space, as its owner declared or its server says.
    *
    * @generated from field: repeated limber.v1.ActionMeaning actions = 23;
    */

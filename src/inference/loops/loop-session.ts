@@ -277,6 +277,7 @@ export class LoopSession implements Carried {
         resumed: this.#goesOn(found) && (pinned || left?.last !== undefined),
         last: left?.last?.chunk,
         episode: this.#writer.episode,
+        space: this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE,
       }),
     );
     this.#opened = true;

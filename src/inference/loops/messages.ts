@@ -13,6 +13,7 @@ import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { toUsd } from "../../billing/price.ts";
 import { nowSeconds } from "../../clock.ts";
+import { meaningIn } from "../../contracts/action-meaning.ts";
 import { factsOf, type Refusal } from "../../errors.ts";
 import { type DeliverEffect, type HoldEffect, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
@@ -36,6 +37,7 @@ export function openedOf({
   resumed,
   last,
   episode,
+  space,
 }: {
   id: string;
   step: PlanStep;
@@ -44,7 +46,9 @@ export function openedOf({
   resumed: boolean;
   last: LoopChunk | undefined;
   episode: number;
+  space: string;
 }): LoopOpened {
+  const { declared } = step.offering;
   return create(LoopOpenedSchema, {
     id,
     created: nowSeconds(),
@@ -56,6 +60,8 @@ export function openedOf({
     resumed,
     episode,
     ...(last && { resumedStep: last.startStep }),
+    input: declared?.input,
+    actions: declared && meaningIn(declared.actions, space),
   });
 }
 

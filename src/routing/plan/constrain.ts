@@ -280,12 +280,13 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: (ask, row) =>
       faultsAt(ask, row)
         .map(({ path, message }) => `${path} ${message}`)
-        .join("; "),
+        .join("; ")
+        .slice(0, MOST_TOLD),
     changing(ask, row) {
       const faults = faultsAt(ask, row);
       const [first] = faults;
       if (!first) return undefined;
-      const change = [...new Set(faults.map(({ change }) => change))].join("; ");
+      const change = [...new Set(faults.map(({ change }) => change))].join("; ").slice(0, MOST_TOLD);
       return { field: first.path, change, ...(faults.length === 1 && { value: first.wanted }) };
     },
   },
@@ -323,6 +324,9 @@ export const CONSTRAINTS: readonly Constraint[] = [
     relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
   },
 ];
+
+/** Letters of what is said of one offering: the words in it are its provider's. */
+const MOST_TOLD = 400;
 
 /** What of a request a row's offering does not read, or lacks. */
 export function faultsAt({ intent: { given }, snapshot, readPicture }: Ask, row: number): InputFault[] {

@@ -120,7 +120,10 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
     message,
     type,
   }));
-  const told = nearest.map(({ path, message }) => `${path} ${message}`).join("; ");
+  const told = nearest
+    .map(({ path, message }) => `${path} ${message}`)
+    .join("; ")
+    .slice(0, MOST_READ);
   const text = `no offering reads this: ${told}`;
   const param = nearest[0]?.path;
   return refuse(
@@ -131,12 +134,15 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
   );
 }
 
+/** Letters of what one offering reads: the words in it are its provider's. */
+const MOST_READ = 800;
 /** What so many offerings read is told. */
 const MOST_NEEDED = 8;
 
 function readAt({ snapshot, intent }: Ask, row: number): string {
   const { model, provider, declared } = snapshot.offerings[row]!;
-  return `${model} at ${provider} reads ${(declared?.input && readsOf(declared.input, intent.actionSpace)) ?? "something else"}`;
+  const reads = `${model} at ${provider} reads ${(declared?.input && readsOf(declared.input, intent.actionSpace)) ?? "something else"}`;
+  return reads.slice(0, MOST_READ);
 }
 
 /** The first unknown one of the providers that alone may serve: misspelt perhaps. */

@@ -130,6 +130,8 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     reasonCodes: reasonCodes(ask, plan, step),
     ...(step.ownKey && { byok: true }),
     trust: TRUSTS[tierOf(step.offering.supplier, ask.scope.orgId)],
+    input: step.offering.declared?.input,
+    actions: meaningAt(ask, step.row),
   });
 }
 

@@ -1,6 +1,7 @@
 /** Supply as its messages. */
 import { create, fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { ActionMeaningSchema, ContractSource, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import {
   AdvertisedFiguresSchema,
   type Offering as OfferingMessage,
@@ -59,6 +60,7 @@ export const STATUSES = {
 
 /** An offering; with its terms where the caller may see them. */
 export function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
+  const { input, actions } = record;
   const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
   return create(OfferingSchema, {
     id: record.id,
@@ -81,8 +83,22 @@ export function offeringMessage(record: OfferingRecord, { terms = false } = {}):
     created: record.created,
     ...(verifiedAt !== null && { verifiedAt }),
     ...(terms && { terms: termsOf(record) }),
+    ...(input && {
+      input: fromJson(InputContractSchema, input as Json, { ignoreUnknownFields: true }),
+      inputSource: sourceOf(record, "input"),
+    }),
+    ...(actions && {
+      actions: actions.map((each) => fromJson(ActionMeaningSchema, each as Json, { ignoreUnknownFields: true })),
+      actionsSource: sourceOf(record, "actions"),
+    }),
   });
 }
+
+type Json = Parameters<typeof fromJson>[1];
+
+/** What its declaration left out its server said. */
+const sourceOf = ({ undeclared }: OfferingRecord, column: "input" | "actions"): ContractSource =>
+  undeclared.includes(column) ? ContractSource.SERVER : ContractSource.DECLARED;
 
 const AUTH_TYPES = {
   none: ProviderAuthType.NONE,

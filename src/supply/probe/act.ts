@@ -7,7 +7,7 @@ import { poseOf } from "../../contracts/bounds.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
-import { ELSEWHERE, INSTRUCTION, SQUARE, WARM_CALLS } from "./scene.ts";
+import { ELSEWHERE, SQUARE, WARM_CALLS } from "./scene.ts";
 
 const PROBE_HORIZON = 4;
 
@@ -21,7 +21,6 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
   let horizon = Math.min(PROBE_HORIZON, maxHorizon);
   const dim = dimensionOf(space, offering.actionDim);
   const input = {
-    instruction: INSTRUCTION,
     seed: undefined,
     temperature: undefined,
     sessionId: undefined,
@@ -32,9 +31,13 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
   return async (observation, twist = {}) => {
     const speaks = wire.act?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
-    const question = { ...input, seed: twist.seed, horizon: twist.horizon ?? horizon, observations: [observation] };
+    const { variant } = twist;
+    const observations = run.moments(observation, variant);
+    const goal = await run.goal(variant);
+    const instruction = run.instruction(variant);
+    const question = { ...input, instruction, seed: twist.seed, horizon: twist.horizon ?? horizon, observations };
     const asked = () =>
-      speaks({ ...(twist.target ?? target), actionDim: dim }, question, run.frames([observation]), run.call());
+      speaks({ ...(twist.target ?? target), actionDim: dim }, question, run.frames(observations, goal), run.call());
     const answer = await (twist.aside ? asked() : run.timed(asked));
     // A server whose chunks have a length of their own is held to the shortest.
     if (answer.chunk !== undefined) run.chunkSteps = Math.min(run.chunkSteps ?? answer.chunk, answer.chunk);

@@ -69,7 +69,7 @@ function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): De
   };
 }
 
-const validator = createValidator();
+const validator = createValidator({ regexMatch: (pattern, against) => new RegExp(pattern, "u").test(against) });
 
 /** What everybody is shown has an end. */
 const MOST_BYTES = 32 * 1024;

@@ -14,6 +14,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   seed_repeatable: "seed every source of chance of the model from the request, or leave seed out of parameters",
   longest_horizon: "declare the most steps of one answer as max_horizon",
   large_picture: "take pictures as cameras make them: allow messages of a few megabytes, and scale what is too large",
+  input_contract: "answer all that the declared contract admits, or declare a narrower one",
   wrong_input_refused: "refuse observations that lack what the model needs, instead of filling them up",
   auth_enforced: "refuse calls without the declared secret: HTTP 401, or UNAUTHENTICATED over gRPC",
   latency: "advertise what callers can expect, or look for what slows the server down",

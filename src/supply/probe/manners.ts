@@ -1,12 +1,29 @@
 /** What every contract is asked beyond its answers. */
 import { create } from "@bufbuild/protobuf";
-import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import {
+  type CameraSpec,
+  ContractSource,
+  type InputContract,
+  InputNeed,
+} from "../../../gen/limber/v1/input_contract_pb.ts";
+import {
+  FrameSchema,
+  ImageFormat,
+  type Observation,
+  ObservationSchema,
+} from "../../../gen/limber/v1/observation_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { dimensionOfLayout } from "../../contracts/inputs.ts";
 import { Refusal } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { grainyPicture } from "../../upstream/pictures/test-picture.ts";
 import { ProbeFault } from "./faults.ts";
-import type { ProbeRun, Twist } from "./run.ts";
+import type { InputVariant, ProbeRun, Twist } from "./run.ts";
+import { SQUARE } from "./scene.ts";
+
+const hasFixedSize = ({ anySize, width, height, formats }: CameraSpec): boolean =>
+  (!anySize && (width !== undefined || height !== undefined)) ||
+  (formats.length > 0 && !formats.includes(ImageFormat.JPEG));
 
 /** How far a measured figure may lie above the advertised one: the probe is not where callers are. */
 const SLACK = 2;
@@ -21,18 +38,73 @@ export async function manners(
   ask: (observation: Observation, twist?: Twist) => Promise<string>,
   here: Observation,
 ): Promise<void> {
-  if (here.frames.length > 0) await run.check("large_picture", () => takesLargePictures(ask, here), false);
+  const specs = run.input?.cameras?.cameras;
+  if (here.frames.length > 0 && !specs?.every(hasFixedSize))
+    await run.check("large_picture", () => takesLargePictures(ask, here, specs), false);
+  await readsItsContract(run, ask);
   await run.check("wrong_input_refused", () => refusesNonsense((twist) => ask(NONSENSE, twist)), false);
   await figures(run, (twist) => ask(here, twist));
+}
+
+/** Whether what it says that it reads is answered, whichever of what that admits is sent. What only follows from a profile rejects nobody. */
+async function readsItsContract(
+  run: ProbeRun,
+  ask: (observation: Observation, twist: Twist) => Promise<string>,
+): Promise<void> {
+  const { declared, actionSpaces } = run.probed.offering;
+  if (declared?.input === undefined) return;
+  const variants = variantsOf(declared.input, actionSpaces[0] ?? "");
+  const look = async (): Promise<string> => {
+    for (const [words, variant] of variants) {
+      const observation = await run.observation(SQUARE, 0, variant);
+      await ask(observation, { variant, aside: true }).catch((thrown: unknown) => {
+        if (!(thrown instanceof UpstreamFailure) || !HARMLESS.has(thrown.failure)) throw thrown;
+        throw new ProbeFault(`it says that it reads this, and rejects it: ${words}`);
+      });
+    }
+    return `what it says that it reads was answered: ${variants.map(([words]) => words).join(", ") || "in one form"}`;
+  };
+  await run.check("input_contract", look, declared.inputSource !== ContractSource.PROFILE);
+}
+
+/** Layouts of proprioception that are tried beside the first. */
+const MOST_LAYOUTS = 4;
+const OTHER_SIZE = { width: 320, height: 240 } as const;
+
+/** Observations beside the plain one that a contract admits, in words. */
+function variantsOf(
+  { cameras, proprio, language, goalImage, history }: InputContract,
+  space: string,
+): (readonly [words: string, variant: InputVariant])[] {
+  const layouts = proprio.filter(({ actionSpace }) => actionSpace === "" || actionSpace === space);
+  const specs = cameras?.cameras ?? [];
+  const variants: (readonly [string, InputVariant])[] = layouts
+    .slice(1, 1 + MOST_LAYOUTS)
+    .map((layout) => [`${dimensionOfLayout(layout) ?? "any number of"} values`, { layout }]);
+  if (layouts[0] && layouts[0].names.length > 0) variants.push(["values without names", { unnamed: true }]);
+  if (specs.some(({ required }) => !required))
+    variants.push(["the pictures that have to be there alone", { requiredAlone: true }]);
+  if (specs.some(({ anySize }) => anySize)) variants.push(["pictures of another size", { size: OTHER_SIZE }]);
+  if (language?.need === InputNeed.OPTIONAL || language?.need === InputNeed.IGNORED)
+    variants.push(["no instruction", { wordless: true }]);
+  if (goalImage?.need === InputNeed.OPTIONAL) variants.push(["a goal", { withGoal: true }]);
+  const { least = 1, most = least } = history ?? {};
+  if (most > least) variants.push([`${most} observations`, { mostMoments: true }]);
+  return variants;
 }
 
 /** Whether pictures may be as large as cameras make them. */
 async function takesLargePictures(
   ask: (observation: Observation, twist: Twist) => Promise<string>,
   here: Observation,
+  specs: readonly CameraSpec[] | undefined,
 ): Promise<string> {
   const data = await grainyPicture();
-  const frames = here.frames.map(({ camera }) => create(FrameSchema, { camera, data }));
+  // A camera whose size is fixed is shown no other.
+  const fixed = new Set((specs ?? []).filter(hasFixedSize).map(({ name }) => name));
+  const frames = here.frames.map((frame) =>
+    fixed.has(frame.camera) ? frame : create(FrameSchema, { camera: frame.camera, data }),
+  );
   await ask(create(ObservationSchema, { ...here, frames }), { aside: true });
   return `pictures of 1280 by 720 (${Math.round(data.length / 1000)} kB) were taken`;
 }

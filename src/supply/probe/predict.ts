@@ -6,7 +6,6 @@ import * as predict from "../../contracts/predict.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
-import { INSTRUCTION } from "./scene.ts";
 
 /** Asks for frames: whether they can be read, and whether they depend on what is seen. */
 export async function probePredict(run: ProbeRun): Promise<void> {
@@ -17,7 +16,7 @@ export async function probePredict(run: ProbeRun): Promise<void> {
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
     const input = {
       observations,
-      instruction: INSTRUCTION,
+      instruction: run.instruction(twist.variant),
       seed: undefined,
       temperature: undefined,
       sessionId: undefined,
@@ -30,7 +29,8 @@ export async function probePredict(run: ProbeRun): Promise<void> {
     };
     const asked = async () => {
       const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
-      for await (const part of speaks(twist.target ?? target, input, run.frames(observations), run.call())) {
+      const frames = run.frames(observations, await run.goal(twist.variant));
+      for await (const part of speaks(twist.target ?? target, input, frames, run.call())) {
         if (part.kind === "frame") whole.frames.push(part.frame);
       }
       return whole;
@@ -55,5 +55,5 @@ export async function probePredict(run: ProbeRun): Promise<void> {
     if (second === first) throw new ProbeFault("two different observations gave the same frames: is this a stub?");
     return "two different observations gave different frames";
   });
-  await manners(run, (observation, twist) => ask([observation], twist), here.at(-1)!);
+  await manners(run, (observation, twist) => ask(run.moments(observation, twist?.variant), twist), here.at(-1)!);
 }

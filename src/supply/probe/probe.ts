@@ -34,11 +34,14 @@ export async function probe(
   probed: Probed,
   tell: (soFar: ProbeReport) => Promise<void> = async () => {},
 ): Promise<Finding> {
+  const { declared } = probed.offering;
   const report = create(ProbeReportSchema, {
     id: newId("rep"),
     offeringId: probed.offering.id,
     startedAt: nowSeconds(),
     measured: {},
+    ...(declared?.input && { input: declared.input }),
+    actions: [...(declared?.actions ?? [])],
   });
   await tell(report);
   const run = new ProbeRun(deps, probed, (check) => {

@@ -1,20 +1,36 @@
 /** One run of the probe: what its checks share. */
 import { create } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
-import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import {
+  type CameraSpec,
+  CameraSpecSchema,
+  type InputContract,
+  InputNeed,
+  type ProprioSpec,
+  ProprioSpecSchema,
+} from "../../../gen/limber/v1/input_contract_pb.ts";
+import {
+  type Frame,
+  FrameSchema,
+  ImageFormat,
+  type Observation,
+  ObservationSchema,
+} from "../../../gen/limber/v1/observation_pb.ts";
 import { Cancel } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { dimensionOfLayout } from "../../contracts/inputs.ts";
 import { newId } from "../../ids.ts";
 import type { Offering } from "../../routing/index.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
-import { redSquare } from "../../upstream/pictures/test-picture.ts";
+import { redSquareAs } from "../../upstream/pictures/test-picture.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../../upstream/wire.ts";
 import { adviceFor } from "./faults.ts";
+import { ELSEWHERE, INSTRUCTION } from "./scene.ts";
 
 /** Whom questions go to. */
 export interface ProbeSubject {
@@ -50,6 +66,7 @@ interface ProbeCheck {
 
 /** How a question differs from the plain one. */
 export interface Twist {
+  variant?: InputVariant;
   target?: UpstreamTarget;
   seed?: number;
   horizon?: number;
@@ -57,11 +74,55 @@ export interface Twist {
   aside?: boolean;
 }
 
+/** In what a question differs from the plain one, and meets the contract all the same. */
+export interface InputVariant {
+  /** Another layout of proprioception. */
+  layout?: ProprioSpec;
+  /** Without the names of its numbers. */
+  unnamed?: boolean;
+  /** Without the cameras that need not be there. */
+  requiredAlone?: boolean;
+  /** Pictures of this size, where any size is taken. */
+  size?: { width: number; height: number };
+  /** As many observations as are read. */
+  mostMoments?: boolean;
+  withGoal?: boolean;
+  /** Without an instruction. */
+  wordless?: boolean;
+}
+
+/** A place in a picture, normalised. */
+export interface Place {
+  x: number;
+  y: number;
+}
+
 /** What a server expects to see. */
 interface Layout {
-  proprioNames: readonly string[];
-  proprioDim: number;
-  cameras: readonly string[];
+  readonly cameras: readonly CameraSpec[];
+  readonly layout: ProprioSpec;
+}
+
+const layoutOf = (cameras: readonly string[], names: readonly string[], dimension: number): Layout => ({
+  cameras: cameras.map((name) => create(CameraSpecSchema, { name, required: true })),
+  layout: create(ProprioSpecSchema, { names: [...names], dimension }),
+});
+
+const FORMATS: Readonly<Record<number, "png" | "jpeg" | "webp">> = {
+  [ImageFormat.PNG]: "png",
+  [ImageFormat.JPEG]: "jpeg",
+  [ImageFormat.WEBP]: "webp",
+};
+
+async function frameOf(
+  { name, width, height, anySize, formats }: CameraSpec,
+  place: Place,
+  { size }: InputVariant,
+): Promise<Frame> {
+  const wanted = anySize && size ? size : { ...(width && { width }), ...(height && { height }) };
+  const [format = ImageFormat.PNG] = formats;
+  const data = await redSquareAs(place, { ...wanted, format: FORMATS[format] ?? "png" });
+  return create(FrameSchema, { camera: name, data });
 }
 
 /** What the checks of one probe ask with, and what they found. */
@@ -152,26 +213,71 @@ export class ProbeRun {
     return { signal, budgetMs, requestId: newId("req") };
   }
 
-  /** The declared sample of this number, or one that is made up; with a picture for every camera. */
-  async observation(place: { x: number; y: number }, sample: number): Promise<Observation> {
-    const { proprioNames, proprioDim, cameras } = await this.#layout();
-    const declared = this.probed.target.profile?.samples[sample];
+  /**
+   * The declared sample of this number, or one that is made up; with a picture for every camera. What the contract says is kept to, and
+   * `variant` says in what it is another observation that meets the contract too.
+   */
+  async observation(place: Place, sample: number, variant: InputVariant = {}): Promise<Observation> {
+    const { cameras, layout } = await this.#layout();
+    const samples = this.probed.target.profile?.samples ?? [];
+    const declared = samples[sample];
     if (declared && declared.frames.length > 0) return declared;
-    const picture = await redSquare(place.x, place.y);
-    const frames = cameras.map((camera) => ({ camera, data: picture }));
-    if (declared)
-      return create(ObservationSchema, { ...declared, frames: frames.map((frame) => create(FrameSchema, frame)) });
-    const proprio = Array.from({ length: proprioDim }, (_, i) => 0.1 + 0.02 * i + 0.15 * sample);
-    return create(ObservationSchema, { frames, proprio, proprioNames: [...proprioNames] });
+    const shown = variant.requiredAlone ? cameras.filter(({ required }) => required) : cameras;
+    const frames = await Promise.all(shown.map((camera) => frameOf(camera, place, variant)));
+    const wanted = variant.layout ?? layout;
+    // Numbers that are made up may make no sense together: a sample is better where there is one of this layout.
+    const fitting = variant.layout && samples.find(({ proprio }) => proprio.length === dimensionOfLayout(wanted));
+    const known = fitting ?? (variant.layout ? undefined : declared);
+    if (known) return create(ObservationSchema, { ...known, frames, ...(variant.unnamed && { proprioNames: [] }) });
+    const proprio = Array.from({ length: dimensionOfLayout(wanted) ?? 0 }, (_, i) => 0.1 + 0.02 * i + 0.15 * sample);
+    const proprioNames = variant.unnamed ? [] : [...wanted.names];
+    return create(ObservationSchema, { frames, proprio, proprioNames });
   }
 
-  /** What the server expects to see: as it says itself, else as the profile says, else what the action space suggests. */
+  /** An observation as often as the contract wants moments, or as often as it admits. */
+  moments(observation: Observation, variant: InputVariant = {}): Observation[] {
+    const { least = 1, most = least } = this.input?.history ?? {};
+    return Array<Observation>(variant.mostMoments ? most : least).fill(observation);
+  }
+
+  /** The picture of the goal, where the contract wants one, or admits one that is to be shown. */
+  async goal(variant: InputVariant = {}): Promise<Frame | undefined> {
+    const { goalImage } = this.input ?? {};
+    const isShown = goalImage?.need === InputNeed.REQUIRED || variant.withGoal;
+    if (!goalImage || !isShown) return undefined;
+    const { width, height } = goalImage;
+    return create(FrameSchema, {
+      data: await redSquareAs(ELSEWHERE, { ...(width && { width }), ...(height && { height }) }),
+    });
+  }
+
+  /** What it is told to do. */
+  instruction(variant: InputVariant = {}): string {
+    return this.input?.language?.need === InputNeed.NONE || variant.wordless ? "" : INSTRUCTION;
+  }
+
+  /** What it says that it reads. */
+  get input(): InputContract | undefined {
+    return this.probed.offering.declared?.input;
+  }
+
+  /** What the server expects to see: by its contract, else as it says itself, else as the profile says, else what the action space suggests. */
   #layout(): Promise<Layout> {
     this.#asked ??= this.#askLayout();
     return this.#asked;
   }
 
   async #askLayout(): Promise<Layout> {
+    const { offering } = this.probed;
+    const { cameras, proprio = [] } = this.input ?? {};
+    const space = offering.actionSpaces[0] ?? "";
+    const said = proprio.find(({ actionSpace }) => actionSpace === "" || actionSpace === space);
+    if (cameras && said) return { cameras: cameras.cameras, layout: said };
+    const told = await this.#askServer();
+    return { cameras: cameras?.cameras ?? told.cameras, layout: said ?? told.layout };
+  }
+
+  async #askServer(): Promise<Layout> {
     const { offering, target, wire } = this.probed;
     const wants = await wire.wants?.(target, this.call());
     const cameras = wants && wants.cameras.length > 0 ? wants.cameras : ["front"];
@@ -180,17 +286,17 @@ export class ProbeRun {
       const card = models.find((model) => model.slug === offering.model);
       if (card) {
         const named = card.cameras.length > 0 ? card.cameras : cameras;
-        return { proprioNames: card.proprioNames, proprioDim: card.proprioNames.length, cameras: named };
+        return layoutOf(named, card.proprioNames, card.proprioNames.length);
       }
     }
     const suggested = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim) ?? 0;
-    return { proprioNames: [], proprioDim: wants?.proprioDim ?? suggested, cameras };
+    return layoutOf(cameras, [], wants?.proprioDim ?? suggested);
   }
 
   /** The pictures of what it is shown. */
-  frames(observations: readonly Observation[]): FrameSet {
+  frames(observations: readonly Observation[], goal?: Frame): FrameSet {
     const { agent, allowPrivate } = this.#deps;
-    return new FrameSet(frameSources(observations), { agent, allowPrivate });
+    return new FrameSet(frameSources(observations, goal), { agent, allowPrivate });
   }
 
   /** Notes how long an answer took. */

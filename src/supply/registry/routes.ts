@@ -22,6 +22,7 @@ import {
   VARIANTS,
 } from "../../routing/index.ts";
 import type { Sliced } from "../../slices.ts";
+import { listedInput } from "./shared-input.ts";
 import { DOMAINS, valuesIn } from "./words.ts";
 
 const PREFERENCES = [
@@ -127,6 +128,7 @@ const summaryOf = ({ id, name, vendor }: Model, served: readonly Offering[]): Mo
     contracts: sorted(served, ({ contracts }) => contracts),
     actionSpaces: sorted(served, ({ actionSpaces }) => actionSpaces),
     providers: sorted(served, ({ provider }) => [provider]),
+    ...listedInput(served),
   });
 
 function aliasListing({ id, description, filter, sort }: Alias, resolvesTo: ModelSummary[]): AliasListing {

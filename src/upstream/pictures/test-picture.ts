@@ -2,12 +2,20 @@
 import sharp from "sharp";
 
 /** A red square on grey as a PNG of `size` by `size` pixels; its centre at (`x`, `y`), normalised. */
-export function redSquare(x: number, y: number, size = 224): Promise<Buffer> {
-  const side = Math.round(size / 5);
+export const redSquare = (x: number, y: number, size = 224): Promise<Buffer> =>
+  redSquareAs({ x, y }, { width: size, height: size });
+
+/** The same in another size and encoding. */
+export function redSquareAs(
+  { x, y }: { x: number; y: number },
+  { width = 224, height = 224, format = "png" }: { width?: number; height?: number; format?: "png" | "jpeg" | "webp" },
+): Promise<Buffer> {
+  const side = Math.max(1, Math.round(Math.min(width, height) / 5));
   const square = { create: { width: side, height: side, channels: 3 as const, background: { r: 220, g: 20, b: 20 } } };
-  return sharp({ create: { width: size, height: size, channels: 3, background: { r: 128, g: 128, b: 128 } } })
-    .composite([{ input: square, left: Math.round(x * size - side / 2), top: Math.round(y * size - side / 2) }])
-    .png()
+  const [left, top] = [x * width - side / 2, y * height - side / 2].map((at) => Math.max(0, Math.round(at)));
+  return sharp({ create: { width, height, channels: 3, background: { r: 128, g: 128, b: 128 } } })
+    .composite([{ input: square, left: left!, top: top! }])
+    .toFormat(format)
     .toBuffer();
 }
 
