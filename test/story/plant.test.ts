@@ -154,6 +154,7 @@ function play(seed: number) {
           hedge: () => random() < 0.5,
           dimOf: () => 1,
           lacks: () => {},
+          unreadBy: () => undefined,
         },
       );
       const pin = pins.get("s", agenda.at);

@@ -44,6 +44,8 @@ export const answer = (value = 0, length = STEPS): ActAnswer => ({
 export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
   const resting = new Set<string>();
   const lacked: (string | undefined)[] = [];
+  /** By offering: the observations that it does not read. */
+  const unread = new Map<string, string>();
   const loop = new Loop<string>(
     {
       intent: intent({ units: STEPS }),
@@ -61,6 +63,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
       hedge: () => true,
       dimOf: () => 1,
       lacks: (model) => lacked.push(model),
+      unreadBy: ({ offering }, { payload }) => (unread.get(offering.id) === payload ? "observations.0" : undefined),
     },
   );
   const told: LoopEffect<string>[] = [];
@@ -71,7 +74,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
   };
   const observe = (at: number, number: number, tMs?: number, shape = "1") =>
     happen({ kind: "observed", at, view: { step: number, tMs, shape, payload: `o${number}` } });
-  return { loop, told, happen, observe, resting, lacked };
+  return { loop, told, happen, observe, resting, lacked, unread };
 }
 
 /** What a loop said, in a few words. */

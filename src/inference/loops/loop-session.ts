@@ -122,7 +122,11 @@ export class LoopSession implements Carried {
     this.mover = moverOf(this.#intent, call, open);
     deps.stops.assertMayMove(this.mover);
     if (deps.loops.draining) throw draining();
-    this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space);
+    const { instruction = "", goalImage } = open;
+    this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space, {
+      instruction,
+      goalImage,
+    });
     const { plan } = this.#tracker;
     const first = plan.steps[0]!;
     assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
@@ -306,10 +310,15 @@ export class LoopSession implements Carried {
     if (this.#over || this.#ending) return;
     const at = steadyNow();
     this.#heardAt = at;
-    if (seen.instruction !== undefined) this.#requests.instruction = seen.instruction;
+    if (seen.instruction !== undefined) this.#instruct(seen.instruction);
     const view = this.#views.of(seen);
     if (this.#known) this.#look(view, at);
     else this.#wait(view, at);
+  }
+
+  #instruct(instruction: string): void {
+    this.#requests.instruction = instruction;
+    this.#tracker.instruction = instruction;
   }
 
   #look(view: ObservationView<ParsedObservation>, at: number): void {
@@ -327,7 +336,7 @@ export class LoopSession implements Carried {
   reset({ instruction, episode }: Pick<LoopReset, "instruction" | "episode">): void {
     if (this.#over) return;
     this.#heardAt = steadyNow();
-    if (instruction !== undefined) this.#requests.instruction = instruction;
+    if (instruction !== undefined) this.#instruct(instruction);
     if (this.#early) this.#loop.dropped += 1;
     this.#early = undefined;
     if (this.#known) this.#enter(episode ?? this.#writer.episode + 1);

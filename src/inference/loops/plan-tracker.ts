@@ -1,17 +1,31 @@
 /** The offerings that may serve a control loop at the moment, by its plan, which is made anew when supply changed or a call failed. */
 
+import { create } from "@bufbuild/protobuf";
+import type { ActionMeaning, InputContract } from "../../../gen/limber/v1/input_contract_pb.ts";
+import { type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import type { Call } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
+import { meaningIn } from "../../contracts/action-meaning.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
+import type { GivenInput } from "../../contracts/inputs.ts";
 import { Refusal } from "../../errors.ts";
-import { type LoopRouter, type Plan, type PlanStep, sameWay, type Wake } from "../../routing/index.ts";
+import {
+  type LoopRouter,
+  type ObservationView,
+  type Plan,
+  type PlanStep,
+  sameWay,
+  type Wake,
+} from "../../routing/index.ts";
+import { readPicture } from "../../upstream/pictures/header.ts";
 import { hedgesOf, type InferenceDeps, planArgs, planOrWant, wantResting } from "../call.ts";
+import type { ParsedObservation } from "./observation-view.ts";
 
 /** What a loop is planned from. */
 type WantedPlan = Parameters<typeof planArgs>[1];
 
 /** The plan of one loop through its time. */
-export class PlanTracker implements LoopRouter {
+export class PlanTracker implements LoopRouter<ParsedObservation> {
   readonly #deps: InferenceDeps;
   readonly #wanted: WantedPlan;
   readonly #call: Call;
@@ -21,18 +35,29 @@ export class PlanTracker implements LoopRouter {
   #refusal: Refusal | undefined;
   /** The supply that it was made from; undefined where it is to be made anew. */
   #madeFrom: unknown;
+  /** What actions have to mean in the episode; undefined where whoever serves it says nothing. */
+  #meaning: ActionMeaning | undefined;
+  /** What the robot is to do, and the goal that it was opened with. */
+  #words: Pick<GivenInput, "instruction" | "goalImage">;
   /** What the plan lost because it cannot be paid. */
   #unpaid: readonly PlanStep[] = [];
   /** By offering: the cold starts that the loop caused and has not paid for. */
   readonly #wakes = new Map<string, Wake>();
 
   /** Plans, or refuses when nothing may serve. */
-  constructor(deps: InferenceDeps, wanted: WantedPlan, call: Call, space: string) {
+  constructor(
+    deps: InferenceDeps,
+    wanted: WantedPlan,
+    call: Call,
+    space: string,
+    words: Pick<GivenInput, "instruction" | "goalImage">,
+  ) {
     this.#deps = deps;
     this.#wanted = wanted;
     // The time of the whole stream is no observation's.
     this.#call = { ...call, deadline: undefined };
     this.#space = space;
+    this.#words = words;
     this.#plan = this.#made();
   }
 
@@ -58,7 +83,17 @@ export class PlanTracker implements LoopRouter {
     return this.#unpaid.some((each) => sameWay(each, step));
   }
 
-  steps(): readonly PlanStep[] {
+  /** What the robot is to do from now on. */
+  set instruction(instruction: string) {
+    this.#words = { ...this.#words, instruction };
+  }
+
+  steps(bound: PlanStep | string | undefined): readonly PlanStep[] {
+    const meaning = this.#meaningOf(bound);
+    if (meaning !== this.#meaning) {
+      this.#meaning = meaning;
+      this.#madeFrom = undefined;
+    }
     if (this.#deps.supply.snapshot === this.#madeFrom) return this.#plan.steps;
     try {
       this.#plan = this.#made();
@@ -68,6 +103,34 @@ export class PlanTracker implements LoopRouter {
       this.#refusal = thrown;
       return [];
     }
+  }
+
+  unreadBy({ offering }: PlanStep, { payload }: ObservationView<ParsedObservation>): string | undefined {
+    const { declared } = offering;
+    if (declared?.input === undefined) return undefined;
+    const given = { ...this.#words, observations: observationsOf(payload, declared.input), actionSpace: this.#space };
+    if (declared.meets(given, readPicture)) return undefined;
+    const faults = declared.faults(given, readPicture);
+    return faults
+      .map(({ path, message }) => `${path} ${message}`)
+      .join("; ")
+      .slice(0, MOST_TOLD);
+  }
+
+  /** Of a model that served before the stream was opened what its offerings say now. */
+  #meaningOf(bound: PlanStep | string | undefined): ActionMeaning | undefined {
+    if (bound === undefined) return undefined;
+    if (typeof bound !== "string") {
+      const { declared } = bound.offering;
+      return declared && meaningIn(declared.actions, this.#space);
+    }
+    const { snapshot } = this.#deps.supply;
+    for (const row of snapshot.rowsOfModel(bound) ?? []) {
+      const { declared } = snapshot.offerings[row]!;
+      const meaning = declared && meaningIn(declared.actions, this.#space);
+      if (meaning !== undefined) return meaning;
+    }
+    return undefined;
   }
 
   admit(step: PlanStep, at: number, budgetMs: number): boolean {
@@ -112,10 +175,29 @@ export class PlanTracker implements LoopRouter {
 
   #made(): Plan {
     const { snapshot } = this.#deps.supply;
-    const plan = planOrWant(this.#deps, planArgs(this.#deps, this.#wanted, this.#call, steadyNow()));
+    const args = planArgs(this.#deps, this.#wanted, this.#call, steadyNow());
+    const plan = planOrWant(this.#deps, this.#meaning ? { ...args, meaning: this.#meaning } : args);
     this.#madeFrom = snapshot;
     this.#refusal = undefined;
     this.#unpaid = [];
     return plan;
   }
 }
+
+/** Letters of what is wrong with an observation. */
+const MOST_TOLD = 400;
+
+/** Of the plain ones it is known that they have numbers, and how many: no pictures and no names. They are read where their number matters. */
+function observationsOf(seen: ParsedObservation, { history }: InputContract): readonly Observation[] {
+  const { packed } = seen;
+  if (!packed || history) return seen.observations;
+  let known = PLAIN.get(packed.numbers);
+  if (known === undefined) {
+    known = [create(ObservationSchema, { proprio: new Array<number>(packed.numbers).fill(0) })];
+    if (PLAIN.size < MOST_PLAIN) PLAIN.set(packed.numbers, known);
+  }
+  return known;
+}
+
+const PLAIN = new Map<number, readonly Observation[]>();
+const MOST_PLAIN = 64;

@@ -24,6 +24,11 @@ export class Intake<O> {
     this.#shape = undefined;
   }
 
+  /** The next observation says the episode's shape anew: what came so far nobody could read. */
+  forgetShape(): void {
+    this.#shape = undefined;
+  }
+
   /** Whether the robot has come to this step already, or past it. */
   hasReached(step: number): boolean {
     return this.#newest !== undefined && this.#newest >= step;

@@ -18,6 +18,8 @@ export class ObservationTask<O> {
   sensedAt: number;
   /** Why no offering may be called for it; undefined where one may. */
   readonly unfit: Unfit | undefined;
+  /** What of it an offering does not read, or lacks; undefined where nothing is known to be wrong. */
+  unread: string | undefined = undefined;
   /** Nobody was asked about this observation yet. */
   fresh = true;
   /** Every offering that was called; none at first. */
@@ -66,6 +68,7 @@ export class ObservationTask<O> {
   become({ view, sensedAt }: ObservationTask<O>): void {
     this.view = view;
     this.sensedAt = sensedAt;
+    this.unread = undefined;
     this.fresh = true;
   }
 }

@@ -8,7 +8,7 @@ import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import { sameWay } from "../plan/own-keys.ts";
-import { mayHedge, type PlanStep, sameCheckpoint } from "../plan/plan.ts";
+import { mayHedge, meansTheSame, type PlanStep, sameCheckpoint } from "../plan/plan.ts";
 import { Effects } from "./effects.ts";
 import type { HoldEffect, LoopEffect, LoopEvent, ObservationView } from "./events.ts";
 import { Intake } from "./intake.ts";
@@ -32,9 +32,14 @@ export interface LoopRules {
 }
 
 /** What the loop asks of routing. */
-export interface LoopRouter {
-  /** The offerings that satisfy the request at this moment, best first; none when nothing does. */
-  steps(): readonly PlanStep[];
+export interface LoopRouter<O = unknown> {
+  /**
+   * The offerings that satisfy the request at this moment, best first; none when nothing does. None whose actions mean something else than
+   * those of `bound`: who served the episode last, or the model that did.
+   */
+  steps(bound: PlanStep | string | undefined): readonly PlanStep[];
+  /** What of an observation a step's offering does not read, or lacks, in a sentence; undefined where nothing is known to be wrong. */
+  unreadBy(step: PlanStep, view: ObservationView<O>): string | undefined;
   /** Asks to send one call: false where a breaker rests. */
   admit(step: PlanStep, at: number, budgetMs: number): boolean;
   /** Whether a hedge may be spent; notes each call when `earn`. */
@@ -48,7 +53,7 @@ export interface LoopRouter {
 /** A robot's loop. `O` is an observation as the caller sent it. */
 export class Loop<O> {
   readonly #rules: LoopRules;
-  readonly #router: LoopRouter;
+  readonly #router: LoopRouter<O>;
   readonly #intake: Intake<O>;
   readonly #window: ChunkWindow<O>;
   readonly #patience = new LoopPatience();
@@ -69,7 +74,7 @@ export class Loop<O> {
   /** What the present event asks for. */
   readonly #effects = new Effects<O>();
 
-  constructor(rules: LoopRules, router: LoopRouter) {
+  constructor(rules: LoopRules, router: LoopRouter<O>) {
     this.#rules = rules;
     this.#router = router;
     this.#intake = new Intake(rules.deadlineMs);
@@ -192,7 +197,7 @@ export class Loop<O> {
   /** Calls the serving offering, and no other, while calls for older observations are under way. */
   #askBeside(job: ObservationTask<O>, at: number): boolean {
     const { oldest, size } = this.#window;
-    const usual = this.#usual(this.#router.steps());
+    const usual = this.#usual(this.#steps());
     if (!usual) return false;
     for (let each = oldest; each; each = each.newer)
       if (each.first?.step.offering.id !== usual.offering.id) return false;
@@ -203,7 +208,7 @@ export class Loop<O> {
 
   /** Calls the next offering that may serve and was not called for this observation yet. */
   #ask(job: ObservationTask<O>, at: number): void {
-    const steps = this.#router.steps();
+    const steps = this.#steps();
     // Who served last goes first, and needs no list made of the others.
     const usual = job.tries.length === 0 ? this.#usual(steps) : undefined;
     if (usual && this.#fly(job, usual, at)) return;
@@ -211,6 +216,13 @@ export class Loop<O> {
     for (const step of candidates) {
       if (job.tries.some((tried) => sameWay(tried.step, step))) continue;
       if (this.#fly(job, step, at)) return;
+    }
+    if (job.tries.length === 0 && job.unread !== undefined) {
+      if (this.#served === undefined) this.#intake.forgetShape();
+      this.#window.remove(job);
+      this.#hold(job, HoldReason.INVALID_OBSERVATION, at, { detail: job.unread });
+      this.#rest(at);
+      return;
     }
     const reason = job.tries.length === 0 ? HoldReason.NO_PROVIDER : HoldReason.UPSTREAM_FAILED;
     if (reason === HoldReason.NO_PROVIDER) this.#router.lacks(this.#served?.offering.model ?? this.#bound, at);
@@ -225,7 +237,18 @@ export class Loop<O> {
     return undefined;
   }
 
+  #steps(): readonly PlanStep[] {
+    return this.#router.steps(this.#served ?? this.#bound);
+  }
+
   #fly(job: ObservationTask<O>, step: PlanStep, at: number): boolean {
+    if (step.offering.declared !== undefined) {
+      const unread = this.#router.unreadBy(step, job.view);
+      if (unread !== undefined) {
+        job.unread ??= unread;
+        return false;
+      }
+    }
     const budgetMs = Math.min(this.#expiry(job.sensedAt) - at, step.budgetMs);
     if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
     this.#effects.add(job.ask(++this.#lastFlight, step, at, budgetMs));
@@ -365,7 +388,7 @@ export class Loop<O> {
   #hedge(job: ObservationTask<O>, at: number): void {
     const { first } = job;
     if (!first?.asked) return;
-    for (const step of this.#router.steps()) {
+    for (const step of this.#steps()) {
       if (!mayHedge(first.step, step, this.#rules.maxCostMicro)) continue;
       if (!this.#router.hedge()) return;
       if (this.#fly(job, step, at)) job.hedgeMicro = 0;
@@ -434,7 +457,9 @@ function candidatesOf(
   // The usual case: no list is built for every observation.
   if (steps[0] !== undefined && isLast(steps[0]) && steps.length === 1) return steps;
   const equals = steps.filter((step) => !isLast(step) && sameCheckpoint(step, bound));
-  const others = steps.filter((step) => !isLast(step) && !sameCheckpoint(step, bound) && listed(step));
+  const others = steps.filter(
+    (step) => !isLast(step) && !sameCheckpoint(step, bound) && listed(step) && meansTheSame(step, bound),
+  );
   return [...inTime([...steps.filter(isLast), ...equals]), ...others];
 }
 

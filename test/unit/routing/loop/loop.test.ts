@@ -1,12 +1,56 @@
 /** The control loop as a machine of events and time: what it answers, by table. */
+import { create } from "@bufbuild/protobuf";
 import { describe, expect, it, test } from "vitest";
 import { HoldReason } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { ActionMeaningSchema, ActionReference, ContractSource } from "../../../../gen/limber/v1/input_contract_pb.ts";
 import { exceeds } from "../../../../src/contracts/bounds.ts";
 import type { ActAnswer } from "../../../../src/contracts/contract.ts";
+import { declaredInput } from "../../../../src/contracts/declared-input.ts";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
 import type { LoopEvent } from "../../../../src/routing/loop/events.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
 import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../../support/loops.ts";
+
+const means = (reference: ActionReference) =>
+  declaredInput({
+    key: String(reference),
+    input: undefined,
+    inputSource: ContractSource.UNSPECIFIED,
+    actions: [create(ActionMeaningSchema, { reference })],
+    actionsSource: ContractSource.DECLARED,
+  });
+const DECLARED = means(ActionReference.ABSOLUTE);
+
+/** A step whose offering says what its actions mean. */
+function saying(id: string, declared = DECLARED, model = "acme/arm"): PlanStep {
+  const plain = step(id, model);
+  return { ...plain, offering: { ...plain.offering, declared } };
+}
+
+describe("actions that mean something else", () => {
+  it("never take over inside an episode, neither from another provider of the model nor from a listed one", () => {
+    const [a, same, other] = [
+      saying("a"),
+      saying("b", means(ActionReference.ABSOLUTE), "n/o"),
+      saying("c", means(ActionReference.RELATIVE), "n/p"),
+    ];
+    const { observe, happen, resting } = stage([a, other, same], { models: ["n/p", "n/o"] });
+    observe(0, 1);
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
+    resting.add("a");
+    expect(all(observe(2, 2))).toEqual(["ask b 2"]);
+    happen({ kind: "answered", at: 3, attempt: 2, answer: answer() });
+    resting.add("b");
+    expect(all(observe(4, 3))).toEqual(["hold 3 NO_PROVIDER"]);
+  });
+
+  it("are no hedge for one another", () => {
+    const twin = saying("b", means(ActionReference.RELATIVE));
+    const { observe, happen } = stage([saying("a"), twin], { hedgeAfterMs: 10 });
+    observe(0, 1);
+    expect(happen({ kind: "time", at: 10 })).toEqual([]);
+  });
+});
 
 describe("an observation", () => {
   it("is dispatched at once when nothing is under way", () => {
@@ -38,6 +82,21 @@ describe("an observation", () => {
     ]);
     happen({ kind: "reset", at: 2 });
     expect(all(observe(3, 1, undefined, "7"))).toEqual(["ask a 1"]);
+  });
+
+  it("that an offering does not read is not dispatched there, but where it is read", () => {
+    const { observe, unread } = stage([saying("a"), saying("b")]);
+    unread.set("a", "o1");
+    expect(all(observe(0, 1))).toEqual(["ask b 1"]);
+  });
+
+  it("that nobody reads is held with what is wrong, and the next may have another shape", () => {
+    const { observe, unread } = stage([saying("a")]);
+    unread.set("a", "o1");
+    expect(observe(0, 1, undefined, "3")).toMatchObject([
+      { kind: "hold", reason: HoldReason.INVALID_OBSERVATION, detail: "observations.0", tries: [] },
+    ]);
+    expect(all(observe(1, 2, undefined, "7"))).toEqual(["ask a 2"]);
   });
 
   it("from the future is held", () => {
