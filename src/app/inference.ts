@@ -2,8 +2,10 @@
 import type { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Implementation } from "../call.ts";
 import { after } from "../clock.ts";
+import { GossipTransport } from "../events/gossip-transport.ts";
 import { StopTransport } from "../events/stop-transport.ts";
 import type { InferenceServiceDeps } from "../inference/call.ts";
+import { LiveLoops } from "../inference/loops/live-loops.ts";
 import { LoopRegistry } from "../inference/loops/loop-registry.ts";
 import { Resumption } from "../inference/loops/resumption.ts";
 import { OwnKeyCache } from "../inference/own-keys.ts";
@@ -13,6 +15,7 @@ import { ActiveStops } from "../inference/stops/active-stops.ts";
 import { StopOrders } from "../inference/stops/stop-orders.ts";
 import { inferenceService } from "../services/inference.ts";
 import { writeStop } from "../services/robot.ts";
+import { livingReplicas } from "../store/replicas/replicas.ts";
 import { Wakes } from "../supply/wakes.ts";
 import type { Billing } from "./billing.ts";
 import type { AppContext } from "./context.ts";
@@ -26,6 +29,8 @@ export interface Inference {
   /** The inference RPCs. */
   readonly service: Implementation<typeof InferenceService>;
   readonly loops: LoopRegistry;
+  /** The loops of all replicas, for those who watch. */
+  readonly liveLoops: LiveLoops;
   readonly presets: PresetCache;
   readonly ownKeys: OwnKeyCache;
   readonly stops: ActiveStops;
@@ -43,7 +48,7 @@ export interface InferenceBase {
 
 /** Opens inference. Emergency stops are known when it resolves: no robot moves before. */
 export async function openInference(
-  { log, replica, closers }: AppContext,
+  { config, log, replica, closers }: AppContext,
   { storage, billing, supply: { supply, evaluated }, outward: { agent, allowPrivate }, events }: InferenceBase,
 ): Promise<Inference> {
   const { sql, notifications, natsUrl, vault } = storage;
@@ -51,6 +56,17 @@ export async function openInference(
   closers.add(() => sessions.close());
   const loops = new LoopRegistry((summary) => log.info(summary, "loop"));
   closers.add(async () => loops.close());
+  const loopTransport = new GossipTransport({
+    topic: "loops",
+    ...{ sql, notifications, natsUrl },
+    hear: (word) => liveLoops.hear(word),
+  });
+  // The embedded database has one process at a time.
+  const others = async (): Promise<string[]> =>
+    config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
+  const liveLoops: LiveLoops = new LiveLoops({ replica, loops, voice: loopTransport, others });
+  closers.add(() => loopTransport.close());
+  closers.add(async () => liveLoops.close());
   const resumption = new Resumption({ sql, notifications, vault }, loops);
   closers.add(async () => resumption.close());
 
@@ -89,5 +105,5 @@ export async function openInference(
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };
-  return { service: inferenceService(deps), loops, presets, ownKeys, stops, stopOrders };
+  return { service: inferenceService(deps), loops, liveLoops, presets, ownKeys, stops, stopOrders };
 }

@@ -12,6 +12,7 @@ import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
 import { LogService } from "../../gen/limber/v1/log_service_pb.ts";
+import { LoopService } from "../../gen/limber/v1/loop_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
@@ -38,6 +39,7 @@ import { identityService } from "../services/identity.ts";
 import type { JobSeals } from "../services/job/seal.ts";
 import { jobService } from "../services/job.ts";
 import { logService } from "../services/log.ts";
+import { loopService } from "../services/loop.ts";
 import { oauthService } from "../services/oauth.ts";
 import { operationsService } from "../services/operations.ts";
 import { outboundService } from "../services/outbound.ts";
@@ -139,6 +141,7 @@ const TABLE: readonly ServiceRow[] = [
   row(RobotService, ({ storage: { sql }, inference: { stops, stopOrders } }) =>
     robotService({ sql, stops, orders: stopOrders }),
   ),
+  row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
   row(LogService, ({ storage: { sql }, billing: { leaser } }) =>
     logService({ sql, caughtUp: () => leaser.caughtUp() }),

@@ -112,7 +112,11 @@ export function openSupply({
   });
 
   const gossip = new Gossip(replica, supply.health);
-  const gossipTransport = new GossipTransport({ sql, notifications, natsUrl, hear: (word) => gossip.hear(word) });
+  const gossipTransport = new GossipTransport({
+    topic: "gossip",
+    ...{ sql, notifications, natsUrl },
+    hear: (word) => gossip.hear(word),
+  });
   closers.add(() => gossipTransport.close());
   const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));
   closers.add(async () => gossiping());

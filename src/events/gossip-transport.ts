@@ -8,6 +8,8 @@ import { dial } from "./nats/connect.ts";
 
 /** What a gossip transport depends on. */
 export interface GossipTransportDeps {
+  /** What the messages are about: those of one topic reach no listener of another. */
+  topic: "gossip" | "loops";
   sql: Sql;
   notifications: Notifications;
   /** Where NATS is; undefined where there is none. */
@@ -16,7 +18,7 @@ export interface GossipTransportDeps {
   hear(word: Uint8Array): boolean;
 }
 
-const SUBJECT = `${BRAND}.replica.v1.gossip`;
+const subjectOf = (topic: string): string => `${BRAND}.replica.v1.${topic}`;
 /** What fits into a message of NATS in any usual configuration, and as base64 into a notification of PostgreSQL. */
 const MOST_BYTES = { nats: 512_000, database: 5_900 };
 const REDIAL_MS = 2_000;
@@ -35,7 +37,7 @@ export class GossipTransport {
   /** Subscribes. Neither NATS nor the database need be reachable: what is sent meanwhile is lost. */
   constructor(deps: GossipTransportDeps) {
     this.#deps = deps;
-    this.#off = deps.notifications.on("gossip", (payload) => {
+    this.#off = deps.notifications.on(deps.topic, (payload) => {
       if (deps.hear(Buffer.from(payload, "base64"))) this.#heardFromDatabaseAt = steadyNow();
     });
     this.#stay = deps.natsUrl === undefined ? Promise.resolve() : this.#dialOn(deps.natsUrl);
@@ -48,9 +50,9 @@ export class GossipTransport {
 
   /** Sends a message to all replicas. Never rejects. */
   async say(word: Uint8Array): Promise<void> {
-    this.#nats?.publish(SUBJECT, word);
+    this.#nats?.publish(subjectOf(this.#deps.topic), word);
     if (!this.#needsDatabase()) return;
-    await notify(this.#deps.sql, "gossip", Buffer.from(word).toString("base64")).catch(() => {});
+    await notify(this.#deps.sql, this.#deps.topic, Buffer.from(word).toString("base64")).catch(() => {});
   }
 
   /** Unsubscribes. */
@@ -77,7 +79,7 @@ export class GossipTransport {
   async #once(url: string): Promise<void> {
     const connection = await dial(url);
     if (this.#leaving.signal.aborted) return connection.close();
-    connection.subscribe(SUBJECT, {
+    connection.subscribe(subjectOf(this.#deps.topic), {
       callback: (error, message) => {
         if (!error) this.#deps.hear(message.data);
       },

@@ -32,6 +32,7 @@ export type {
   ObservationView,
 } from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
+export { LiveGauge, type LiveLoopFigures } from "./loop/live-gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
 export { unaffordableOf } from "./plan/drops.ts";

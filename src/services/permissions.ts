@@ -57,6 +57,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["billing.write", "+---+--", "Pay, and change how payments are made."],
   ["supply.read", "++---++", "See the organisation's own offerings."],
   ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
+  ["robots.read", "++++-+-", "See robots, and the control loops that run."],
   ["robots.stop", "++++---", "Stop robots at once."],
   ["org.transfer", "+------", "Hand the organisation on to another owner."],
   ["org.export", "+------", "Export everything of the organisation."],

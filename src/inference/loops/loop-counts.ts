@@ -1,40 +1,57 @@
 /** The figures of one control loop, in all and with the present offering, and its usage. */
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { toUsd } from "../../billing/price.ts";
-import { LoopGauge } from "../../routing/index.ts";
+import { LiveGauge, LoopGauge, type PlanStep } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
 import type { LoopRegistry } from "./loop-registry.ts";
 
 /** The counts of one loop. */
 export class LoopCounts {
   /** The offering that serves it; undefined before any did. */
-  offeringId: string | undefined;
+  offering: PlanStep["offering"] | undefined;
   /** With the present offering. */
   gauge = new LoopGauge();
   /** In all. */
   readonly whole = new LoopGauge();
+  /** At this moment. */
+  readonly live: LiveGauge;
+  /** How often another offering took over. */
+  failovers = 0;
+  /** Chunks for which a second provider was asked. */
+  hedges = 0;
   readonly #registry: LoopRegistry;
   #steps = 0;
   #gpuSeconds = 0;
   #costMicro = 0;
 
-  constructor(registry: LoopRegistry) {
+  /** Of a loop that begins at `at`, on the steady clock in milliseconds. */
+  constructor(registry: LoopRegistry, at: number) {
     this.#registry = registry;
+    this.live = new LiveGauge(at);
   }
 
-  /** A chunk was sent at `at`, on the steady clock in milliseconds. */
-  chunk(at: number, { step, units, costMicro, hedgeMicro = 0 }: Charge, gpuSeconds: number): void {
-    if (step.offering.id !== this.offeringId) this.#moveTo(step.offering.id);
+  get offeringId(): string | undefined {
+    return this.offering?.id;
+  }
+
+  /** A chunk was sent at `at`, on the steady clock in milliseconds, for an observation that was so old. */
+  chunk(at: number, ageMs: number, { step, units, costMicro, hedgeMicro }: Charge, gpuSeconds: number): void {
+    if (step.offering.id !== this.offeringId) this.#moveTo(step.offering);
     this.gauge.chunk(at);
     this.whole.chunk(at);
+    this.live.chunk(at, ageMs);
     this.#steps += units;
     this.#gpuSeconds += gpuSeconds;
-    this.#costMicro += costMicro + hedgeMicro;
+    this.#costMicro += costMicro + (hedgeMicro ?? 0);
+    if (hedgeMicro !== undefined) this.hedges += 1;
   }
 
-  /** A hold was sent; `late` when the answer missed its deadline. */
-  hold(late: boolean): void {
-    this.gauge.hold(late);
-    this.whole.hold(late);
+  /** A hold was sent. */
+  hold(reason: HoldReason): void {
+    const isLate = reason === HoldReason.LATE;
+    this.gauge.hold(isLate);
+    this.whole.hold(isLate);
+    this.live.hold(reason);
   }
 
   /** What was used and deducted in all. */
@@ -47,9 +64,12 @@ export class LoopCounts {
     if (this.offeringId !== undefined) this.#registry.keep(this.offeringId, this.gauge);
   }
 
-  #moveTo(offeringId: string): void {
+  #moveTo(offering: PlanStep["offering"]): void {
     this.close();
-    if (this.offeringId !== undefined) this.gauge = new LoopGauge();
-    this.offeringId = offeringId;
+    if (this.offering !== undefined) {
+      this.gauge = new LoopGauge();
+      this.failovers += 1;
+    }
+    this.offering = offering;
   }
 }

@@ -1,4 +1,5 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
+import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { every } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
@@ -17,6 +18,8 @@ export interface Carried {
   readonly gauge: LoopGauge;
   /** Its figures since it began, with any offering. */
   readonly whole: LoopGauge;
+  /** What is shown of it to those who watch, at a moment of the steady clock in milliseconds. */
+  shown(at: number): RunningLoop;
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
   /** Whom it moves, as emergency stops know it. */

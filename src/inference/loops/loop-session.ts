@@ -1,8 +1,9 @@
 /** One robot in its control loop: `routing/loop` decides, and this session carries it out: opens it, feeds it, sends it time, ends it. */
 import { HoldReason, type LoopOpen, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
-import { after, sleep, steadyNow } from "../../clock.ts";
+import { after, nowSeconds, sleep, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../contracts/bounds.ts";
@@ -41,6 +42,7 @@ import { ObservationViews, type ParsedObservation } from "./observation-view.ts"
 import { PendingRequests } from "./pending-requests.ts";
 import { PlanTracker } from "./plan-tracker.ts";
 import type { LeftBehind, ResumedChunk, SessionStream, TakenSession } from "./resumption.ts";
+import { type LoopFacts, runningLoopOf } from "./running-loop.ts";
 import { UpstreamChannels } from "./upstream-channels.ts";
 
 /** Milliseconds without reading after which a caller is taken to be gone. */
@@ -78,6 +80,8 @@ export class LoopSession implements Carried {
   readonly #sender: ChunkSender;
   readonly #tracker: PlanTracker;
   readonly #tally: LoopCounts;
+  /** What does not change about it, for those who watch. */
+  readonly #about: LoopFacts;
   /** What is to be done, in a list that is used again. */
   #effects: (LoopEffect<ParsedObservation> | undefined)[] | undefined = [];
   #opened = false;
@@ -118,7 +122,7 @@ export class LoopSession implements Carried {
     this.#call = call;
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
     const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
-    this.#tally = new LoopCounts(deps.loops);
+    this.#tally = new LoopCounts(deps.loops, steadyNow());
     this.mover = moverOf(this.#intent, call, open);
     deps.stops.assertMayMove(this.mover);
     if (deps.loops.draining) throw draining();
@@ -131,6 +135,17 @@ export class LoopSession implements Carried {
     const first = plan.steps[0]!;
     assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
+    const robotId = robotOf(keyOf(call), open.robotId ?? robotIn(open.metadata));
+    this.#about = {
+      id: call.requestId,
+      key: keyOf(call),
+      robotId,
+      sessionId: open.provider?.sessionId,
+      modelRequested: open.model,
+      actionSpace: space,
+      deadlineMs: this.#deadlineMs,
+      since: nowSeconds(),
+    };
     const watch = deps.broadcast.of(keyOf(call).orgId);
     const stretch = new StretchCounts();
     const facts = {
@@ -141,7 +156,7 @@ export class LoopSession implements Carried {
       metadata: open.metadata,
       preset: open.preset,
       preference: preferenceWord(open.preference),
-      robotId: robotOf(keyOf(call), open.robotId ?? robotIn(open.metadata)),
+      robotId,
       streamId: call.requestId,
       watch,
     };
@@ -233,6 +248,10 @@ export class LoopSession implements Carried {
     return this.#call.requestId;
   }
 
+  shown(at: number): RunningLoop {
+    return runningLoopOf(this.#about, this.#tally, { at, dropped: this.#loop.dropped, episode: this.#writer.episode });
+  }
+
   /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before, in this episode. */
   get left(): LeftBehind | undefined {
     return this.#known ? { episode: this.#writer.episode, last: this.#writer.last ?? this.#resumed } : undefined;
@@ -310,6 +329,7 @@ export class LoopSession implements Carried {
     if (this.#over || this.#ending) return;
     const at = steadyNow();
     this.#heardAt = at;
+    this.#tally.live.observed(at);
     if (seen.instruction !== undefined) this.#instruct(seen.instruction);
     const view = this.#views.of(seen);
     if (this.#known) this.#look(view, at);

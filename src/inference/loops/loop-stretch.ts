@@ -35,7 +35,7 @@ export class StretchCounts {
   /** What was counted since it was last asked; undefined where that is nothing. */
   take(): LoopStretch | undefined {
     if (this.#holds.size === 0 && this.#tries.length === 0) return undefined;
-    const holds = Object.fromEntries([...this.#holds].map(([reason, count]) => [wordOf(reason), count]));
+    const holds = Object.fromEntries([...this.#holds].map(([reason, count]) => [wordOfHold(reason), count]));
     const attempts = this.#tries.map(({ offeringId, status, reason, count, latencyMs }) => ({
       offering_id: offeringId,
       status,
@@ -61,5 +61,6 @@ export class StretchCounts {
   }
 }
 
-const wordOf = (reason: HoldReason): string =>
+/** The word of a reason, such as `late`. */
+export const wordOfHold = (reason: HoldReason): string =>
   HoldReasonSchema.value[reason]?.name.slice("HOLD_REASON_".length).toLowerCase() ?? "";

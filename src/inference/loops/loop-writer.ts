@@ -105,7 +105,7 @@ export class LoopWriter {
     const { space, tally, stretch } = this.#options;
     stretch.chunk(effect.tries);
     this.#route = route ?? this.#route;
-    tally.chunk(at, charge, effect.answer.gpuSeconds);
+    tally.chunk(at, effect.ageMs + at - effect.at, charge, effect.answer.gpuSeconds);
     this.#lastAt = at;
     this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route, episode: this.#episode });
     this.#say("chunk", this.#last);
@@ -122,7 +122,7 @@ export class LoopWriter {
   }
 
   hold(hold: HoldEffect): void {
-    this.#options.tally.hold(hold.reason === HoldReason.LATE);
+    this.#options.tally.hold(hold.reason);
     this.#options.stretch.hold(hold.reason, hold.tries);
     // A caller that does not read is sent no more.
     if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow(), this.#episode));

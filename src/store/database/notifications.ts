@@ -13,6 +13,7 @@ const CHANNELS = [
   "circuit_forced",
   "pin_moved",
   "gossip",
+  "loops",
   "preset_changed",
   "credential_changed",
   "outbox",

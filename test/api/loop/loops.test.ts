@@ -1,0 +1,227 @@
+/** GET /v1/loops and GET /v1/loops/watch: the control loops that run, over two replicas. */
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { LoopState } from "../../../gen/limber/v1/loop_pb.ts";
+import { LoopService } from "../../../gen/limber/v1/loop_service_pb.ts";
+import { Notifications, notify } from "../../../src/store/database/notifications.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, readEvents } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type RobotClient, robot } from "../../support/loop-client.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+let one: App;
+let two: App;
+let model: Model;
+let owner: Caller;
+const running: RobotClient[] = [];
+
+beforeAll(async () => {
+  [one, model] = await Promise.all([openApp(), startModel()]);
+  two = await openApp({ database: one.database });
+  await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  owner = await one.caller(10);
+  const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0] }] };
+  await eventually(async () => expect((await two.call("/v1/act", body, { key: owner.key })).status).toBe(200));
+});
+afterEach(() => {
+  for (const each of running.splice(0)) each.leave();
+  model.script.act = (call, answer) => answer(honestSteps(call, 2));
+});
+afterAll(async () => {
+  await two.close();
+  await one.close();
+  await model.close();
+});
+
+/** Opens a loop and waits for its first chunk. */
+async function start(app: App, key: string, more: object = {}): Promise<{ loop: RobotClient; id: string }> {
+  const open = {
+    model: "acme/base",
+    actionSpace: "base_twist_2d",
+    horizon: 5,
+    provider: { deadlineMs: 5_000 },
+    ...more,
+  };
+  const loop = robot(app, key, open);
+  running.push(loop);
+  const { id } = await loop.expect("opened");
+  loop.observe(1);
+  await loop.expect("chunk");
+  return { loop, id };
+}
+
+const list = (app: App, key: string, query = "") => app.call(`/v1/loops${query}`, undefined, { key });
+// biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+const idsOf = (loops: any[]): string[] => loops.map(({ id }) => id);
+
+describe("GET /v1/loops", () => {
+  it("lists the loops of every replica with who serves, whose they are, and how they do", async () => {
+    const caller = await one.caller(10);
+    const { body: key } = await one.call("/v1/key", undefined, { key: caller.key });
+    const first = await start(one, caller.key, { robotId: "arm-1" });
+    const second = await start(two, caller.key, { robotId: "arm-2", provider: { deadlineMs: 200, sessionId: "s" } });
+    model.script.act = () => {};
+    second.loop.observe(2);
+    await second.loop.expect("hold");
+    for (const app of [one, two]) {
+      const { status, body } = await list(app, caller.key);
+      expect([status, body.object, body.replicas, body.silent_replicas]).toEqual([200, "list", 2, 0]);
+      expect(idsOf(body.data)).toEqual([first.id, second.id]);
+      expect(body.data[0]).toMatchObject({
+        object: "control_loop",
+        org_id: caller.org,
+        key_id: key.id,
+        robot_id: "arm-1",
+        model_requested: "acme/base",
+        model: "acme/base",
+        provider: "acme",
+        action_space: "base_twist_2d",
+        deadline_ms: 250,
+        dt_ms: 50,
+        chunks: 1,
+        holds: {},
+        failovers: 0,
+        hedges: 0,
+        cost_usd: 0.0005,
+        episode: 1,
+      });
+      expect(body.data[1]).toMatchObject({
+        robot_id: "arm-2",
+        session_id: "s",
+        state: "holding",
+        last_hold: "late",
+        deadline_ms: 200,
+        holds: { late: 1 },
+      });
+    }
+  });
+
+  it("pages, and filters by robot and workspace", async () => {
+    const caller = await one.caller(10);
+    const ids = [];
+    for (const robotId of ["a", "b", "c"]) ids.push((await start(one, caller.key, { robotId })).id);
+    const { body: page } = await list(two, caller.key, "?limit=2");
+    expect([idsOf(page.data), page.has_more, page.next_cursor]).toEqual([ids.slice(0, 2), true, ids[1]]);
+    const { body: rest } = await list(two, caller.key, `?limit=2&cursor=${page.next_cursor}`);
+    expect([idsOf(rest.data), rest.has_more]).toEqual([ids.slice(2), false]);
+    expect(idsOf((await list(two, caller.key, "?robot_id=b")).body.data)).toEqual([ids[1]]);
+    expect((await list(two, caller.key, "?workspace_id=ws_nobodys")).body.data).toEqual([]);
+  });
+
+  it("is of one's own organisation, and of one's own workspace by a key of one", async () => {
+    const caller = await one.caller(10);
+    const space = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
+    const inside = await one.key(caller.org, { role: "owner", workspace_id: space.body.id });
+    const outer = await start(one, caller.key);
+    const inner = await start(one, inside);
+    expect(idsOf((await list(two, caller.key)).body.data)).toEqual([outer.id, inner.id]);
+    expect(idsOf((await list(two, inside)).body.data)).toEqual([inner.id]);
+    const query = `?workspace_id=${space.body.id}`;
+    expect(idsOf((await list(two, caller.key, query)).body.data)).toEqual([inner.id]);
+    expect((await list(two, inside, "?workspace_id=ws_other")).body.error.code).toBe("scope_denied");
+    const stranger = await one.caller(1);
+    expect((await list(two, stranger.key)).body.data).toEqual([]);
+    expect((await list(two, stranger.key, `?org_id=${caller.org}`)).status).toBe(404);
+    const operator = await two.call(`/v1/loops?org_id=${caller.org}`, undefined, { admin: ADMIN_TOKEN });
+    expect(idsOf(operator.body.data)).toEqual([outer.id, inner.id]);
+    expect((await two.call("/v1/loops", undefined, { admin: ADMIN_TOKEN })).status).toBe(422);
+  });
+});
+
+describe("GET /v1/loops/watch", () => {
+  it("shows all loops first, then what changes, and which have ended, on the other replica", async () => {
+    const caller = await one.caller(10);
+    const { loop, id } = await start(one, caller.key);
+    const events = await readEvents(two, "/v1/loops/watch", undefined, caller.key);
+    expect([events.status, events.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
+    const first = await events.next();
+    expect([first?.event, idsOf(first?.data.loops)]).toEqual(["snapshot", [id]]);
+    loop.observe(2);
+    await loop.expect("chunk");
+    const later = await start(two, caller.key);
+    const seen = new Map<string, number>();
+    while (seen.get(id) !== 2 || seen.get(later.id) !== 1) {
+      const told = await events.next();
+      expect(told?.event).toBe("change");
+      for (const { id, chunks } of told?.data.loops ?? []) seen.set(id, chunks);
+    }
+    loop.say({ case: "close", value: {} });
+    const ended: string[] = [];
+    while (ended.length === 0) ended.push(...((await events.next())?.data.ended ?? []));
+    expect(ended).toEqual([id]);
+    events.leave();
+  });
+
+  it("carries the same over gRPC and Connect, at most as many loops as are asked for", async () => {
+    const caller = await one.caller(10);
+    const { id } = await start(one, caller.key);
+    await start(one, caller.key);
+    const transports = [
+      createGrpcTransport({ baseUrl: two.url }),
+      createConnectTransport({ baseUrl: two.url, httpVersion: "2" }),
+    ];
+    for (const transport of transports) {
+      const leaving = new AbortController();
+      const shown = createClient(LoopService, transport).watchLoops(
+        { limit: 1 },
+        { ...bearer(caller.key), signal: leaving.signal },
+      );
+      for await (const { event } of shown) {
+        if (event.case !== "snapshot") throw new Error("a snapshot comes first");
+        expect([event.value.loops.map(({ id }) => id), event.value.more]).toEqual([[id], 1]);
+        expect([LoopState.RUNNING, LoopState.WAITING]).toContain(event.value.loops[0]?.state);
+        break;
+      }
+      leaving.abort();
+    }
+  });
+
+  it("says nothing between replicas once nobody watches, and gives a reader who falls behind the newest state", async () => {
+    const caller = await one.caller(10);
+    const { loop, id } = await start(one, caller.key);
+    const words: string[] = [];
+    const notifications = await Notifications.open(one.database.url);
+    notifications.on("loops", (word) => words.push(word));
+    const client = createClient(LoopService, createGrpcTransport({ baseUrl: two.url }));
+    const leaving = new AbortController();
+    const shown = client.watchLoops({}, { ...bearer(caller.key), signal: leaving.signal })[Symbol.asyncIterator]();
+    await shown.next();
+    for (let step = 2; step <= 20; step++) {
+      loop.observe(step);
+      await loop.expect("chunk");
+    }
+    await eventually(() => expect(words.length).toBeGreaterThan(4));
+    let chunks = 0;
+    while (chunks < 20) {
+      const told = await shown.next();
+      if (told.done || told.value.event.case !== "change") continue;
+      const change = told.value.event.value.loops.find((each) => each.id === id);
+      if (change) chunks = change.chunks;
+    }
+    leaving.abort();
+    await eventually(
+      async () => {
+        await notify(one.sql, "loops", "nothing between");
+        await eventually(() => expect(words.at(-1)).toBe("nothing between"));
+        expect(words.slice(-3)).toEqual(Array(3).fill("nothing between"));
+      },
+      { interval: 1_200, timeout: 30_000 },
+    );
+    await notifications.close();
+  }, 60_000);
+
+  it("believes no word that is none", async () => {
+    const caller = await one.caller(10);
+    const { id } = await start(one, caller.key);
+    for (const word of [
+      "",
+      "x",
+      Buffer.from("nonsense").toString("base64"),
+      Buffer.alloc(4_000, 255).toString("base64"),
+    ])
+      await notify(one.sql, "loops", word);
+    expect(idsOf((await list(two, caller.key)).body.data)).toEqual([id]);
+  });
+});
