@@ -1,6 +1,7 @@
 /** What leaves as events: spans to the targets of organisations, and wake-ups of workers. */
 import { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import type { EventExporterDeps } from "../events/broadcast/event-exporter.ts";
+import { EventBell } from "../events/event-bell.ts";
 import { JobNotifier } from "../events/job-notifier.ts";
 import type { Worker } from "../jobs/worker.ts";
 import { headersOf } from "../services/broadcast.ts";
@@ -13,6 +14,8 @@ import type { OpenedUpstream } from "./upstream.ts";
 /** Events, opened. */
 export interface Events {
   readonly broadcaster: Broadcaster;
+  /** Rings when events were written. */
+  readonly bell: EventBell;
   /** How receivers of spans are reached. */
   readonly reach: Parameters<typeof openOtlp>[0];
   readonly openTarget: EventExporterDeps["open"];
@@ -42,6 +45,8 @@ export function openEvents(
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
   closers.add(() => broadcaster.close());
+  const bell = new EventBell(notifications);
+  closers.add(async () => bell.close());
   const workers: Worker[] = [];
   const wake = (): void => {
     for (const worker of workers) void worker.wake();
@@ -51,5 +56,5 @@ export function openEvents(
       ? undefined
       : new JobNotifier({ url: natsUrl, wake: config.roles.has("worker") ? wake : undefined });
   closers.add(async () => jobNotifier?.close());
-  return { broadcaster, reach, openTarget, workers, notifyJob: (jobId) => jobNotifier?.ring(jobId) };
+  return { broadcaster, bell, reach, openTarget, workers, notifyJob: (jobId) => jobNotifier?.ring(jobId) };
 }

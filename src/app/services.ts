@@ -8,6 +8,7 @@ import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { BroadcastService } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
+import { EventService } from "../../gen/limber/v1/event_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
@@ -35,6 +36,7 @@ import { billingService } from "../services/billing.ts";
 import { broadcastService } from "../services/broadcast.ts";
 import { credentialService } from "../services/credential.ts";
 import { evaluationService } from "../services/evaluation.ts";
+import { eventService } from "../services/event.ts";
 import { identityService } from "../services/identity.ts";
 import type { JobSeals } from "../services/job/seal.ts";
 import { jobService } from "../services/job.ts";
@@ -146,6 +148,7 @@ const TABLE: readonly ServiceRow[] = [
   row(LogService, ({ storage: { sql }, billing: { leaser } }) =>
     logService({ sql, caughtUp: () => leaser.caughtUp() }),
   ),
+  row(EventService, ({ storage: { sql, vault }, events: { bell } }) => eventService({ sql, vault, bell })),
   row(WebhookService, ({ storage: { sql, vault }, outward: { allowPrivate } }) =>
     webhookService({ sql, vault, allowPrivate }),
   ),

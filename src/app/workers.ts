@@ -24,7 +24,7 @@ import { closeAllMonths } from "../store/billing/commitments.ts";
 import { pruneIdempotency } from "../store/billing/idempotency.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
-import { pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
+import { EVENT_DAYS, pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
 import { pruneDeliveries } from "../store/events/webhooks.ts";
 import { pruneJobKeys, pruneJobs } from "../store/jobs/jobs.ts";
 import { pruneLoopSessions } from "../store/replicas/loop-sessions.ts";
@@ -41,8 +41,6 @@ import { HOOK_MS } from "./upstream.ts";
 const PRUNE_MS = 3_600_000;
 /** A month is closed this long after its end: clocks of replicas differ a little. */
 const CLOSING_GRACE_MS = 600_000;
-/** How long events are kept after they were told, or where nobody is told. */
-const EVENT_DAYS = 7;
 /** How long jobs are kept with their results. */
 const RESULT_DAYS = 30;
 /** How much of a receiver's answer is read. */

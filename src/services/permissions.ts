@@ -39,6 +39,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["logs.read", "++++-+-", "See the log of requests."],
   ["logs.export", "+++----", "Take the log of requests out as a file."],
   ["usage.read", "++++++-", "See what was used and what it cost."],
+  ["events.read", "+++--+-", "Hear the events of the organisation as they happen."],
   ["webhooks.read", "+++--+-", "See webhooks."],
   ["webhooks.write", "+++----", "Register, test and delete webhooks."],
   ["broadcast.read", "+++--+-", "See targets of spans."],

@@ -204,7 +204,8 @@ const families = (names: readonly string[]): string[] =>
 /** Of a name that is not known, as much is sent back. */
 const MOST_ECHOED = 64;
 
-function checkEvents(events: readonly string[]): void {
+/** Refuses names of events that there are none of. */
+export function checkEvents(events: readonly string[]): void {
   const known = [...EVENT_NAMES.values()];
   for (const [i, name] of events.entries()) {
     const isOfMany = name.endsWith(".*") && known.some((each) => each.startsWith(name.slice(0, -1)));

@@ -203,8 +203,17 @@ export async function callRest(
     ...(body !== undefined && { body: raw ? (body as string) : JSON.stringify(body) }),
     ...(signal && { signal }),
   });
-  const text = await response.text();
+  const isWatch = body === undefined && response.headers.get("content-type")?.startsWith("text/event-stream");
+  const text = isWatch ? await firstOf(response.body!) : await response.text();
   return { status: response.status, headers: response.headers, text, body: parsed(text) };
+}
+
+/** What comes first of a stream of events that a GET opened: it goes on until its reader leaves. */
+async function firstOf(events: ReadableStream<Uint8Array>): Promise<string> {
+  const reader = events.getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  return Buffer.from(value ?? []).toString();
 }
 
 function parsed(text: string): unknown {

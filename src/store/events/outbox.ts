@@ -74,6 +74,36 @@ export function carryEvents(
   });
 }
 
+/** How long events are kept after they were told, or where nobody is told. */
+export const EVENT_DAYS = 7;
+
+/** The events of an organisation behind a position, in order; fewer than there are only where `heldBack`: a transaction is open that may have an earlier one. */
+export async function eventsAfter(
+  sql: Sql,
+  orgId: string,
+  { after, limit }: { after: number; limit: number },
+): Promise<{ events: OutboxEvent[]; heldBack: boolean }> {
+  const events = await sql<OutboxEvent[]>`
+    select event_id as id, name, org_id, payload, position from outbox_after(${orgId}, ${after}, ${limit})`;
+  if (events.length > 0) return { events, heldBack: events.length === limit };
+  const [more] = await sql<{ position: number }[]>`
+    select position from outbox where org_id = ${orgId} and position > ${after} limit 1`;
+  return { events, heldBack: more !== undefined };
+}
+
+/** The position behind which the next event of an organisation will be; undefined while a transaction is open that may have an earlier one. */
+export async function outboxEnd(sql: Sql, orgId: string): Promise<number | undefined> {
+  const [row] = await sql<{ last: number | null }[]>`select outbox_end(${orgId}) as last`;
+  return row?.last ?? undefined;
+}
+
+/** The position before the events of an organisation since a moment in unix seconds, as far as they are kept. */
+export async function positionBefore(sql: Sql, orgId: string, since: number): Promise<number> {
+  const [row] = await sql<{ position: number }[]>`
+    select coalesce(max(position), 0) as position from outbox where org_id = ${orgId} and created < ${new Date(since * 1000)}`;
+  return row?.position ?? 0;
+}
+
 /** Forgets events that were sent more than `days` days ago; answers how many. */
 export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;

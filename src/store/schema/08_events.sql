@@ -12,6 +12,8 @@ create table outbox (
 );
 
 create index outbox_unsent on outbox (position) where sent_at is null;
+-- For those who watch the events of an organisation.
+create index outbox_of_org on outbox (org_id, position);
 
 create function notify_outbox() returns trigger language plpgsql as $$
 begin
@@ -50,6 +52,35 @@ begin
     select * from outbox
     where sent_at is null and position <= last and outbox_lock_key(org_id) <> all (coalesce(open, '{}'))
     order by position limit most;
+end $$;
+
+-- Whether a transaction is open that may write an event of an organisation with a position that was taken before.
+create function outbox_is_open(p_org text) returns boolean language sql volatile as $$
+  select exists (
+    select from pg_locks
+    where locktype = 'advisory' and classid = 541711 and objsubid = 2 and objid::bigint::bit(32)::integer = outbox_lock_key(p_org)
+      and database = (select oid from pg_database where datname = current_database()))
+$$;
+
+-- The last position behind which all events of an organisation are still to come; null while a transaction is open that may have an earlier one.
+create function outbox_end(p_org text) returns bigint language plpgsql as $$
+declare
+  last bigint := (select case when is_called then last_value else 0 end from outbox_position_seq);
+begin
+  return case when outbox_is_open(p_org) then null else last end;
+end $$;
+
+-- The events of an organisation behind a position, in order; none while a transaction is open that may have an earlier one, by the reasoning of
+-- `outbox_next`.
+create function outbox_after(p_org text, p_after bigint, most integer) returns setof outbox language plpgsql as $$
+declare
+  last bigint := (select last_value from outbox_position_seq);
+begin
+  if outbox_is_open(p_org) then
+    return;
+  end if;
+  return query
+    select * from outbox where org_id = p_org and position > p_after and position <= last order by position limit most;
 end $$;
 
 -- The workspace that an event message names: its field 5, which stands before what happened, as fields are written by their numbers. The message

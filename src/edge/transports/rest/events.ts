@@ -8,7 +8,7 @@ export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
 type EventFields = Record<string, unknown>;
 
-/** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` bears it as its id. */
+/** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` or a `cursor` bears it as its id. */
 export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
   const chosenIn = chooser(desc);
   const events = new Map(desc.fields.map(({ localName, name, message }) => [localName, { name, of: message }]));
@@ -19,16 +19,19 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
       throw new Error(`an event of ${desc.typeName} is empty`);
     // A message holds it as the object that it stands for.
     if (event.of.typeName === STRUCT) return { event: event.name, data: JSON.stringify(chosen.value) };
-    const { index } = chosen.value;
+    const { index, cursor } = chosen.value;
     const data = toText(event.of, chosen.value);
-    return typeof index === "number" ? { event: event.name, data, id: index } : { event: event.name, data };
+    if (typeof index === "number") return { event: event.name, data, id: index };
+    return typeof cursor === "string" ? { event: event.name, data, id: cursor } : { event: event.name, data };
   };
 }
 
 const STRUCT = "google.protobuf.Struct";
 
 /** A `oneof` as generated messages have it; here each of its members is a message. */
-type Chosen = { readonly case?: string; readonly value?: Message & { readonly index?: unknown } } | undefined;
+type Chosen =
+  | { readonly case?: string; readonly value?: Message & { readonly index?: unknown; readonly cursor?: unknown } }
+  | undefined;
 
 /** Which field of a message is its event. */
 function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {

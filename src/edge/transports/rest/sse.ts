@@ -9,8 +9,8 @@ import { drained } from "../stalled-reader.ts";
 export interface ServerEvent {
   readonly event: string;
   readonly data: string;
-  /** Position in the stream, so that a reader can see gaps. */
-  readonly id?: number;
+  /** Position in the stream, so that a reader can see gaps, or a cursor, so that it can go on there. */
+  readonly id?: number | string;
 }
 
 /** How long a stream may be silent before a comment says that it lives. */

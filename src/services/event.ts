@@ -1,0 +1,130 @@
+/** The events of an organisation as they happen. */
+import { create, fromBinary } from "@bufbuild/protobuf";
+import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import {
+  type EventService,
+  type WatchEventsResponse,
+  WatchEventsResponseSchema,
+} from "../../gen/limber/v1/event_service_pb.ts";
+import { type Implementation, keyOf } from "../call.ts";
+import type { Signal } from "../cancellation.ts";
+import { nowSeconds, sleep, steadyNow } from "../clock.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, refuse } from "../errors.ts";
+import type { EventBell } from "../events/event-bell.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { EVENT_DAYS, eventsAfter, outboxEnd, positionBefore } from "../store/events/outbox.ts";
+import { type Vault, VaultError } from "../vault.ts";
+import { checkEvents } from "./webhook.ts";
+import { isNear } from "./workspace-reach.ts";
+
+/** What the event RPCs depend on. */
+export interface EventDeps {
+  sql: Sql;
+  vault: Vault;
+  bell: EventBell;
+}
+
+/** A watcher hears something at least this often, in milliseconds; it is also how long a notification that was lost matters. */
+const CHECKPOINT_MS = 15_000;
+/** Events that are read at one time. */
+const AT_ONCE = 100;
+/** How soon events are looked for again that wait for a transaction to end, and how often before a stream begins without knowing its end. */
+const HELD_MS = 25;
+const MOST_LOOKS = 20;
+/** Events of the last so many seconds may be of transactions that were open when a stream began. */
+const LONGEST_TRANSACTION_S = 30;
+/** A cursor expires an hour before what is behind it is forgotten. */
+const CURSOR_S = EVENT_DAYS * 86_400 - 3_600;
+/** What is shown only where it is named. */
+const BY_NAME: ReadonlySet<string> = new Set(["request.failed", "route.fallback_used"]);
+
+/** A place among the events of an organisation: all up to `position` were shown at `at`, in unix seconds. */
+interface Place {
+  readonly position: number;
+  readonly at: number;
+}
+
+/** The event RPCs. */
+export function eventService({ sql, vault, bell }: EventDeps): Implementation<typeof EventService> {
+  return {
+    async *watchEvents({ cursor, lastEventId, since, events: names }, call) {
+      const { orgId } = keyOf(call);
+      checkEvents(names);
+      const given = lastEventId ?? cursor;
+      const field = lastEventId === undefined ? "cursor" : "last_event_id";
+      const isWanted = wanting(names);
+      let position =
+        given !== undefined
+          ? placeIn(vault, orgId, given, field).position
+          : since !== undefined
+            ? await positionBefore(sql, orgId, since)
+            : await endOf(sql, orgId, call.signal);
+      const cursorAt = (): string => cursorOf(vault, orgId, { position, at: nowSeconds() });
+      const checkpoint = (): WatchEventsResponse =>
+        create(WatchEventsResponseSchema, { message: { case: "checkpoint", value: { cursor: cursorAt() } } });
+      yield checkpoint();
+      for (let saidAt = steadyNow(); ; ) {
+        const { rings } = bell;
+        const { events, heldBack } = await eventsAfter(sql, orgId, { after: position, limit: AT_ONCE });
+        for (const { payload, name, position: at } of events) {
+          position = at;
+          const event = fromBinary(EventSchema, payload);
+          if (!isWanted(name) || !isNear(call, event.workspaceId)) continue;
+          saidAt = steadyNow();
+          const value = { cursor: cursorAt(), type: name, event };
+          yield create(WatchEventsResponseSchema, { message: { case: "event", value } });
+        }
+        const restMs = saidAt + CHECKPOINT_MS - steadyNow();
+        if (restMs <= 0) {
+          yield checkpoint();
+          saidAt = steadyNow();
+        } else if (!heldBack) await bell.wait(rings, restMs, call.signal);
+        else if (events.length === 0) await sleep(HELD_MS, call.signal);
+        call.signal.throwIfAborted();
+      }
+    },
+  };
+}
+
+/** Whether an event of a name is asked for. */
+function wanting(names: readonly string[]): (name: string) => boolean {
+  const wanted = new Set(names);
+  const isAll = wanted.size === 0 || wanted.has("*");
+  return (name) =>
+    wanted.has(name) || wanted.has(`${name.slice(0, name.indexOf("."))}.*`) || (isAll && !BY_NAME.has(name));
+}
+
+/** The position behind which everything is of now: where transactions stay open, that before what they may have written. */
+async function endOf(sql: Sql, orgId: string, signal: Signal): Promise<number> {
+  for (let look = 0; look < MOST_LOOKS; look++) {
+    const end = await outboxEnd(sql, orgId);
+    if (end !== undefined) return end;
+    await sleep(HELD_MS, signal);
+  }
+  return positionBefore(sql, orgId, nowSeconds() - LONGEST_TRANSACTION_S);
+}
+
+const contextOf = (orgId: string): string => JSON.stringify(["event_cursor", orgId]);
+
+// Sealed: how fast positions grow is nobody's business but the operator's.
+const cursorOf = (vault: Vault, orgId: string, { position, at }: Place): string =>
+  `evc_${vault.seal(`${position} ${at}`, contextOf(orgId)).toString("base64url")}`;
+
+/** The place that a cursor of an organisation stands for. Refuses one that is none of it (422) or too old (410). */
+function placeIn(vault: Vault, orgId: string, cursor: string, field: string): Place {
+  const [position = "", at = ""] = opened(vault, orgId, cursor, field).split(" ");
+  const place = { position: Number(position), at: Number(at) };
+  if (nowSeconds() - place.at <= CURSOR_S) return place;
+  const text = `events are kept for ${EVENT_DAYS} days, and this cursor is older: some behind it may be forgotten`;
+  throw refuse(Reason.CURSOR_EXPIRED, text, {}, { param: field });
+}
+
+function opened(vault: Vault, orgId: string, cursor: string, field: string): string {
+  try {
+    return vault.open(Buffer.from(cursor.slice("evc_".length), "base64url"), contextOf(orgId));
+  } catch (thrown) {
+    if (!(thrown instanceof VaultError)) throw thrown;
+    throw violation(field, "is no cursor of this organisation's events", "value_error");
+  }
+}
