@@ -20,6 +20,7 @@ import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
+import { SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
@@ -50,6 +51,7 @@ import { registryService } from "../services/registry.ts";
 import { robotService } from "../services/robot.ts";
 import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
+import { seriesService } from "../services/series.ts";
 import { supplyService } from "../services/supply.ts";
 import { webhookService } from "../services/webhook.ts";
 import { workspaceService } from "../services/workspace.ts";
@@ -132,6 +134,9 @@ const TABLE: readonly ServiceRow[] = [
   row(OauthService, ({ storage: { sql }, keys }) => oauthService({ sql, changed: (id) => keys.forget(id) })),
   row(ScimService, ({ storage: { sql }, keys }) => scimService({ sql, changed: (id) => keys.forget(id) })),
   row(WorkspaceService, (subsystems) => workspaceService(accountDeps(subsystems))),
+  row(SeriesService, ({ storage: { sql }, billing: { leaser } }) =>
+    seriesService({ sql, caughtUp: () => leaser.caughtUp() }),
+  ),
   row(BillingService, ({ config, storage: { sql }, billing: { leaser, processor, warn }, url }) =>
     billingService({ sql, leaser, warn, processor, home: homeOf(config, url) }),
   ),

@@ -8,6 +8,7 @@ import { triedSpaces } from "../scenarios/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { inSlices, pause } from "../slices.ts";
 import { addUpServed } from "../store/billing/earnings.ts";
+import { addUpSeries } from "../store/billing/series.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
 import { loadCatalog } from "../store/supply/catalog.ts";
 import { addTroubles } from "../store/supply/offering-days.ts";
@@ -93,8 +94,8 @@ export function openSupply({
     put: (records) => putMinutes(sql, replica, records),
     rollUp: async (minute) => {
       const rolled = await rollUp(sql, minute);
-      // Whichever replica rolls up adds up what was earned too.
-      if (rolled) await addUpServed(sql);
+      // Whichever replica rolls up adds up what was earned too, and what calls came to.
+      if (rolled) await Promise.all([addUpServed(sql), addUpSeries(sql)]);
       return rolled;
     },
     uptimes: () => loadUptimes(sql),

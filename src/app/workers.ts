@@ -22,6 +22,7 @@ import { pruneRates } from "../store/account/rates.ts";
 import { pruneTold } from "../store/billing/alerts.ts";
 import { closeAllMonths } from "../store/billing/commitments.ts";
 import { pruneIdempotency } from "../store/billing/idempotency.ts";
+import { pruneSeries } from "../store/billing/series.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
 import { EVENT_DAYS, pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
@@ -81,6 +82,7 @@ export function startWorkers(
     () => pruneTargetEvents(sql, EVENT_DAYS),
     () => forgetLogs(sql),
     () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
+    () => pruneSeries(sql, now()),
     () => prunePins(sql, now() - PIN_SILENCE_MS),
   ];
   if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));

@@ -41,6 +41,7 @@ export const EMPTIED = [
   "job",
   "idempotency",
   "outbox",
+  "series_line",
   "commitment",
   "offering",
   "provider",
