@@ -24,5 +24,14 @@ export const CODE_PREFIX = "lmb_code_";
 /** What the secret of every OAuth client starts with. */
 export const CLIENT_SECRET_PREFIX = "lmb_cs_";
 
+/** What the secret of every session starts with. */
+export const SESSION_PREFIX = "lmb_ses_";
+
+/** What the token of every one-time sign-in link starts with. */
+export const SIGN_IN_PREFIX = "lmb_in_";
+
+/** The name of the session's cookie, ahead of which `__Host-` stands wherever the connection is encrypted. */
+export const SESSION_COOKIE = "limber_session";
+
 /** The version of the interface description. */
 export const API_VERSION = "0.1.0";

@@ -24,6 +24,8 @@ export interface KeyPrincipal {
   role: string;
   /** The member whose key it is; undefined for a key of the organisation itself. */
   userId?: string | undefined;
+  /** The sign-in by which a person calls; undefined for a caller with an API key. */
+  session?: { readonly id: string; readonly browser: string } | undefined;
   /** All that the key may do within its role, by permission; undefined: all that the role may. */
   permissions?: readonly string[] | undefined;
   /** How far each permission reaches where the keys that this one descends from narrow it: `all`, or the user whose own things it reaches. */
@@ -81,6 +83,24 @@ export interface CallTrail {
   isBilled?: boolean;
 }
 
+/** What a request tells of the browser that sent it, and what is kept there. */
+export interface BrowserHead {
+  /** By which it knows the gateway, such as `https://gateway.example`; undefined where the request names no host. */
+  readonly origin: string | undefined;
+  /** Whether a page of the gateway's own sent the request; undefined where nothing tells, as with callers that are no browsers. */
+  readonly isOwn: boolean | undefined;
+  /** Whether it is given cookies at all: over an encrypted connection, or on loopback. */
+  readonly canKeep: boolean;
+  /** The secret of the session that it is signed in by. */
+  readonly session: string | undefined;
+  /** Cookies that the answer sets, each as a value of `Set-Cookie`. */
+  readonly cookies: string[];
+  /** What is kept under a name; undefined where nothing is. */
+  kept(name: string): string | undefined;
+  /** Has it keep a text for so many seconds; 0 ends it. */
+  keep(name: string, value: string, forS: number): void;
+}
+
 /** One call. */
 export interface Call {
   requestId: string;
@@ -102,6 +122,8 @@ export interface Call {
   idempotency: IdempotencyClaim | undefined;
   /** Called by a service that keeps idempotency keys itself, when it answers what it answered before. */
   replayed?(): void;
+  /** The browser that calls; undefined for callers that show a key, and over transports that browsers don't use. */
+  browser?: BrowserHead | undefined;
 }
 
 /** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */
@@ -126,11 +148,17 @@ export function keyOf(call: Call): KeyPrincipal {
   return call.principal;
 }
 
-/** Who acts by a call, as the audit log has it: `admin`, `public` or the name of the key. Spread it into `audit(tx, {...})`. */
+/**
+ * Who acts by a call, as the audit log has it: `admin`, `public`, the name of the key, or that of the person who is signed in. Spread it into
+ * `audit(tx, {...})`.
+ */
 export const byCall = ({ principal, requestId }: Call): { actor: string; requestId: string } => ({
-  actor: principal.kind === "key" ? principal.keyId : principal.kind,
+  actor: principal.kind === "key" ? actorOf(principal) : principal.kind,
   requestId,
 });
+
+const actorOf = ({ keyId, userId, session }: KeyPrincipal): string =>
+  session !== undefined && userId !== undefined ? userId : keyId;
 
 /** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
 export type Implementation<S extends DescService> = {

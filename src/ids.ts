@@ -59,6 +59,7 @@ export type IdPrefix =
   | "pred"
   | "prov"
   | "rep"
+  | "ses"
   | "stop"
   | "replica"
   | "req"

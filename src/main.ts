@@ -6,6 +6,7 @@ import { after } from "./clock.ts";
 import { ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json/near.ts";
 import { tuneCollector } from "./fast/collector.ts";
+import { signInLink } from "./services/session/link.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long running calls have to end after an unhandled error. */
@@ -45,6 +46,10 @@ async function main(): Promise<void> {
     if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${gateway.demo.adminToken}`);
     console.log(`LIMBER_KEY=${gateway.demo.key}`);
     if (gateway.demo.natsUrl !== undefined) console.log(`NATS_URL=${gateway.demo.natsUrl}`);
+    if (gateway.demo.signIn !== undefined) {
+      const home = new URL(config.publicUrl ?? gateway.url).origin;
+      console.log(`\nSign in, once and within an hour:\n${signInLink(home, gateway.demo.signIn)}`);
+    }
     console.log(`\nTry it:\n${await firstCall(gateway.url, gateway.demo.key)}\n`);
   }
 }

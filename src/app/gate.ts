@@ -6,12 +6,13 @@ import { openServices, type Subsystems } from "./services.ts";
 
 /** Opens the gate. `isRefusing` says whether the process takes no new work. */
 export function openGate(subsystems: Subsystems, isRefusing: () => boolean): Gate {
-  const { config, storage, billing, supply, keys, limits, load } = subsystems;
+  const { config, storage, billing, supply, keys, sessions, limits, load } = subsystems;
   const { vault, adminToken } = storage;
   const { claims, leaser } = billing;
   return createGate({
     services: openServices(subsystems),
     keys,
+    sessions,
     idempotency: {
       claim: (claimant) => claims.claim({ ...claimant, leaser: leaser.name }),
       release: (claimed) => claims.release(claimed),

@@ -6,7 +6,7 @@ import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { RefusedCalls } from "../edge/refused-calls.ts";
-import { demoKey } from "../embedded/demo.ts";
+import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/embodiment.ts";
@@ -14,6 +14,7 @@ import { loadScenarios } from "../scenarios/index.ts";
 import { JobSeals } from "../services/job/seal.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
 import { takeRates } from "../store/account/rates.ts";
+import { SessionCache } from "../store/account/session-cache.ts";
 import { openBilling } from "./billing.ts";
 import { Closers } from "./closers.ts";
 import type { AppContext } from "./context.ts";
@@ -39,8 +40,11 @@ export interface Gateway {
   gr00tPort?: number | undefined;
   /** The port of the listener for operations, where it was asked for. */
   operationsPort?: number | undefined;
-  /** A key with credit, the operator's token, and where its own NATS is, where this process made them itself. */
-  demo: { key: string; adminToken: string; natsUrl: string | undefined } | undefined;
+  /**
+   * A key with credit, the operator's token, where its own NATS is, and the token that signs the first user in once, where this process made
+   * them itself.
+   */
+  demo: { key: string; adminToken: string; natsUrl: string | undefined; signIn: string | undefined } | undefined;
   /**
    * Says that it is not ready and asks control loops and connections to go elsewhere, serves on for `delayMs`, takes no new work, lets
    * what runs end for `patienceMs`, and gives everything back.
@@ -73,6 +77,8 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
   const keys = new KeyCache(sql, notifications);
   closers.add(async () => keys.close());
+  const sessions = new SessionCache(sql, notifications);
+  closers.add(async () => sessions.close());
   const limits = new RateLimits((asks) => takeRates(sql, context.replica, asks));
   closers.add(() => limits.close());
   const billing = await openBilling(context, storage);
@@ -91,6 +97,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
     config,
     storage,
     keys,
+    sessions,
     limits,
     load,
     billing,
@@ -118,7 +125,8 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
   const key = secrets && (await patiently(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
-  const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl };
+  const signIn = key === undefined ? undefined : await demoSignIn(sql, key);
+  const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl, signIn };
   const refused = new RefusedCalls((record) => void billing.leaser.note(record).catch(() => undefined));
   const record = (line: LogLine): void => refused.take(line);
   if (config.roles.has("worker")) startWorkers(context, subsystems, gate, record);

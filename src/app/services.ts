@@ -21,6 +21,7 @@ import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
+import { SessionService } from "../../gen/limber/v1/session_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
@@ -52,11 +53,13 @@ import { robotService } from "../services/robot.ts";
 import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
 import { seriesService } from "../services/series.ts";
+import { sessionService } from "../services/session.ts";
 import { supplyService } from "../services/supply.ts";
 import { webhookService } from "../services/webhook.ts";
 import { workspaceService } from "../services/workspace.ts";
 import type { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
+import type { SessionCache } from "../store/account/session-cache.ts";
 import type { SupplyDeps } from "../supply/deps.ts";
 import type { Billing } from "./billing.ts";
 import type { Events } from "./events.ts";
@@ -70,6 +73,7 @@ export interface Subsystems {
   readonly config: Config;
   readonly storage: Storage;
   readonly keys: KeyCache;
+  readonly sessions: SessionCache;
   readonly limits: RateLimits;
   readonly load: LoadShedder;
   readonly billing: Billing;
@@ -128,11 +132,21 @@ const TABLE: readonly ServiceRow[] = [
     registryService({ registry, supply, upstream }),
   ),
   row(AccountService, (subsystems) => accountService(accountDeps(subsystems))),
-  row(IdentityService, ({ storage: { sql }, keys }) =>
-    identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) }),
+  row(IdentityService, ({ config, storage: { sql }, keys, sessions, url }) =>
+    identityService({
+      sql,
+      services: SERVICES,
+      changed: forgetting(keys, sessions),
+      home: addressOf(config, url),
+    }),
   ),
-  row(OauthService, ({ storage: { sql }, keys }) => oauthService({ sql, changed: (id) => keys.forget(id) })),
-  row(ScimService, ({ storage: { sql }, keys }) => scimService({ sql, changed: (id) => keys.forget(id) })),
+  row(SessionService, ({ config, storage: { sql }, keys, sessions, url }) =>
+    sessionService({ sql, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
+  ),
+  row(OauthService, ({ storage: { sql }, keys, sessions }) =>
+    oauthService({ sql, changed: forgetting(keys, sessions) }),
+  ),
+  row(ScimService, ({ storage: { sql }, keys, sessions }) => scimService({ sql, changed: forgetting(keys, sessions) })),
   row(WorkspaceService, (subsystems) => workspaceService(accountDeps(subsystems))),
   row(SeriesService, ({ storage: { sql }, billing: { leaser } }) =>
     seriesService({ sql, caughtUp: () => leaser.caughtUp() }),
@@ -200,12 +214,24 @@ export const supplyDeps = ({ config, storage: { sql, vault }, outward, supply }:
   refresh: () => supply.loader.load(),
 });
 
-const accountDeps = ({ storage: { sql }, limits, billing, keys }: Subsystems): AccountDeps => ({
+const accountDeps = ({ storage: { sql }, limits, billing, keys, sessions }: Subsystems): AccountDeps => ({
   sql,
   leftOf: (key) => limits.left(key.id, key.rateLimit, aboveOf(key)),
   settled: (orgId) => billing.leaser.giveBack(orgId),
-  changed: (id) => keys.forget(id),
+  changed: forgetting(keys, sessions),
 });
+
+/** Applies a change of keys or sessions at this replica at once. */
+const forgetting =
+  (keys: KeyCache, sessions: SessionCache) =>
+  (id: string): void => {
+    keys.forget(id);
+    sessions.forget(id);
+  };
+
+/** By which address people's browsers reach the gateway. */
+const addressOf = ({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string =>
+  new URL(publicUrl ?? listensAt).origin;
 
 /** Where payers return who were given no other address: a page that needs no key. */
 function homeOf({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string {

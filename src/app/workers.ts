@@ -19,6 +19,7 @@ import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneCodes } from "../store/account/oauth.ts";
 import { pruneRates } from "../store/account/rates.ts";
+import { pruneSessions } from "../store/account/sessions.ts";
 import { pruneTold } from "../store/billing/alerts.ts";
 import { closeAllMonths } from "../store/billing/commitments.ts";
 import { pruneIdempotency } from "../store/billing/idempotency.ts";
@@ -73,6 +74,7 @@ export function startWorkers(
     () => pruneOutboundConnections(sql),
     () => pruneServerLeases(sql),
     () => pruneCodes(sql),
+    () => pruneSessions(sql),
     () => tellOfEndingKeys(sql),
     () => pruneTold(sql, now()),
     () => pruneEvents(sql, EVENT_DAYS),

@@ -86,6 +86,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
     readiness: options.readiness,
     log: options.log,
     memory: options.memory ?? new BodyMemory(),
+    address: { publicUrl: options.publicUrl, isTls: options.port?.tls !== undefined },
     closing: closing.signal,
   };
   warmUp(options.services.flatMap(({ methods }) => methods.map(({ input }) => input)));

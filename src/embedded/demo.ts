@@ -1,10 +1,14 @@
 /** What a first user needs and an operator configures: secrets made once per data directory, and a demo organisation. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { now } from "../clock.ts";
 import { secretBytes } from "../random.ts";
-import { createKey } from "../store/account/keys.ts";
+import { createKey, findKeyByHash } from "../store/account/keys.ts";
+import { addMember, findMemberByName } from "../store/account/members.ts";
 import { addCredits, createOrg } from "../store/account/orgs.ts";
-import type { Sql } from "../store/database/tx.ts";
+import { hashSecret } from "../store/account/secret.ts";
+import { addLink } from "../store/account/sessions.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
 import { StoreUnavailable } from "../store/database/unavailable.ts";
 
 /** The secrets of one data directory. */
@@ -54,4 +58,20 @@ export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSec
   const { secret } = await createKey(sql, { orgId: org.id, name: "demo", role: "owner" });
   keepSecrets(dataDir, { ...secrets, demoKey: secret });
   return secret;
+}
+
+/** Who signs in first: the owner of the demo organisation, under an address that no mail goes to. */
+const FIRST_USER = "owner@demo.localhost";
+const LINK_MS = 3600 * 1000;
+
+/** The token of a link that signs the first user in, once and within an hour; undefined where the demo organisation is gone. */
+export async function demoSignIn(sql: Sql, key: string): Promise<string | undefined> {
+  const demo = await findKeyByHash(sql, hashSecret(key));
+  if (!demo || demo.orgSuspended) return undefined;
+  const { orgId } = demo;
+  return tx(sql, async (tx) => {
+    const known = await findMemberByName(tx, orgId, FIRST_USER);
+    const { id: userId, status } = known ?? (await addMember(tx, { orgId, email: FIRST_USER, role: "owner" }));
+    return status === "active" ? addLink(tx, { orgId, userId, endsMs: now() + LINK_MS }) : undefined;
+  });
 }

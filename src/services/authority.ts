@@ -232,6 +232,8 @@ export const FIELDS = {
   createdAt: "name",
   parentId: "name",
   ancestors: "name",
+  kind: "name",
+  session: "standing",
   disabled: "standing",
   revoked: "standing",
   orgSuspended: "standing",
@@ -326,7 +328,8 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
   const { id, permissions, scopes, models, environment, workspaceId, robotId, bounds, expiresAt } = effective(maker);
   return {
     ...asked,
-    parentId: id,
+    // What a person makes at the console outlives the sign-in, and shares no rate limit with it.
+    parentId: maker.kind === "member" ? undefined : id,
     permissions,
     scopes: asked.scopes?.length ? asked.scopes : scopes,
     models: asked.models?.length ? asked.models : models,

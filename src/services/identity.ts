@@ -40,6 +40,7 @@ import { matrixOf } from "./identity/matrix.ts";
 import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
 import { settleRole } from "./identity/roles.ts";
 import { readPage } from "./pages.ts";
+import { signInLink } from "./session/link.ts";
 
 /** What identity depends on. */
 export interface IdentityDeps {
@@ -48,13 +49,20 @@ export interface IdentityDeps {
   services: readonly DescService[];
   /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
   changed(id: string): void;
+  /** By which address people's browsers reach the gateway. */
+  home: string;
 }
 
 const INVITE_MS = 7 * 24 * 3600 * 1000;
 const DEFAULT_PAGE = 100;
 
 /** The identity RPCs. */
-export function identityService({ sql, services, changed }: IdentityDeps): Implementation<typeof IdentityService> {
+export function identityService({
+  sql,
+  services,
+  changed,
+  home,
+}: IdentityDeps): Implementation<typeof IdentityService> {
   const matrix = matrixOf(services);
   return {
     async inviteMember({ orgId, email, role, workspaceIds }, call) {
@@ -69,7 +77,8 @@ export function identityService({ sql, services, changed }: IdentityDeps): Imple
         await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
         return member;
       });
-      return create(InviteMemberResponseSchema, { member: { ...memberMessage(member), invite } });
+      const signInUrl = signInLink(home, invite);
+      return create(InviteMemberResponseSchema, { member: { ...memberMessage(member), invite, signInUrl } });
     },
 
     async acceptInvite({ invite, keyName }, call) {

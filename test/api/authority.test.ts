@@ -23,6 +23,8 @@ let workspace: string;
 let end: number;
 /** A person who may do nothing but see. */
 let viewer: Person;
+/** A person who may do everything. */
+let head: Person;
 /** Somebody whose user was pushed, deactivated by now. */
 let asleep: string;
 let group: string;
@@ -35,6 +37,7 @@ beforeAll(async () => {
   workspace = (await app.admin(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" })).id;
   end = Math.floor(Date.now() / 1000) + 3600;
   viewer = await person(app, caller.org, "viewer");
+  head = await person(app, caller.org, "owner");
   const user = await app.call("/v1/scim/v2/Users", { userName: "pushed@example.com", active: false }, caller);
   asleep = user.body.id;
   const made = await app.call("/v1/scim/v2/Groups", { displayName: "crew" }, caller);
@@ -84,6 +87,8 @@ const ATTEMPTS: Readonly<Record<string, (key: string, dimension: string) => Prom
   },
   "IdentityService.InviteMember": (key) =>
     app.call(`/v1/orgs/${caller.org}/members`, { email: "friend@example.com", role: "admin" }, { key }),
+  "SessionService.CreateSignInLink": (key) =>
+    app.call(`/v1/orgs/${caller.org}/members/${head.userId}/sign-in-link`, {}, { key }),
   "IdentityService.UpdateMember": (key) =>
     app.call(`/v1/orgs/${caller.org}/members/${viewer.userId}`, { role: "admin" }, { key, method: "PATCH" }),
   "IdentityService.TransferOwnership": (key) =>
@@ -147,7 +152,9 @@ describe("every RPC", () => {
   it("that writes keys, members, roles, applications or settings says what it yields", () => {
     const silent = METHODS.filter((method) => {
       const { permission, access, yields } = getOption(method, rpc);
-      const signsUp = access === Access.ADMIN_OR_SIGNUP || /AcceptInvite|Authorize$|Token$/.test(method.name);
+      const signsUp =
+        access === Access.ADMIN_OR_SIGNUP ||
+        /AcceptInvite|Authorize$|Token$|CreateSession|UpdateSession/.test(method.name);
       return (WRITES.test(permission) || signsUp) && yields === Yield.UNSPECIFIED;
     });
     expect(silent.map(nameOf)).toEqual([]);

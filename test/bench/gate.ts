@@ -52,6 +52,7 @@ const gate = createGate({
     [InferenceService, Object.fromEntries(InferenceService.methods.map((method) => [method.localName, nothing]))],
   ],
   keys,
+  sessions: { find: () => undefined, peek: () => undefined },
   idempotency: { claim: nothing, release: nothing, seal: nothing, hashes: nothing, open: nothing },
   limits,
   load: new LoadShedder(),

@@ -97,6 +97,8 @@ describe("the lists of tables", () => {
     const exported = new Set(EXPORT_FILES.map(({ table }) => table));
     const left: Record<string, string> = {
       oauth_code: "lives for minutes, and is a secret",
+      session: "who is signed in at this moment",
+      sign_in_link: "lives for minutes, and is a secret",
       idempotency: "answers of a day, which the callers have",
       outbox: "events on their way",
       lease: "how replicas hold credit",

@@ -9,7 +9,9 @@ import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.t
 import { importCatalog } from "../../src/store/supply/catalog.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
+import { OWN_PAGE, signedIn } from "../support/browser.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { person } from "../support/members.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 
 let app: App;
@@ -78,6 +80,15 @@ const BEFORE: Readonly<Record<string, Before>> = {
     return { ...names, token: (await asked("ExchangeToken", caller, names)).access_token };
   },
   AcceptInvite: async (caller) => ({ invite: (await asked("InviteMember", caller, { org_id: caller.org })).invite }),
+  CreateSession: async ({ org }) => {
+    const { userId } = await person(app, org, "viewer");
+    const { token } = await app.admin(`/v1/orgs/${org}/members/${userId}/sign-in-link`, {});
+    return { link: token, cookie: "none" };
+  },
+  UpdateSession: async ({ org }) => {
+    const { userId } = await person(app, org, "viewer");
+    return { cookie: (await signedIn(app, org, userId)).cookie };
+  },
   RenewClaim: claimed,
   ReportEpisode: claimed,
   FinishEvaluation: claimed,
@@ -117,6 +128,7 @@ const OWN: Readonly<Record<string, string>> = {
   oac: "client_id",
   code: "code",
   lmb_inv: "invite",
+  lmb_in: "link",
   lmb_sk: "token",
 };
 
@@ -131,7 +143,12 @@ function filled(example: unknown, own: Record<string, string>): unknown {
 function send(route: RestRoute, key: string, own: Record<string, string>, example: object = exampleOf(route)) {
   const path = route.template.replaceAll(/\{(\w+)\}/g, (_, name) => own[name] ?? name);
   const headers = { "content-type": route.dialect.contentType, "x-service-admin-token": ADMIN_TOKEN };
-  return app.call(path, filled(example, own) as object, { key, method: route.verb, headers });
+  const { cookie } = own;
+  const as =
+    cookie === undefined
+      ? { key, headers }
+      : { headers: { "content-type": headers["content-type"], ...OWN_PAGE, cookie } };
+  return app.call(path, filled(example, own) as object, { method: route.verb, ...as });
 }
 
 /** What a gateway without a payment processor says. */

@@ -87,6 +87,8 @@ const NONE: Readonly<Record<string, string>> = {
   "Evaluate profile.preset": "a wire's dialect",
   "Serve hello.provider": "a conversation: see the tests of the outbound wire",
   "ActStream open.preset": "a conversation: its calls are looked at as those of Act",
+  "UpdateSession org_id": "what is signed in to at one browser: see the tests of sessions",
+  "UpdateSession workspace_id": "the same",
   "ExchangeToken client_id": "nobody's organisation: the client proves itself",
   "RevokeToken client_id": "nobody's organisation: the client proves itself",
 };

@@ -1,6 +1,7 @@
 /** Everyone who may knock, for tests of who is let in. */
 import { ROLE_NAMES } from "../../src/services/permissions.ts";
 import { ADMIN_TOKEN, type App, type Caller, type CallOptions } from "./app.ts";
+import { OWN_PAGE, signedIn } from "./browser.ts";
 import { eventually } from "./eventually.ts";
 import { person } from "./members.ts";
 import { consent, exchange, honest, pkce, register } from "./oauth.ts";
@@ -21,6 +22,8 @@ export interface KnockingPrincipal {
   readonly scopes?: readonly string[];
   /** The key is of a workspace. */
   readonly confined?: boolean;
+  /** It knocks by a session. */
+  readonly session?: boolean;
   /** What comes in the admin token's header. */
   readonly admin?: "right" | "wrong";
 }
@@ -56,6 +59,18 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
   const confined = await key({ role: "developer", workspace_id: lab.body.id });
   const head = await key({ role: "owner", workspace_id: lab.body.id });
 
+  const bySession = async (userId: string, page: Record<string, string> = OWN_PAGE): Promise<CallOptions> => ({
+    headers: { ...page, cookie: (await signedIn(app, org, userId)).cookie },
+  });
+  const sessions = await Promise.all(
+    people.map(async ({ role, userId }) => ({ role, member: true, session: true, send: await bySession(userId) })),
+  );
+  const inLab = await person(app, org, "owner", { workspace_ids: [lab.body.id] });
+  const asleep = await person(app, org, "owner");
+  const ended = await bySession(asleep.userId);
+  await app.sql`update member set status = 'deactivated' where id = ${asleep.userId}`;
+  const own = people.find(({ role }) => role === "owner")?.userId ?? "";
+
   const all: KnockingPrincipal[] = [
     { name: "nobody", send: {}, broken: "missing_api_key" },
     { name: "text that is no key", send: { key: "hello" }, broken: "invalid_api_key" },
@@ -90,6 +105,22 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
       permissions: ["usage.read", "inference.run"],
       scopes: ["act"],
     },
+    ...sessions.map((each) => ({ ...each, name: `a person who is signed in: ${each.role}` })),
+    {
+      name: "a person who is signed in to a workspace",
+      send: await bySession(inLab.userId),
+      role: "owner",
+      member: true,
+      session: true,
+      confined: true,
+    },
+    { name: "a session that is over", send: ended, broken: "session_ended", session: true },
+    {
+      name: "a session by another site's page",
+      send: await bySession(own, { "sec-fetch-site": "cross-site", origin: "https://evil.example" }),
+      broken: "cross_origin",
+      session: true,
+    },
     { name: "the operator", send: { admin: ADMIN_TOKEN }, broken: "missing_api_key", admin: "right" },
     { name: "a false operator", send: { admin: "wrong" }, broken: "missing_api_key", admin: "wrong" },
     { name: "operator and owner", send: { admin: ADMIN_TOKEN, key: ownerKey }, role: "owner", admin: "right" },
@@ -102,7 +133,7 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
     },
   ];
   await eventually(async () => {
-    for (const { name, send, broken } of all.filter(({ broken }) => broken?.startsWith("key_"))) {
+    for (const { name, send, broken } of all.filter(({ broken = "" }) => /^(key|session)_/.test(broken))) {
       const { body } = await app.call("/v1/key", undefined, send);
       if (body.error?.code !== broken) throw new Error(`${name} is not refused yet`);
     }

@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { DescMethod } from "@bufbuild/protobuf";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
-import type { KeyPrincipal, Principal } from "../../call.ts";
+import type { BrowserHead, KeyPrincipal, Principal } from "../../call.ts";
 import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { denialOf } from "../../services/permissions.ts";
@@ -13,7 +13,7 @@ import type { AdmittedWork } from "./admission/admission.ts";
 import { callerAddress } from "./caller-address.ts";
 import type { Admission, CallHead, GateDeps } from "./gate.ts";
 import type { MethodRule } from "./method-rules.ts";
-import { bearerOf, isNarrowed, principalOf } from "./principal.ts";
+import { bearerOf, isNarrowed, principalOf, principalOfSession } from "./principal.ts";
 import type { ConcurrencySlot, KeyLimit } from "./rate-limits.ts";
 import type { Limit } from "./token-bucket.ts";
 
@@ -35,7 +35,7 @@ const NOBODY = "";
 /** Who calls, and whether the call may pass. */
 export type AuthenticatorDeps = Pick<
   GateDeps,
-  "keys" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
+  "keys" | "sessions" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
 >;
 
 /** Lets callers in, or refuses them. */
@@ -44,7 +44,7 @@ export interface Authenticator {
   /** Who calls with this key; refuses one that may not make the call. For calls that others make in its name later. */
   inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
   /** Whose share of an overloaded gateway a call takes, by what is in memory: a key's organisation, the operator, or everyone else. */
-  orgOf(authorization: string | undefined, adminToken: string | undefined): string;
+  orgOf(authorization: string | undefined, adminToken: string | undefined, browser?: BrowserHead): string;
   /** Refuses while the gateway does not know its state, where that is needed. */
   assertLoaded(rule: Rpc): void;
 }
@@ -69,12 +69,34 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     return unlimited({ kind: "admin" });
   };
 
+  /** By what a caller without a key is known: the session of its browser. A request that another site's page may have sent has none. */
+  const sessionOf = ({ authorization, browser }: CallHead): string | undefined => {
+    const secret = authorization === undefined ? browser?.session : undefined;
+    if (secret === undefined || browser?.isOwn === true) return secret;
+    throw refuse(
+      Reason.CROSS_ORIGIN,
+      "a session counts for requests of the gateway's own pages alone, which name its address and send JSON; other callers send an API key",
+    );
+  };
+
+  const recordOf = (
+    head: CallHead,
+    wantedFor: "call" | "stop" | "look",
+  ): KeyRecord | undefined | Promise<KeyRecord | undefined> => {
+    const secret = sessionOf(head);
+    if (secret !== undefined) return deps.sessions.find(secret, wantedFor);
+    return deps.keys.find(bearerOf(head.authorization), wantedFor === "stop" ? "stop" : "call");
+  };
+
+  const principalFor = (head: CallHead, record: KeyRecord | undefined): KeyPrincipal =>
+    head.authorization === undefined ? principalOfSession(record) : principalOf(record);
+
   const admitRecord = (
     record: KeyRecord | undefined,
     { rule, pool }: MethodRule,
     { head, isStop }: { head: CallHead; isStop: boolean },
   ): Admission | Promise<Admission> => {
-    const key = principalOf(record);
+    const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
@@ -87,7 +109,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
   const lookAgain = (head: CallHead, { rule }: MethodRule, before: Principal): unknown => {
     const look = (record: KeyRecord | undefined): void => {
-      const key = principalOf(record);
+      const key = principalFor(head, record);
       const denial = denialOf(key, rule);
       if (denial) throw denial;
       if (before.kind === "key" && isNarrowed(key, before))
@@ -95,13 +117,13 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       deps.limits.change(key.keyId, limitOf(record));
       for (const { id, limit } of aboveOf(record) ?? []) deps.limits.change(id, limit);
     };
-    const record = deps.keys.find(bearerOf(head.authorization));
+    const record = recordOf(head, "look");
     return record instanceof Promise ? record.then(look) : look(record);
   };
 
   const admitKey = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
     const isStop = method === STOP;
-    const record = deps.keys.find(bearerOf(head.authorization), isStop ? "stop" : "call");
+    const record = recordOf(head, isStop ? "stop" : "call");
     if (!(record instanceof Promise)) return admitRecord(record, rule, { head, isStop });
     return record.then(
       (found) => admitRecord(found, rule, { head, isStop }),
@@ -133,9 +155,9 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       if (denial) throw denial;
       return key;
     },
-    orgOf(authorization, adminToken) {
+    orgOf(authorization, adminToken, browser) {
       if (isAdmin(adminToken)) return OPERATOR;
-      if (authorization === undefined) return NOBODY;
+      if (authorization === undefined) return deps.sessions.peek(browser?.session ?? "")?.orgId ?? NOBODY;
       try {
         return deps.keys.peek(bearerOf(authorization))?.orgId ?? NOBODY;
       } catch {

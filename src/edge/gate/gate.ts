@@ -1,7 +1,16 @@
 /** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type { Call, CallTrail, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
+import type {
+  BrowserHead,
+  Call,
+  CallTrail,
+  IdempotencyClaim,
+  KeyPrincipal,
+  Listener,
+  Principal,
+  Speaker,
+} from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
 import { steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
@@ -27,6 +36,8 @@ export interface CallHead {
   remoteAddress: string;
   /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
   forwardedFor?: string | undefined;
+  /** What the request tells of its browser, where it shows no key and may come from one. */
+  browser?: BrowserHead | undefined;
   requestId: string;
   /** Learns whose call it is. */
   trail?: CallTrail | undefined;
@@ -55,6 +66,8 @@ export interface Admission {
   left?: () => void;
   /** What the call counts for in the load of this process; ended by `leave`. */
   work?: AdmittedWork | undefined;
+  /** The browser that calls, and the cookies that the answer sets there. */
+  browser?: BrowserHead | undefined;
 }
 
 /** What a call carries beside its message. */
@@ -136,6 +149,11 @@ export interface GateDeps {
     /** The key where it is in memory; asks nobody. */
     peek(secret: string): KeyRecord | undefined;
   };
+  /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
+  sessions: {
+    find(secret: string, wantedFor: "call" | "stop" | "look"): KeyRecord | undefined | Promise<KeyRecord | undefined>;
+    peek(secret: string): KeyRecord | undefined;
+  };
   idempotency: {
     /** Claims a key for a call, answers it from the first one, or refuses. */
     claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
@@ -186,9 +204,9 @@ export function createGate(deps: GateDeps): Gate {
   ): Admission | Promise<Admission> => {
     try {
       const admission = authenticator.admit(method, rule, head);
-      if (!(admission instanceof Promise)) return working(admission, work);
+      if (!(admission instanceof Promise)) return working(admission, work, head);
       return admission.then(
-        (late) => working(late, work),
+        (late) => working(late, work, head),
         (thrown) => {
           work.end();
           throw thrown;
@@ -206,7 +224,7 @@ export function createGate(deps: GateDeps): Gate {
       const priority = head.priority ?? rule.priority;
       const work = deps.load.enter(
         priority,
-        () => authenticator.orgOf(head.authorization, head.adminToken),
+        () => authenticator.orgOf(head.authorization, head.adminToken, head.browser),
         head.deadline,
       );
       if (!(work instanceof Promise)) return admitted(method, rule, head, work);
@@ -314,8 +332,11 @@ const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Messa
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 
 /** The headers of a call's answer beside its own: those of the rate limit, and whether it is an earlier answer. */
-export const headersOfAnswer = ({ headers, replayed }: Admission): readonly string[] =>
-  replayed ? [...headers, "idempotent-replayed", "true"] : headers;
+export function headersOfAnswer({ headers, replayed, browser }: Admission): readonly string[] {
+  if (!replayed && !browser?.cookies.length) return headers;
+  const cookies = (browser?.cookies ?? []).flatMap((cookie) => ["set-cookie", cookie]);
+  return [...headers, ...(replayed ? ["idempotent-replayed", "true"] : []), ...cookies];
+}
 
 const callOf = (admission: Admission, context: CallContext, idempotency: IdempotencyClaim | undefined): Call => ({
   requestId: context.requestId,
@@ -330,11 +351,13 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   traceparent: context.traceparent,
   trail: context.trail,
   idempotency,
+  browser: admission.browser,
 });
 
 /** Counts an admission as work until it leaves. */
-function working(admission: Admission, work: AdmittedWork): Admission {
+function working(admission: Admission, work: AdmittedWork, { browser }: CallHead): Admission {
   admission.work = work;
+  if (browser !== undefined) admission.browser = browser;
   return admission;
 }
 

@@ -57,9 +57,20 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
     settings,
     reach: reachOfCalls(record),
     ...limits,
+    ...(record.session && { session: record.session }),
   };
   principals.set(record, principal);
   return principal;
+}
+
+/** Who calls by a session. Whatever ended it, the person has to sign in again, and is told no more. */
+export function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
+  try {
+    return principalOf(record);
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown;
+    throw refuse(Reason.SESSION_ENDED, "this session is over; sign in again");
+  }
 }
 
 /**

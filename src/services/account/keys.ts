@@ -149,7 +149,8 @@ export function keyCalls({
     async getOrgKey({ orgId, keyId }, call) {
       await assertReachable(sql, orgId, call);
       const key = await findKey(sql, keyId);
-      if (key?.orgId !== orgId || key.revoked || !isNear(key, call, "keys.read")) throw noSuchKey();
+      if (key?.orgId !== orgId || key.revoked || key.kind !== "api" || !isNear(key, call, "keys.read"))
+        throw noSuchKey();
       await settled(orgId);
       return create(GetOrgKeyResponseSchema, { key: await shown(keyId) });
     },

@@ -31,6 +31,8 @@ export const EMPTIED = [
   "oauth_code",
   "oauth_client",
   "scim_group",
+  "session",
+  "sign_in_link",
   "member",
   "preset",
   "org_settings",

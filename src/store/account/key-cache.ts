@@ -6,6 +6,14 @@ import { isOutage } from "../database/unavailable.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";
 import { hashName, isSecret } from "./secret.ts";
 
+/** What opens something: how its secrets look, and how what they open is read. */
+export interface SecretKind {
+  isSecret(text: string): boolean;
+  read(sql: Sql, hash: Buffer): Promise<KeyRecord | undefined>;
+}
+
+const API_KEYS: SecretKind = { isSecret, read: findKeyByHash };
+
 /** After this long a key is read again behind the call that uses it. */
 const FRESH_MS = 5_000;
 /** After this long a call waits for that. */
@@ -41,6 +49,7 @@ const NOT_NOW = new Error("the key is not read yet");
 /** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
 export class KeyCache {
   readonly #sql: Sql;
+  readonly #kind: SecretKind;
   /** By the hash of the secret. */
   readonly #entries = new Map<string, KeyEntry>();
   /** The names of the secrets that came a moment ago. */
@@ -52,8 +61,9 @@ export class KeyCache {
   #hits = 0;
   #misses = 0;
 
-  constructor(sql: Sql, notifications: Notifications) {
+  constructor(sql: Sql, notifications: Notifications, kind = API_KEYS) {
     this.#sql = sql;
+    this.#kind = kind;
     this.#off = notifications.on(
       "key_changed",
       (id) => this.forget(id),
@@ -73,7 +83,7 @@ export class KeyCache {
     const name = this.#nameOf(secret, time);
     const entry = this.#entries.get(name);
     if (!entry) {
-      if (!isSecret(secret)) return undefined;
+      if (!this.#kind.isSecret(secret)) return undefined;
       this.#misses++;
       return this.#read(name, newEntry());
     }
@@ -124,7 +134,7 @@ export class KeyCache {
   #read(name: string, entry: KeyEntry): Promise<KeyRecord | undefined> {
     if (entry.reading) return entry.reading;
     const generation = this.#generation;
-    const reading = findKeyByHash(this.#sql, Buffer.from(name, "base64")).then((key) => {
+    const reading = this.#kind.read(this.#sql, Buffer.from(name, "base64")).then((key) => {
       if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow(), knownMs: steadyNow() });
       else if (this.#entries.get(name) === entry) this.#entries.delete(name);
       return key;
@@ -159,6 +169,6 @@ export class KeyCache {
   }
 }
 
-const isOf = (key: KeyRecord, id: string): boolean => key.id === id || key.userId === id;
+const isOf = (key: KeyRecord, id: string): boolean => key.id === id || key.userId === id || key.session?.id === id;
 const descends = ({ ancestors }: KeyRecord, id: string): boolean =>
   ancestors.length > 0 && ancestors.some((key) => isOf(key, id));

@@ -13,6 +13,8 @@ export interface KeyRecord {
   id: string;
   orgId: string;
   workspaceId: string | undefined;
+  /** `member`: what a member does while signed in; it is in no list, and nobody changes it. */
+  kind: "api" | "member";
   name: string;
   /** The first letters of the secret. */
   prefix: string;
@@ -49,8 +51,19 @@ export interface KeyRecord {
   trust: SupplyTrust | undefined;
   /** The key that made it. */
   parentId: string | undefined;
+  /** The sign-in that it was found by. */
+  session?: SessionOfKey | undefined;
   /** The keys that it descends from, the nearest first, each as it is by itself. All of this record's other fields are the key's own, too. */
   ancestors: readonly KeyRecord[];
+}
+
+/** A sign-in at a browser, as the gate needs it. */
+export interface SessionOfKey {
+  id: string;
+  /** What the sign-ins of one browser share. */
+  browser: string;
+  /** When it was used last, to the minute, in unix milliseconds. */
+  seenMs: number;
 }
 
 /** The most keys that one may descend from: every call of a key counts against the limits of all of them. */
@@ -100,11 +113,13 @@ export interface NewKey {
   trust?: SupplyTrust | undefined;
   /** The key that makes it. */
   parentId?: string | undefined;
+  kind?: KeyRecord["kind"];
 }
 
 interface KeyRow {
   id: string;
   orgId: string;
+  kind: KeyRecord["kind"];
   name: string;
   prefix: string;
   role: string;
@@ -138,6 +153,7 @@ interface KeyRow {
 const keyOf = (row: KeyRow): KeyRecord => ({
   id: row.id,
   orgId: row.orgId,
+  kind: row.kind,
   name: row.name,
   prefix: row.prefix,
   role: row.role,
@@ -190,7 +206,7 @@ const oneOf = async (sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord
   (await withAncestors(sql, rows))[0];
 
 const keyColumns = (sql: Queryable) => sql`
-  id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
+  id, org_id, kind, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
   rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, trust, created, parent_id,
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
@@ -206,6 +222,7 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
   const row = {
     id: newId("key"),
     orgId: key.orgId,
+    kind: key.kind ?? "api",
     name: key.name ?? "",
     prefix,
     hash: hashSecret(secret),
@@ -260,7 +277,7 @@ export async function listKeys(
   { limit, after, workspaceId, userId }: KeyQuery,
 ): Promise<KeyRecord[]> {
   const rows = await sql<KeyRow[]>`
-    select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null
+    select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null and kind = 'api'
       ${after === undefined ? sql`` : sql`and id > ${after}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
@@ -271,7 +288,8 @@ export async function listKeys(
 /** A key of an organisation that was not revoked; its row is locked until the transaction ends. */
 export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
   const rows = await tx<KeyRow[]>`
-    select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null for update of key`;
+    select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null and kind = 'api'
+    for update of key`;
   return oneOf(tx, rows);
 }
 

@@ -94,6 +94,17 @@ export async function findMember(sql: Queryable, orgId: string, id: string): Pro
   return row && memberOf(row);
 }
 
+/** Finds a member of an organisation by what its identity provider calls it: the e-mail address, unless that says otherwise. */
+export async function findMemberByName(
+  sql: Queryable,
+  orgId: string,
+  userName: string,
+): Promise<MemberRecord | undefined> {
+  const [row] = await sql<MemberRow[]>`
+    select ${columns(sql)} from member where org_id = ${orgId} and lower(user_name) = lower(${userName})`;
+  return row && memberOf(row);
+}
+
 /** Finds members of an organisation by their names. */
 export async function findMembers(sql: Queryable, orgId: string, ids: readonly string[]): Promise<MemberRecord[]> {
   const rows = await sql<MemberRow[]>`

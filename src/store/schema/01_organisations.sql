@@ -56,6 +56,8 @@ create table key (
   user_id text,
   -- The OAuth application that it was made for.
   client_id text,
+  -- What a secret stands behind: `api` for a caller's own, `member` for what a member does while signed in, which has no secret anybody knows.
+  kind text not null default 'api' check (kind in ('api', 'member')),
   robot_id text,
   name text not null,
   prefix text not null,
@@ -90,6 +92,8 @@ create index key_of_org on key (org_id, created);
 create index key_of_workspace on key (workspace_id) where workspace_id is not null;
 create index key_of_parent on key (parent_id) where parent_id is not null;
 create index key_of_user on key (user_id) where user_id is not null;
+-- A member acts by one key in each workspace, and by one in the whole organisation.
+create unique index key_of_signed_in on key (user_id, coalesce(workspace_id, '')) where kind = 'member' and revoked_at is null;
 create index key_of_client on key (client_id) where client_id is not null;
 create index key_by_end on key (expires_at) where expires_at is not null;
 

@@ -42,6 +42,63 @@ $$;
 create trigger key_changed after update of status, role or delete on member
   for each row execute function notify_member_changed();
 
+-- A member that is signed in at a browser. The secret in the browser's cookie is not stored: `hash` is its SHA-256.
+create table session (
+  id text primary key,
+  org_id text not null references org,
+  user_id text not null references member on delete cascade,
+  -- The sign-ins of one browser share it.
+  browser text not null,
+  -- By which the member acts.
+  key_id text not null references key,
+  hash bytea not null unique,
+  -- How the member proved who they are: by a one-time link, or at an issuer of OpenID Connect.
+  method text not null check (method in ('link', 'oidc')),
+  created timestamptz not null default now(),
+  -- When it was used last, to the minute.
+  seen timestamptz not null default now(),
+  -- When it ends, however much it is used.
+  ends timestamptz not null
+);
+
+create index session_of_user on session (user_id);
+create index session_of_browser on session (browser);
+create index session_by_end on session (ends);
+
+-- Replicas keep sessions in memory as they keep keys.
+create function notify_session_changed() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('key_changed', old.id);
+  return null;
+end
+$$;
+
+create trigger session_changed after update of hash, key_id, ends or delete on session
+  for each row execute function notify_session_changed();
+
+-- A member that is deactivated is signed out, whoever does it, and stays so when activated again.
+create function end_sessions() returns trigger language plpgsql as $$
+begin
+  delete from session where user_id = new.id;
+  delete from sign_in_link where user_id = new.id;
+  return null;
+end
+$$;
+
+create trigger end_sessions after update of status on member
+  for each row when (new.status = 'deactivated') execute function end_sessions();
+
+-- One-time links that sign a member in. The token is not stored: `hash` is its SHA-256.
+create table sign_in_link (
+  hash bytea primary key,
+  org_id text not null references org,
+  user_id text not null references member on delete cascade,
+  ends timestamptz not null
+);
+
+create index sign_in_link_of_user on sign_in_link (user_id);
+create index sign_in_link_by_end on sign_in_link (ends);
+
 create table scim_group (
   id text primary key,
   org_id text not null references org,

@@ -1,5 +1,6 @@
 /** Every act that is on record: an RPC that may change something, what it needs to be called, and what the record then says. */
 import { ACT_DECLARATION, type Answer } from "../../support/app.ts";
+import { Browser, signedIn } from "../../support/browser.ts";
 import { person } from "../../support/members.ts";
 import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
 import { type Stage, USER } from "./stage.ts";
@@ -120,6 +121,37 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
   AcceptInvite: async ({ app, made, fresh, orgs }) => {
     const { invite } = await made(orgs("/members"), { email: `${fresh("m")}@example.com`, role: "viewer" });
     return { action: "member.joined", actor: /^usr_/, run: () => app.call("/v1/members/accept", { invite }) };
+  },
+  CreateSession: async ({ app, owner }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    const { token } = await app.admin(`/v1/orgs/${owner.org}/members/${userId}/sign-in-link`, {});
+    return {
+      action: "session.created",
+      actor: userId,
+      run: () => new Browser(app.url).call("/v1/session", { token }),
+    };
+  },
+  UpdateSession: async ({ app, owner }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    const browser = await signedIn(app, owner.org, userId);
+    return { action: "session.moved", actor: userId, run: () => browser.call("/v1/session", {}, { method: "PATCH" }) };
+  },
+  DeleteSession: async ({ app, owner }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    const browser = await signedIn(app, owner.org, userId);
+    const run = () => browser.call("/v1/session", undefined, { method: "DELETE" });
+    return { action: "session.ended", actor: userId, run };
+  },
+  CreateSignInLink: async ({ app, owner, send, orgs }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    return {
+      action: "sign_in_link.created",
+      run: () => send("POST", orgs(`/members/${userId}/sign-in-link`), {}),
+    };
+  },
+  EndSessions: async ({ app, owner, send, orgs }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    return { action: "sessions.ended", run: () => send("DELETE", orgs(`/members/${userId}/sessions`)) };
   },
   UpdateMember: async ({ app, owner, send, orgs }) => {
     const { userId } = await person(app, owner.org, "viewer");

@@ -64,6 +64,7 @@ const key = (more: Partial<KeyRecord>): KeyRecord => ({
   id: "key_1",
   orgId: "org_1",
   workspaceId: undefined,
+  kind: "api",
   name: "",
   prefix: "",
   role: "owner",

@@ -28,6 +28,7 @@ import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts"
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf, type Transport } from "../../call-log.ts";
+import { browserOf, type OwnAddress } from "../../gate/browser.ts";
 import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
 import { boundsOf } from "../../messages/bounds.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "../../messages/errors.ts";
@@ -47,6 +48,8 @@ export interface ConnectOptions {
   readonly readiness: Readiness;
   readonly log: CallLog;
   readonly memory: BodyMemory;
+  /** By which address browsers know the gateway; where it is absent no cookie is read. */
+  readonly address?: OwnAddress | undefined;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
   /** Called with the path of each RPC whose callers stream, when Fastify is ready. */
@@ -245,7 +248,10 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
     // Without any time the signal is aborted before there is a call, and tells nobody.
     const timeless = context.signal.aborted;
     try {
-      const admission = await options.gate.admit(context.method, { ...headOf(context, requestId, startedAt), trail });
+      const admission = await options.gate.admit(context.method, {
+        ...headOf(context, requestId, startedAt, options),
+        trail,
+      });
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
       }
@@ -276,12 +282,17 @@ function endOf(reason: unknown, exchange: ConnectExchange | undefined): Refusal 
   return exchange?.over ? undefined : refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
 }
 
-function headOf(context: HandlerContext, requestId: string, startedAt: number) {
+function headOf(context: HandlerContext, requestId: string, startedAt: number, { address }: ConnectOptions) {
   const { requestHeader, values } = context;
+  const request = values.get(wireKey)?.request;
+  const authorization = requestHeader.get("authorization") ?? undefined;
+  // A browser's page speaks no other of these protocols with a cookie.
+  const isPage = authorization === undefined && context.protocolName === "connect";
   return {
-    authorization: requestHeader.get("authorization") ?? undefined,
+    authorization,
+    browser: isPage && request && address ? browserOf(request.headers, request.method ?? "", address) : undefined,
     adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
-    remoteAddress: values.get(wireKey)?.request.socket.remoteAddress ?? "",
+    remoteAddress: request?.socket.remoteAddress ?? "",
     forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
     requestId,
     deadline: deadlineOf(context, startedAt),
@@ -337,6 +348,8 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
       if (wantsStream(method, request)) throw refuseStream();
       const answer = await gate.unary(method, exchange.admission, request, exchange.context);
       if (exchange.admission.replayed) context.responseHeader.set("idempotent-replayed", "true");
+      for (const cookie of exchange.admission.browser?.cookies ?? [])
+        context.responseHeader.append("set-cookie", cookie);
       return answer;
     } catch (thrown) {
       throw refused(exchange, thrown);

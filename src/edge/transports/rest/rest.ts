@@ -12,6 +12,7 @@ import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
+import { browserOf, type OwnAddress } from "../../gate/browser.ts";
 import { type Admission, type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, toText, writingJson } from "../../messages/json.ts";
@@ -31,6 +32,8 @@ export interface RestOptions {
   readonly gate: Gate;
   readonly log: CallLog;
   readonly memory: BodyMemory;
+  /** By which address browsers know the gateway; where it is absent no cookie is read. */
+  readonly address?: OwnAddress | undefined;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
 }
@@ -236,9 +239,11 @@ export class RestTransport implements WholeRequestHandler {
   async #call(exchange: HttpExchange): Promise<void> {
     const { route, request, context } = exchange;
     const { method } = route;
-    const { gate } = this.#options;
+    const { gate, address } = this.#options;
+    const { authorization } = request.headers;
     const admission = await gate.admit(method, {
-      authorization: request.headers.authorization,
+      authorization,
+      browser: authorization === undefined && address ? browserOf(request.headers, route.verb, address) : undefined,
       adminToken: headerOf(request, ADMIN_HEADER),
       remoteAddress: request.socket.remoteAddress ?? "",
       forwardedFor: headerOf(request, "x-forwarded-for"),
@@ -337,7 +342,8 @@ async function answerWhole(exchange: HttpExchange, admission: Admission, message
   const body = isListed
     ? await inSlices(writingJson(method.output, message))
     : Buffer.from(toText(method.output, message));
-  if (isWhole(response) && admission.lines !== undefined && !admission.replayed)
+  const isPlain = !admission.replayed && !admission.browser?.cookies.length;
+  if (isWhole(response) && admission.lines !== undefined && isPlain)
     response.answer(route.status, linesOf(body, requestId, dialect.contentType) + admission.lines, body);
   else
     send(response, route.status, requestId, ["content-type", dialect.contentType, ...headersOfAnswer(admission)], body);

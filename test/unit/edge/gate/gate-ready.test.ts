@@ -19,6 +19,7 @@ function gateOf(state: { closing: boolean; loaded: boolean }) {
   return createGate({
     services: [silent(InferenceService), silent(OperationsService)],
     keys: { find: never, peek: never },
+    sessions: { find: () => undefined, peek: () => undefined },
     idempotency: { claim: never, release: never, seal: never, hashes: never, open: never },
     limits,
     load: new LoadShedder(),

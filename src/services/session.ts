@@ -1,0 +1,275 @@
+/** People who are signed in at a browser. */
+import { create } from "@bufbuild/protobuf";
+import {
+  CreateSessionResponseSchema,
+  CreateSignInLinkResponseSchema,
+  DeleteSessionResponseSchema,
+  EndSessionsResponseSchema,
+  GetSessionResponseSchema,
+  type Session,
+  SessionOrganisationSchema,
+  SessionSchema,
+  type SessionService,
+  SessionWorkspaceSchema,
+  UpdateSessionResponseSchema,
+} from "../../gen/limber/v1/session_service_pb.ts";
+import { INVITE_PREFIX, SESSION_COOKIE } from "../brand.ts";
+import { type BrowserHead, byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
+import { now } from "../clock.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import { audit } from "../store/account/audit.ts";
+import { acceptInvite, findMember, type MemberRecord } from "../store/account/members.ts";
+import { findOrg } from "../store/account/orgs.ts";
+import { hashSecret } from "../store/account/secret.ts";
+import {
+  addLink,
+  addSession,
+  endSessions,
+  findSession,
+  findSessionKey,
+  LONGEST_MS,
+  moveSession,
+  type SessionRecord,
+  type SignInMethod,
+  sessionsOfBrowser,
+  takeLink,
+} from "../store/account/sessions.ts";
+import { findWorkspace, listWorkspaces } from "../store/account/workspaces.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { assertReachable, giverOf } from "./account/reach.ts";
+import { actOn, assertMayChange } from "./identity/reach.ts";
+import { callersReach, PERMISSIONS } from "./permissions.ts";
+import { signInLink } from "./session/link.ts";
+
+/** What sessions depend on. */
+export interface SessionDeps {
+  sql: Sql;
+  /** By which address people's browsers reach the gateway. */
+  home: string;
+  /** Applies a change of a session, or of those of a member, at this replica at once; the others are notified. */
+  changed(id: string): void;
+}
+
+const LINK_MS = 15 * 60 * 1000;
+const MOST_WORKSPACES = 200;
+const COOKIE_S = LONGEST_MS / 1000;
+
+/** The session RPCs. */
+export function sessionService({ sql, home, changed }: SessionDeps): Implementation<typeof SessionService> {
+  return {
+    async createSession({ token }, call) {
+      const browser = browserOf(call);
+      const session = await tx(sql, async (tx) => {
+        const member = await memberOf(tx, token, call);
+        return signIn(tx, { member, method: "link", browser }, call);
+      });
+      return create(CreateSessionResponseSchema, { session: await shown(sql, session) });
+    },
+
+    async getSession(_request, call) {
+      const key = keyOf(call);
+      const session = key.session && (await findSession(sql, key.session.id));
+      return create(GetSessionResponseSchema, {
+        session: session ? await shown(sql, session) : await shownKey(sql, key),
+      });
+    },
+
+    async updateSession({ orgId, workspaceId }, call) {
+      const browser = browserOf(call);
+      const own = sessionOf(call);
+      const moved = await tx(sql, async (tx) => {
+        const all = await sessionsOfBrowser(tx, own.browser);
+        const to = all.find((each) => (orgId === undefined ? each.id === own.id : each.orgId === orgId));
+        const member = to && (await findMember(tx, to.orgId, to.userId));
+        if (!to || !member) throw refuse(Reason.NOT_FOUND, "no organisation of this name is signed in to here");
+        const secret = await moveSession(tx, to, { member, workspaceId: await placeOf(tx, member, workspaceId) });
+        browser.keep(SESSION_COOKIE, secret, COOKIE_S);
+        await audit(tx, {
+          ...byCall(call),
+          actor: member.id,
+          orgId: to.orgId,
+          action: "session.moved",
+          subject: to.id,
+        });
+        return (await findSession(tx, to.id))!;
+      });
+      changed(moved.id);
+      changed(own.id);
+      return create(UpdateSessionResponseSchema, { session: await shown(sql, moved) });
+    },
+
+    async deleteSession(_request, call) {
+      const browser = browserOf(call);
+      const ended = await tx(sql, async (tx) => {
+        const ended = await endSessions(tx, { browser: sessionOf(call).browser });
+        for (const { id, orgId, userId } of ended)
+          await audit(tx, { ...byCall(call), actor: userId, orgId, action: "session.ended", subject: id });
+        return ended;
+      });
+      for (const { id } of ended) changed(id);
+      browser.keep(SESSION_COOKIE, "", 0);
+      return create(DeleteSessionResponseSchema, { ended: ended.length });
+    },
+
+    async createSignInLink({ orgId, userId }, call) {
+      await assertReachable(sql, orgId, call);
+      const endsMs = now() + LINK_MS;
+      const token = await tx(sql, async (tx) => {
+        const member = await known(tx, orgId, userId);
+        await assertMayChange(tx, member, await giverOf(tx, call));
+        if (member.status !== "active")
+          throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member signs in; invite the person once more");
+        const token = await addLink(tx, { orgId, userId, endsMs });
+        await audit(tx, actOn(member, "sign_in_link.created", call));
+        return token;
+      });
+      const expiresAt = Math.floor(endsMs / 1000);
+      return create(CreateSignInLinkResponseSchema, { url: signInLink(home, token), token, expiresAt });
+    },
+
+    async endSessions({ orgId, userId }, call) {
+      await assertReachable(sql, orgId, call);
+      const ended = await tx(sql, async (tx) => {
+        const member = await known(tx, orgId, userId);
+        const ended = await endSessions(tx, { userId });
+        await audit(tx, actOn(member, "sessions.ended", call, { sessions: ended.length }));
+        return ended;
+      });
+      changed(userId);
+      return create(EndSessionsResponseSchema, { ended: ended.length });
+    },
+  };
+}
+
+/**
+ * Signs a member in at a browser, and has it keep the secret. Always a new one: what the browser had before opens nothing of it. A sign-in
+ * of another organisation at the same browser goes on beside.
+ */
+export async function signIn(
+  tx: Tx,
+  { member, method, browser }: { member: MemberRecord; method: SignInMethod; browser: BrowserHead },
+  call: Pick<Call, "requestId">,
+): Promise<SessionRecord> {
+  const { id: userId, orgId } = member;
+  const before =
+    browser.session === undefined ? undefined : (await findSessionKey(tx, hashSecret(browser.session)))?.session;
+  const { session, secret } = await addSession(tx, { member, method, beside: before?.browser });
+  const { requestId } = call;
+  await audit(tx, {
+    actor: userId,
+    requestId,
+    orgId,
+    action: "session.created",
+    subject: session.id,
+    details: { method },
+  });
+  browser.keep(SESSION_COOKIE, secret, COOKIE_S);
+  return session;
+}
+
+/** The browser that a session can be kept at. Another site's page must not sign anybody in, were it as somebody else. */
+export function browserOf({ browser }: Call): BrowserHead {
+  if (browser?.canKeep !== true)
+    throw refuse(
+      Reason.BROWSER_NEEDED,
+      "a session is kept by a browser, over REST or Connect without a key: over HTTPS, or on loopback",
+    );
+  if (browser.isOwn === false)
+    throw refuse(Reason.CROSS_ORIGIN, "only a page of the gateway's own signs people in and out");
+  return browser;
+}
+
+const sessionOf = (call: Call): NonNullable<KeyPrincipal["session"]> => {
+  const { session } = keyOf(call);
+  if (!session) throw refuse(Reason.NOT_FOUND, "this call came with an API key, and there is no session of it");
+  return session;
+};
+
+/** Whose token it is. It is worth nothing afterwards; the person who accepts an invite by it becomes a member. */
+async function memberOf(tx: Tx, token: string, call: Call): Promise<MemberRecord> {
+  const hash = hashSecret(token);
+  if (token.startsWith(INVITE_PREFIX)) {
+    const member = await acceptInvite(tx, hash);
+    if (!member) throw notGood();
+    const { id: userId, orgId, role } = member;
+    await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
+    await audit(tx, { ...actOn(member, "member.joined", call), actor: userId });
+    return member;
+  }
+  const taken = await takeLink(tx, hash);
+  const member = taken && (await findMember(tx, taken.orgId, taken.userId));
+  const org = member && (await findOrg(tx, member.orgId));
+  if (member?.status !== "active" || org?.status !== "active") throw notGood();
+  return member;
+}
+
+const notGood = (): Refusal =>
+  refuse(Reason.INVALID_SIGN_IN, "this link is not known here, was used, or its time is over; ask for another one");
+
+async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
+  const member = await findMember(sql, orgId, userId);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name");
+  return member;
+}
+
+/** Where a member goes: to a workspace that the member reaches, or to the whole organisation. */
+async function placeOf(
+  tx: Tx,
+  { orgId, workspaceIds }: MemberRecord,
+  asked: string | undefined,
+): Promise<string | undefined> {
+  const [first] = workspaceIds;
+  if (asked === undefined) return first;
+  const isReached = asked === "" ? first === undefined : first === undefined || workspaceIds.includes(asked);
+  if (!isReached || (asked !== "" && !(await findWorkspace(tx, orgId, asked, now()))))
+    throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+  return asked === "" ? undefined : asked;
+}
+
+/** Who calls by an API key. */
+async function shownKey(sql: Sql, key: KeyPrincipal): Promise<Session> {
+  const { orgId, role, userId, workspaceId } = key;
+  const org = await findOrg(sql, orgId);
+  const reach = PERMISSIONS.map(({ id }) => ({ id, reach: callersReach(key, id) }));
+  const member = userId === undefined ? undefined : await findMember(sql, orgId, userId);
+  return create(SessionSchema, {
+    orgId,
+    orgName: org?.name ?? "",
+    role,
+    permissions: reach.filter(({ reach }) => reach !== undefined).map(({ id }) => id),
+    ownPermissions: reach.filter(({ reach }) => reach === "own").map(({ id }) => id),
+    reachesOrganisation: workspaceId === undefined,
+    ...(userId !== undefined && { userId }),
+    ...(member && { email: member.email }),
+    ...(workspaceId !== undefined && { workspaceId }),
+  });
+}
+
+/** Who is signed in by a session. */
+async function shown(sql: Sql, session: SessionRecord): Promise<Session> {
+  const { id, orgId, userId, browser, method, created, endsMs } = session;
+  const [member, [place], organisations] = await Promise.all([
+    findMember(sql, orgId, userId),
+    sql<{ workspaceId: string | null }[]>`select workspace_id from key where id = ${session.keyId}`,
+    sessionsOfBrowser(sql, browser),
+  ]);
+  if (!member) throw refuse(Reason.SESSION_ENDED, "this session is over; sign in again");
+  const { role, workspaceIds } = member;
+  const all = await listWorkspaces(sql, orgId, { limit: MOST_WORKSPACES, after: undefined, atMs: now() });
+  const reached = all.filter((each) => workspaceIds.length === 0 || workspaceIds.includes(each.id));
+  const workspaceId = place?.workspaceId ?? undefined;
+  const key = { kind: "key", keyId: session.keyId, orgId, role, userId, workspaceId } as KeyPrincipal; // as far as it is shown
+  return create(SessionSchema, {
+    ...(await shownKey(sql, key)),
+    id,
+    reachesOrganisation: workspaceIds.length === 0,
+    workspaces: reached.map((each) => create(SessionWorkspaceSchema, { workspaceId: each.id, name: each.name })),
+    organisations: organisations.map(({ orgId, orgName: name, userId, role }) =>
+      create(SessionOrganisationSchema, { orgId, name, userId, role }),
+    ),
+    method,
+    created,
+    expiresAt: Math.floor(endsMs / 1000),
+  });
+}

@@ -1,0 +1,215 @@
+/** People who are signed in: sessions of browsers, the key that each acts by, and one-time links. */
+import { SESSION_PREFIX, SIGN_IN_PREFIX } from "../../brand.ts";
+import { now } from "../../clock.ts";
+import { newId } from "../../ids.ts";
+import { secretBytes } from "../../random.ts";
+import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
+import { createKey, findKey, type KeyRecord } from "./keys.ts";
+import type { MemberRecord } from "./members.ts";
+import { hashSecret } from "./secret.ts";
+
+/** How a member proved who they are. */
+export type SignInMethod = "link" | "oidc";
+
+/** A session that is not used for so long ends. */
+export const IDLE_MS = 12 * 3600 * 1000;
+/** However much it is used, a session ends after so long. */
+export const LONGEST_MS = 7 * 24 * 3600 * 1000;
+/** That a session is used is written down no more often. */
+const SEEN_MS = 60_000;
+
+/** A session. */
+export interface SessionRecord {
+  id: string;
+  orgId: string;
+  userId: string;
+  browser: string;
+  keyId: string;
+  method: SignInMethod;
+  /** Unix seconds. */
+  created: number;
+  /** When it ends, used or not, in unix milliseconds. */
+  endsMs: number;
+  seenMs: number;
+}
+
+interface SessionRow extends Omit<SessionRecord, "created" | "endsMs" | "seenMs"> {
+  created: Date;
+  ends: Date;
+  seen: Date;
+}
+
+const columns = (sql: Queryable) => sql`id, org_id, user_id, browser, key_id, method, created, seen, ends`;
+
+const sessionOf = ({ created, ends, seen, ...row }: SessionRow): SessionRecord => ({
+  ...row,
+  created: unixSeconds(created),
+  endsMs: ends.getTime(),
+  seenMs: seen.getTime(),
+});
+
+/** When a session that is not used from now on is over, in unix milliseconds. */
+export const endOf = ({ endsMs, seenMs }: Pick<SessionRecord, "endsMs" | "seenMs">): number =>
+  Math.min(endsMs, seenMs + IDLE_MS);
+
+const newToken = (prefix: string): string => prefix + secretBytes(32).toString("base64url");
+const SHAPE = new RegExp(`^${SESSION_PREFIX}[A-Za-z0-9_-]{43}$`);
+
+/** Whether a text can be the secret of a session at all. */
+export const isSessionSecret = (text: string): boolean => SHAPE.test(text);
+
+/**
+ * The key that a session's member acts by, by the hash of the session's secret, with the session beside it; it expires as the session does.
+ * Undefined where there is no such session.
+ */
+export async function findSessionKey(sql: Queryable, hash: Buffer): Promise<KeyRecord | undefined> {
+  const [row] = await sql<SessionRow[]>`select ${columns(sql)} from session where hash = ${hash}`;
+  if (!row) return undefined;
+  const session = sessionOf(row);
+  const key = await findKey(sql, session.keyId);
+  const { id, browser, seenMs } = session;
+  return key && { ...key, expiresAt: Math.floor(endOf(session) / 1000), session: { id, browser, seenMs } };
+}
+
+/** What a new session is made from. */
+export interface NewSession {
+  member: Pick<MemberRecord, "id" | "orgId" | "role" | "workspaceIds">;
+  method: SignInMethod;
+  /** The browser of earlier sign-ins that go on beside. */
+  beside?: string | undefined;
+}
+
+/**
+ * Signs a member in, in the whole organisation where the member reaches it, else in the first of the member's workspaces. A sign-in of
+ * the same member at the same browser ends. The secret is in the answer and nowhere else, and no secret from before opens anything more at
+ * this browser: one that somebody else knows, or had planted there, does not grow with a sign-in. The member's row is locked.
+ */
+export async function addSession(
+  tx: Tx,
+  { member, method, beside }: NewSession,
+): Promise<{ session: SessionRecord; secret: string }> {
+  const { id: userId, orgId } = member;
+  const keyId = await memberKey(tx, member, member.workspaceIds[0]);
+  const browser = newToken("");
+  if (beside !== undefined) {
+    await tx`delete from session where browser = ${beside} and user_id = ${userId}`;
+    await tx`update session set browser = ${browser} where browser = ${beside}`;
+    await shutOthers(tx, browser, undefined);
+  }
+  const secret = newToken(SESSION_PREFIX);
+  const at = now();
+  const row = {
+    id: newId("ses"),
+    orgId,
+    userId,
+    browser,
+    keyId,
+    hash: hashSecret(secret),
+    method,
+    created: new Date(at),
+    seen: new Date(at),
+    ends: new Date(at + LONGEST_MS),
+  };
+  const [made] = await tx<SessionRow[]>`insert into session ${tx(row)} returning ${columns(tx)}`;
+  return { session: sessionOf(made!), secret };
+}
+
+/** The key by which a member acts in a workspace, or in the whole organisation, made where there is none yet. */
+async function memberKey(
+  tx: Tx,
+  { id: userId, orgId, role }: NewSession["member"],
+  workspaceId: string | undefined,
+): Promise<string> {
+  await tx`select from member where id = ${userId} for update`;
+  const [known] = await tx<{ id: string }[]>`
+    select id from key where user_id = ${userId} and kind = 'member' and revoked_at is null
+      and workspace_id is not distinct from ${workspaceId ?? null}`;
+  if (known) {
+    await tx`update key set role = ${role} where id = ${known.id} and role <> ${role}`;
+    return known.id;
+  }
+  const { key } = await createKey(tx, { orgId, userId, role, workspaceId, name: "console", kind: "member" });
+  return key.id;
+}
+
+/** Takes the secrets from a browser's sessions but for one: they are gone to by a session that has one. */
+async function shutOthers(tx: Tx, browser: string, id: string | undefined): Promise<void> {
+  await tx`update session set hash = sha256(random()::text::bytea || uuid_send(gen_random_uuid()))
+    where browser = ${browser} and id is distinct from ${id ?? null}`;
+}
+
+/** Moves a session to another of its member's workspaces, under a new secret; no old one of this browser opens anything any more. */
+export async function moveSession(
+  tx: Tx,
+  { id, browser }: Pick<SessionRecord, "id" | "browser">,
+  to: { member: NewSession["member"]; workspaceId: string | undefined },
+): Promise<string> {
+  const keyId = await memberKey(tx, to.member, to.workspaceId);
+  const secret = newToken(SESSION_PREFIX);
+  await tx`update session set ${tx({ keyId, hash: hashSecret(secret), seen: new Date(now()) })} where id = ${id}`;
+  await shutOthers(tx, browser, id);
+  return secret;
+}
+
+/** A session by its name. */
+export async function findSession(sql: Queryable, id: string): Promise<SessionRecord | undefined> {
+  const [row] = await sql<SessionRow[]>`select ${columns(sql)} from session where id = ${id}`;
+  return row && sessionOf(row);
+}
+
+/** A sign-in of a browser, with what its organisation is called. */
+export interface BrowserSession extends SessionRecord {
+  orgName: string;
+  role: string;
+}
+
+/** The sign-ins of a browser that are not over, of active members of active organisations, oldest first. */
+export async function sessionsOfBrowser(sql: Queryable, browser: string): Promise<BrowserSession[]> {
+  const rows = await sql<(SessionRow & { orgName: string; role: string })[]>`
+    select s.id, s.org_id, s.user_id, s.browser, s.key_id, s.method, s.created, s.seen, s.ends, org.name as org_name, member.role
+    from session as s join org on org.id = s.org_id and org.status = 'active'
+      join member on member.id = s.user_id and member.status = 'active'
+    where s.browser = ${browser} and s.ends > ${new Date(now())} and s.seen > ${new Date(now() - IDLE_MS)}
+    order by s.created, s.id`;
+  return rows.map(({ orgName, role, ...row }) => ({ ...sessionOf(row), orgName, role }));
+}
+
+/** Ends the sign-ins of a browser, or of a member everywhere. Answers them. */
+export async function endSessions(
+  tx: Tx,
+  which: { browser: string } | { userId: string },
+): Promise<Pick<SessionRecord, "id" | "orgId" | "userId">[]> {
+  const these = "browser" in which ? tx`browser = ${which.browser}` : tx`user_id = ${which.userId}`;
+  return tx<Pick<SessionRecord, "id" | "orgId" | "userId">[]>`
+    delete from session where ${these} returning id, org_id, user_id`;
+}
+
+/** Writes down that a session is used, once a minute at most. */
+export async function noteSeen(sql: Sql, { id, seenMs }: { id: string; seenMs: number }): Promise<void> {
+  if (now() - seenMs < SEEN_MS) return;
+  await sql`update session set seen = greatest(seen, ${new Date(now())}) where id = ${id}`;
+}
+
+/** Makes a one-time link's token for a member. It is in the answer and nowhere else. */
+export async function addLink(
+  sql: Queryable,
+  { orgId, userId, endsMs }: { orgId: string; userId: string; endsMs: number },
+): Promise<string> {
+  const token = newToken(SIGN_IN_PREFIX);
+  await sql`insert into sign_in_link ${sql({ hash: hashSecret(token), orgId, userId, ends: new Date(endsMs) })}`;
+  return token;
+}
+
+/** Takes the token of a link, which is worth nothing afterwards. Answers whose it was; undefined where it is not good, or over. */
+export async function takeLink(tx: Tx, hash: Uint8Array): Promise<{ orgId: string; userId: string } | undefined> {
+  const [row] = await tx<{ orgId: string; userId: string }[]>`
+    delete from sign_in_link where hash = ${Buffer.from(hash)} and ends > ${new Date(now())} returning org_id, user_id`;
+  return row;
+}
+
+/** Forgets sessions and links that are over. */
+export async function pruneSessions(sql: Sql): Promise<void> {
+  await sql`delete from session where ends < ${new Date(now())} or seen < ${new Date(now() - IDLE_MS)}`;
+  await sql`delete from sign_in_link where ends < ${new Date(now())}`;
+}
