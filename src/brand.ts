@@ -33,5 +33,8 @@ export const SIGN_IN_PREFIX = "lmb_in_";
 /** The name of the session's cookie, ahead of which `__Host-` stands wherever the connection is encrypted. */
 export const SESSION_COOKIE = "limber_session";
 
+/** The name of the cookie by which a sign-in that comes back from an identity provider is known again. */
+export const SIGN_IN_COOKIE = "limber_sign_in";
+
 /** The version of the interface description. */
 export const API_VERSION = "0.1.0";

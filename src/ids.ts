@@ -47,6 +47,7 @@ export type IdPrefix =
   | "entry"
   | "evt"
   | "bct"
+  | "iss"
   | "key"
   | "job"
   | "lease"

@@ -85,6 +85,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   nats: ["events", "embedded"],
   "@nats-io/jetstream": ["events"],
   undici: ["upstream"],
+  "openid-client": ["services"],
   stripe: ["billing"],
   ws: ["upstream", "reference", "edge"],
   "@mujoco/mujoco": ["scenarios"],

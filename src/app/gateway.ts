@@ -11,6 +11,7 @@ import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/embodiment.ts";
 import { loadScenarios } from "../scenarios/index.ts";
+import { OidcClients } from "../services/issuer/oidc.ts";
 import { JobSeals } from "../services/job/seal.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
 import { takeRates } from "../store/account/rates.ts";
@@ -98,6 +99,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
     storage,
     keys,
     sessions,
+    oidc: new OidcClients({ vault, agent: outward.agent, allowPrivate: outward.allowPrivate }),
     limits,
     load,
     billing,

@@ -11,6 +11,7 @@ import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts"
 import { EventService } from "../../gen/limber/v1/event_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { IssuerService } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
 import { LogService } from "../../gen/limber/v1/log_service_pb.ts";
 import { LoopService } from "../../gen/limber/v1/loop_service_pb.ts";
@@ -40,6 +41,8 @@ import { credentialService } from "../services/credential.ts";
 import { evaluationService } from "../services/evaluation.ts";
 import { eventService } from "../services/event.ts";
 import { identityService } from "../services/identity.ts";
+import type { OidcClients } from "../services/issuer/oidc.ts";
+import { issuerService } from "../services/issuer.ts";
 import type { JobSeals } from "../services/job/seal.ts";
 import { jobService } from "../services/job.ts";
 import { logService } from "../services/log.ts";
@@ -74,6 +77,8 @@ export interface Subsystems {
   readonly storage: Storage;
   readonly keys: KeyCache;
   readonly sessions: SessionCache;
+  /** The identity providers that people sign in by. */
+  readonly oidc: OidcClients;
   readonly limits: RateLimits;
   readonly load: LoadShedder;
   readonly billing: Billing;
@@ -140,8 +145,11 @@ const TABLE: readonly ServiceRow[] = [
       home: addressOf(config, url),
     }),
   ),
-  row(SessionService, ({ config, storage: { sql }, keys, sessions, url }) =>
-    sessionService({ sql, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
+  row(SessionService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
+    sessionService({ sql, vault, clients: oidc, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
+  ),
+  row(IssuerService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
+    issuerService({ sql, vault, clients: oidc, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
   ),
   row(OauthService, ({ storage: { sql }, keys, sessions }) =>
     oauthService({ sql, changed: forgetting(keys, sessions) }),

@@ -25,6 +25,7 @@ import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
+import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
 import type { Readiness } from "./transports/connect/health.ts";
 import { grpcTrailersOf } from "./transports/grpc/status.ts";
@@ -115,6 +116,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
   serveDocs(fastify, options.publicUrl);
   if (options.metrics) serveMetrics(fastify, options.metrics);
+  serveSignIn(fastify, transports);
   serveRest(fastify, rest);
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 

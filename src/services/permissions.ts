@@ -52,6 +52,8 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["members.write", "++-----", "Invite and remove members, and change their roles."],
   ["scim.read", "++-----", "Read users and groups as an identity provider."],
   ["scim.write", "++-----", "Push users and groups as an identity provider."],
+  ["issuers.read", "++-----", "See the identity providers that sign people in, and the organisation's e-mail domains."],
+  ["issuers.write", "+------", "Set up and delete identity providers that sign people in."],
   ["oauth.clients", "++-----", "Make and delete OAuth clients."],
   ["audit.read", "++-----", "See who did what."],
   ["billing.read", "++--+--", "See the balance, payments and invoices."],

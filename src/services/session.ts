@@ -1,10 +1,12 @@
 /** People who are signed in at a browser. */
 import { create } from "@bufbuild/protobuf";
 import {
+  BeginSignInResponseSchema,
   CreateSessionResponseSchema,
   CreateSignInLinkResponseSchema,
   DeleteSessionResponseSchema,
   EndSessionsResponseSchema,
+  FinishSignInResponseSchema,
   GetSessionResponseSchema,
   type Session,
   SessionOrganisationSchema,
@@ -13,12 +15,14 @@ import {
   SessionWorkspaceSchema,
   UpdateSessionResponseSchema,
 } from "../../gen/limber/v1/session_service_pb.ts";
-import { INVITE_PREFIX, SESSION_COOKIE } from "../brand.ts";
+import { INVITE_PREFIX, SESSION_COOKIE, SIGN_IN_COOKIE } from "../brand.ts";
 import { type BrowserHead, byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
+import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
+import { findIssuer, issuerOfDomain } from "../store/account/issuers.ts";
 import { acceptInvite, findMember, type MemberRecord } from "../store/account/members.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
@@ -37,14 +41,20 @@ import {
 } from "../store/account/sessions.ts";
 import { findWorkspace, listWorkspaces } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { type Vault, VaultError } from "../vault.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { actOn, assertMayChange } from "./identity/reach.ts";
+import type { OidcClients, SignInState } from "./issuer/oidc.ts";
+import { domainOf, memberFor } from "./issuer/people.ts";
 import { callersReach, PERMISSIONS } from "./permissions.ts";
 import { signInLink } from "./session/link.ts";
 
 /** What sessions depend on. */
 export interface SessionDeps {
   sql: Sql;
+  vault: Vault;
+  /** The issuers that people sign in by. */
+  clients: OidcClients;
   /** By which address people's browsers reach the gateway. */
   home: string;
   /** Applies a change of a session, or of those of a member, at this replica at once; the others are notified. */
@@ -52,11 +62,19 @@ export interface SessionDeps {
 }
 
 const LINK_MS = 15 * 60 * 1000;
+/** How long a person has at the identity provider. */
+const SIGN_IN_MS = 10 * 60 * 1000;
 const MOST_WORKSPACES = 200;
 const COOKIE_S = LONGEST_MS / 1000;
 
 /** The session RPCs. */
-export function sessionService({ sql, home, changed }: SessionDeps): Implementation<typeof SessionService> {
+export function sessionService({
+  sql,
+  vault,
+  clients,
+  home,
+  changed,
+}: SessionDeps): Implementation<typeof SessionService> {
   return {
     async createSession({ token }, call) {
       const browser = browserOf(call);
@@ -65,6 +83,40 @@ export function sessionService({ sql, home, changed }: SessionDeps): Implementat
         return signIn(tx, { member, method: "link", browser }, call);
       });
       return create(CreateSessionResponseSchema, { session: await shown(sql, session) });
+    },
+
+    async beginSignIn({ email, returnTo = "/" }, call) {
+      const browser = browserOf(call);
+      const home = homeOf(browser);
+      // Whatever a parser makes of it, it is a page of the gateway's own.
+      if (new URL(returnTo, home).origin !== home) throw violation("return_to", "must be a path of the gateway", "url");
+      const issuer = await issuerOfDomain(sql, domainOf(email));
+      if (!issuer)
+        throw refuse(Reason.NO_ISSUER, "no identity provider signs this e-mail domain in; use a sign-in link");
+      const endsMs = now() + SIGN_IN_MS;
+      const { url, state } = await clients.begin(issuer, { home, email, returnTo, endsMs });
+      const sealed = vault.seal(JSON.stringify(state), SIGN_IN_COOKIE).toString("base64url");
+      browser.keep(SIGN_IN_COOKIE, sealed, SIGN_IN_MS / 1000);
+      return create(BeginSignInResponseSchema, { authorizationUrl: url });
+    },
+
+    async finishSignIn({ issuerId, query }, call) {
+      const browser = keeping(call);
+      const kept = stateIn(vault, browser.kept(SIGN_IN_COOKIE));
+      browser.keep(SIGN_IN_COOKIE, "", 0);
+      // Another issuer's answer would have its code shown to this one.
+      if (!kept || kept.issuerId !== issuerId || kept.endsMs <= now()) throw interrupted();
+      const issuer = await findIssuer(sql, issuerId);
+      if (!issuer) throw interrupted();
+      const claims = await clients.finish(issuer, kept, query, homeOf(browser));
+      const session = await tx(sql, async (tx) => {
+        const now = await findIssuer(tx, issuerId);
+        // Its domains, and who it is, as they are at this moment.
+        if (now?.version !== issuer.version) throw interrupted();
+        const member = await memberFor(tx, now, claims, call);
+        return signIn(tx, { member, method: "oidc", issuerId, browser }, call);
+      });
+      return create(FinishSignInResponseSchema, { session: await shown(sql, session), returnTo: kept.returnTo });
     },
 
     async getSession(_request, call) {
@@ -148,13 +200,18 @@ export function sessionService({ sql, home, changed }: SessionDeps): Implementat
  */
 export async function signIn(
   tx: Tx,
-  { member, method, browser }: { member: MemberRecord; method: SignInMethod; browser: BrowserHead },
+  {
+    member,
+    method,
+    issuerId,
+    browser,
+  }: { member: MemberRecord; method: SignInMethod; issuerId?: string; browser: BrowserHead },
   call: Pick<Call, "requestId">,
 ): Promise<SessionRecord> {
   const { id: userId, orgId } = member;
   const before =
     browser.session === undefined ? undefined : (await findSessionKey(tx, hashSecret(browser.session)))?.session;
-  const { session, secret } = await addSession(tx, { member, method, beside: before?.browser });
+  const { session, secret } = await addSession(tx, { member, method, issuerId, beside: before?.browser });
   const { requestId } = call;
   await audit(tx, {
     actor: userId,
@@ -168,17 +225,43 @@ export async function signIn(
   return session;
 }
 
-/** The browser that a session can be kept at. Another site's page must not sign anybody in, were it as somebody else. */
-export function browserOf({ browser }: Call): BrowserHead {
+/** A browser at a page of the gateway's own. Another site's page must not sign anybody in, were it as somebody else. */
+function browserOf(call: Call): BrowserHead {
+  const browser = keeping(call);
+  if (browser.isOwn === false)
+    throw refuse(Reason.CROSS_ORIGIN, "only a page of the gateway's own signs people in and out");
+  return browser;
+}
+
+/** The browser that a session can be kept at. */
+function keeping({ browser }: Call): BrowserHead {
   if (browser?.canKeep !== true)
     throw refuse(
       Reason.BROWSER_NEEDED,
       "a session is kept by a browser, over REST or Connect without a key: over HTTPS, or on loopback",
     );
-  if (browser.isOwn === false)
-    throw refuse(Reason.CROSS_ORIGIN, "only a page of the gateway's own signs people in and out");
   return browser;
 }
+
+/** By which address the browser knows the gateway. */
+function homeOf({ origin }: BrowserHead): string {
+  if (origin === undefined) throw refuse(Reason.MALFORMED_BODY, "the request names no host");
+  return origin;
+}
+
+/** What a browser kept of the sign-in that began there; undefined where nothing of it is left, or it was made elsewhere. */
+function stateIn(vault: Vault, kept: string | undefined): SignInState | undefined {
+  if (kept === undefined) return undefined;
+  try {
+    return JSON.parse(vault.open(Buffer.from(kept, "base64url"), SIGN_IN_COOKIE)); // sealed by `beginSignIn`
+  } catch (thrown) {
+    if (thrown instanceof VaultError) return undefined;
+    throw thrown;
+  }
+}
+
+const interrupted = (): Refusal =>
+  refuse(Reason.SIGN_IN_INTERRUPTED, "this sign-in did not begin at this browser, or took too long; begin anew");
 
 const sessionOf = (call: Call): NonNullable<KeyPrincipal["session"]> => {
   const { session } = keyOf(call);

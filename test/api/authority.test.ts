@@ -89,6 +89,12 @@ const ATTEMPTS: Readonly<Record<string, (key: string, dimension: string) => Prom
     app.call(`/v1/orgs/${caller.org}/members`, { email: "friend@example.com", role: "admin" }, { key }),
   "SessionService.CreateSignInLink": (key) =>
     app.call(`/v1/orgs/${caller.org}/members/${head.userId}/sign-in-link`, {}, { key }),
+  "IssuerService.PutIssuer": (key) =>
+    app.call(
+      `/v1/orgs/${caller.org}/issuers/sso`,
+      { issuer: "https://accounts.example", client_id: "c" },
+      { key, method: "PUT" },
+    ),
   "IdentityService.UpdateMember": (key) =>
     app.call(`/v1/orgs/${caller.org}/members/${viewer.userId}`, { role: "admin" }, { key, method: "PATCH" }),
   "IdentityService.TransferOwnership": (key) =>

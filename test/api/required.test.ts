@@ -20,6 +20,7 @@ const TAKES_NOTHING = new Set([
   "AccountService.CreateKey",
   "AccountService.UpdateKey",
   "AccountService.RotateKey",
+  "SessionService.CreateSignInLink",
   "AccountService.UpdateSettings",
   "AccountService.ExportOrg",
   "IdentityService.UpdateMember",

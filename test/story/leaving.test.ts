@@ -1,5 +1,6 @@
 /** An organisation takes everything along and goes: what the export has, and that nothing but the ledger stays, without a name. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newId } from "../../src/ids.ts";
 import { EMPTIED, KEPT } from "../../src/store/account/delete-org.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { forgetLogs } from "../../src/store/events/logs.ts";
@@ -35,6 +36,8 @@ async function furnished(): Promise<Caller & { mark: string }> {
   await app.admin(`/v1/orgs/${org}/credits`, { amount_usd: 10, reason: `contract ${mark}` });
   const caller = { org, key: await app.key(org, { name: `first ${mark}`, role: "owner" }) };
   await belongings(app, caller, mark);
+  const issuer = { id: newId("iss"), org_id: org, name: mark, issuer: "https://accounts.example", client_id: mark };
+  await app.sql`insert into issuer ${app.sql(issuer)}`;
   const more: readonly [path: string, body: object, method?: string][] = [
     ["/v1/credentials/acme", { secret: SECRET, label: mark }, "PUT"],
     [`/v1/orgs/${org}/settings`, { retention_days: 7 }, "PATCH"],
@@ -165,6 +168,7 @@ describe("POST /v1/orgs/{org_id}/export", () => {
   const MAY_BE_EMPTY = new Set([
     "group_members.jsonl",
     "payment_reversals.jsonl",
+    "sign_in_identities.jsonl",
     "commitment.jsonl",
     "commitment_months.jsonl",
     "model_owners.jsonl",

@@ -9,14 +9,16 @@ import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.t
 import { importCatalog } from "../../src/store/supply/catalog.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
-import { OWN_PAGE, signedIn } from "../support/browser.ts";
+import { Browser, OWN_PAGE, signedIn } from "../support/browser.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { EMAIL, type LyingIssuer, startLyingIssuer } from "../support/identity-provider.ts";
 import { person } from "../support/members.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 
 let app: App;
 let database: FreshDatabase;
 let receiver: OtlpReceiver;
+let liar: LyingIssuer;
 // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
 let document: any;
 
@@ -25,10 +27,12 @@ beforeAll(async () => {
   await importCatalog(database.sql, join(import.meta.dirname, "../../data"));
   app = await openApp({ database, referenceSupply: true, publicSignup: true });
   receiver = await startOtlpReceiver();
+  liar = await startLyingIssuer();
   ({ body: document } = await app.call("/openapi.json"));
 }, 60_000);
 afterAll(async () => {
   await receiver.close();
+  await liar.close();
   await app.close();
   await database.close();
 });
@@ -72,6 +76,13 @@ const withStatus = async (
   await app.sql`update offering set status = ${status} where id = ${id!}`;
   return {};
 };
+/** The example's e-mail domain is the caller's, and signed in by an issuer. */
+const atIssuer: Before = async (caller) => {
+  await app.sql`delete from email_domain where domain = ${"acme.example"}`;
+  await app.admin(`/v1/orgs/${caller.org}/domains`, { domain: "acme.example" });
+  await asked("PutIssuer", caller, { org_id: caller.org, name: "sso", issuer: liar.issuer });
+  return {};
+};
 const BEFORE: Readonly<Record<string, Before>> = {
   Authorize: async (caller) => ({ client_id: (await asked("CreateOauthClient", caller)).client_id }),
   ExchangeToken: consented,
@@ -88,6 +99,25 @@ const BEFORE: Readonly<Record<string, Before>> = {
   UpdateSession: async ({ org }) => {
     const { userId } = await person(app, org, "viewer");
     return { cookie: (await signedIn(app, org, userId)).cookie };
+  },
+  BeginSignIn: async (caller, own) => ({ ...(await atIssuer(caller, own)), cookie: "none" }),
+  PutIssuer: async (caller) => {
+    await app.sql`delete from email_domain where domain = ${"acme.example"}`;
+    await app.admin(`/v1/orgs/${caller.org}/domains`, { domain: "acme.example" });
+    return { issuer: liar.issuer };
+  },
+  FinishSignIn: async (caller, own) => {
+    await atIssuer(caller, own);
+    const browser = new Browser(app.url);
+    const { body } = await browser.call("/v1/session/begin", { email: EMAIL });
+    const asked = new URL(body.authorization_url).searchParams;
+    liar.says({ nonce: asked.get("nonce") ?? "", client: "limber" });
+    const issuer_id = asked.get("redirect_uri")?.split("/").at(-1) ?? "";
+    return { issuer_id, query: `code=c&state=${asked.get("state")}`, cookie: browser.cookie };
+  },
+  VerifyDomain: async () => {
+    await app.sql`delete from email_domain where domain = ${"acme.example"}`;
+    return {};
   },
   RenewClaim: claimed,
   ReportEpisode: claimed,
@@ -125,6 +155,7 @@ const OWN: Readonly<Record<string, string>> = {
   org: "org_id",
   usr: "user_id",
   stop: "stop_id",
+  iss: "issuer_id",
   oac: "client_id",
   code: "code",
   lmb_inv: "invite",
@@ -134,6 +165,8 @@ const OWN: Readonly<Record<string, string>> = {
 
 function filled(example: unknown, own: Record<string, string>): unknown {
   return JSON.parse(JSON.stringify(example), (key, value) => {
+    if (key === "query" && own.query !== undefined) return own.query;
+    if (key === "issuer" && own.issuer !== undefined) return own.issuer;
     if (key === "endpoint" && own.endpoint !== undefined) return own.endpoint;
     const [, prefix = ""] = /^([a-z_]+)_01JABC[0-9A-Z]+$/.exec(typeof value === "string" ? value : "") ?? [];
     return own[OWN[prefix] ?? ""] ?? value;

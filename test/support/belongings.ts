@@ -43,6 +43,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     key_id: member.keyId,
     workspace_id: (await made(`/v1/orgs/${org}/workspaces`, { name: `lab ${mark}` })).id,
     client_id: (await register(app, key)).body.client_id,
+    domain: (await app.admin(`/v1/orgs/${org}/domains`, { domain: `d-${mark}.example` })).domain,
     hook_id: hook.id,
     delivery_id: delivery?.id,
     target_id,
@@ -79,6 +80,7 @@ export const NOBODYS: Belongings = {
     }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),
   ),
   name: "preset-nobodys",
+  domain: "nobodys.example",
   provider: "provider-nobodys",
   file: "nothing.jsonl",
 };

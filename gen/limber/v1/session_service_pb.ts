@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/session_service.proto.
  */
 export const file_limber_v1_session_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvc2Vzc2lvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi2wMKB1Nlc3Npb24SDwoCaWQYASABKAlIAIgBARIUCgd1c2VyX2lkGAIgASgJSAGIAQESEgoFZW1haWwYAyABKAlIAogBARIOCgZvcmdfaWQYBCABKAkSEAoIb3JnX25hbWUYBSABKAkSDAoEcm9sZRgGIAEoCRITCgtwZXJtaXNzaW9ucxgHIAMoCRIXCg9vd25fcGVybWlzc2lvbnMYCCADKAkSGQoMd29ya3NwYWNlX2lkGAkgASgJSAOIAQESLwoKd29ya3NwYWNlcxgKIAMoCzIbLmxpbWJlci52MS5TZXNzaW9uV29ya3NwYWNlEhwKFHJlYWNoZXNfb3JnYW5pc2F0aW9uGAsgASgIEjUKDW9yZ2FuaXNhdGlvbnMYDCADKAsyHi5saW1iZXIudjEuU2Vzc2lvbk9yZ2FuaXNhdGlvbhITCgZtZXRob2QYDSABKAlIBIgBARIUCgdjcmVhdGVkGA4gASgNSAWIAQESFwoKZXhwaXJlc19hdBgPIAEoDUgGiAEBQgUKA19pZEIKCghfdXNlcl9pZEIICgZfZW1haWxCDwoNX3dvcmtzcGFjZV9pZEIJCgdfbWV0aG9kQgoKCF9jcmVhdGVkQg0KC19leHBpcmVzX2F0IjYKEFNlc3Npb25Xb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkiUgoTU2Vzc2lvbk9yZ2FuaXNhdGlvbhIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgd1c2VyX2lkGAMgASgJEgwKBHJvbGUYBCABKAkiNAoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSHAoFdG9rZW4YASABKAlCDYABAbpIB3IFEAEYgAIiPAoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbiITChFHZXRTZXNzaW9uUmVxdWVzdCI5ChJHZXRTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmxpbWJlci52MS5TZXNzaW9uInYKFFVwZGF0ZVNlc3Npb25SZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESIgoMd29ya3NwYWNlX2lkGAIgASgJQge6SARyAhhASAGIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIubGltYmVyLnYxLlNlc3Npb24iFgoURGVsZXRlU2Vzc2lvblJlcXVlc3QiJgoVRGVsZXRlU2Vzc2lvblJlc3BvbnNlEg0KBWVuZGVkGAEgASgNIjoKF0NyZWF0ZVNpZ25JbkxpbmtSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIPCgd1c2VyX2lkGAIgASgJIkoKGENyZWF0ZVNpZ25JbkxpbmtSZXNwb25zZRILCgN1cmwYASABKAkSDQoFdG9rZW4YAiABKAkSEgoKZXhwaXJlc19hdBgDIAEoDSI1ChJFbmRTZXNzaW9uc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkiJAoTRW5kU2Vzc2lvbnNSZXNwb25zZRINCgVlbmRlZBgBIAEoDTLTBgoOU2Vzc2lvblNlcnZpY2USgwEKDUNyZWF0ZVNlc3Npb24SHy5saW1iZXIudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QaIC5saW1iZXIudjEuQ3JlYXRlU2Vzc2lvblJlc3BvbnNlIi+quxgMCAEYyQFQ2ARgAWgDgtPkkwIZOgEqYgdzZXNzaW9uIgsvdjEvc2Vzc2lvbhJ0CgpHZXRTZXNzaW9uEhwubGltYmVyLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh0ubGltYmVyLnYxLkdldFNlc3Npb25SZXNwb25zZSIpkAIBqrsYBggCYAJoAYLT5JMCFmIHc2Vzc2lvbhILL3YxL3Nlc3Npb24SfQoNVXBkYXRlU2Vzc2lvbhIfLmxpbWJlci52MS5VcGRhdGVTZXNzaW9uUmVxdWVzdBogLmxpbWJlci52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2UiKaq7GAYIAmACaAOC0+STAhk6ASpiB3Nlc3Npb24yCy92MS9zZXNzaW9uEnEKDURlbGV0ZVNlc3Npb24SHy5saW1iZXIudjEuRGVsZXRlU2Vzc2lvblJlcXVlc3QaIC5saW1iZXIudjEuRGVsZXRlU2Vzc2lvblJlc3BvbnNlIh2quxgGCAJgAmgBgtPkkwINKgsvdjEvc2Vzc2lvbhK0AQoQQ3JlYXRlU2lnbkluTGluaxIiLmxpbWJlci52MS5DcmVhdGVTaWduSW5MaW5rUmVxdWVzdBojLmxpbWJlci52MS5DcmVhdGVTaWduSW5MaW5rUmVzcG9uc2UiV6q7GBgIBBINbWVtYmVycy53cml0ZRjJAWAEaAKC0+STAjU6ASoiMC92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMve3VzZXJfaWR9L3NpZ24taW4tbGluaxKbAQoLRW5kU2Vzc2lvbnMSHS5saW1iZXIudjEuRW5kU2Vzc2lvbnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkVuZFNlc3Npb25zUmVzcG9uc2UiTaq7GBUIBBINbWVtYmVycy53cml0ZWAEaAGC0+STAi4qLC92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMve3VzZXJfaWR9L3Nlc3Npb25zYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options]);
+  fileDesc("Ch9saW1iZXIvdjEvc2Vzc2lvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi2wMKB1Nlc3Npb24SDwoCaWQYASABKAlIAIgBARIUCgd1c2VyX2lkGAIgASgJSAGIAQESEgoFZW1haWwYAyABKAlIAogBARIOCgZvcmdfaWQYBCABKAkSEAoIb3JnX25hbWUYBSABKAkSDAoEcm9sZRgGIAEoCRITCgtwZXJtaXNzaW9ucxgHIAMoCRIXCg9vd25fcGVybWlzc2lvbnMYCCADKAkSGQoMd29ya3NwYWNlX2lkGAkgASgJSAOIAQESLwoKd29ya3NwYWNlcxgKIAMoCzIbLmxpbWJlci52MS5TZXNzaW9uV29ya3NwYWNlEhwKFHJlYWNoZXNfb3JnYW5pc2F0aW9uGAsgASgIEjUKDW9yZ2FuaXNhdGlvbnMYDCADKAsyHi5saW1iZXIudjEuU2Vzc2lvbk9yZ2FuaXNhdGlvbhITCgZtZXRob2QYDSABKAlIBIgBARIUCgdjcmVhdGVkGA4gASgNSAWIAQESFwoKZXhwaXJlc19hdBgPIAEoDUgGiAEBQgUKA19pZEIKCghfdXNlcl9pZEIICgZfZW1haWxCDwoNX3dvcmtzcGFjZV9pZEIJCgdfbWV0aG9kQgoKCF9jcmVhdGVkQg0KC19leHBpcmVzX2F0IjYKEFNlc3Npb25Xb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkiUgoTU2Vzc2lvbk9yZ2FuaXNhdGlvbhIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgd1c2VyX2lkGAMgASgJEgwKBHJvbGUYBCABKAkiNAoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSHAoFdG9rZW4YASABKAlCDYABAbpIB3IFEAEYgAIiPAoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbiKFAQoSQmVnaW5TaWduSW5SZXF1ZXN0EhkKBWVtYWlsGAEgASgJQgq6SAdyBRj+AWABEkYKCXJldHVybl90bxgCIAEoCUIuukgrcikYgAgyJF4vKFteL1xcXHgwMC1ceDIwXVteXFxceDAwLVx4MjBdKik/JEgAiAEBQgwKCl9yZXR1cm5fdG8iMAoTQmVnaW5TaWduSW5SZXNwb25zZRIZChFhdXRob3JpemF0aW9uX3VybBgBIAEoCSJRChNGaW5pc2hTaWduSW5SZXF1ZXN0EhwKCWlzc3Vlcl9pZBgBIAEoCUIJukgGcgQQARhAEhwKBXF1ZXJ5GAIgASgJQg2AAQG6SAdyBRABGIBAIk4KFEZpbmlzaFNpZ25JblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbhIRCglyZXR1cm5fdG8YAiABKAkiEwoRR2V0U2Vzc2lvblJlcXVlc3QiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbiJ2ChRVcGRhdGVTZXNzaW9uUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgAiAEBEiIKDHdvcmtzcGFjZV9pZBgCIAEoCUIHukgEcgIYQEgBiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZCI8ChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmxpbWJlci52MS5TZXNzaW9uIhYKFERlbGV0ZVNlc3Npb25SZXF1ZXN0IiYKFURlbGV0ZVNlc3Npb25SZXNwb25zZRINCgVlbmRlZBgBIAEoDSI6ChdDcmVhdGVTaWduSW5MaW5rUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCSJKChhDcmVhdGVTaWduSW5MaW5rUmVzcG9uc2USCwoDdXJsGAEgASgJEg0KBXRva2VuGAIgASgJEhIKCmV4cGlyZXNfYXQYAyABKA0iNQoSRW5kU2Vzc2lvbnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIPCgd1c2VyX2lkGAIgASgJIiQKE0VuZFNlc3Npb25zUmVzcG9uc2USDQoFZW5kZWQYASABKA0yzAgKDlNlc3Npb25TZXJ2aWNlEoMBCg1DcmVhdGVTZXNzaW9uEh8ubGltYmVyLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiAubGltYmVyLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZSIvqrsYDAgBGMkBUNgEYAFoA4LT5JMCGToBKmIHc2Vzc2lvbiILL3YxL3Nlc3Npb24SdwoLQmVnaW5TaWduSW4SHS5saW1iZXIudjEuQmVnaW5TaWduSW5SZXF1ZXN0Gh4ubGltYmVyLnYxLkJlZ2luU2lnbkluUmVzcG9uc2UiKaq7GAkIAVDYBGABaAGC0+STAhY6ASoiES92MS9zZXNzaW9uL2JlZ2luEn4KDEZpbmlzaFNpZ25JbhIeLmxpbWJlci52MS5GaW5pc2hTaWduSW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkZpbmlzaFNpZ25JblJlc3BvbnNlIi2quxgMCAEYyQFQ2ARgAWgDgtPkkwIXOgEqIhIvdjEvc2Vzc2lvbi9maW5pc2gSdAoKR2V0U2Vzc2lvbhIcLmxpbWJlci52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmxpbWJlci52MS5HZXRTZXNzaW9uUmVzcG9uc2UiKZACAaq7GAYIAmACaAGC0+STAhZiB3Nlc3Npb24SCy92MS9zZXNzaW9uEn0KDVVwZGF0ZVNlc3Npb24SHy5saW1iZXIudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5saW1iZXIudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlIimquxgGCAJgAmgDgtPkkwIZOgEqYgdzZXNzaW9uMgsvdjEvc2Vzc2lvbhJxCg1EZWxldGVTZXNzaW9uEh8ubGltYmVyLnYxLkRlbGV0ZVNlc3Npb25SZXF1ZXN0GiAubGltYmVyLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZSIdqrsYBggCYAJoAYLT5JMCDSoLL3YxL3Nlc3Npb24StAEKEENyZWF0ZVNpZ25JbkxpbmsSIi5saW1iZXIudjEuQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QaIy5saW1iZXIudjEuQ3JlYXRlU2lnbkluTGlua1Jlc3BvbnNlIlequxgYCAQSDW1lbWJlcnMud3JpdGUYyQFgBGgCgtPkkwI1OgEqIjAvdjEvb3Jncy97b3JnX2lkfS9tZW1iZXJzL3t1c2VyX2lkfS9zaWduLWluLWxpbmsSmwEKC0VuZFNlc3Npb25zEh0ubGltYmVyLnYxLkVuZFNlc3Npb25zUmVxdWVzdBoeLmxpbWJlci52MS5FbmRTZXNzaW9uc1Jlc3BvbnNlIk2quxgVCAQSDW1lbWJlcnMud3JpdGVgBGgBgtPkkwIuKiwvdjEvb3Jncy97b3JnX2lkfS9tZW1iZXJzL3t1c2VyX2lkfS9zZXNzaW9uc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options]);
 
 /**
  * Who calls.
@@ -247,6 +247,111 @@ export const CreateSessionResponseSchema: GenMessage<CreateSessionResponse> = /*
   messageDesc(file_limber_v1_session_service, 4);
 
 /**
+ * Begins to sign in.
+ *
+ * @generated from message limber.v1.BeginSignInRequest
+ */
+export type BeginSignInRequest = Message<"limber.v1.BeginSignInRequest"> & {
+  /**
+   * The person's e-mail address, whose domain finds the identity provider.
+   *
+   * @generated from field: string email = 1;
+   */
+  email: string;
+
+  /**
+   * The page of the gateway to go to when signed in: a path that begins with one slash. `/` when absent.
+   *
+   * @generated from field: optional string return_to = 2;
+   */
+  returnTo?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.BeginSignInRequest.
+ * Use `create(BeginSignInRequestSchema)` to create a new message.
+ */
+export const BeginSignInRequestSchema: GenMessage<BeginSignInRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_session_service, 5);
+
+/**
+ * Where to go.
+ *
+ * @generated from message limber.v1.BeginSignInResponse
+ */
+export type BeginSignInResponse = Message<"limber.v1.BeginSignInResponse"> & {
+  /**
+   * The identity provider's page.
+   *
+   * @generated from field: string authorization_url = 1;
+   */
+  authorizationUrl: string;
+};
+
+/**
+ * Describes the message limber.v1.BeginSignInResponse.
+ * Use `create(BeginSignInResponseSchema)` to create a new message.
+ */
+export const BeginSignInResponseSchema: GenMessage<BeginSignInResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_session_service, 6);
+
+/**
+ * Ends to sign in.
+ *
+ * @generated from message limber.v1.FinishSignInRequest
+ */
+export type FinishSignInRequest = Message<"limber.v1.FinishSignInRequest"> & {
+  /**
+   * The issuer that sent the person back, as the path of its redirect address names it.
+   *
+   * @generated from field: string issuer_id = 1;
+   */
+  issuerId: string;
+
+  /**
+   * The query that came with it, without its question mark.
+   *
+   * @generated from field: string query = 2;
+   */
+  query: string;
+};
+
+/**
+ * Describes the message limber.v1.FinishSignInRequest.
+ * Use `create(FinishSignInRequestSchema)` to create a new message.
+ */
+export const FinishSignInRequestSchema: GenMessage<FinishSignInRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_session_service, 7);
+
+/**
+ * Who is signed in now.
+ *
+ * @generated from message limber.v1.FinishSignInResponse
+ */
+export type FinishSignInResponse = Message<"limber.v1.FinishSignInResponse"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: limber.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * The page of the gateway to go to.
+   *
+   * @generated from field: string return_to = 2;
+   */
+  returnTo: string;
+};
+
+/**
+ * Describes the message limber.v1.FinishSignInResponse.
+ * Use `create(FinishSignInResponseSchema)` to create a new message.
+ */
+export const FinishSignInResponseSchema: GenMessage<FinishSignInResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_session_service, 8);
+
+/**
  * Asks who calls.
  *
  * @generated from message limber.v1.GetSessionRequest
@@ -259,7 +364,7 @@ export type GetSessionRequest = Message<"limber.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 5);
+  messageDesc(file_limber_v1_session_service, 9);
 
 /**
  * Who calls.
@@ -280,7 +385,7 @@ export type GetSessionResponse = Message<"limber.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 6);
+  messageDesc(file_limber_v1_session_service, 10);
 
 /**
  * Goes elsewhere.
@@ -308,7 +413,7 @@ export type UpdateSessionRequest = Message<"limber.v1.UpdateSessionRequest"> & {
  * Use `create(UpdateSessionRequestSchema)` to create a new message.
  */
 export const UpdateSessionRequestSchema: GenMessage<UpdateSessionRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 7);
+  messageDesc(file_limber_v1_session_service, 11);
 
 /**
  * Who is signed in now.
@@ -329,7 +434,7 @@ export type UpdateSessionResponse = Message<"limber.v1.UpdateSessionResponse"> &
  * Use `create(UpdateSessionResponseSchema)` to create a new message.
  */
 export const UpdateSessionResponseSchema: GenMessage<UpdateSessionResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 8);
+  messageDesc(file_limber_v1_session_service, 12);
 
 /**
  * Signs out.
@@ -344,7 +449,7 @@ export type DeleteSessionRequest = Message<"limber.v1.DeleteSessionRequest"> & {
  * Use `create(DeleteSessionRequestSchema)` to create a new message.
  */
 export const DeleteSessionRequestSchema: GenMessage<DeleteSessionRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 9);
+  messageDesc(file_limber_v1_session_service, 13);
 
 /**
  * Nobody is signed in at this browser.
@@ -365,7 +470,7 @@ export type DeleteSessionResponse = Message<"limber.v1.DeleteSessionResponse"> &
  * Use `create(DeleteSessionResponseSchema)` to create a new message.
  */
 export const DeleteSessionResponseSchema: GenMessage<DeleteSessionResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 10);
+  messageDesc(file_limber_v1_session_service, 14);
 
 /**
  * Asks for a link.
@@ -393,7 +498,7 @@ export type CreateSignInLinkRequest = Message<"limber.v1.CreateSignInLinkRequest
  * Use `create(CreateSignInLinkRequestSchema)` to create a new message.
  */
 export const CreateSignInLinkRequestSchema: GenMessage<CreateSignInLinkRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 11);
+  messageDesc(file_limber_v1_session_service, 15);
 
 /**
  * The link.
@@ -428,7 +533,7 @@ export type CreateSignInLinkResponse = Message<"limber.v1.CreateSignInLinkRespon
  * Use `create(CreateSignInLinkResponseSchema)` to create a new message.
  */
 export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 12);
+  messageDesc(file_limber_v1_session_service, 16);
 
 /**
  * Signs a member out.
@@ -456,7 +561,7 @@ export type EndSessionsRequest = Message<"limber.v1.EndSessionsRequest"> & {
  * Use `create(EndSessionsRequestSchema)` to create a new message.
  */
 export const EndSessionsRequestSchema: GenMessage<EndSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 13);
+  messageDesc(file_limber_v1_session_service, 17);
 
 /**
  * The member is signed in nowhere.
@@ -477,7 +582,7 @@ export type EndSessionsResponse = Message<"limber.v1.EndSessionsResponse"> & {
  * Use `create(EndSessionsResponseSchema)` to create a new message.
  */
 export const EndSessionsResponseSchema: GenMessage<EndSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_session_service, 14);
+  messageDesc(file_limber_v1_session_service, 18);
 
 /**
  * People who are signed in at a browser. A session is kept in a cookie that no script reads, and counts for requests of the gateway's own
@@ -497,6 +602,28 @@ export const SessionService: GenService<{
     methodKind: "unary";
     input: typeof CreateSessionRequestSchema;
     output: typeof CreateSessionResponseSchema;
+  },
+  /**
+   * Begins to sign in by the identity provider of an e-mail domain: answers the provider's page to go to, and sets a cookie by which
+   * `FinishSignIn` knows the browser again, for ten minutes. In a browser, `GET /sign-in?email=` does this and goes there.
+   *
+   * @generated from rpc limber.v1.SessionService.BeginSignIn
+   */
+  beginSignIn: {
+    methodKind: "unary";
+    input: typeof BeginSignInRequestSchema;
+    output: typeof BeginSignInResponseSchema;
+  },
+  /**
+   * Ends to sign in by an identity provider, with what it sent back, and sets the session's cookie. In a browser,
+   * `GET /sign-in/callback/{issuer}` does this and goes on to where the person wanted to be.
+   *
+   * @generated from rpc limber.v1.SessionService.FinishSignIn
+   */
+  finishSignIn: {
+    methodKind: "unary";
+    input: typeof FinishSignInRequestSchema;
+    output: typeof FinishSignInResponseSchema;
   },
   /**
    * Shows who calls: the person, the organisation, the role and what it may do. By an API key without the parts that are a session's.

@@ -6,6 +6,7 @@ import { webhookContext } from "../events/webhooks.ts";
 import { jobKeyContext, jobSecretContext } from "../jobs/jobs.ts";
 import { offeringContext } from "../supply/supply.ts";
 import { credentialContext } from "./credentials.ts";
+import { issuerContext } from "./issuers.ts";
 
 /** One sealed secret. */
 export interface SealedSecret {
@@ -62,6 +63,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     column: "headers",
     needs: [],
     contextOf: ({ id }) => broadcastContext(String(id)),
+  },
+  {
+    name: "secrets of issuers",
+    table: "issuer",
+    column: "sealed",
+    needs: [],
+    contextOf: ({ id }) => issuerContext(String(id)),
   },
   {
     name: "secrets of jobs",

@@ -76,6 +76,8 @@ export async function findSessionKey(sql: Queryable, hash: Buffer): Promise<KeyR
 export interface NewSession {
   member: Pick<MemberRecord, "id" | "orgId" | "role" | "workspaceIds">;
   method: SignInMethod;
+  /** The issuer that signed the member in. */
+  issuerId?: string | undefined;
   /** The browser of earlier sign-ins that go on beside. */
   beside?: string | undefined;
 }
@@ -87,7 +89,7 @@ export interface NewSession {
  */
 export async function addSession(
   tx: Tx,
-  { member, method, beside }: NewSession,
+  { member, method, issuerId, beside }: NewSession,
 ): Promise<{ session: SessionRecord; secret: string }> {
   const { id: userId, orgId } = member;
   const keyId = await memberKey(tx, member, member.workspaceIds[0]);
@@ -107,6 +109,7 @@ export async function addSession(
     keyId,
     hash: hashSecret(secret),
     method,
+    issuerId: issuerId ?? null,
     created: new Date(at),
     seen: new Date(at),
     ends: new Date(at + LONGEST_MS),

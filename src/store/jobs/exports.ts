@@ -71,6 +71,26 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     order: "group_id, user_id",
   },
   {
+    file: "issuers.jsonl",
+    table: "issuer",
+    columns: ["id", "name", "issuer", "client_id", "join_role"],
+    times: ["created", "updated"],
+    order: "id",
+  },
+  {
+    file: "email_domains.jsonl",
+    table: "email_domain",
+    columns: ["domain", "issuer_id"],
+    times: ["verified"],
+    order: "domain",
+  },
+  {
+    file: "sign_in_identities.jsonl",
+    table: "sign_in_identity",
+    columns: ["issuer_id", "subject", "user_id"],
+    order: "issuer_id, subject",
+  },
+  {
     file: "oauth_clients.jsonl",
     table: "oauth_client",
     columns: ["id", "name", "redirect_uris", "scopes", "auth_method"],

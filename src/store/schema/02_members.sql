@@ -42,6 +42,47 @@ $$;
 create trigger key_changed after update of status, role or delete on member
   for each row execute function notify_member_changed();
 
+-- An issuer of OpenID Connect that signs an organisation's people in.
+create table issuer (
+  id text primary key,
+  org_id text not null references org,
+  name text not null,
+  issuer text not null,
+  client_id text not null,
+  -- The client's secret; null for a client that has none.
+  sealed bytea,
+  -- The role of people who become members by signing in; null: nobody does.
+  join_role text,
+  version integer not null default 1,
+  created timestamptz not null default now(),
+  updated timestamptz not null default now(),
+  unique (org_id, name)
+);
+
+-- E-mail domains that the operator found to be an organisation's.
+create table email_domain (
+  domain text primary key check (domain = lower(domain)),
+  org_id text not null references org,
+  -- The issuer that signs its people in.
+  issuer_id text references issuer on delete set null,
+  verified timestamptz not null default now()
+);
+
+create index email_domain_of_org on email_domain (org_id);
+create index email_domain_of_issuer on email_domain (issuer_id) where issuer_id is not null;
+
+-- As whom an issuer knows a member, from the first sign-in on: an e-mail address that is given to somebody else opens nothing.
+create table sign_in_identity (
+  issuer_id text not null references issuer on delete cascade,
+  subject text not null,
+  org_id text not null references org,
+  user_id text not null references member on delete cascade,
+  primary key (issuer_id, subject),
+  unique (issuer_id, user_id)
+);
+
+create index sign_in_identity_of_user on sign_in_identity (user_id);
+
 -- A member that is signed in at a browser. The secret in the browser's cookie is not stored: `hash` is its SHA-256.
 create table session (
   id text primary key,
@@ -54,6 +95,7 @@ create table session (
   hash bytea not null unique,
   -- How the member proved who they are: by a one-time link, or at an issuer of OpenID Connect.
   method text not null check (method in ('link', 'oidc')),
+  issuer_id text references issuer on delete cascade,
   created timestamptz not null default now(),
   -- When it was used last, to the minute.
   seen timestamptz not null default now(),
@@ -62,6 +104,7 @@ create table session (
 );
 
 create index session_of_user on session (user_id);
+create index session_of_issuer on session (issuer_id) where issuer_id is not null;
 create index session_of_browser on session (browser);
 create index session_by_end on session (ends);
 

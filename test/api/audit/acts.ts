@@ -1,6 +1,7 @@
 /** Every act that is on record: an RPC that may change something, what it needs to be called, and what the record then says. */
 import { ACT_DECLARATION, type Answer } from "../../support/app.ts";
 import { Browser, signedIn } from "../../support/browser.ts";
+import { EMAIL, type LyingIssuer, startLyingIssuer } from "../../support/identity-provider.ts";
 import { person } from "../../support/members.ts";
 import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
 import { type Stage, USER } from "./stage.ts";
@@ -21,6 +22,25 @@ export interface Act {
   /** Where it isn't the owner's organisation. */
   readonly orgOf?: (answer: Answer) => string;
   readonly run: () => Promise<Answer | number>;
+}
+
+let lying: Promise<LyingIssuer> | undefined;
+/** One for all that need one, which goes with the process. */
+const lyingIssuer = (): Promise<LyingIssuer> => (lying ??= startLyingIssuer());
+
+/** A person who comes back from an identity provider. */
+async function signingIn({ app, send, orgs, asOperator }: Stage) {
+  const liar = await lyingIssuer();
+  const domain = EMAIL.split("@")[1] ?? "";
+  await asOperator("POST", orgs("/domains"), { domain });
+  const facts = { issuer: liar.issuer, client_id: "c", domains: [domain], join_role: "viewer" };
+  const { body: issuer } = await send("PUT", orgs("/issuers/sso"), facts);
+  const browser = new Browser(app.url);
+  const { body } = await browser.call("/v1/session/begin", { email: EMAIL });
+  const asked = new URL(body.authorization_url).searchParams;
+  liar.says({ nonce: asked.get("nonce") ?? "", client: "c" });
+  const id = issuer.redirect_uri.split("/").at(-1);
+  return { browser, id, query: `code=c&state=${asked.get("state")}` };
 }
 
 /** By the name of the RPC. */
@@ -141,6 +161,31 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     const browser = await signedIn(app, owner.org, userId);
     const run = () => browser.call("/v1/session", undefined, { method: "DELETE" });
     return { action: "session.ended", actor: userId, run };
+  },
+  FinishSignIn: async (stage) => {
+    const { browser, query, id } = await signingIn(stage);
+    const run = () => browser.call("/v1/session/finish", { issuer_id: id, query });
+    return { action: "session.created", also: ["member.joined"], actor: /^usr_/, run };
+  },
+  PutIssuer: async (stage) => {
+    const { issuer } = await lyingIssuer();
+    const run = () => stage.send("PUT", stage.orgs("/issuers/put"), { issuer, client_id: "c" });
+    return { action: "issuer.put", run };
+  },
+  DeleteIssuer: async ({ send, orgs }) => {
+    const { issuer } = await lyingIssuer();
+    await send("PUT", orgs("/issuers/deleted"), { issuer, client_id: "c" });
+    return { action: "issuer.deleted", run: () => send("DELETE", orgs("/issuers/deleted")) };
+  },
+  VerifyDomain: ({ asOperator, orgs, fresh }) => ({
+    action: "domain.verified",
+    actor: "admin",
+    run: () => asOperator("POST", orgs("/domains"), { domain: `${fresh("d")}.example` }),
+  }),
+  DeleteDomain: async ({ asOperator, orgs, fresh }) => {
+    const domain = `${fresh("d")}.example`;
+    await asOperator("POST", orgs("/domains"), { domain });
+    return { action: "domain.deleted", actor: "admin", run: () => asOperator("DELETE", orgs(`/domains/${domain}`)) };
   },
   CreateSignInLink: async ({ app, owner, send, orgs }) => {
     const { userId } = await person(app, owner.org, "viewer");

@@ -14,8 +14,12 @@ import { openStage, type Stage } from "./stage.ts";
 
 const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly DescMethod[] => service.methods);
 
+/** Only asks an identity provider: what comes of it is on record as a session. */
+const ON_RECORD_LATER = "BeginSignIn";
+
 /** Work, not acts: calls stand in the usage list and the logs, jobs in their list, a server's streams in the list of its provider. */
 const ON_RECORD_AS_WORK = new Set([
+  ON_RECORD_LATER,
   "Act",
   "ActStream",
   "Predict",

@@ -1,0 +1,122 @@
+/** The addresses by which a browser goes to an identity provider and comes back: `GET /sign-in?email=` and `/sign-in/callback/{issuer}`. */
+import type { IncomingHttpHeaders } from "node:http";
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import {
+  BeginSignInRequestSchema,
+  type BeginSignInResponse,
+  FinishSignInRequestSchema,
+  type FinishSignInResponse,
+  SessionService,
+} from "../../gen/limber/v1/session_service_pb.ts";
+import { Cancel } from "../cancellation.ts";
+import { steadyNow } from "../clock.ts";
+import { asRefusal, factsOf, Reason, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { type CallLog, callerIdOf } from "./call-log.ts";
+import { browserOf, type OwnAddress } from "./gate/browser.ts";
+import type { Gate } from "./gate/gate.ts";
+
+/** What these addresses depend on. */
+export interface SignInOptions {
+  readonly gate: Gate;
+  readonly address: OwnAddress;
+  readonly log: CallLog;
+}
+
+const { beginSignIn, finishSignIn } = SessionService.method;
+
+/** Serves them. `/sign-in` without an address in its query is left to the page of that name. */
+export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): void {
+  fastify.get("/sign-in", async (request, reply) => {
+    const query = new URLSearchParams(queryOf(request));
+    const email = query.get("email");
+    if (email === null) {
+      reply.callNotFound();
+      return;
+    }
+    // A sign-in that another site's page begins might end as somebody else: the person begins it anew at the gateway's own page.
+    if (isForeign(request.headers)) return goOn(reply, "/sign-in");
+    const returnTo = query.get("return_to");
+    const asked = create(BeginSignInRequestSchema, { email, ...(returnTo !== null && { returnTo }) });
+    const headers = { ...request.headers, "sec-fetch-site": "same-origin" };
+    await answer(
+      options,
+      beginSignIn,
+      asked,
+      headers,
+      request,
+      reply,
+      (begun) => (begun as BeginSignInResponse).authorizationUrl,
+    );
+  });
+  fastify.get<{ Params: { issuer: string } }>("/sign-in/callback/:issuer", async (request, reply) => {
+    const asked = create(FinishSignInRequestSchema, { issuerId: request.params.issuer, query: queryOf(request) });
+    await answer(
+      options,
+      finishSignIn,
+      asked,
+      request.headers,
+      request,
+      reply,
+      (done) => (done as FinishSignInResponse).returnTo,
+    );
+  });
+}
+
+const queryOf = ({ url }: FastifyRequest): string => url.split("?").slice(1).join("?");
+
+/** Typed addresses and followed bookmarks come from no site. */
+const isForeign = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean =>
+  site !== undefined && site !== "same-origin" && site !== "none";
+
+/** Makes the call as a page would, and sends the browser on: where the answer says, or back to sign in, with the word of the refusal. */
+async function answer(
+  { gate, address, log }: SignInOptions,
+  method: DescMethod,
+  asked: Message,
+  headers: IncomingHttpHeaders,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  placeOf: (answered: Message) => string,
+): Promise<void> {
+  const requestId = newId("req");
+  const startedAt = steadyNow();
+  const browser = browserOf(headers, "GET", address);
+  const forwardedFor = request.headers["x-forwarded-for"];
+  const line = {
+    requestId,
+    transport: "rest",
+    rpc: `${method.parent.typeName}/${method.name}`,
+    callerRequestId: callerIdOf(request.headers["x-request-id"]),
+  } as const;
+  const call = new Cancel();
+  request.raw.once("close", () =>
+    call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the browser left before the answer")),
+  );
+  try {
+    const admission = await gate.admit(method, {
+      authorization: undefined,
+      adminToken: undefined,
+      remoteAddress: request.raw.socket.remoteAddress ?? "",
+      forwardedFor: typeof forwardedFor === "string" ? forwardedFor : undefined,
+      browser,
+      requestId,
+    });
+    const context = { requestId, signal: call, deadline: undefined, idempotencyKey: undefined };
+    const answered = await gate.unary(method, admission, asked, context).finally(() => admission.leave());
+    for (const cookie of browser.cookies) reply.header("set-cookie", cookie);
+    log({ ...line, status: 303, latencyMs: steadyNow() - startedAt });
+    goOn(reply, placeOf(answered));
+  } catch (thrown) {
+    const refusal = asRefusal(thrown);
+    const { status, code } = factsOf(refusal.reason);
+    log({ ...line, status, code, cause: refusal.cause, latencyMs: steadyNow() - startedAt });
+    goOn(reply, `/sign-in#error=${code}&request_id=${requestId}`);
+  }
+}
+
+/** Where the browser goes next. Nothing of this address, which may hold a code, is named there or kept. */
+const goOn = (reply: FastifyReply, to: string): void => {
+  reply.headers({ "cache-control": "no-store", "referrer-policy": "no-referrer" }).redirect(to, 303);
+};

@@ -1,0 +1,78 @@
+/** Who the person is that an issuer signed in: a member of the issuer's own organisation, and of nobody else's. */
+import type { Call } from "../../call.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { emit } from "../../events/emit.ts";
+import { audit } from "../../store/account/audit.ts";
+import {
+  addSubject,
+  type IssuerRecord,
+  memberOfSubject,
+  membersByEmail,
+  membersByExternalId,
+  subjectOf,
+} from "../../store/account/issuers.ts";
+import { addMember, changeMember, findMember, lockMembers, type MemberRecord } from "../../store/account/members.ts";
+import type { Tx } from "../../store/database/tx.ts";
+import { actOn } from "../identity/reach.ts";
+import type { IssuerClaims } from "./oidc.ts";
+
+/** The domain of an e-mail address, in lower case; empty where it has none. */
+export const domainOf = (email: string): string => /@([^@\s]+)$/.exec(email)?.[1]?.toLowerCase() ?? "";
+
+/**
+ * The active member that an issuer's claims stand for: the one that it signed in as before, else the one whose SCIM `externalId` it names,
+ * else the one with the e-mail that it has verified, else a new one where newcomers may join. Accepts an invite that waits. Refuses with
+ * `sign_in_refused` all others: the e-mail of whoever signs in has to be of a domain of the issuer.
+ */
+export async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
+  const { id, orgId, domains, joinRole } = issuer;
+  await lockMembers(tx, orgId);
+  const known = await memberOfSubject(tx, id, claims.subject);
+  const found = known ?? (await foundBy(tx, orgId, claims));
+  const before = found === undefined ? undefined : await findMember(tx, orgId, found);
+  if (!before) {
+    const email = claims.verifiedEmail;
+    if (email === undefined) throw refused("it names no member, and no e-mail address that it has verified");
+    if (!domains.includes(domainOf(email))) throw refused("the e-mail address is of none of its domains");
+    if (joinRole === undefined) throw refused("nobody of this e-mail address is a member; ask for an invite");
+    const made = await addMember(tx, { orgId, email, role: joinRole });
+    await addSubject(tx, id, claims.subject, made.id);
+    await joined(tx, made, call);
+    return made;
+  }
+  if (!domains.includes(domainOf(before.email))) throw refused("the member's e-mail address is of none of its domains");
+  if (before.status === "deactivated") throw refused("the member was deactivated");
+  // Whoever has the address of somebody who left is somebody else.
+  const subject = await subjectOf(tx, id, before.id);
+  if (subject !== undefined && subject !== claims.subject)
+    throw refused("it knew the member as somebody else before; have the member removed and invited anew");
+  if (subject === undefined) await addSubject(tx, id, claims.subject, before.id);
+  if (before.status === "active") return before;
+  const member = await changeMember(tx, before.id, { status: "active" });
+  await tx`update member set invite_hash = null, invite_ends = null where id = ${before.id}`;
+  await joined(tx, member, call);
+  return member;
+}
+
+/** Nobody where two could be meant. */
+async function foundBy(
+  tx: Tx,
+  orgId: string,
+  { externalIds, verifiedEmail }: IssuerClaims,
+): Promise<string | undefined> {
+  const provisioned = await membersByExternalId(tx, orgId, externalIds);
+  if (provisioned.length > 1) throw refused("it names more than one member");
+  if (provisioned.length === 1 || verifiedEmail === undefined) return provisioned[0]?.id;
+  const addressed = await membersByEmail(tx, orgId, verifiedEmail);
+  if (addressed.length > 1) throw refused("more than one member has this e-mail address");
+  return addressed[0]?.id;
+}
+
+async function joined(tx: Tx, member: MemberRecord, call: Call): Promise<void> {
+  const { id: userId, orgId, role } = member;
+  await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
+  await audit(tx, { ...actOn(member, "member.joined", call), actor: userId });
+}
+
+const refused = (why: string): Refusal =>
+  refuse(Reason.SIGN_IN_REFUSED, `the identity provider signs nobody in by this: ${why}`);
