@@ -1,0 +1,388 @@
+"""What calls come to: plain values with arrays, read from messages. What no gateway sends is `MalformedAnswer`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limber._frames import decoded
+from limber._gen.limber.v1 import (
+    action_pb2,
+    evaluation_pb2,
+    grounding_pb2,
+    inference_service_pb2,
+    plan_pb2,
+    prediction_pb2,
+    registry_pb2,
+    robot_pb2,
+    route_pb2,
+)
+from limber.errors import MalformedAnswer
+
+
+@dataclass(frozen=True)
+class Route:
+    """Who served a call."""
+
+    model: str
+    provider: str
+    offering_id: str
+    region: str
+    #: True: placeholder output, not a model's.
+    simulated: bool
+    #: The answer did not come from the first entry of the plan.
+    fallback_used: bool
+    #: One sentence for each try, in order.
+    attempts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """An action chunk."""
+
+    #: One row for each step, one column for each dimension of the action space: float64 of shape (steps, dimensions).
+    steps: NDArray[np.float64]
+    #: The action space that every row is in.
+    space: str
+    #: Time from one row to the next, in seconds.
+    dt_s: float
+    #: What the model says about it: units, frame, limits.
+    note: str
+    model: str
+    route: Route
+    cost_usd: float
+    #: How long after `created` it may be executed, in seconds.
+    valid_for_s: float
+    #: When it was made, in unix seconds.
+    created: int
+    #: Name of the call, for the gateway's log.
+    id: str
+    #: Frames that the model imagined, where they were asked for.
+    prediction: tuple[Prediction, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One predicted picture."""
+
+    #: Its place in the prediction, from 0.
+    index: int
+    camera: str
+    #: Time after the last observation, in seconds.
+    t_s: float
+    width: int
+    height: int
+    #: The picture as it came, encoded.
+    data: bytes
+
+    @property
+    def image(self) -> NDArray[np.uint8]:
+        """Its pixels: height x width x 3, uint8, RGB. Needs Pillow."""
+        return decoded(self.data)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a picture, 0 to 1 from left to right and from top to bottom."""
+
+    x: float
+    y: float
+    label: str
+    confidence: float
+    camera: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """A region of a picture, 0 to 1 from left to right and from top to bottom."""
+
+    x_min: float
+    y_min: float
+    x_max: float
+    y_max: float
+    label: str
+    confidence: float
+    camera: str
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """Points and boxes that fit an instruction."""
+
+    points: tuple[Point, ...]
+    boxes: tuple[Box, ...]
+    #: What the model says, such as why it found nothing.
+    note: str
+    model: str
+    route: Route
+    cost_usd: float
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One offering of a plan, in the order in which it would be tried."""
+
+    offering_id: str
+    model: str
+    provider: str
+    region: str
+    #: What the call is expected to cost there, in US dollars.
+    estimated_cost_usd: float
+    #: How long it is expected to take, in seconds; None where nothing is known.
+    p50_s: float | None
+    p95_s: float | None
+    #: It has to be woken first.
+    cold: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a request would be routed."""
+
+    entries: tuple[PlanEntry, ...]
+    #: Offerings that are not in it: model, provider, reason, figures.
+    dropped: tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the catalog."""
+
+    id: str
+    name: str
+    vendor: str
+    summary: str
+    #: `act`, `predict`, `ground`, `evaluate`.
+    contracts: tuple[str, ...]
+    action_spaces: tuple[str, ...]
+    #: Those whose live supply serves it; none where nothing does.
+    providers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """An emergency stop. While it stands, what it covers gets no action."""
+
+    id: str
+    subject: str
+    reason: str
+    #: When it was ordered, in unix seconds.
+    created: int
+    #: It stands no longer.
+    released: bool
+    #: It is written down, and survives any restart.
+    durable: bool
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of an evaluation."""
+
+    index: int
+    seed: int
+    success: bool
+    #: How it ended, such as `success`, `max_steps` or `policy_timeout`.
+    termination: str
+    error: str
+    total_reward: float
+    #: How far it came, 0 to 1.
+    progress: float
+    steps: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation as it stands."""
+
+    id: str
+    #: `queued`, `running`, `completed`, `failed`, `cancelled` or `expired`.
+    status: str
+    #: Episodes that have ended, and in all.
+    completed: int
+    total: int
+    #: The share of episodes that succeeded, and its interval at 95 % (Wilson); None before the first.
+    success_rate: float | None
+    interval: tuple[float, float] | None
+    cost_usd: float
+    #: Why it failed; empty where it did not.
+    error: str
+    #: Everything, as the schema has it.
+    message: evaluation_pb2.Evaluation
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One call that was billed."""
+
+    request_id: str
+    created: int
+    model: str
+    units: float
+    cost_usd: float
+
+
+def matrix(steps: Iterable[action_pb2.ActionStep]) -> NDArray[np.float64]:
+    """The rows of a chunk, which has to have some, of one length, of finite numbers."""
+    rows = [step.values for step in steps]
+    if len(rows) == 0:
+        raise MalformedAnswer("the chunk has no steps")
+    width = len(rows[0])
+    if width == 0 or any(len(row) != width for row in rows):
+        raise MalformedAnswer(f"the chunk's steps have {sorted({len(row) for row in rows})} numbers; each has to have as many")
+    array = np.array(rows, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise MalformedAnswer("the chunk holds a number that is not finite")
+    return array
+
+
+def route_of(message: route_pb2.Route | route_pb2.DirectRoute) -> Route:
+    attempts: list[str] = []
+    if isinstance(message, route_pb2.Route):
+        status = route_pb2.AttemptStatus.DESCRIPTOR.values_by_number
+        failure = route_pb2.AttemptFailure.DESCRIPTOR.values_by_number
+        for each in message.attempts:
+            word = status[each.status].name.removeprefix("ATTEMPT_STATUS_").lower() if each.status in status else "?"
+            why = failure[each.reason].name.removeprefix("ATTEMPT_FAILURE_").lower() if each.reason in failure and each.reason else ""
+            attempts.append(f"{each.provider}: {word}{f' ({why})' if why else ''}, {each.latency_ms:.1f} ms")
+    return Route(
+        model=message.model,
+        provider=message.provider,
+        offering_id=message.offering_id,
+        region=message.region,
+        simulated=message.simulated,
+        fallback_used=message.fallback_used if isinstance(message, route_pb2.Route) else False,
+        attempts=tuple(attempts),
+    )
+
+
+def chunk_of(answer: inference_service_pb2.ActResponse, horizon: int | None) -> Chunk:
+    steps = matrix(answer.action.steps)
+    if horizon is not None and len(steps) != horizon:
+        raise MalformedAnswer(f"the chunk has {len(steps)} steps where {horizon} were asked for")
+    return Chunk(
+        steps=steps,
+        space=answer.action.space,
+        dt_s=answer.action.dt_ms / 1000,
+        note=answer.action.note,
+        model=answer.model,
+        route=route_of(answer.route),
+        cost_usd=answer.usage.cost_usd,
+        valid_for_s=answer.valid_until_ms / 1000,
+        created=answer.created,
+        id=answer.id,
+        prediction=tuple(map(prediction_of, answer.prediction)),
+    )
+
+
+def prediction_of(frame: prediction_pb2.PredictedFrame) -> Prediction:
+    return Prediction(frame.index, frame.camera, frame.t_ms / 1000, frame.width, frame.height, frame.data)
+
+
+def grounding_of(answer: inference_service_pb2.GroundResponse) -> Grounding:
+    return Grounding(
+        points=tuple(map(_point, answer.points)),
+        boxes=tuple(map(_box, answer.boxes)),
+        note=answer.note,
+        model=answer.model,
+        route=route_of(answer.route),
+        cost_usd=answer.usage.cost_usd,
+    )
+
+
+def _unit(value: float) -> float:
+    if not (math.isfinite(value) and 0 <= value <= 1):
+        raise MalformedAnswer(f"a place in the picture is {value}, which is not from 0 to 1")
+    return value
+
+
+def _point(point: grounding_pb2.GroundedPoint) -> Point:
+    return Point(_unit(point.x), _unit(point.y), point.label, point.confidence, point.camera)
+
+
+def _box(box: grounding_pb2.GroundedBox) -> Box:
+    return Box(
+        _unit(box.x_min), _unit(box.y_min), _unit(box.x_max), _unit(box.y_max), box.label, box.confidence, box.camera
+    )
+
+
+def plan_of(answer: inference_service_pb2.PreviewRoutesResponse) -> Plan:
+    reasons = plan_pb2.DropReason.DESCRIPTOR.values_by_number
+    return Plan(
+        entries=tuple(
+            PlanEntry(
+                offering_id=step.offering_id,
+                model=step.model,
+                provider=step.provider,
+                region=step.region,
+                estimated_cost_usd=step.estimated_cost_usd,
+                p50_s=step.expected_ms.p50 / 1000 if step.expected_ms.HasField("p50") else None,
+                p95_s=step.expected_ms.p95 / 1000 if step.expected_ms.HasField("p95") else None,
+                cold=step.cold,
+            )
+            for step in answer.plan
+        ),
+        dropped=tuple(
+            (
+                each.model,
+                each.provider,
+                reasons[each.reason].name.removeprefix("DROP_REASON_").lower() if each.reason in reasons else "",
+                each.detail,
+            )
+            for each in answer.dropped
+        ),
+    )
+
+
+def model_of(model: registry_pb2.Model) -> Model:
+    return Model(
+        id=model.id,
+        name=model.name,
+        vendor=model.vendor,
+        summary=model.summary,
+        contracts=tuple(["", "act", "predict", "ground", "evaluate"][each] for each in model.contracts if 1 <= each <= 4),
+        action_spaces=tuple(model.action_spaces),
+        providers=tuple(model.providers),
+    )
+
+
+def stop_of(stop: robot_pb2.RobotStop) -> Stop:
+    return Stop(stop.id, stop.subject, stop.reason, stop.created, stop.HasField("released"), stop.durable)
+
+
+def episode_of(record: evaluation_pb2.EpisodeRecord) -> Episode:
+    return Episode(
+        index=record.index,
+        seed=record.seed,
+        success=record.success,
+        termination=record.termination,
+        error=record.error,
+        total_reward=getattr(record, "return"),
+        progress=record.progress,
+        steps=record.steps,
+        metrics=dict(record.metrics),
+    )
+
+
+def evaluation_of(message: evaluation_pb2.Evaluation) -> Evaluation:
+    from limber._gen.limber.v1 import job_pb2
+
+    words = job_pb2.JobStatus.DESCRIPTOR.values_by_number
+    word = words[message.status].name.removeprefix("JOB_STATUS_").lower() if message.status in words else "?"
+    rate = message.scores.success_rate if message.HasField("scores") else None
+    scored = rate is not None and rate.n > 0
+    return Evaluation(
+        id=message.id,
+        status=word,
+        completed=message.progress.completed,
+        total=message.progress.total,
+        success_rate=rate.value if rate is not None and scored else None,
+        interval=(rate.ci95.low, rate.ci95.high) if rate is not None and scored else None,
+        cost_usd=message.usage.total_cost_usd,
+        error=": ".join(filter(None, [message.error.code, message.error.message])),
+        message=message,
+    )

@@ -1,0 +1,95 @@
+from google.protobuf import struct_pb2 as _struct_pb2
+from limber._gen.limber.v1 import evaluation_pb2 as _evaluation_pb2
+from limber._gen.limber.v1 import supply_pb2 as _supply_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EvaluateRequest(_message.Message):
+    __slots__ = ("policy_endpoint", "scenario", "episodes", "seed", "action_space", "horizon", "replan_steps", "mode", "policy_timeout_ms", "media", "pictures", "metadata", "idempotency_key", "runner", "wall_budget_s", "stop_after_faults", "runtime", "profile", "auth")
+    POLICY_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    ACTION_SPACE_FIELD_NUMBER: _ClassVar[int]
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    REPLAN_STEPS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_FIELD_NUMBER: _ClassVar[int]
+    WALL_BUDGET_S_FIELD_NUMBER: _ClassVar[int]
+    STOP_AFTER_FAULTS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    AUTH_FIELD_NUMBER: _ClassVar[int]
+    policy_endpoint: str
+    scenario: str
+    episodes: int
+    seed: int
+    action_space: str
+    horizon: int
+    replan_steps: int
+    mode: _evaluation_pb2.EvaluationMode
+    policy_timeout_ms: int
+    media: _evaluation_pb2.EvaluationMedia
+    pictures: bool
+    metadata: _struct_pb2.Struct
+    idempotency_key: str
+    runner: _evaluation_pb2.EvaluationRunner
+    wall_budget_s: int
+    stop_after_faults: int
+    runtime: str
+    profile: _supply_pb2.WireProfile
+    auth: _supply_pb2.ProviderAuth
+    def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ...) -> None: ...
+
+class EvaluateResponse(_message.Message):
+    __slots__ = ("evaluation",)
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    evaluation: _evaluation_pb2.Evaluation
+    def __init__(self, evaluation: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...
+
+class GetEvaluationRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetEvaluationResponse(_message.Message):
+    __slots__ = ("evaluation",)
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    evaluation: _evaluation_pb2.Evaluation
+    def __init__(self, evaluation: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...
+
+class CancelEvaluationRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class CancelEvaluationResponse(_message.Message):
+    __slots__ = ("evaluation",)
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    evaluation: _evaluation_pb2.Evaluation
+    def __init__(self, evaluation: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...
+
+class WatchEvaluationRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class WatchEvaluationResponse(_message.Message):
+    __slots__ = ("episode", "done")
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    episode: _evaluation_pb2.EpisodeRecord
+    done: _evaluation_pb2.Evaluation
+    def __init__(self, episode: _Optional[_Union[_evaluation_pb2.EpisodeRecord, _Mapping]] = ..., done: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...

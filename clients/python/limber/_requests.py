@@ -1,0 +1,243 @@
+"""The requests of calls, from the arguments that the clients take. What cannot be sent raises `BadInput`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from limber._calls import enum_word, preferences
+from limber._frames import FrameHint, ImageLike, Observation, as_observation, encoded, message_of
+from limber._gen.limber.v1 import (
+    action_pb2,
+    contract_pb2,
+    evaluation_pb2,
+    evaluation_service_pb2,
+    inference_service_pb2,
+    observation_pb2,
+    preferences_pb2,
+    registry_pb2,
+    registry_service_pb2,
+    robot_service_pb2,
+)
+from limber.errors import BadInput
+
+M = TypeVar("M")
+NO_HINTS: Mapping[str, FrameHint] = {}
+
+#: What a robot senses: an observation, a mapping of its fields, a row of numbers, or several of them, oldest first.
+Sensed = Observation | Mapping[str, Any] | Sequence[Any] | ArrayLike
+
+
+def make(kind: type[M], **fields: Any) -> M:
+    """A message of the fields that are not None. Raises `BadInput` for a value that its field does not take."""
+    try:
+        return kind(**{name: value for name, value in fields.items() if value is not None})
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{kind.__name__}: {error}") from None
+
+
+def observations_of(sensed: Sensed, hints: Mapping[str, FrameHint] = NO_HINTS) -> list[observation_pb2.Observation]:
+    """One message for each moment."""
+    many = isinstance(sensed, (list, tuple)) and len(sensed) > 0 and isinstance(sensed[0], (Observation, Mapping))
+    moments: Iterable[Any] = sensed if many else [sensed]  # type: ignore[assignment]
+    messages = [message_of(as_observation(each), hints) for each in moments]
+    if not 1 <= len(messages) <= 32:
+        raise BadInput(f"there are {len(messages)} observations; 1 to 32")
+    return messages
+
+
+def goal_of(image: ImageLike | None) -> observation_pb2.Frame | None:
+    return None if image is None else observation_pb2.Frame(data=encoded(image, None, "goal_image"))
+
+
+def preference_of(word: str | None) -> Any:
+    return None if word is None else enum_word(preferences_pb2.Preference, "PREFERENCE_", word, "preference")
+
+
+def embodiment_of(word: str | None) -> Any:
+    return None if word is None else enum_word(registry_pb2.Embodiment, "EMBODIMENT_", word, "embodiment")
+
+
+def steps_of(actions: ArrayLike | None) -> list[action_pb2.ActionStep] | None:
+    """One message for each row."""
+    if actions is None:
+        return None
+    array = np.asarray(actions)
+    if array.dtype.kind not in "fiub" or array.ndim != 2:
+        raise BadInput(f"actions has the type {array.dtype} and the shape {array.shape}; give steps x dimensions of floats")
+    if not np.isfinite(array).all():
+        raise BadInput("actions holds a number that is not finite")
+    return [action_pb2.ActionStep(values=row) for row in array.astype(np.float64).tolist()]
+
+
+def common(
+    model: str,
+    *,
+    models: Sequence[str] | None,
+    preference: str | None,
+    provider: Mapping[str, Any] | None,
+    seed: int | None,
+    preset: str | None,
+    metadata: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """The fields that act, predict and a preview share."""
+    if not isinstance(model, str) or model == "":
+        raise BadInput("model is empty; name one such as owner/name, or an alias such as service/auto")
+    return {
+        "model": model,
+        "models": models,
+        "preference": preference_of(preference),
+        "provider": None if provider is None else preferences(provider),
+        "seed": seed,
+        "preset": preset,
+        "metadata": None if metadata is None else dict(metadata),
+    }
+
+
+def act(
+    model: str,
+    sensed: Sensed,
+    *,
+    instruction: str | None,
+    action_space: str | None,
+    horizon: int | None,
+    goal_image: ImageLike | None,
+    temperature: float | None,
+    embodiment: str | None,
+    robot: str | None,
+    return_prediction: bool,
+    shared: dict[str, Any],
+) -> inference_service_pb2.ActRequest:
+    return make(
+        inference_service_pb2.ActRequest,
+        **shared,
+        observations=observations_of(sensed),
+        instruction=instruction,
+        action_space=action_space,
+        horizon=horizon,
+        goal_image=goal_of(goal_image),
+        temperature=temperature,
+        embodiment=embodiment_of(embodiment),
+        robot_id=robot,
+        return_prediction=True if return_prediction else None,
+    )
+
+
+def predict(
+    sensed: Sensed,
+    *,
+    instruction: str | None,
+    horizon: int | None,
+    actions: ArrayLike | None,
+    action_space: str | None,
+    fps: float | None,
+    resolution: str | None,
+    shared: dict[str, Any],
+) -> inference_service_pb2.PredictStreamRequest:
+    return inference_service_pb2.PredictStreamRequest(
+        predict=make(
+            inference_service_pb2.PredictRequest,
+            **shared,
+            observations=observations_of(sensed),
+            instruction=instruction,
+            horizon=horizon,
+            actions=steps_of(actions),
+            action_space=action_space,
+            fps=fps,
+            resolution=resolution,
+        )
+    )
+
+
+def ground(
+    sensed: Sensed, instruction: str, model: str | None, provider: Mapping[str, Any] | None
+) -> inference_service_pb2.GroundRequest:
+    if not isinstance(instruction, str) or instruction == "":
+        raise BadInput("instruction is empty; say in words what is to be found")
+    return make(
+        inference_service_pb2.GroundRequest,
+        observations=observations_of(sensed),
+        instruction=instruction,
+        model=model,
+        provider=None if provider is None else preferences(provider),
+    )
+
+
+def preview(
+    contract: str | None, horizon: int | None, action_space: str | None, shared: dict[str, Any]
+) -> inference_service_pb2.PreviewRoutesRequest:
+    request = make(inference_service_pb2.PreviewedRequest, **shared, horizon=horizon, action_space=action_space)
+    number = None if contract is None else enum_word(contract_pb2.Contract, "CONTRACT_", contract, "contract")
+    return make(inference_service_pb2.PreviewRoutesRequest, contract=number, request=request)
+
+
+def evaluate(
+    policy: str,
+    scenario: str,
+    episodes: int,
+    *,
+    seed: int | None,
+    action_space: str | None,
+    horizon: int | None,
+    replan_steps: int | None,
+    realtime: bool,
+    pictures: bool,
+    external: bool,
+    idempotency_key: str,
+) -> evaluation_service_pb2.EvaluateRequest:
+    return make(
+        evaluation_service_pb2.EvaluateRequest,
+        policy_endpoint=policy,
+        scenario=scenario,
+        episodes=episodes,
+        seed=seed,
+        action_space=action_space,
+        horizon=horizon,
+        replan_steps=replan_steps,
+        mode=evaluation_pb2.EVALUATION_MODE_REALTIME if realtime else None,
+        pictures=True if pictures else None,
+        runner=evaluation_pb2.EVALUATION_RUNNER_EXTERNAL if external else None,
+        idempotency_key=idempotency_key,
+    )
+
+
+def models(
+    query: str | None, contract: str | None, action_space: str | None, limit: int, offset: int
+) -> registry_service_pb2.ListModelsRequest:
+    return make(
+        registry_service_pb2.ListModelsRequest,
+        q=query,
+        contract=None if contract is None else enum_word(contract_pb2.Contract, "CONTRACT_", contract, "contract"),
+        action_space=action_space,
+        limit=limit,
+        offset=offset,
+    )
+
+
+def stop(robot: str | None, session: str | None, everything: bool, reason: str) -> robot_service_pb2.StopRobotsRequest:
+    if [robot is not None, session is not None, everything].count(True) != 1:
+        raise BadInput("name exactly one of robot, session and everything=True")
+    return make(
+        robot_service_pb2.StopRobotsRequest,
+        robot_id=robot,
+        session_id=session,
+        all=True if everything else None,
+        reason=reason,
+    )
+
+
+def release(
+    robot: str | None, session: str | None, stop_id: str | None, everything: bool
+) -> robot_service_pb2.ReleaseRobotsRequest:
+    if [robot is not None, session is not None, stop_id is not None, everything].count(True) != 1:
+        raise BadInput("name exactly one of robot, session, stop_id and everything=True")
+    return make(
+        robot_service_pb2.ReleaseRobotsRequest,
+        robot_id=robot,
+        session_id=session,
+        stop_id=stop_id,
+        all=True if everything else None,
+    )

@@ -1,0 +1,421 @@
+"""The client of a gateway."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+from numpy.typing import ArrayLike
+
+from limber import _answers as answers
+from limber import _calls as calls
+from limber import _requests as requests
+from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, Prediction, Stop, Usage
+from limber._calls import Address, Call, addresses, channel_options, check_key, credentials, wait_before
+from limber._frames import ImageLike
+from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, robot_service_pb2
+from limber._requests import Sensed
+from limber.errors import BadInput, ConnectionFailed, EvaluationFailed, LimberError, of_rpc
+
+if TYPE_CHECKING:
+    from limber.loop import Loop
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+T = TypeVar("T")
+
+#: Seconds that a call may take with all its tries, unless it says otherwise.
+TIMEOUT_S = 30.0
+#: How often a call is made again, where that is safe.
+RETRIES = 2
+
+
+def open_channel(address: Address) -> grpc.Channel:
+    """A channel to one address."""
+    if address.tls:
+        return grpc.secure_channel(address.target, credentials(), options=channel_options())
+    return grpc.insecure_channel(address.target, options=channel_options())
+
+
+class Limber:
+    """A gateway, as one key sees it.
+
+        with Limber("http://127.0.0.1:8080", "lmb_sk_…") as client:
+            chunk = client.act("reference/potential-nav", [0, 0, 0, 2, 0, 0], action_space="base_twist_2d")
+            chunk.steps                             # float64, steps x dimensions
+
+    `url` is the gateway's address, or several of its replicas, which are tried in turn; `LIMBER_URL` and `LIMBER_KEY` of the environment stand
+    in for what is left out. Threads may share a client.
+
+    A call is made again, up to `retries` times within its time, where that is safe: act, predict and evaluate carry an idempotency key of
+    their own, so that the same answer comes, and is paid for, once.
+    """
+
+    def __init__(
+        self,
+        url: str | Sequence[str] | None = None,
+        key: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retries: int = RETRIES,
+    ) -> None:
+        self.addresses = addresses(url if url is not None else os.environ.get("LIMBER_URL", "http://127.0.0.1:8080"))
+        self._key = check_key(key if key is not None else os.environ.get("LIMBER_KEY", ""))
+        self.timeout_s = timeout_s
+        self.retries = retries
+        self._channels = [open_channel(address) for address in self.addresses]
+        self._current = 0
+
+    def __repr__(self) -> str:
+        return f"Limber({self.addresses[0].url!r}, key …{self._key[-4:]})"
+
+    def __enter__(self) -> Limber:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections."""
+        for channel in self._channels:
+            channel.close()
+
+    # How calls are made
+
+    def metadata(self, idempotency_key: str | None = None) -> list[tuple[str, str]]:
+        """What every call carries."""
+        more = [("idempotency-key", idempotency_key)] if idempotency_key else []
+        return [("authorization", f"Bearer {self._key}"), *more]
+
+    def call(
+        self, call: Call[Q, A], request: Q, *, timeout_s: float | None = None, idempotency_key: str | None = None
+    ) -> A:
+        """Makes one call of the schema, with the retries that are safe for it. Raises what `limber.errors` holds."""
+        until = time.monotonic() + (timeout_s if timeout_s is not None else self.timeout_s)
+        if call.idempotent and idempotency_key is None and self.retries > 0:
+            idempotency_key = uuid.uuid4().hex
+        tried = 0
+        while True:
+            at = self._current
+            try:
+                answer: A = self._channels[at].unary_unary(
+                    call.path,
+                    request_serializer=call.request.SerializeToString,  # type: ignore[attr-defined]
+                    response_deserializer=call.answer.FromString,  # type: ignore[attr-defined]
+                )(request, timeout=max(0.001, until - time.monotonic()), metadata=self.metadata(idempotency_key))
+                return answer
+            except grpc.RpcError as thrown:
+                error = of_rpc(thrown, f"{call.name} at {self.addresses[at].url}")
+            tried += 1
+            if isinstance(error, ConnectionFailed):
+                self.next_address(at)
+            wait = wait_before(tried, error, call, max(self.retries, len(self._channels) - 1))
+            if wait is None or time.monotonic() + wait >= until:
+                raise error from None
+            time.sleep(wait)
+
+    def next_address(self, failed: int) -> None:
+        """Goes on with the replica behind the one that failed."""
+        if self._current == failed:
+            self._current = (failed + 1) % len(self._channels)
+
+    def stream(self, call: Call[Q, A], request: Q, timeout_s: float | None = None) -> Iterator[A]:
+        """The answers of a call that gives several. Ending the iteration ends the call."""
+        at = self._current
+        answer = self._channels[at].unary_stream(
+            call.path,
+            request_serializer=call.request.SerializeToString,  # type: ignore[attr-defined]
+            response_deserializer=call.answer.FromString,  # type: ignore[attr-defined]
+        )(request, timeout=timeout_s, metadata=self.metadata())
+        try:
+            yield from answer
+        except grpc.RpcError as thrown:
+            error = of_rpc(thrown, f"{call.name} at {self.addresses[at].url}")
+            if isinstance(error, ConnectionFailed):
+                self.next_address(at)
+            raise error from None
+        finally:
+            answer.cancel()
+
+    # Inference
+
+    def act(
+        self,
+        model: str,
+        observation: Sensed,
+        *,
+        instruction: str | None = None,
+        action_space: str | None = None,
+        horizon: int | None = None,
+        models: Sequence[str] | None = None,
+        preference: str | None = None,
+        provider: Mapping[str, Any] | None = None,
+        robot: str | None = None,
+        goal_image: ImageLike | None = None,
+        seed: int | None = None,
+        temperature: float | None = None,
+        embodiment: str | None = None,
+        preset: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        return_prediction: bool = False,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Chunk:
+        """Asks for one action chunk.
+
+        `observation` is an `Observation`, a mapping of its fields, a row of numbers (the state alone), or a list of these, oldest first.
+        `action_space` is a contract: `ee_delta_6d_grip` when absent. `horizon` rows come, exactly; 1 to 256. `provider` has the fields of
+        the schema's ProviderPreferences, such as `{"max_latency_ms": 200, "sort": "latency"}`. `robot` is the robot's name, which an
+        emergency stop names. Raises `NoRouteAvailable` with `suggestions` where constraints leave nobody.
+        """
+        shared = requests.common(
+            model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
+        )
+        request = requests.act(
+            model,
+            observation,
+            instruction=instruction,
+            action_space=action_space,
+            horizon=horizon,
+            goal_image=goal_image,
+            temperature=temperature,
+            embodiment=embodiment,
+            robot=robot,
+            return_prediction=return_prediction,
+            shared=shared,
+        )
+        answer = self.call(calls.ACT, request, timeout_s=timeout_s, idempotency_key=idempotency_key)
+        return answers.chunk_of(answer, horizon)
+
+    def predict(
+        self,
+        model: str,
+        observation: Sensed,
+        *,
+        instruction: str | None = None,
+        horizon: int | None = None,
+        actions: ArrayLike | None = None,
+        action_space: str | None = None,
+        fps: float | None = None,
+        resolution: str | None = None,
+        models: Sequence[str] | None = None,
+        preference: str | None = None,
+        provider: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        preset: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[Prediction]:
+        """Asks for future frames, and gives each as it comes.
+
+        `horizon` frames come, exactly; `actions` is what the robot will do, one row for each frame, in `action_space`; `resolution` is
+        `WIDTHxHEIGHT`. Frames that came are paid for; ending the iteration calls the rest off. Never made again: frames came already.
+        """
+        shared = requests.common(
+            model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
+        )
+        request = requests.predict(
+            observation,
+            instruction=instruction,
+            horizon=horizon,
+            actions=actions,
+            action_space=action_space,
+            fps=fps,
+            resolution=resolution,
+            shared=shared,
+        )
+        return self._frames(request, timeout_s)
+
+    def _frames(self, request: Any, timeout_s: float | None) -> Iterator[Prediction]:
+        for event in self.stream(calls.PREDICT_STREAM, request, timeout_s if timeout_s is not None else self.timeout_s):
+            if event.HasField("frame"):
+                yield answers.prediction_of(event.frame)
+
+    def ground(
+        self,
+        observation: Sensed,
+        instruction: str,
+        *,
+        model: str | None = None,
+        provider: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Grounding:
+        """Asks where in the pictures of an observation an instruction points. Places are 0 to 1, from the top left."""
+        request = requests.ground(observation, instruction, model, provider)
+        return answers.grounding_of(self.call(calls.GROUND, request, timeout_s=timeout_s))
+
+    def preview(
+        self,
+        model: str,
+        *,
+        contract: str | None = None,
+        horizon: int | None = None,
+        action_space: str | None = None,
+        models: Sequence[str] | None = None,
+        preference: str | None = None,
+        provider: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        preset: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Plan:
+        """Shows how a request would be routed and what it would cost. Runs nothing and costs nothing."""
+        shared = requests.common(
+            model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=None
+        )
+        request = requests.preview(contract, horizon, action_space, shared)
+        return answers.plan_of(self.call(calls.PREVIEW, request, timeout_s=timeout_s))
+
+    def loop(self, model: str, **options: Any) -> Loop:
+        """A control loop of one robot on this gateway: see `limber.Loop`, which has the options."""
+        from limber.loop import Loop
+
+        return Loop(self, model, **options)
+
+    # Evaluation
+
+    def evaluate(
+        self,
+        policy: str,
+        scenario: str,
+        episodes: int,
+        *,
+        seed: int | None = None,
+        action_space: str | None = None,
+        horizon: int | None = None,
+        replan_steps: int | None = None,
+        realtime: bool = False,
+        pictures: bool = False,
+        external: bool = False,
+        idempotency_key: str | None = None,
+    ) -> RunningEvaluation:
+        """Tries a policy in a scenario; iterating over what is returned tells of each episode as it ends.
+
+        `policy` is a model of the gateway, or the address of a server such as `ws://…` or `grpc://…`. `external` leaves the episodes to
+        a runner of the organisation (`limber.gym`).
+        """
+        request = requests.evaluate(
+            policy,
+            scenario,
+            episodes,
+            seed=seed,
+            action_space=action_space,
+            horizon=horizon,
+            replan_steps=replan_steps,
+            realtime=realtime,
+            pictures=pictures,
+            external=external,
+            idempotency_key=idempotency_key or uuid.uuid4().hex,
+        )
+        return RunningEvaluation(self, answers.evaluation_of(self.call(calls.EVALUATE, request).evaluation))
+
+    def evaluation(self, job_id: str) -> Evaluation:
+        """An evaluation as it stands."""
+        request = evaluation_service_pb2.GetEvaluationRequest(job_id=job_id)
+        return answers.evaluation_of(self.call(calls.GET_EVALUATION, request).evaluation)
+
+    # Robots
+
+    def stop(
+        self, robot: str | None = None, *, session: str | None = None, everything: bool = False, reason: str = ""
+    ) -> Stop:
+        """Emergency stop: what is named gets no action from any replica until it is released."""
+        request = requests.stop(robot, session, everything, reason)
+        # Every replica is asked at once's end: a stop is worth more tries than any other call.
+        return answers.stop_of(self.call(calls.STOP_ROBOTS, request).stop)
+
+    def release(
+        self,
+        robot: str | None = None,
+        *,
+        session: str | None = None,
+        stop_id: str | None = None,
+        everything: bool = False,
+    ) -> Stop:
+        """Releases a stop, by its id or by the name that was stopped."""
+        return answers.stop_of(self.call(calls.RELEASE_ROBOTS, requests.release(robot, session, stop_id, everything)).stop)
+
+    def stops(self, *, released: bool = False) -> list[Stop]:
+        """The newest stops of the organisation, 50 at most; also those that were released where `released` is set."""
+        request = robot_service_pb2.ListRobotStopsRequest(released=released)
+        return [answers.stop_of(each) for each in self.call(calls.LIST_STOPS, request).data]
+
+    # What there is
+
+    def models(
+        self, query: str | None = None, *, contract: str | None = None, action_space: str | None = None
+    ) -> Iterator[Model]:
+        """Models of the catalog, page by page, the best match first where `query` is given."""
+        offset = 0
+        while True:
+            page = self.call(calls.LIST_MODELS, requests.models(query, contract, action_space, 200, offset))
+            yield from map(answers.model_of, page.data)
+            offset += len(page.data)
+            if offset >= page.total or not page.data:
+                return
+
+    def usage(self, *, limit: int = 50) -> list[Usage]:
+        """The newest calls that were billed, `limit` at most, of 500."""
+        if not 1 <= limit <= 500:
+            raise BadInput(f"limit is {limit}; 1 to 500")
+        page = self.call(calls.LIST_USAGE, account_service_pb2.ListUsageRequest(limit=limit))
+        return [Usage(each.request_id, each.created, each.model, each.units, each.cost_usd) for each in page.data]
+
+
+class RunningEvaluation:
+    """An evaluation under way: iterate over it for its episodes, then `result()`."""
+
+    #: Seconds between two looks where the stream of episodes broke.
+    POLL_S = 2.0
+
+    def __init__(self, client: Limber, first: Evaluation) -> None:
+        self._client = client
+        self._last = first
+
+    @property
+    def id(self) -> str:
+        """Its name, such as `job_01J…`."""
+        return self._last.id
+
+    def __iter__(self) -> Iterator[Episode]:
+        seen: set[int] = set()
+        while not self._over():
+            try:
+                request = evaluation_service_pb2.WatchEvaluationRequest(job_id=self.id)
+                for event in self._client.stream(calls.WATCH_EVALUATION, request):
+                    if event.HasField("done"):
+                        self._last = answers.evaluation_of(event.done)
+                    elif event.episode.index not in seen:
+                        # A stream that is opened again begins with those that have ended.
+                        seen.add(event.episode.index)
+                        yield answers.episode_of(event.episode)
+                if self._over():
+                    return
+            except ConnectionFailed:
+                pass
+            time.sleep(self.POLL_S)
+            self._last = self._client.evaluation(self.id)
+
+    def _over(self) -> bool:
+        return self._last.status in ("completed", "failed", "cancelled", "expired")
+
+    def result(self, tell: Callable[[Episode], None] | None = None) -> Evaluation:
+        """Waits for the end and gives the scores. Raises `EvaluationFailed` where there are none."""
+        for episode in self:
+            if tell is not None:
+                tell(episode)
+        if self._last.status != "completed":
+            raise EvaluationFailed(f"the evaluation {self.id} is {self._last.status}: {self._last.error or 'nothing is said of why'}")
+        return self._last
+
+    def cancel(self) -> Evaluation:
+        """Calls it off; episodes that ended keep their records."""
+        request = evaluation_service_pb2.CancelEvaluationRequest(job_id=self.id)
+        self._last = answers.evaluation_of(self._client.call(calls.CANCEL_EVALUATION, request).evaluation)
+        return self._last
+
+
+__all__ = ["Limber", "LimberError", "RunningEvaluation"]

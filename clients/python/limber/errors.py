@@ -1,0 +1,181 @@
+"""Every exception of this package.
+
+`Refused` and the classes below it are what a gateway says: one class for each reason, such as `NoRouteAvailable`, each in a family, such as
+`RoutingError`. The others are what goes wrong on this side.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+from limber import _reasons
+from limber._gen.google.rpc import error_details_pb2, status_pb2
+from limber._gen.limber.v1 import error_pb2, plan_pb2
+from limber._reasons import *  # noqa: F403
+from limber._reasons import BY_CODE
+from limber._refusal import (
+    AuthenticationError,
+    BillingError,
+    ConflictError,
+    Details,
+    Dropped,
+    LimberError,
+    NotFoundError,
+    OutOfTime,
+    PermissionRefused,
+    RateLimitError,
+    Refused,
+    RoutingError,
+    ServerError,
+    Suggestion,
+    UpstreamError,
+    ValidationError,
+    Violation,
+)
+
+__all__ = [
+    "AuthenticationError",
+    "BadInput",
+    "BillingError",
+    "CallbackHung",
+    "ClockJumped",
+    "ConflictError",
+    "ConnectionFailed",
+    "Details",
+    "Dropped",
+    "EvaluationFailed",
+    "LimberError",
+    "MalformedAnswer",
+    "MissingPackage",
+    "NotFoundError",
+    "ObservationRejected",
+    "OutOfTime",
+    "PermissionRefused",
+    "RateLimitError",
+    "Refused",
+    "RoutingError",
+    "ServerError",
+    "Suggestion",
+    "UpstreamError",
+    "ValidationError",
+    "Violation",
+    "of_rpc",
+    *_reasons.__all__,
+]
+
+
+class BadInput(LimberError, ValueError):
+    """An argument cannot be sent: an array of a wrong type, shape or order, a number that is none. Nothing was sent."""
+
+
+class MissingPackage(LimberError, ImportError):
+    """A feature needs a package that is not installed."""
+
+
+class ConnectionFailed(LimberError, ConnectionError):
+    """The gateway cannot be reached, or the connection broke before the answer was there."""
+
+
+class MalformedAnswer(LimberError):
+    """What answered is no gateway, or sent what no gateway sends. Nothing of it is executed."""
+
+
+class CallbackHung(LimberError):
+    """A callback of the loop did not return in time. The robot was told to hold meanwhile, from another thread."""
+
+
+class ClockJumped(LimberError):
+    """The clock that the loop reads went back, or leapt: ages cannot be told any more, so the robot holds."""
+
+
+class ObservationRejected(LimberError):
+    """The gateway cannot use the robot's observations, several times in a row."""
+
+
+class EvaluationFailed(LimberError):
+    """An evaluation ended without a score."""
+
+
+#: What gRPC says where the network, and not the gateway, is at fault.
+_NETWORK = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+
+
+def _plain(message: error_pb2.ErrorDetails) -> Details:
+    reasons = plan_pb2.DropReason.DESCRIPTOR.values_by_number
+    known = ("suggestions", "dropped", "violations", "near", "needed", "required_usd", "available_usd")
+    return Details(
+        suggestions=tuple(
+            Suggestion(each.field, each.value if each.HasField("value") else None, each.admits)
+            for each in message.suggestions
+        ),
+        dropped=tuple(
+            Dropped(
+                each.offering_id,
+                each.model,
+                each.provider,
+                reasons[each.reason].name.removeprefix("DROP_REASON_").lower() if each.reason in reasons else "",
+                each.detail,
+            )
+            for each in message.dropped
+        ),
+        violations=tuple(Violation(each.path, each.message, each.type) for each in message.violations),
+        near=tuple(message.near),
+        needed=tuple(message.needed),
+        required_usd=message.required_usd if message.HasField("required_usd") else None,
+        available_usd=message.available_usd if message.HasField("available_usd") else None,
+        more={field.name: value for field, value in message.ListFields() if field.name not in known},
+    )
+
+
+def _details_of(error: grpc.RpcError) -> bytes | None:
+    trailing = getattr(error, "trailing_metadata", None)
+    for key, value in (trailing() if callable(trailing) else None) or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            return value
+    return None
+
+
+def of_rpc(error: grpc.RpcError, doing: str) -> LimberError:
+    """The exception that an error of gRPC means. `doing` says what was tried, such as `act at http://…`."""
+    code = error.code() if callable(getattr(error, "code", None)) else grpc.StatusCode.UNKNOWN
+    text = (error.details() if callable(getattr(error, "details", None)) else "") or ""
+    refused = _refused(_details_of(error), text)
+    if refused is not None:
+        return refused
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return ConnectionFailed(f"{doing}: there was no answer in time; raise timeout_s, or ask for a nearer offering")
+    if code in _NETWORK:
+        return ConnectionFailed(f"{doing}: the gateway cannot be reached ({text or code.name.lower()})")
+    said = f"{code.name.lower()}: {text}" if text else code.name.lower()
+    return MalformedAnswer(f"{doing}: what answers there is no Limber gateway, or not of this version ({said})")
+
+
+def _refused(details: bytes | None, text: str) -> Refused | None:
+    if details is None:
+        return None
+    reason, request_id, retry_after = "", "", None
+    more = Details()
+    try:
+        status = status_pb2.Status.FromString(details)
+        for each in status.details:
+            kind = each.type_url.rpartition("/")[2]
+            if kind == "google.rpc.ErrorInfo":
+                info = error_details_pb2.ErrorInfo.FromString(each.value)
+                reason, request_id = info.reason, info.metadata.get("request_id", "")
+            elif kind == "google.rpc.RetryInfo":
+                delay = error_details_pb2.RetryInfo.FromString(each.value).retry_delay
+                retry_after = delay.seconds + delay.nanos / 1e9
+            elif kind == "limber.v1.ErrorDetails":
+                more = _plain(error_pb2.ErrorDetails.FromString(each.value))
+    except Exception:  # noqa: BLE001 - protobuf raises several; what cannot be read tells nothing
+        return None
+    if reason == "":
+        return None
+    found = BY_CODE.get(reason, Refused)
+    return found(
+        status.message or text,
+        details=more,
+        retry_after_s=retry_after,
+        request_id=request_id,
+        unknown_code="" if reason in BY_CODE else reason,
+    )
