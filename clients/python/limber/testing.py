@@ -25,6 +25,7 @@ from limber._calls import channel_options
 from limber._gen.google.rpc import error_details_pb2, status_pb2
 from limber._gen.limber.v1 import (
     action_pb2,
+    contract_pb2,
     control_loop_pb2,
     error_pb2,
     evaluation_service_pb2,
@@ -231,7 +232,7 @@ class FakeGateway:
         return inference_service_pb2.PreviewRoutesResponse(object="route_plan", considered=1, plan=[step])
 
     def ListModels(self, request: registry_service_pb2.ListModelsRequest, context: grpc.ServicerContext) -> Any:
-        model = registry_pb2.Model(id=self.model, object="model", name="Test policy", contracts=[1], providers=["fake"])
+        model = registry_pb2.Model(id=self.model, object="model", name="Test policy", contracts=[contract_pb2.CONTRACT_ACT], providers=["fake"])
         return registry_service_pb2.ListModelsResponse(object="list", data=[model][request.offset :], total=1, limit=100)
 
     def StopRobots(self, request: robot_service_pb2.StopRobotsRequest, context: grpc.ServicerContext) -> Any:

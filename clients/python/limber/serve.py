@@ -1,0 +1,478 @@
+"""Any Python policy as supply: it dials the gateway, so that it may stand behind a router, and is called on its own stream.
+
+    import limber.serve
+
+    def policy(asked):
+        return model.predict(asked.images["wrist"], asked.state)      # rows of actions: steps x dimensions
+
+    limber.serve.serve(policy, model="acme/cruise", action_space="base_twist_2d", dt_ms=50)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import grpc
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limber import _calls as calls
+from limber._calls import channel_options
+from limber._frames import decoded
+from limber._gen.limber.outbound.v1 import outbound_service_pb2
+from limber._gen.limber.policy.v1 import policy_service_pb2
+from limber._gen.limber.v1 import action_pb2, contract_pb2, observation_pb2, supply_pb2, supply_service_pb2
+from limber.client import Limber
+from limber.errors import BadInput, ConnectionFailed, LimberError, NotFoundError, Refused, of_rpc
+
+#: Calls that wait for the policy; with more it is busy.
+_MOST_WAITING = 64
+_SERVE = "/limber.outbound.v1.OutboundService/Serve"
+
+
+class InvalidInput(BadInput):
+    """What a policy raises where it cannot use what it was shown: the caller hears so, and the provider is not at fault."""
+
+
+class _Cameras(dict[str, NDArray[np.uint8]]):
+    def __missing__(self, camera: str) -> NDArray[np.uint8]:
+        raise InvalidInput(f"there is no picture of the camera {camera!r}; there are {', '.join(self) or 'none'}")
+
+
+class Asked:
+    """One question to a policy."""
+
+    def __init__(self, call: policy_service_pb2.ActCall) -> None:
+        self._call = call
+        self._seen: observation_pb2.Observation = call.observations[-1] if call.observations else observation_pb2.Observation()
+        #: Rows to give: exactly so many go out, and a policy may give more.
+        self.horizon: int = call.horizon
+        self.instruction: str = call.instruction
+        self.action_space: str = call.action_space
+        #: The episode: another one when the robot starts over.
+        self.session_id: str = call.session_id
+        self.seed: int | None = call.seed if call.HasField("seed") else None
+        self.model: str = call.model
+
+    @cached_property
+    def state(self) -> NDArray[np.float64]:
+        """Proprioception, one row; empty where the robot sent none."""
+        return np.array(self._seen.proprio, dtype=np.float64)
+
+    @cached_property
+    def images(self) -> dict[str, NDArray[np.uint8]]:
+        """Pictures by camera: height x width x 3, uint8, RGB. Needs Pillow."""
+        try:
+            return _Cameras((frame.camera, decoded(frame.data)) for frame in self._seen.frames)
+        except OSError as error:
+            raise InvalidInput(f"a picture cannot be read: {error}") from None
+
+    @property
+    def encoded_images(self) -> dict[str, bytes]:
+        """The same as they came, encoded."""
+        return {frame.camera: frame.data for frame in self._seen.frames}
+
+    @property
+    def observations(self) -> Sequence[observation_pb2.Observation]:
+        """All moments that were sent, oldest first, as the schema has them."""
+        return list(self._call.observations)
+
+
+class Infers(Protocol):
+    """A policy of openpi's shape."""
+
+    def infer(self, obs: dict[str, Any]) -> Mapping[str, Any]: ...
+
+
+Policy = Callable[[Asked], ArrayLike] | Infers
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is declared of a policy."""
+
+    model: str
+    provider: str
+    action_space: str = "ee_delta_6d_grip"
+    #: Numbers in an action, for spaces that do not fix it, such as `continuous_nd`.
+    action_dim: int | None = None
+    #: Time from one row to the next, in milliseconds.
+    dt_ms: int = 50
+    #: Most rows in one answer.
+    max_horizon: int = 16
+    #: US dollars.
+    price_per_action_step: float = 0.0
+    hardware: str = "CPU"
+    region: str = "local"
+    cameras: tuple[str, ...] = ()
+    state_names: tuple[str, ...] = ()
+
+
+def _chunk(policy: Policy, call: policy_service_pb2.ActCall, served: Served) -> policy_service_pb2.ActResponse:
+    """The policy's answer to one call; a fault of it is one of the call, and the server lives on."""
+    asked = Asked(call)
+    try:
+        names, size = served.state_names, len(asked.observations[-1].proprio) if asked.observations else 0
+        if names and size != len(names):
+            raise InvalidInput(f"the state has {size} numbers; {len(names)} are expected: {', '.join(names)}")
+        for camera in served.cameras:
+            if camera not in asked.encoded_images:
+                raise InvalidInput(f"there is no picture of the camera {camera!r}")
+        given = policy(asked) if callable(policy) else policy.infer(_openpi_dict(asked))["actions"]
+        rows = np.asarray(given, dtype=np.float64)
+        if rows.ndim == 1:
+            rows = np.tile(rows, (asked.horizon, 1))
+        if rows.ndim != 2 or len(rows) < asked.horizon:
+            raise BadInput(f"the policy gave {rows.shape}; {asked.horizon} rows of numbers are asked for")
+        rows = rows[: asked.horizon]
+        if not np.isfinite(rows).all():
+            raise BadInput("the policy gave a number that is not finite")
+    except InvalidInput as error:
+        said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message=str(error)[:500])
+        return policy_service_pb2.ActResponse(error=said)
+    except Exception as error:  # noqa: BLE001 - whatever a policy raises ends its call alone
+        said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INTERNAL, message=f"{type(error).__name__}: {error}"[:500])
+        return policy_service_pb2.ActResponse(error=said)
+    steps = [action_pb2.ActionStep(values=row) for row in rows.tolist()]
+    return policy_service_pb2.ActResponse(chunk=policy_service_pb2.ActChunk(steps=steps, dt_ms=served.dt_ms))
+
+
+def _openpi_dict(asked: Asked) -> dict[str, Any]:
+    """What openpi's policies take: the state, the pictures by their cameras' names, and the prompt."""
+    return {"state": asked.state, "prompt": asked.instruction, **asked.images}
+
+
+class _Desk:
+    """Asks the policy about calls, one after the other on each of its threads, and gives the answers to who reads them."""
+
+    def __init__(self, policy: Policy, served: Served, threads: int, say: Callable[[policy_service_pb2.ActResponse], None]) -> None:
+        self._policy = policy
+        self._served = served
+        self._say = say
+        self._calls: queue.Queue[tuple[int, policy_service_pb2.ActCall, float] | None] = queue.Queue(_MOST_WAITING)
+        self._off: set[int] = set()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, request: policy_service_pb2.ActRequest) -> None:
+        if request.HasField("cancel"):
+            self._off.add(request.call_id)
+            return
+        until = time.monotonic() + request.call.budget_ms / 1000 if request.call.budget_ms else float("inf")
+        try:
+            self._calls.put_nowait((request.call_id, request.call, until))
+        except queue.Full:
+            self._fail(request.call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "too many calls wait")
+
+    def end(self) -> None:
+        for _ in self._threads:
+            with contextlib.suppress(queue.Full):
+                self._calls.put_nowait(None)
+
+    def _fail(self, call_id: int, code: policy_service_pb2.CallErrorCode, message: str) -> None:
+        error = policy_service_pb2.CallError(code=code, message=message)
+        self._say(policy_service_pb2.ActResponse(call_id=call_id, error=error))
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call_id, call, until = item
+            if call_id in self._off:
+                self._off.discard(call_id)
+            elif time.monotonic() > until:
+                self._fail(call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "its time was over before its turn came")
+            else:
+                answer = _chunk(self._policy, call, self._served)
+                answer.call_id = call_id
+                self._say(answer)
+
+
+def serve(
+    policy: Policy,
+    *,
+    model: str,
+    provider: str | None = None,
+    url: str | Sequence[str] | None = None,
+    key: str | None = None,
+    action_space: str = "ee_delta_6d_grip",
+    action_dim: int | None = None,
+    dt_ms: int = 50,
+    max_horizon: int = 16,
+    price_per_action_step: float = 0.0,
+    hardware: str = "CPU",
+    region: str = "local",
+    cameras: Sequence[str] = (),
+    state_names: Sequence[str] = (),
+    declare: bool = True,
+    threads: int = 1,
+    stop: threading.Event | None = None,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Serves a policy until `stop` is set, or Ctrl-C.
+
+    `policy` is a function of `Asked` that gives rows of actions, or an object with openpi's `infer`. It is called on `threads` threads, one by
+    default. It dials the gateway at `url` with a key that may write supply, and dials again when the connection breaks. With `declare` the
+    provider (the model's owner when absent) is registered, the model declared and its probe run, where that has not been done.
+
+    Raises what no further try mends, such as `InvalidApiKey`.
+    """
+    served = Served(
+        model=model,
+        provider=provider or model.partition("/")[0],
+        action_space=action_space,
+        action_dim=action_dim,
+        dt_ms=dt_ms,
+        max_horizon=max_horizon,
+        price_per_action_step=price_per_action_step,
+        hardware=hardware,
+        region=region,
+        cameras=tuple(cameras),
+        state_names=tuple(state_names),
+    )
+    if not 1 <= max_horizon <= 256:
+        raise BadInput(f"max_horizon is {max_horizon}; 1 to 256")
+    over = stop or threading.Event()
+    with Limber(url, key) as client:
+        if declare:
+            _register(client, served, tell)
+        declared = not declare
+        wait = 0.25
+        while not over.is_set():
+            began = time.monotonic()
+            try:
+                declared = _dial(client, policy, served, threads, over, declared, tell) or declared
+            except LimberError as error:
+                # A provider that is not registered yet may be in a moment.
+                if isinstance(error, Refused) and not error.retryable and not isinstance(error, NotFoundError):
+                    raise
+                if not isinstance(error, (Refused, ConnectionFailed)):
+                    raise
+                tell(f"serve: {error}")
+            if time.monotonic() - began > 60:
+                wait = 0.25
+            client.next_address(client._current)
+            over.wait(wait * random.uniform(0.5, 1))
+            wait = min(wait * 2, 4.0)
+
+
+def _dial(
+    client: Limber, policy: Policy, served: Served, threads: int, over: threading.Event, declared: bool, tell: Callable[[str], None]
+) -> bool:
+    """One stream, until it ends; whether the model is declared then."""
+    said: queue.Queue[outbound_service_pb2.ServeRequest | None] = queue.Queue()
+    said.put(outbound_service_pb2.ServeRequest(hello=outbound_service_pb2.Hello(provider=served.provider)))
+    desk = _Desk(policy, served, threads, lambda answer: said.put(outbound_service_pb2.ServeRequest(act=answer)))
+
+    def messages() -> Iterator[outbound_service_pb2.ServeRequest]:
+        while (message := said.get()) is not None:
+            yield message
+
+    at = client._current
+    stream = client._channels[at].stream_stream(
+        _SERVE,
+        request_serializer=outbound_service_pb2.ServeRequest.SerializeToString,
+        response_deserializer=outbound_service_pb2.ServeResponse.FromString,
+    )(messages(), metadata=client.metadata())
+    ended = threading.Event()
+
+    def leave() -> None:
+        while not ended.wait(0.1):
+            if over.is_set():
+                stream.cancel()
+                return
+
+    threading.Thread(target=leave, daemon=True).start()
+    declaring: threading.Thread | None = None
+    fault: list[LimberError] = []
+
+    def declare() -> None:
+        try:
+            _declare(client, served, tell)
+        except LimberError as error:
+            fault.append(error)
+            stream.cancel()
+
+    try:
+        for message in stream:
+            kind = message.WhichOneof("message")
+            if kind == "welcome":
+                tell(f"serve: {client.addresses[at].url} calls {served.model} as {served.provider}")
+                if not declared:
+                    declaring = threading.Thread(target=declare, daemon=True)
+                    declaring.start()
+            elif kind == "act":
+                desk.take(message.act)
+            elif kind == "predict":
+                error = policy_service_pb2.CallError(
+                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server only acts"
+                )
+                said.put(outbound_service_pb2.ServeRequest(predict=outbound_service_pb2.PredictPart(call_id=message.predict.call_id, error=error)))
+            elif kind == "ground":
+                error = policy_service_pb2.CallError(
+                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server only acts"
+                )
+                said.put(outbound_service_pb2.ServeRequest(ground=outbound_service_pb2.GroundAnswer(call_id=message.ground.call_id, error=error)))
+    except grpc.RpcError as thrown:
+        if not over.is_set() and not fault:
+            raise of_rpc(thrown, f"serve at {client.addresses[at].url}") from None
+    finally:
+        ended.set()
+        said.put(None)
+        desk.end()
+        stream.cancel()
+    if fault:
+        raise fault[0]
+    if declaring is not None:
+        declaring.join(1)
+    return declared or (declaring is not None and not declaring.is_alive())
+
+
+_GET_PROVIDER = calls.Call(
+    "SupplyService", "GetOwnProvider", supply_service_pb2.GetOwnProviderRequest, supply_service_pb2.GetOwnProviderResponse, repeatable=True
+)
+_REGISTER = calls.Call(
+    "SupplyService", "RegisterProvider", supply_service_pb2.RegisterProviderRequest, supply_service_pb2.RegisterProviderResponse
+)
+_OFFERINGS = calls.Call(
+    "SupplyService", "ListOfferings", supply_service_pb2.ListOfferingsRequest, supply_service_pb2.ListOfferingsResponse, repeatable=True
+)
+_DECLARE = calls.Call("SupplyService", "DeclareModel", supply_service_pb2.DeclareModelRequest, supply_service_pb2.DeclareModelResponse)
+_VERIFY = calls.Call("SupplyService", "VerifyOffering", supply_service_pb2.VerifyOfferingRequest, supply_service_pb2.VerifyOfferingResponse)
+
+
+def _register(client: Limber, served: Served, tell: Callable[[str], None]) -> None:
+    try:
+        client.call(_GET_PROVIDER, supply_service_pb2.GetOwnProviderRequest(provider=served.provider))
+    except NotFoundError:
+        client.call(_REGISTER, supply_service_pb2.RegisterProviderRequest(name=served.provider, regions=[served.region]))
+        tell(f"serve: registered the provider {served.provider}")
+
+
+def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> None:
+    """Declares the model and has it probed, unless it is there already."""
+    request = supply_service_pb2.ListOfferingsRequest(provider=served.provider, model=served.model)
+    there = [each for each in client.call(_OFFERINGS, request).data if each.runtime == "limber-outbound"]
+    usable = (supply_pb2.OFFERING_STATUS_LIVE, supply_pb2.OFFERING_STATUS_DEGRADED, supply_pb2.OFFERING_STATUS_PAUSED)
+    if any(each.status in usable for each in there):
+        tell(f"serve: {served.model} is declared already")
+        return
+    declaration = supply_service_pb2.DeclareModelRequest(
+        provider=served.provider,
+        model=served.model,
+        runtime="limber-outbound",
+        endpoint=f"outbound://{served.provider}",
+        hardware=served.hardware,
+        contracts=[contract_pb2.CONTRACT_ACT],
+        action_spaces=[served.action_space],
+        region=served.region,
+        price_per_action_step=served.price_per_action_step,
+        max_horizon=served.max_horizon,
+        dt_ms=served.dt_ms,
+    )
+    if served.action_dim is not None:
+        declaration.action_dim = served.action_dim
+    offering = client.call(_DECLARE, declaration).offering
+    answer = client.call(_VERIFY, supply_service_pb2.VerifyOfferingRequest(offering_id=offering.id), timeout_s=180)
+    for check in answer.report.checks:
+        word = "passed" if check.passed else ("FAILED" if check.required else "warned")
+        tell(f"serve:   {word}  {check.name}: {check.detail}")
+        if check.next_step:
+            tell(f"serve:           {check.next_step}")
+    if not answer.report.passed:
+        failed = ", ".join(check.name for check in answer.report.checks if check.required and not check.passed)
+        raise BadInput(f"the gateway's probe rejected {served.model}: {failed}; mend the policy and serve it again")
+    tell(f"serve: {served.model} is live")
+
+
+class PolicyServer:
+    """The same policy as a server that is dialled: `limber.policy.v1` over gRPC, on a port of its own. Use it as a context manager.
+
+    For gateways in the same network, and for tests; `limber probe grpc://host:port` looks at it.
+    """
+
+    def __init__(self, policy: Policy, served: Served, *, listen: str = "127.0.0.1:0", threads: int = 1) -> None:
+        self._policy = policy
+        self.served = served
+        self._listen = listen
+        self._threads = threads
+        self.address = ""
+        self._server: grpc.Server | None = None
+
+    def __enter__(self) -> PolicyServer:
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=channel_options())
+        self._server.add_generic_rpc_handlers((_PolicyHandlers(self),))
+        port = self._server.add_insecure_port(self._listen)
+        if port == 0:
+            raise ConnectionFailed(f"{self._listen} cannot be listened on; it may be taken")
+        self.address = f"grpc://{self._listen.rpartition(':')[0]}:{port}"
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.stop(0.2).wait()
+
+    def wait(self) -> None:
+        """Serves until the process ends."""
+        assert self._server is not None
+        self._server.wait_for_termination()
+
+    def Describe(self, request: policy_service_pb2.DescribeRequest, context: grpc.ServicerContext) -> policy_service_pb2.DescribeResponse:
+        served = self.served
+        return policy_service_pb2.DescribeResponse(
+            models=[
+                policy_service_pb2.ServedModel(
+                    slug=served.model,
+                    name=served.model,
+                    contracts=[contract_pb2.CONTRACT_ACT],
+                    action_spaces=[served.action_space],
+                    action_dim=served.action_dim or 0,
+                    dt_ms=served.dt_ms,
+                    max_horizon=served.max_horizon,
+                    cameras=served.cameras,
+                    proprio_names=served.state_names,
+                )
+            ]
+        )
+
+    def Act(self, requests: Iterator[policy_service_pb2.ActRequest], context: grpc.ServicerContext) -> Iterator[policy_service_pb2.ActResponse]:
+        said: queue.Queue[policy_service_pb2.ActResponse | None] = queue.Queue()
+        desk = _Desk(self._policy, self.served, self._threads, said.put)
+
+        def read() -> None:
+            with contextlib.suppress(Exception):
+                for request in requests:
+                    desk.take(request)
+            desk.end()
+            said.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        while (answer := said.get()) is not None:
+            yield answer
+
+
+class _PolicyHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, server: PolicyServer) -> None:
+        self._server = server
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        if handler_call_details.method == "/limber.policy.v1.PolicyService/Describe":
+            return grpc.unary_unary_rpc_method_handler(
+                self._server.Describe,
+                policy_service_pb2.DescribeRequest.FromString,
+                policy_service_pb2.DescribeResponse.SerializeToString,
+            )
+        if handler_call_details.method == "/limber.policy.v1.PolicyService/Act":
+            return grpc.stream_stream_rpc_method_handler(
+                self._server.Act, policy_service_pb2.ActRequest.FromString, policy_service_pb2.ActResponse.SerializeToString
+            )
+        return None
