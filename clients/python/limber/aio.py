@@ -370,7 +370,7 @@ class AsyncLoop(Loop):
                 late = self._clock() - due
                 if late > self._period:
                     due += late
-                await asyncio.sleep(max(0.0, -late))
+                await asyncio.sleep(min(max(0.0, -late), self._period))
         finally:
             await self._aholds(why, step)
             if not self._entered:

@@ -391,10 +391,12 @@ class Loop:
         checked(sensed)
         if self._reader is None:
             self.start()
-        now = self._clock()
         with self._lock:
-            if not math.isfinite(now):
-                self._fail(ClockJumped(f"the clock says {now}; give one that counts seconds"))
+            try:
+                now = self._time()
+            except ClockJumped as error:
+                self._fail(error)
+                raise
             decision = self._core.tick(now * 1000)
             if decision.hold == "clock" and self._fatal is None:
                 self._fail(ClockJumped("the clock went back; give the loop one that only goes forward, such as time.monotonic"))
@@ -483,7 +485,8 @@ class Loop:
                 # After a pause the next step is due now, and not all that were missed.
                 if late > self._period:
                     due += late
-                self._wake.wait(max(0.0, -late))
+                # By a clock that went back the next step would be far away.
+                self._wake.wait(min(max(0.0, -late), self._period))
         except KeyboardInterrupt:
             why = "interrupted"
             raise
@@ -550,6 +553,12 @@ class Loop:
             with contextlib.suppress(Exception):
                 self._holds("hung", step)
             return
+
+    def _time(self) -> float:
+        now = self._clock()
+        if not math.isfinite(now):
+            raise ClockJumped(f"the clock says {now}; give the loop one that counts seconds, such as time.monotonic")
+        return now
 
     # The network
 
@@ -627,9 +636,9 @@ class Loop:
                 self._heard(stream, answer)
         except grpc.RpcError as thrown:
             return of_rpc(thrown, doing)
-        except MalformedAnswer as error:
+        except LimberError as error:
             with self._lock:
-                self._fail(MalformedAnswer(f"{doing}: {error}"))
+                self._fail(MalformedAnswer(f"{doing}: {error}") if isinstance(error, MalformedAnswer) else error)
             return None
         except Exception as error:  # noqa: BLE001 - a thread that dies without a word would leave the robot waiting
             with self._lock:
@@ -703,7 +712,7 @@ class Loop:
         kind = answer.WhichOneof("event")
         rows = matrix(answer.chunk.action.steps) if kind == "chunk" else None
         with self._lock:
-            now = self._clock()
+            now = self._time()
             at = now * 1000
             stream.heard_at = now
             stream.asked_at = None

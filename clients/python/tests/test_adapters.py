@@ -1,0 +1,179 @@
+"""What fits other programs: openpi's interface, policies as servers, the sizes that pictures are made in."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+import limber
+import limber.openpi
+from limber import errors
+from limber._gen.limber.policy.v1 import policy_service_pb2 as wire
+from limber._gen.limber.v1 import observation_pb2
+from limber.serve import Asked, InvalidInput, PolicyServer, Served
+from limber.testing import FakeGateway
+
+PICTURE = np.zeros((12, 16, 3), np.uint8)
+
+
+def test_openpis_observations_are_read_by_their_names(client: limber.Limber, gateway: FakeGateway) -> None:
+    policy = limber.openpi.Policy(client, "a/b", action_space="joint_pos_7", horizon=2)
+    made = policy.infer(
+        {
+            "observation/wrist_image_left": PICTURE.transpose(2, 0, 1),
+            "observation/joint_position": np.arange(7.0),
+            "observation/gripper_position": np.array([0.5]),
+            "prompt": "fold",
+        }
+    )
+    assert made["actions"].shape == (2, 2) and made["policy_timing"]["infer_ms"] > 0
+    sent = gateway.received[-1]
+    assert sent.observations[0].frames[0].camera == "wrist_image_left"
+    assert list(sent.observations[0].proprio) == [0, 1, 2, 3, 4, 5, 6, 0.5]
+    assert (sent.instruction, sent.action_space) == ("fold", "joint_pos_7")
+    session = sent.provider.session_id
+    policy.reset()
+    policy.infer({"state": [1.0]})
+    assert gateway.received[-1].provider.session_id != session
+
+
+def test_other_names_can_be_told(client: limber.Limber, gateway: FakeGateway) -> None:
+    policy = limber.openpi.Policy(client, "a/b", keys={"state": "my/q", "wrist": "my/cam"})
+    policy.infer({"my/q": [1, 2], "my/cam": PICTURE})
+    assert gateway.received[-1].observations[0].frames[0].camera == "wrist"
+    with pytest.raises(errors.BadInput, match="keys="):
+        policy.infer({"something": "else"})
+
+
+@pytest.mark.parametrize("module", ["limber.openpi", "limber.gym", "limber.serve", "limber.testing", "limber.aio", "limber.cli", "limber.probe"])
+def test_every_module_is_imported_without_the_frameworks_that_it_fits(module: str) -> None:
+    code = f"""
+import sys
+for name in ("PIL", "gymnasium", "websockets", "msgpack", "openpi_client", "lerobot"):
+    sys.modules[name] = None
+import {module}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class Line:
+    """A gateway's end of a policy server's stream."""
+
+    def __init__(self, address: str) -> None:
+        self._said: queue.Queue[wire.ActRequest | None] = queue.Queue()
+        self._channel = grpc.insecure_channel(address.removeprefix("grpc://"))
+        self.answers = self._channel.stream_stream(
+            "/limber.policy.v1.PolicyService/Act",
+            request_serializer=wire.ActRequest.SerializeToString,
+            response_deserializer=wire.ActResponse.FromString,
+        )(iter(self._said.get, None))
+
+    def ask(self, call_id: int, **call: Any) -> None:
+        self._said.put(wire.ActRequest(call_id=call_id, call=wire.ActCall(horizon=2, **call)))
+
+    def cancel(self, call_id: int) -> None:
+        self._said.put(wire.ActRequest(call_id=call_id, cancel=wire.CancelCall()))
+
+    def close(self) -> None:
+        self._said.put(None)
+        self._channel.close()
+
+
+def answer_of(policy: Any, **call: Any) -> wire.ActResponse:
+    with PolicyServer(policy, Served(model="a/b", provider="a", dt_ms=20)) as server:
+        line = Line(server.address)
+        try:
+            line.ask(7, **call)
+            answer = next(iter(line.answers))
+            assert answer.call_id == 7
+            return answer
+        finally:
+            line.close()
+
+
+SEEN = [observation_pb2.Observation(proprio=[1, 2])]
+
+
+def test_a_function_answers_with_its_rows() -> None:
+    made = answer_of(lambda asked: [[1, 2], [3, 4], [5, 6]], observations=SEEN).chunk
+    assert [list(step.values) for step in made.steps] == [[1, 2], [3, 4]]
+    assert made.dt_ms == 20
+
+
+def test_a_policy_of_openpis_shape_answers_too() -> None:
+    class Policy:
+        def infer(self, obs: dict[str, Any]) -> dict[str, Any]:
+            return {"actions": np.tile(obs["state"], (4, 1))}
+
+    made = answer_of(Policy(), observations=SEEN, instruction="go").chunk
+    assert [list(step.values) for step in made.steps] == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "words"),
+    [
+        (lambda asked: 1 / 0, wire.CALL_ERROR_CODE_INTERNAL, "division"),
+        (lambda asked: [[1.0]], wire.CALL_ERROR_CODE_INTERNAL, "2 rows"),
+        (lambda asked: [float("nan")], wire.CALL_ERROR_CODE_INTERNAL, "finite"),
+        (lambda asked: asked.images["wrist"], wire.CALL_ERROR_CODE_INVALID_INPUT, "wrist"),
+    ],
+)
+def test_a_fault_of_the_policy_is_one_of_its_call(policy: Any, code: int, words: str) -> None:
+    answer = answer_of(policy, observations=SEEN)
+    assert answer.error.code == code and words in answer.error.message
+
+
+def test_what_was_called_off_before_its_turn_is_not_asked() -> None:
+    turn = queue.Queue[float]()
+    asked: list[float] = []
+
+    def policy(call: Asked) -> Any:
+        asked.append(call.state[0])
+        turn.get(timeout=20)
+        return [0.0]
+
+    with PolicyServer(policy, Served(model="a/b", provider="a")) as server:
+        line = Line(server.address)
+        try:
+            for call_id in (1, 2, 3):
+                line.ask(call_id, observations=[observation_pb2.Observation(proprio=[call_id])])
+            line.cancel(2)
+            line.ask(4, observations=[observation_pb2.Observation(proprio=[4])])
+            answers = iter(line.answers)
+            # The fourth is behind the cancellation, so that was read when the third is answered.
+            for _ in range(3):
+                turn.put(0)
+            assert next(answers).call_id == 1
+            assert {next(answers).call_id, next(answers).call_id} <= {2, 3, 4}
+        finally:
+            turn.put(0)
+            line.close()
+    assert asked[0] == 1
+
+
+def test_a_state_of_another_length_is_refused_before_the_policy_sees_it() -> None:
+    with PolicyServer(lambda asked: [0.0], Served(model="a/b", provider="a", state_names=("x",))) as server:
+        line = Line(server.address)
+        line.ask(1, observations=SEEN)
+        assert next(iter(line.answers)).error.code == wire.CALL_ERROR_CODE_INVALID_INPUT
+        line.close()
+    assert issubclass(InvalidInput, errors.BadInput)
+
+
+def test_hints_of_the_gateway_are_read_where_its_version_tells_them() -> None:
+    from types import SimpleNamespace
+
+    from limber._frames import FrameHint
+    from limber.loop import hints_of
+
+    opened = SimpleNamespace(
+        DESCRIPTOR=SimpleNamespace(fields_by_name={"frame_hints": object()}),
+        frame_hints=[SimpleNamespace(camera="wrist", width=224, height=224)],
+    )
+    assert hints_of(opened) == {"wrist": FrameHint(224, 224)}  # type: ignore[arg-type]

@@ -1,0 +1,118 @@
+"""What cannot be sent: one exception with a sentence that helps, and nothing went out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import limber
+from limber import errors
+from limber.loop import Bounds
+from limber.testing import FakeGateway
+
+IMAGE = np.zeros((8, 8, 3), np.uint8)
+
+SENSED: list[tuple[Any, str]] = [
+    ([1, float("nan")], r"state\[1\] is nan"),
+    ([float("inf")], "finite"),
+    (np.zeros((2, 3)), r"shape \(2, 3\)"),
+    (["a"], "give floats"),
+    ([None], "no number"),
+    ({"state": [1], "colour": 2}, "no 'colour'"),
+    ({"state": [1, 2], "state_names": ["x"]}, "2 numbers and state_names 1"),
+    ({"state": np.zeros(5000)}, "4096 at most"),
+    ({"gripper": float("nan")}, "gripper is nan"),
+    ({"t_ms": float("inf")}, "t_ms is inf"),
+    ({"tactile": [[1]]}, "tactile has the shape"),
+    ({"images": [IMAGE]}, "mapping"),
+    ({"images": {"a": IMAGE.astype(np.float32)}}, r"image \* 255"),
+    ({"images": {"a": IMAGE.astype(np.int64)}}, r"astype\(np.uint8\)"),
+    ({"images": {"a": IMAGE.transpose(2, 0, 1)}}, r"transpose\(1, 2, 0\)"),
+    ({"images": {"a": np.zeros((8, 8, 4), np.uint8)}}, r"height x width x 3"),
+    ({"images": {"a": np.zeros((0, 8, 3), np.uint8)}}, "0 pixels"),
+    ({"images": {"a": b"GIF89a"}}, "no JPEG"),
+    ({"images": {"a": Path("/nonexistent/a.jpg")}}, "No such file"),
+    ({"images": {"a": 7}}, "is a int"),
+    ({"images": {"x" * 200: IMAGE}}, "128 characters"),
+    ({"images": {str(i): IMAGE for i in range(17)}}, "16 at most"),
+    ({"depth": {"a": IMAGE}}, "uint16"),
+    ([{"state": [1]}] * 33, "33 observations"),
+]
+
+
+@pytest.mark.parametrize(("sensed", "words"), SENSED, ids=[words for _, words in SENSED])
+def test_an_observation_that_cannot_be_sent(client: limber.Limber, gateway: FakeGateway, sensed: Any, words: str) -> None:
+    with pytest.raises(errors.BadInput, match=words):
+        client.act("a/b", sensed)
+    assert gateway.received == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"provider": {"max_latency": 3}}, "no 'max_latency'"),
+        ({"provider": {"sort": "speed"}}, "price, latency, throughput, quality"),
+        ({"provider": {"deadline_ms": "soon"}}, "deadline_ms cannot be"),
+        ({"preference": "best"}, "balanced, fastest"),
+        ({"horizon": "many"}, "ActRequest"),
+        ({"horizon": -1}, "ActRequest"),
+        ({"embodiment": "dog"}, "quadruped"),
+    ],
+)
+def test_an_option_that_cannot_be_sent(client: limber.Limber, gateway: FakeGateway, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(errors.BadInput, match=words):
+        client.act("a/b", [1], **options)
+    assert gateway.received == []
+
+
+def test_no_model_and_no_instruction(client: limber.Limber) -> None:
+    with pytest.raises(errors.BadInput, match="model is empty"):
+        client.act("", [1])
+    with pytest.raises(errors.BadInput, match="instruction is empty"):
+        client.ground([1.0], "")
+    with pytest.raises(errors.BadInput, match="exactly one"):
+        client.stop("a", everything=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "words"),
+    [
+        ("ftp://x", "k", "no address"),
+        ("http://h:99999", "k", "cannot be read"),
+        ("http://h/v1", "k", "has a path"),
+        ([], "k", "no gateway"),
+        ("http://h", "", "key is empty"),
+        ("http://h", "lmb_sk_x\n", "line break"),
+        ("http://h", "lmb_sk_ü", "character"),
+    ],
+)
+def test_an_address_or_key_that_is_none(url: Any, key: str, words: str) -> None:
+    with pytest.raises(errors.BadInput, match=words):
+        limber.Limber(url, key)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate_hz": 0}, "rate_hz is 0"),
+        ({"rate_hz": float("nan")}, "rate_hz is nan"),
+        ({"rate_hz": 50, "hold": [float("nan")]}, "hold"),
+        ({"rate_hz": 50, "bounds": Bounds([1], [-1])}, "above bounds.highest"),
+        ({"rate_hz": 50, "bounds": Bounds(max_change=-1)}, "0 or more"),
+    ],
+)
+def test_a_loop_that_cannot_be(client: limber.Limber, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(errors.BadInput, match=words):
+        client.loop("a/b", **options)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), None, "3"])
+def test_a_run_needs_an_end(client: limber.Limber, seconds: Any) -> None:
+    with client.loop("a/b", rate_hz=50) as loop:
+        with pytest.raises(errors.BadInput, match="max_seconds"):
+            loop.run(lambda: [1.0], lambda action: None, max_seconds=seconds)
+        with pytest.raises(TypeError):
+            loop.run(lambda: [1.0], lambda action: None)  # type: ignore[call-arg]
