@@ -3,6 +3,7 @@ import { accessSync, constants, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
+import { databaseAddress } from "./store/database/address.ts";
 
 /** What a process does: answers calls, works off jobs, or both. */
 export type Role = "api" | "worker";
@@ -30,6 +31,7 @@ const SETTINGS = [
   "LIMBER_BODY_MEMORY_MIB",
   "LIMBER_BODY_MEMORY_PER_KEY_MIB",
   "LIMBER_CORS_ORIGINS",
+  "LIMBER_DATABASE_DIRECT_URL",
   "LIMBER_DNS_SERVERS",
   "LIMBER_DRAIN_DELAY_S",
   "LIMBER_DRAIN_S",
@@ -91,6 +93,8 @@ export interface Config {
   dataDir: string;
   /** An outside database; undefined starts the embedded one. */
   databaseUrl: string | undefined;
+  /** PostgreSQL itself, where `databaseUrl` is a pooler's: for notifications and migrations. */
+  databaseDirectUrl: string | undefined;
   /** A database without a catalog gets the one that ships with the gateway; the embedded one always has the newest. */
   importCatalog: boolean;
   /** Where events are carried to; undefined leaves them in the outbox. */
@@ -236,7 +240,20 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!corsOrigins.every(isOrigin))
     bad("LIMBER_CORS_ORIGINS", "a list of origins such as https://console.example.com, without a path");
 
-  const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
+  const database = (name: "DATABASE_URL" | "LIMBER_DATABASE_DIRECT_URL"): string | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    try {
+      databaseAddress(value);
+    } catch (thrown) {
+      bad(name, thrown instanceof Error ? thrown.message : String(thrown));
+    }
+    return value;
+  };
+  const databaseUrl = database("DATABASE_URL");
+  const databaseDirectUrl = database("LIMBER_DATABASE_DIRECT_URL");
+  if (databaseDirectUrl !== undefined && databaseUrl === undefined)
+    problems.push("DATABASE_URL must be set when LIMBER_DATABASE_DIRECT_URL is");
   const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
   const host = text("HOST") ?? "127.0.0.1";
   const embedded = databaseUrl === undefined;
@@ -288,6 +305,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     port,
     dataDir: resolve(text("DATA_DIR") ?? ".limber"),
     databaseUrl,
+    databaseDirectUrl,
     importCatalog: flag("LIMBER_IMPORT_CATALOG", true),
     natsUrl,
     natsServer: embedded && natsUrl === undefined ? onPath("nats-server", env.PATH ?? "") : undefined,

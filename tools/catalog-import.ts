@@ -23,7 +23,8 @@ async function main(url: string, directory: string): Promise<void> {
   }
 }
 
-const url = process.env.DATABASE_URL;
+// A pooler's transactions are too short for migrations.
+const url = process.env.LIMBER_DATABASE_DIRECT_URL || process.env.DATABASE_URL;
 if (url === undefined || url === "") {
   console.error(
     "DATABASE_URL names the database to import into; a gateway with a database of its own imports by itself",

@@ -12,7 +12,9 @@ import { connect } from "../src/store/database/tx.ts";
 import { createVault } from "../src/vault.ts";
 
 async function main(): Promise<number> {
-  const { databaseUrl, masterKey, otherMasterKeys } = readConfig();
+  const config = readConfig();
+  const { masterKey, otherMasterKeys } = config;
+  const databaseUrl = config.databaseDirectUrl ?? config.databaseUrl;
   if (databaseUrl === undefined || masterKey === undefined)
     throw new ConfigError(["DATABASE_URL and LIMBER_MASTER_KEY say where the secrets are and what to seal them under"]);
   const sql = connect(databaseUrl, { max: 2 });

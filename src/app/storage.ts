@@ -11,7 +11,7 @@ import { nameMasterKey } from "../store/account/master-keys.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
 import { Pulse } from "../store/database/pulse.ts";
-import { connect, databaseReachable, type Sql } from "../store/database/tx.ts";
+import { connect, databaseReachable, type Sql, sameDatabase } from "../store/database/tx.ts";
 import { mayPass } from "../store/database/unavailable.ts";
 import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault } from "../vault.ts";
@@ -45,16 +45,21 @@ export interface Storage {
 export async function openStorage(config: Config, closers: Closers, log: Logger): Promise<Storage> {
   const url =
     config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
+  const { databaseDirectUrl } = config;
+  const direct = databaseDirectUrl ?? url;
+  const pooled = databaseDirectUrl !== undefined;
   await patiently(log, async () => {
-    await databaseReachable(url);
-    const setup = connect(url, { max: 1, unbounded: true });
+    if (pooled) await databaseReachable(direct, { setting: "LIMBER_DATABASE_DIRECT_URL" });
+    await databaseReachable(url, { pooled });
+    if (pooled) await sameDatabase(url, direct);
+    const setup = connect(direct, { max: 1, unbounded: true });
     await migrate(setup).finally(() => setup.end());
   });
   const pulse = new Pulse();
   closers.add(async () => pulse.close());
-  const sql = connect(url, { max: POOL, pulse });
+  const sql = connect(url, { max: POOL, pulse, pooled });
   closers.add(() => sql.end());
-  const line = connect(url, { max: 1, plansOnce: true, pulse });
+  const line = connect(url, { max: 1, plansOnce: true, pulse, pooled });
   closers.add(() => line.end());
   await patiently(log, () => bringCatalog(config, sql, log));
 
@@ -65,7 +70,7 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
   const missingKeys = await patiently(log, () => checkMasterKey(sql, vault));
   if (missingKeys !== undefined) log.warn(missingKeys);
 
-  const notifications = await Notifications.open(url, pulse);
+  const notifications = await Notifications.open(direct, pulse);
   closers.add(() => notifications.close());
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
   let relay: Relay | undefined;

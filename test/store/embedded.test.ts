@@ -175,16 +175,21 @@ describe("two owners", () => {
 });
 
 describe("a server that is reached over TLS", () => {
-  test("serves statements and transactions, encrypted, also after a lost connection; a stranger's certificate is refused", async () => {
+  test("serves statements and transactions, encrypted, also after a lost connection; a stranger's certificate is refused, and the client's own is shown", async () => {
     const dataDir = closedDirectory();
     mkdirSync(dataDir);
     const { key, cert } = selfSigned();
-    for (const [name, text] of Object.entries({ "key.pem": key, "cert.pem": cert })) {
+    const client = selfSigned();
+    const own = { "client.key": client.key, "client.crt": client.cert };
+    for (const [name, text] of Object.entries({ "key.pem": key, "cert.pem": cert, ...own })) {
       writeFileSync(join(dataDir, name), text, { mode: 0o600 });
       if (ROOT) chownSync(join(dataDir, name), NOBODY, NOBODY);
     }
     const port = await freePort();
-    const files = { ssl_cert_file: join(dataDir, "cert.pem"), ssl_key_file: join(dataDir, "key.pem") };
+    const [pem, certPath, clientKey, clientCert] = ["key.pem", "cert.pem", "client.key", "client.crt"].map((name) =>
+      join(dataDir, name),
+    );
+    const files = { ssl_cert_file: certPath!, ssl_key_file: pem!, ssl_ca_file: clientCert! };
     const settings = { listen_addresses: "127.0.0.1", port: `${port}`, ssl: "on", ...files };
     const database = await startPostgres({ dataDir, settings });
     cleanups.push(() => database.stop());
@@ -198,6 +203,11 @@ describe("a server that is reached over TLS", () => {
       expect(await encrypted(sql)).toEqual([{ ssl: true }]);
     });
     await expect(databaseReachable(`${url}?sslmode=verify-full`)).rejects.toThrow(/connection failed \(\w*CERT\w*\)$/);
+    const known = `sslrootcert=${certPath}&sslcert=${clientCert}&sslkey=${clientKey}`;
+    await withClient(`${url}?sslmode=verify-full&${known}`, async (sql) => {
+      const [row] = await sql`select client_dn from pg_stat_ssl where pid = pg_backend_pid()`;
+      expect(row).toEqual({ clientDn: "/CN=localhost" });
+    });
   });
 });
 

@@ -78,6 +78,7 @@ const DEFAULTS = {
   host: "127.0.0.1",
   port: 0,
   dataDir: "",
+  databaseDirectUrl: undefined,
   importCatalog: false,
   natsUrl: undefined,
   natsServer: undefined,

@@ -1,6 +1,7 @@
 /** How this gateway opens connections to PostgreSQL: the driver with our types, limits and address forms. */
 import { createConnection, type Socket } from "node:net";
 import postgres from "postgres";
+import { databaseAddress, passOver, serverNow } from "./address.ts";
 import type { Pulse } from "./pulse.ts";
 import { ARRAY_TYPES, TYPES } from "./types.ts";
 import { StoreUnavailable } from "./unavailable.ts";
@@ -20,7 +21,7 @@ export type Queryable = postgres.ISql;
  * No statement of a gateway takes this long, and no transaction waits for anything but its own statements: one whose process stands
  * still must not hold its locks for longer than others have patience.
  */
-const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
+export const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
 
 /** The error of a statement to a database that stands still. */
 const SILENT = "The database does not answer";
@@ -28,22 +29,12 @@ const SILENT = "The database does not answer";
 const DRIVER_OPTIONS = {
   types: TYPES,
   fetch_types: false,
-  /** Seconds. */
-  connect_timeout: 10,
   // A connection ends only when it is lost or when its client is ended.
   max_lifetime: null,
-  connection: { application_name: "limber", ...LIMITS_MS },
   onnotice: () => {},
   // Columns and what is written by `sql(row)` alone: what is inside of JSON keeps its names.
   transform: { column: { from: postgres.toCamel, to: postgres.fromCamel } },
 };
-
-/** What the driver wants to reach: a unix socket, or a host. */
-interface Destination {
-  path: string | false | undefined;
-  host: string[];
-  port: number[];
-}
 
 /** How a client differs from the next. */
 export interface ClientOptions {
@@ -58,36 +49,50 @@ export interface ClientOptions {
   pulse?: Pulse | undefined;
   /** Statements may take as long as they like, as those of migrations do. */
   unbounded?: boolean | undefined;
+  /**
+   * A pooler may give each transaction another session of the server: none is told anything when it begins, and no statement is
+   * prepared under a name. A transaction has to set its own limits (`POOLED_LIMITS`).
+   */
+  pooled?: boolean | undefined;
 }
 
+/** What sets the limits of one transaction. */
+export const POOLED_LIMITS = Object.entries(LIMITS_MS)
+  .map(([name, ms]) => `set local ${name} = ${ms}`)
+  .join("; ");
+
 /**
- * A client of the database at `url`; `?host=/directory` leads to a unix socket. Connections are made when they are
- * needed, until one of them is lost: from then on it makes no other.
+ * A client of the database at `url` (`address.ts`). Connections are made when they are needed, until one of them is lost: from then
+ * on it makes no other. All of them are to one server of the address; when that is not there or takes no writes, clients that are
+ * opened later try the next one.
  *
  * The driver itself goes on for ever, and wrongly. It runs the rest of a transaction on the next connection, outside
  * of any; it stops using a connection whose end met a statement on its way out; and it calls a server that hangs up
  * at once again and again, without an end.
  */
-export function openClient(url: string, { max, plansOnce, onLost, onNotify, pulse, unbounded }: ClientOptions): Client {
-  const address = new URL(url);
-  const directory = address.searchParams.get("host");
-  address.searchParams.delete("host");
+export function openClient(url: string, options: ClientOptions): Client {
+  const { max, plansOnce, onLost, onNotify, pulse, unbounded, pooled } = options;
+  const address = databaseAddress(url);
+  const server = serverNow(url, address);
+  const tls = "path" in server ? false : address.tls();
   const sockets = new Set<Socket>();
   let isLost = false;
+  /** The server answered, and said that it takes writes; what stands behind a pooler says nothing of itself. */
+  let isGood = false;
   const lose = (): void => {
     if (isLost) return;
     isLost = true;
     forgetPulse?.();
+    if (!isGood || pulse?.silent) passOver(url, address, server);
     onLost?.();
     // Of a server that stands still nothing is heard any more, not even the end of a connection.
     if (pulse?.silent) for (const socket of sockets) socket.destroy();
   };
   const forgetPulse = pulse?.onSilence(lose);
-  const call = ({ path, host, port }: Destination): Socket => {
+  const call = (): Socket => {
     if (pulse?.silent) lose();
     if (isLost) throw new StoreUnavailable(pulse?.silent ? SILENT : "The database connection was lost");
-    const where = path ? { path } : { port: port[0]!, ...(host[0] !== undefined && { host: host[0] }) };
-    const socket = createConnection({ ...where, timeout: OWED_MS });
+    const socket = createConnection({ ...server, timeout: OWED_MS });
     sockets.add(socket);
     if (!unbounded) endOwing(socket);
     letGoOfAnswers(socket);
@@ -96,13 +101,29 @@ export function openClient(url: string, { max, plansOnce, onLost, onNotify, puls
       lose();
     });
     // The driver asks a TLS server for the certificate of this name.
-    return Object.assign(socket, { host: host[0] });
+    return Object.assign(socket, { host: "path" in server ? undefined : server.host });
   };
-  const client = postgres(address.href, {
+  const client = postgres({
     max,
     ...DRIVER_OPTIONS,
-    ...(plansOnce && { connection: { ...DRIVER_OPTIONS.connection, plan_cache_mode: "force_generic_plan" } }),
-    ...(directory === null ? {} : { host: directory }),
+    // For the driver's errors alone: `call` knows where to.
+    ...("path" in server ? { host: "localhost", path: server.path } : { host: server.host, port: server.port }),
+    ...(address.user !== undefined && { user: address.user }),
+    ...(address.password !== undefined && { pass: address.password }),
+    ...(address.database !== undefined && { database: address.database }),
+    // Of several servers the driver leaves one that is a standby before it sends it a statement.
+    ...(address.servers.length > 1 && { target_session_attrs: "primary" as const }),
+    ssl: tls,
+    connect_timeout: address.connectTimeoutS,
+    connection: {
+      application_name: "limber",
+      ...(!pooled && { ...LIMITS_MS, ...(plansOnce && { plan_cache_mode: "force_generic_plan" }) }),
+      ...address.parameters,
+    },
+    ...(pooled && { prepare: false }),
+    onparameter: (name: string, value: string) => {
+      if (name === "in_hot_standby") isGood = value === "off";
+    },
     ...{ socket: call, onclose: lose, ...(onNotify && { onnotify: onNotify }) },
   });
   // Where the driver's `array` looks for the type of an array.

@@ -1,5 +1,6 @@
 /** Hearing what other connections notify. */
 import { inTime, sleep, steadyNow } from "../../clock.ts";
+import { databaseAddress, passOver, serverNow } from "./address.ts";
 import { type Client, openClient } from "./client.ts";
 import type { Pulse } from "./pulse.ts";
 import { StoreUnavailable } from "./unavailable.ts";
@@ -29,6 +30,8 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
   const stay = async (): Promise<void> => {
     while (!signal.aborted) {
       const over = Promise.withResolvers<void>();
+      const address = databaseAddress(url);
+      const server = serverNow(url, address);
       const client = openClient(url, { max: 1, onLost: over.resolve, onNotify });
       signal.addEventListener("abort", () => over.resolve(), { once: true });
       try {
@@ -36,7 +39,8 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
         onJoin();
         await Promise.race([over.promise, pulse === undefined ? over.promise : feel(client, pulse, signal)]);
       } catch {
-        // Not there yet: the next round tries again.
+        // Not there yet, or silent: the next round tries again, and another server where there is one.
+        passOver(url, address, server);
       }
       await client.end({ timeout: 0 });
       await sleep(REJOIN_MS, signal).catch(() => {});

@@ -1,18 +1,20 @@
 /** Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost. */
 import { after } from "../../clock.ts";
-import { type Client, type ClientOptions, openClient } from "./client.ts";
+import { type Client, type ClientOptions, openClient, POOLED_LIMITS } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 /** One connection. */
 export interface TransactionConnection {
   readonly client: Client;
+  /** What begins a transaction on it. */
+  readonly begin: string;
   /** What `work` resolves to; rejects as soon as the connection is lost. Nothing of it is kept when it is over. */
   unlessLost<T>(work: Promise<T>): Promise<T>;
   isLost(): boolean;
 }
 
 /** How connections differ from others. */
-type ConnectionOptions = Pick<ClientOptions, "pulse" | "unbounded">;
+type ConnectionOptions = Pick<ClientOptions, "pulse" | "unbounded" | "pooled">;
 
 interface ConnectionWaiter {
   take(connection: TransactionConnection): void;
@@ -109,7 +111,9 @@ export class TransactionConnections {
         work.then(resolve, reject).finally(() => held.delete(reject));
       });
     const client = openClient(this.#url, { ...this.#options, max: 1, onLost });
-    const connection: TransactionConnection = { client, unlessLost, isLost: () => isLost };
+    // In one message, so that a pooler's transaction costs no round trip more.
+    const begin = this.#options.pooled && !this.#options.unbounded ? `begin; ${POOLED_LIMITS}` : "begin";
+    const connection: TransactionConnection = { client, begin, unlessLost, isLost: () => isLost };
     this.#all.add(connection);
     return connection;
   }

@@ -2,7 +2,8 @@
  * The two ways to speak to the database: single statements on a pool, and transactions on a connection of their own.
  */
 import postgres from "postgres";
-import { type Client, openClient, type Queryable } from "./client.ts";
+import { type DatabaseAddress, databaseAddress } from "./address.ts";
+import { type Client, LIMITS_MS, openClient, type Queryable } from "./client.ts";
 import type { Pulse } from "./pulse.ts";
 import { type TransactionConnection, TransactionConnections } from "./transaction-connections.ts";
 import { StoreUnavailable } from "./unavailable.ts";
@@ -29,6 +30,8 @@ export interface ConnectOptions {
   pulse?: Pulse;
   /** Statements may take as long as they like: see `ClientOptions`. */
   unbounded?: boolean;
+  /** A pooler stands before the database: see `ClientOptions`. */
+  pooled?: boolean;
 }
 
 /** Seconds that single statements get to end when their pool is closed. */
@@ -42,8 +45,8 @@ const connectionsOf = new WeakMap<Sql, TransactionConnections>();
  * own pool can lose the use of a connection for ever when the server dies, so it is replaced whole. While `pulse` is silent
  * every statement rejects with `StoreUnavailable`, also those that were sent; whether these were carried out is not known then.
  */
-export function connect(url: string, { max, plansOnce = false, pulse, unbounded }: ConnectOptions): Sql {
-  const connections = new TransactionConnections(url, max, { pulse, unbounded });
+export function connect(url: string, { max, plansOnce = false, pulse, unbounded, pooled }: ConnectOptions): Sql {
+  const connections = new TransactionConnections(url, max, { pulse, unbounded, pooled });
   let closed = false;
   const open = (): Client => {
     const client = openClient(url, {
@@ -51,6 +54,7 @@ export function connect(url: string, { max, plansOnce = false, pulse, unbounded 
       plansOnce,
       pulse,
       unbounded,
+      pooled,
       onLost: () => {
         if (closed) return;
         current = open();
@@ -103,7 +107,7 @@ export async function tx<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> 
 async function runOnce<T>(connection: TransactionConnection, work: (tx: Tx) => Promise<T>): Promise<T> {
   let open = true;
   try {
-    await connection.client.unsafe("begin");
+    await connection.client.unsafe(connection.begin);
     const result = await connection.unlessLost(work(whileOpen(connection.client, () => open)));
     open = false;
     const { command } = await connection.client.unsafe("commit");
@@ -137,24 +141,90 @@ function whileOpen(client: Client, isOpen: () => boolean): Tx {
   return guarded as Tx;
 }
 
+/** The settings that name a database. */
+type AddressSetting = "DATABASE_URL" | "LIMBER_DATABASE_DIRECT_URL";
+
 /**
  * Throws `StoreUnavailable`, in one line without any secret, unless the database at `url` answers and takes writes; `lasting`
- * where waiting for it does not help.
+ * where waiting for it does not help. Unless it is `pooled`, a pooler that stands before it is refused: no notification would come through.
  */
-export async function databaseReachable(url: string): Promise<void> {
-  if (!/^postgres(?:ql)?:/.test(url) || !URL.canParse(url))
-    throw new StoreUnavailable("DATABASE_URL is not an address", { lasting: true });
-  const { hostname, port, searchParams, pathname } = new URL(url);
-  const place = `${searchParams.get("host") ?? hostname}${port && `:${port}`}${pathname}`;
-  const client = openClient(url, { max: 1 });
-  const problem = await client<{ standby: boolean }[]>`select pg_is_in_recovery() as standby`.then(
-    ([row]) => (row?.standby ? { why: "the server is a standby and takes no writes", lasting: false } : undefined),
-    (cause) => ({ why: whyUnreachable(cause), lasting: LASTING.has(codeOf(cause)) }),
+export async function databaseReachable(
+  url: string,
+  { setting = "DATABASE_URL", pooled = false }: { setting?: AddressSetting; pooled?: boolean } = {},
+): Promise<void> {
+  const address = addressOf(url, setting);
+  let problem: Problem | undefined;
+  // Each server of an address is tried once: the one that takes writes may be the last.
+  for (const _ of address.servers) {
+    problem = await problemAt(url, pooled);
+    if (problem === undefined) return;
+  }
+  const { why, lasting } = problem!;
+  throw new StoreUnavailable(`${setting} ${address.place}: ${why === POOLER ? poolerAt(setting) : why}`, { lasting });
+}
+
+/** Throws `StoreUnavailable` unless a pooler's address and the direct one lead to one database. */
+export async function sameDatabase(pooledUrl: string, directUrl: string): Promise<void> {
+  const clients = [openClient(pooledUrl, { max: 1, pooled: true }), openClient(directUrl, { max: 1 })];
+  // Who may not look at the server's control data is believed.
+  const named = await Promise.all(
+    clients.map((client) =>
+      client<{ name: string }[]>`
+        select (select system_identifier from pg_control_system()) || ' ' || current_database() as name`.then(
+        ([row]) => row?.name,
+        (cause) => (codeOf(cause) === "42501" ? undefined : Promise.reject(cause)),
+      ),
+    ),
+  ).finally(() => Promise.all(clients.map((client) => client.end({ timeout: 0 }))));
+  if (named.every((name) => name === undefined || name === named[0])) return;
+  throw new StoreUnavailable("DATABASE_URL and LIMBER_DATABASE_DIRECT_URL lead to different databases", {
+    lasting: true,
+  });
+}
+
+function addressOf(url: string, setting: AddressSetting): DatabaseAddress {
+  try {
+    return databaseAddress(url);
+  } catch (thrown) {
+    const wanted = thrown instanceof Error ? thrown.message : String(thrown);
+    throw new StoreUnavailable(`${setting} is not ${wanted}`, { lasting: true });
+  }
+}
+
+interface Problem {
+  readonly why: string;
+  readonly lasting: boolean;
+}
+
+const POOLER = "pooler";
+const poolerAt = (setting: AddressSetting): string =>
+  setting === "DATABASE_URL"
+    ? "a pooler answers there that passes no settings of a session on; set LIMBER_DATABASE_DIRECT_URL to the address of PostgreSQL itself, for notifications and migrations"
+    : "a pooler answers there; it has to be the address of PostgreSQL itself";
+
+async function problemAt(url: string, pooled: boolean): Promise<Problem | undefined> {
+  const client = openClient(url, { max: 1, pooled });
+  const asked = client<{ standby: boolean; timeout: string }[]>`
+    select pg_is_in_recovery() as standby, current_setting('statement_timeout') as timeout`;
+  const problem = await asked.then(
+    ([row]): Problem | undefined => {
+      if (row?.standby) return { why: "the server is a standby and takes no writes", lasting: false };
+      return pooled || row?.timeout === `${LIMITS_MS.statement_timeout / 1_000}s`
+        ? undefined
+        : { why: POOLER, lasting: true };
+    },
+    (cause): Problem =>
+      isRefusedParameter(cause)
+        ? { why: POOLER, lasting: true }
+        : { why: whyUnreachable(cause), lasting: LASTING.has(codeOf(cause)) },
   );
   await client.end({ timeout: 0 });
-  if (problem !== undefined)
-    throw new StoreUnavailable(`DATABASE_URL ${place}: ${problem.why}`, { lasting: problem.lasting });
+  return problem;
 }
+
+/** What PgBouncer says of a setting that it is told at the begin of a session. */
+const isRefusedParameter = (cause: unknown): boolean =>
+  codeOf(cause) === "08P01" && cause instanceof Error && cause.message.includes("startup parameter");
 
 /** Who is refused, or asks for a database that is not there, is refused later too: user, password or name are wrong. */
 const LASTING = new Set(["28P01", "28000", "3D000"]);
