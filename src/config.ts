@@ -46,6 +46,7 @@ const SETTINGS = [
   "LIMBER_METRICS_TOKEN",
   "LIMBER_OPERATIONS_PORT",
   "LIMBER_PROBE_EVERY_S",
+  "LIMBER_PROCESSES",
   "LIMBER_PROVIDER_SECRET",
   "LIMBER_PUBLIC_SIGNUP",
   "LIMBER_PUBLIC_URL",
@@ -110,6 +111,8 @@ export interface Config {
   /** Lets scrapers read `/metrics`; undefined: the operator's token alone does. */
   metricsToken: string | undefined;
   roles: ReadonlySet<Role>;
+  /** How many processes serve; `auto`: as many as the machine gives this one cores. */
+  processes: number | "auto";
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
   allowPrivateAddresses: boolean;
@@ -218,6 +221,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
     bad("LIMBER_PROBE_EVERY_S", "a whole number of seconds from 10 to 86400");
 
+  const processesText = text("LIMBER_PROCESSES")?.toLowerCase() ?? "1";
+  const processes = processesText === "auto" ? processesText : Number(processesText);
+  if (processes !== "auto" && !(Number.isInteger(processes) && processes >= 1 && processes <= 256))
+    bad("LIMBER_PROCESSES", "auto or a whole number from 1 to 256");
+
   const drainDelayS = Number(text("LIMBER_DRAIN_DELAY_S") ?? "5");
   if (!(drainDelayS >= 0 && drainDelayS <= 300)) bad("LIMBER_DRAIN_DELAY_S", "a number of seconds from 0 to 300");
   const drainS = Number(text("LIMBER_DRAIN_S") ?? "30");
@@ -275,6 +283,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!embedded && adminToken === undefined) problems.push("SERVICE_ADMIN_TOKEN must be set when DATABASE_URL is");
   if (!embedded && masterKeyText === undefined) problems.push("LIMBER_MASTER_KEY must be set when DATABASE_URL is");
 
+  if (embedded && processes !== 1) problems.push("DATABASE_URL must be set when LIMBER_PROCESSES is not 1");
+  const referenceSupply = flag("LIMBER_REFERENCE_SUPPLY", embedded);
+  if (!embedded && referenceSupply && processes !== 1)
+    problems.push("LIMBER_REFERENCE_SUPPLY must be false when LIMBER_PROCESSES is not 1");
+
   const roles = new Set<Role>();
   for (const role of (text("LIMBER_ROLES") ?? "api,worker").split(",").map((word) => word.trim())) {
     if (role === "api" || role === "worker") roles.add(role);
@@ -314,12 +327,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     otherMasterKeys,
     metricsToken,
     roles,
+    processes,
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
     dnsServers,
     trustedProxies: trustedProxies.filter((word) => word !== ""),
     probeEveryS,
-    referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
+    referenceSupply,
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),

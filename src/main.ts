@@ -1,13 +1,14 @@
 /** Reads the environment, opens the gateway, drains it on SIGTERM or Ctrl-C. */
 
-import { type Gateway, openGateway } from "./app/gateway.ts";
+import { pino } from "pino";
+import type { Gateway } from "./app/gateway.ts";
+import { handedOf, ParentLink } from "./app/processes/child.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
-import { ConfigError, readConfig, unknownSettings } from "./config.ts";
+import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json/near.ts";
 import { tuneCollector } from "./fast/collector.ts";
 import { signInLink } from "./services/session/link.ts";
-import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long running calls have to end after an unhandled error. */
 const BROKEN_PATIENCE_MS = 10_000;
@@ -17,6 +18,8 @@ const BROKEN_END_MS = 5_000;
 /** What an unhandled error drains, and how long it is served meanwhile; nothing is open before. */
 let opened: { readonly gateway: Gateway; readonly delayMs: number } | undefined;
 let closing = false;
+/** What accepts the connections of this process, where it is one of several. */
+let parent: ParentLink | undefined;
 /** Not 0 once there was an unhandled error, however the process was told to end. */
 let exitCode = 0;
 
@@ -28,10 +31,16 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 
 async function main(): Promise<void> {
   const config = readConfig();
-  warnOfUnknownSettings();
+  const handed = handedOf(process.argv);
+  if (handed === undefined) warnOfUnknownSettings();
+  if (handed === undefined && config.processes !== 1) return superviseProcesses(config);
   if (config.fast.has("collector")) tuneCollector();
-  const gateway = await openGateway(config);
+  parent = handed && new ParentLink(handed);
+  // A parent of several has no use for any of it.
+  const { openGateway } = await import("./app/gateway.ts");
+  const gateway = await openGateway(config, parent);
   opened = { gateway, delayMs: config.drainDelayMs };
+  if (parent !== undefined) return serveParent(parent, gateway, config);
 
   // Before anybody is told that it is ready, and may end it.
   const stop = (delayMs: number): void => (closing ? process.exit(1) : close(gateway, config.drainMs, delayMs)); // asked twice: at once
@@ -39,9 +48,7 @@ async function main(): Promise<void> {
   // Who sits at the terminal waits for no balancer.
   process.on("SIGINT", () => stop(0));
 
-  console.log(`limber ready${gateway.url === undefined ? "" : ` ${gateway.url}`}`);
-  for (const url of gateway.otherUrls) console.log(`also at ${url}`);
-  if (gateway.operationsPort !== undefined) console.log(`operations at port ${gateway.operationsPort}`);
+  for (const line of linesOf(gateway)) console.log(line);
   if (gateway.demo && gateway.url) {
     if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${gateway.demo.adminToken}`);
     console.log(`LIMBER_KEY=${gateway.demo.key}`);
@@ -53,6 +60,29 @@ async function main(): Promise<void> {
     console.log(`\nTry it:\n${await firstCall(gateway.url, gateway.demo.key)}\n`);
   }
 }
+
+/** Several processes on the same ports; ends when all of them have. */
+async function superviseProcesses(config: Config): Promise<void> {
+  const { supervise } = await import("./app/processes/supervisor.ts");
+  const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: true }));
+  process.exit(await supervise({ config, log, print: (line) => console.log(line) }));
+}
+
+/** One of several processes: ends when its parent says so, and when there is none any more. */
+function serveParent(parent: ParentLink, gateway: Gateway, { drainMs }: Config): void {
+  const drain = (delayMs: number, patienceMs: number): void => {
+    if (!closing) close(gateway, patienceMs, delayMs);
+  };
+  parent.serve({ drain, orphaned: () => drain(0, drainMs) });
+  parent.ready(linesOf(gateway));
+}
+
+/** What an operator is shown of a gateway that is ready. */
+const linesOf = (gateway: Gateway): string[] => [
+  `limber ready${gateway.url === undefined ? "" : ` ${gateway.url}`}`,
+  ...gateway.otherUrls.map((url) => `also at ${url}`),
+  ...(gateway.operationsPort === undefined ? [] : [`operations at port ${gateway.operationsPort}`]),
+];
 
 /** A limit of a misspelt name would hold nothing. */
 function warnOfUnknownSettings(): void {
@@ -67,6 +97,7 @@ function warnOfUnknownSettings(): void {
 
 /** A curl command that works as pasted, with a picture in it. */
 async function firstCall(url: string, key: string): Promise<string> {
+  const { redSquare } = await import("./upstream/pictures/test-picture.ts");
   const picture = (await redSquare(0.7, 0.3, 64)).toString("base64");
   const body = {
     model: "service/auto",
@@ -102,6 +133,7 @@ onUnhandledErrors(({ kind, error }, isFirst) => {
   console.error(`limber: ${kind}, a bug${isFirst ? ": the process drains and exits" : ""}: ${oneLine(error)}`);
   if (!isFirst) return;
   exitCode = 1;
+  parent?.leaving();
   if (opened === undefined) process.exit(1);
   // The state of the process is no longer known: running calls end, and the supervisor starts a fresh process.
   const { gateway, delayMs } = opened;

@@ -23,6 +23,7 @@ import { openEvents } from "./events.ts";
 import { openGate } from "./gate.ts";
 import { openInference } from "./inference.ts";
 import { openPort } from "./port.ts";
+import type { ParentLink } from "./processes/child.ts";
 import { openReference } from "./reference.ts";
 import type { Subsystems } from "./services.ts";
 import { openStorage, patiently } from "./storage.ts";
@@ -53,23 +54,23 @@ export interface Gateway {
   close(patienceMs: number, delayMs?: number): Promise<void>;
 }
 
-/** Opens the gateway. Whatever fails on the way leaves nothing running. */
-export async function openGateway(config: Config): Promise<Gateway> {
+/** Opens the gateway; `parent` accepts its connections where it is one of several processes. Whatever fails on the way leaves nothing running. */
+export async function openGateway(config: Config, parent?: ParentLink): Promise<Gateway> {
   const closers = new Closers();
   try {
-    return await open(config, closers);
+    return await open(config, closers, parent);
   } catch (thrown) {
     await closers.close();
     throw thrown;
   }
 }
 
-async function open(config: Config, closers: Closers): Promise<Gateway> {
+async function open(config: Config, closers: Closers, parent: ParentLink | undefined): Promise<Gateway> {
   installFast(config.fast);
   const logLines = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logLines);
   closers.add(async () => log.flush());
-  const context: AppContext = { config, log, replica: newId("replica"), closers };
+  const context: AppContext = { config, log, replica: newId("replica"), closers, parent };
   const load = new LoadShedder();
   const listens = config.roles.has("api") || config.operationsPort !== undefined;
   const port = listens ? await openPort(context, logLines, load) : undefined;

@@ -30,7 +30,7 @@ export interface OpenedPort {
 
 /** Opens the port. */
 export async function openPort(
-  { config, log, closers }: AppContext,
+  { config, log, closers, parent }: AppContext,
   logLines: { write(text: string): unknown },
   load: LoadShedder,
 ): Promise<OpenedPort> {
@@ -46,6 +46,8 @@ export async function openPort(
     load: () => load.figures,
   });
   closers.add(async () => metrics.close());
+  parent?.serve({ measure: () => metrics.parts() });
+  if (parent) metrics.join(`${parent.handed.index}`, () => parent.metrics());
   const gate = new LateGate();
   const transports = await openTransports({
     config,
@@ -59,8 +61,17 @@ export async function openPort(
     embodimentOf: (model) => content?.embodimentOf(model),
     record: (line) => content?.record(line),
     closers,
+    handed: parent?.handed,
   });
   closers.add(() => transports.drain(0));
+  parent?.serve({
+    take: transports.take,
+    load: () => ({
+      connections: transports.connections,
+      work: content === undefined ? 0 : content.sources.loops().open + content.sources.callsRunning(),
+    }),
+  });
+  parent?.listening();
   return {
     transports,
     gate,

@@ -1,8 +1,9 @@
 /** The ports of a process: the transports that callers know, in the role of an API, and the listener for operations in any. */
 
+import type { Socket } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
-import { type Config, ConfigError } from "../config.ts";
+import type { Config } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer } from "../edge/edge.ts";
@@ -15,6 +16,8 @@ import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
 import { fastPort } from "../fast/install.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
+import { naming } from "./listening.ts";
+import type { Handed, PortName } from "./processes/messages.ts";
 import { SERVICES } from "./services.ts";
 
 /** What the transports depend on. */
@@ -32,6 +35,8 @@ export interface TransportsDeps {
   /** Hears of the end of every call. */
   record: CallLog;
   closers: Closers;
+  /** Another process listens, and hands connections over. */
+  handed: Handed | undefined;
 }
 
 /** The transports, listening. */
@@ -42,6 +47,10 @@ export interface Transports {
   readonly otherUrls: readonly string[];
   readonly gr00tPort: number | undefined;
   readonly operationsPort: number | undefined;
+  /** Serves a connection that another process accepted. */
+  take(port: PortName, socket: Socket): void;
+  /** How many of those are open. */
+  readonly connections: number;
   /** Asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
@@ -53,7 +62,7 @@ export interface Transports {
 
 /** Opens the transports. */
 export async function openTransports(deps: TransportsDeps): Promise<Transports> {
-  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers } = deps;
+  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers, handed } = deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
@@ -65,22 +74,37 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       log.error({ ...told, err: cause }, "call");
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };
-  const { host, tls, operationsPort, gr00tPort } = config;
+  const { host, tls } = config;
+  const { operationsPort, gr00tPort } = handed
+    ? { operationsPort: handed.ports.operations, gr00tPort: handed.ports.gr00t }
+    : config;
+  const isHanded = handed !== undefined;
   const access = { metrics, adminToken, token: config.metricsToken };
   const common = { gate, log: note, memory, closing: closing.signal };
   const operations =
     operationsPort === undefined
       ? undefined
       : await naming({ setting: "LIMBER_OPERATIONS_PORT", host, port: operationsPort }, () =>
-          serveOperations({ ...common, metrics: access, host, port: operationsPort, tls }),
+          serveOperations({ ...common, metrics: access, host, port: operationsPort, tls, isHanded }),
         );
   if (operations) closers.add(() => operations.close());
+  const taken = new Set<Socket>();
+  const counting = (socket: Socket, take: ((socket: Socket) => void) | undefined): void => {
+    taken.add(socket);
+    socket.once("close", () => taken.delete(socket));
+    if (take === undefined) socket.destroy();
+    else take(socket);
+  };
   if (!config.roles.has("api")) {
     return {
       url: undefined,
       otherUrls: [],
       gr00tPort: undefined,
       operationsPort: operations?.port,
+      take: (_, socket) => counting(socket, operations?.take),
+      get connections() {
+        return taken.size;
+      },
       leave: () => {},
       drain: async () => {},
     };
@@ -104,13 +128,25 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       chargedAs: (address) => chargedAs(address, proxies),
     },
   });
-  const port = await naming({ setting: "PORT", host, port: config.port }, () => server.listen(host, config.port));
+  if (isHanded) await server.listenHanded();
+  const port =
+    handed?.ports.calls ??
+    (await naming({ setting: "PORT", host, port: config.port }, () => server.listen(host, config.port)));
   explainAt(config.publicUrl ?? addressesOf(config, port)[0]!);
   const gr00t =
     gr00tPort === undefined
       ? undefined
       : await naming({ setting: "LIMBER_GR00T_PORT", host, port: gr00tPort }, () =>
-          serveGr00t({ gate, log: note, memory, host, port: gr00tPort, model: config.gr00tModel, embodimentOf }),
+          serveGr00t({
+            gate,
+            log: note,
+            memory,
+            host,
+            port: gr00tPort,
+            model: config.gr00tModel,
+            embodimentOf,
+            isHanded,
+          }),
         );
   const [url = "", ...otherUrls] = addressesOf(config, port);
   let drained: Promise<void> | undefined;
@@ -119,6 +155,11 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     otherUrls,
     gr00tPort: gr00t?.port,
     operationsPort: operations?.port,
+    take: (name, socket) =>
+      counting(socket, { calls: server.take, operations: operations?.take, gr00t: gr00t?.take }[name]),
+    get connections() {
+      return taken.size;
+    },
     leave: () => server.leave(),
     drain(patienceMs, enough) {
       drained ??= Promise.all([server.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
@@ -129,33 +170,6 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
 
 const addressesOf = ({ host, tls }: Config, port: number): string[] =>
   hostsOf(host).map((each) => `${tls ? "https" : "http"}://${each.includes(":") ? `[${each}]` : each}:${port}`);
-
-/** Why nothing can listen at an address, by the error's code. */
-const PORT_FAULTS: Readonly<Record<string, string>> = {
-  EADDRINUSE: "something else listens there",
-  EACCES: "this account may not listen there",
-};
-const HOST_FAULTS: Readonly<Record<string, string>> = {
-  EADDRNOTAVAIL: "this machine has no such address",
-  ENOTFOUND: "no address has this name",
-  EAI_AGAIN: "the name servers do not answer",
-  EINVAL: "it is no address of this machine",
-};
-
-/** Listens; what the system refuses is thrown as a `ConfigError` that names the setting. */
-async function naming<T>(at: { setting: string; host: string; port: number }, listen: () => Promise<T>): Promise<T> {
-  try {
-    return await listen();
-  } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
-    const ofHost = HOST_FAULTS[code];
-    if (ofHost !== undefined) throw new ConfigError([`HOST ${at.host} can't be listened at: ${ofHost}`]);
-    const ofPort = PORT_FAULTS[code];
-    if (ofPort !== undefined)
-      throw new ConfigError([`${at.setting} ${at.port} on ${at.host} can't be listened at: ${ofPort}`]);
-    throw cause;
-  }
-}
 
 /** The hosts by which callers reach it: of one that stands for all of the machine's addresses loopback first, which is always there. */
 function hostsOf(host: string): string[] {

@@ -2,7 +2,7 @@
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
-import { createServer as createListener, isIP, type Server } from "node:net";
+import { createServer as createListener, isIP, type Server, type Socket } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import Fastify, {
@@ -24,6 +24,7 @@ import { nearest } from "./messages/json/near.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
+import { hand, listenUnseen } from "./server/handed.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
 import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
@@ -60,6 +61,10 @@ export interface EdgeServer {
   readonly fastify: FastifyInstance;
   /** Listens; resolves with the port's number, which is chosen freely when 0 is asked for. */
   listen(host: string, port: number): Promise<number>;
+  /** Serves what `take` is given, of a port at which another process listens. */
+  listenHanded(): Promise<void>;
+  /** Serves a connection that another process accepted. One that comes after the end of the drain's delay is closed. */
+  take(socket: Socket): void;
   /** Asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
@@ -120,6 +125,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveRest(fastify, rest);
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 
+  let isOpen = false;
   const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();
   fastify.addHook("preClose", async () => {
@@ -139,6 +145,14 @@ export function buildServer(options: ServerOptions): EdgeServer {
       if (shares) more.push(...(await listenMore(fastify.server, host, address.port)));
       return address.port;
     },
+    async listenHanded() {
+      await listenUnseen((path) => fastify.listen({ path }));
+      isOpen = true;
+    },
+    take(socket) {
+      if (isOpen) hand(fastify.server, socket);
+      else socket.destroy();
+    },
     leave() {
       port?.leave();
     },
@@ -153,6 +167,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
       };
       endAfter(patienceMs);
       void enough?.then(() => endAfter(WRITTEN_MS));
+      isOpen = false;
       await fastify.close();
       closed = true;
       for (const forget of timers) forget();

@@ -62,6 +62,8 @@ export interface MetricSources {
 /** The metrics of one replica. */
 export class Metrics {
   readonly #registry = new Registry();
+  /** Where several processes answer one scrape. */
+  #joined: (() => Promise<string>) | undefined;
   readonly #calls = new Map<string, CallCount>();
   /** The count of the call before: most calls are like it. */
   #last: CallCount | undefined;
@@ -227,7 +229,18 @@ export class Metrics {
 
   /** Everything as Prometheus reads it. */
   text(): Promise<string> {
-    return this.#registry.metrics();
+    return this.#joined === undefined ? this.#registry.metrics() : this.#joined();
+  }
+
+  /** Everything as objects, for a process that puts several together. */
+  parts(): Promise<readonly object[]> {
+    return this.#registry.getMetricsAsJSON();
+  }
+
+  /** From now on every figure says which of several processes it is of, and `text` is what `joined` makes of the figures of all. */
+  join(process: string, joined: () => Promise<string>): void {
+    this.#registry.setDefaultLabels({ process });
+    this.#joined = joined;
   }
 
   /** Measures nothing any longer. */

@@ -12,6 +12,7 @@ import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type MetricsAccess, sayMetrics } from "./metrics.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
+import { hand, listenHanded } from "./server/handed.ts";
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
 import type { RestRoute } from "./transports/rest/route.ts";
 
@@ -23,11 +24,15 @@ export interface OperationsOptions extends RestOptions {
   readonly port: number;
   /** The certificate and key, in PEM; in cleartext when absent. */
   readonly tls?: { readonly key: Buffer; readonly cert: Buffer } | undefined;
+  /** Another process listens at the port, and hands connections over. */
+  readonly isHanded?: boolean;
 }
 
 /** The listener, listening. */
 export interface OperationsListener {
   readonly port: number;
+  /** Serves a connection that another process accepted. */
+  take(socket: Socket): void;
   /** Takes no new connection and ends those that there are, each after its answer or after a second. */
   close(): Promise<void>;
 }
@@ -82,16 +87,22 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   });
   server.on("secureConnection", hearErrors);
   server.on("clientError", (_, socket) => void socket.destroy());
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host: options.host, port: options.port, exclusive: true }, () => {
-      server.off("error", reject).on("error", () => undefined);
-      resolve();
+  if (options.isHanded) await listenHanded(server);
+  else
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen({ host: options.host, port: options.port, exclusive: true }, () => {
+        server.off("error", reject).on("error", () => undefined);
+        resolve();
+      });
     });
-  });
-  const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
+  const { port = options.port } = server.address() as Partial<AddressInfo>; // a string where the server is handed its connections
   return {
     port,
+    take: (socket) => {
+      if (server.listening && sockets.size < MOST_CONNECTIONS) hand(server, socket);
+      else socket.destroy();
+    },
     close: () =>
       new Promise((resolve) => {
         const forget = after(CLOSE_MS, () => {

@@ -86,6 +86,7 @@ const DEFAULTS = {
   masterKey: Buffer.alloc(32, 7),
   otherMasterKeys: [],
   roles: new Set(["api"] as const),
+  processes: 1,
   metricsToken: undefined,
   publicSignup: false,
   allowPrivateAddresses: true,

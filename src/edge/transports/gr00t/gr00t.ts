@@ -24,6 +24,7 @@ import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { lineOf, refusalOf } from "../../messages/errors.ts";
+import { hand, listenHanded } from "../../server/handed.ts";
 import { modalitiesOf } from "./modalities.ts";
 import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
 
@@ -41,11 +42,15 @@ export interface Gr00tOptions {
   readonly model: string;
   /** How a live model acts; undefined where nothing live serves it, and of an alias. */
   embodimentOf(model: string): Embodiment | undefined;
+  /** Another process listens at the port, and hands connections over. */
+  readonly isHanded?: boolean;
 }
 
 /** The transport while it listens. */
 export interface Gr00tTransport {
   readonly port: number;
+  /** Serves a connection that another process accepted. */
+  take(socket: Socket): void;
   /** Takes no new connection, and ends each after the answer that it owes, or after `patienceMs`. */
   close(patienceMs: number): Promise<void>;
 }
@@ -78,13 +83,19 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
     peer.begin();
   });
   server.maxConnections = MOST_CONNECTIONS;
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(options.port, options.host, resolve);
-  });
-  const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
+  if (options.isHanded) await listenHanded(server);
+  else
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(options.port, options.host, resolve);
+    });
+  const { port = options.port } = server.address() as Partial<AddressInfo>; // a string where the server is handed its connections
   return {
     port,
+    take: (socket) => {
+      if (server.listening && peers.size < MOST_CONNECTIONS) hand(server, socket);
+      else socket.destroy();
+    },
     close: (patienceMs) =>
       new Promise((resolve) => {
         const forget = after(patienceMs, () => {

@@ -1,0 +1,38 @@
+/** Which process a new connection goes to. */
+
+/** A process as its parent sees it. */
+export interface Place {
+  /** Connections that it has, with those that are on their way to it. */
+  readonly connections: number;
+  /** Loops and calls that run in it. */
+  readonly work: number;
+  /** Milliseconds since it was last heard of. */
+  readonly silentMs: number;
+}
+
+/** A process that was not heard of for longer may stand still. */
+const LATE_MS = 1_000;
+
+/**
+ * The least loaded of the processes that were heard of lately, or of all where none was; undefined without any. Of equals the first in
+ * the order of `from` on, so that they take turns.
+ */
+export function place<T extends Place>(processes: readonly T[], from = 0): T | undefined {
+  const prompt = processes.filter(({ silentMs }) => silentMs < LATE_MS);
+  const choice = prompt.length > 0 ? prompt : processes;
+  let best: T | undefined;
+  for (let i = 0; i < choice.length; i++) {
+    const next = choice[(from + i) % choice.length]!;
+    if (best === undefined || loadOf(next) < loadOf(best)) best = next;
+  }
+  return best;
+}
+
+/** What a robot is: a connection, a loop, and a call at times. */
+const WORK_OF_A_CONNECTION = 2;
+
+/**
+ * Connections are counted here the moment they are handed over, and work is told of later: so work counts only where it is more than its
+ * connections account for, as that of a proxy which carries the calls of many over one.
+ */
+const loadOf = ({ connections, work }: Place): number => Math.max(connections, work / WORK_OF_A_CONNECTION);
