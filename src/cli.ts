@@ -1,16 +1,27 @@
 #!/usr/bin/env node
-/** `npx limber start`, the gateway, and `npx limber lerobot --listen 127.0.0.1:8081`, LeRobot's server on the robot itself. */
-const COMMANDS: Readonly<Record<string, () => Promise<unknown>>> = {
-  start: () => import("./main.ts"),
-  lerobot: () => import("./sidecar/main.ts"),
+/** The command `limber`: `npx limber start`, and the rest of its commands. Each reads its own options. */
+const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: () => Promise<unknown> }>> = {
+  start: { does: "runs the gateway", run: () => import("./main.ts") },
+  lerobot: {
+    does: "LeRobot's policy server on the robot, in front of a gateway",
+    run: () => import("./sidecar/main.ts"),
+  },
+  provider: { does: "brings a model server to a gateway", run: () => import("../tools/provider.ts") },
+  plan: {
+    does: "replays a routing case from a file",
+    run: async () => (await import("../tools/plan.ts")).runPlan(),
+  },
+  evaluate: { does: "evaluates a policy and shows its scores", run: () => import("../tools/evaluate.ts") },
 };
 
 const [, , name = ""] = process.argv;
-const run = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-if (run) {
+const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+if (command) {
   process.argv.splice(2, 1); // the rest is the command's own
-  await run();
+  await command.run();
 } else {
-  console.error(`limber: the commands are ${Object.keys(COMMANDS).join(" and ")}`);
+  const width = Math.max(...Object.keys(COMMANDS).map((each) => each.length));
+  const rows = Object.entries(COMMANDS).map(([each, { does }]) => `  limber ${each.padEnd(width)}  ${does}`);
+  console.error(["limber: the commands are", ...rows].join("\n"));
   process.exitCode = 2;
 }

@@ -251,12 +251,12 @@ export function readStated(path: string | URL): unknown {
   return /\.json$/i.test(path.toString()) ? JSON.parse(text) : parse(text, { merge: true });
 }
 
-const USAGE = `usage: npm run plan -- case.yaml [supply.yaml]
+const USAGE = `usage: limber plan case.yaml [supply.yaml]
 
 Answers what the router would: the plan, or the refusal with every drop. Both files are YAML or JSON.
 A case has "request" (the body as REST takes it), and may have "contract", "key", "pin", "seed", "remaining_ms", "elapsed_ms" and
 "health" (live figures by offering). A file with a list of cases, as those of test/plans/cases, has each answered in turn.
-The supply is test/plans/supply.json unless another file is given.`;
+The supply is that of the routing tests, test/plans/supply.json, unless another file is given.`;
 
 function main([casePath, supplyPath]: readonly string[]): number {
   if (casePath === undefined || casePath === "--help") {
@@ -282,7 +282,8 @@ function main([casePath, supplyPath]: readonly string[]): number {
   return refused ? 1 : 0;
 }
 
-if (import.meta.main) {
+/** Runs the command with the process's own arguments; the exit code tells how it ended. */
+export function runPlan(): void {
   try {
     process.exitCode = main(process.argv.slice(2));
   } catch (thrown) {
@@ -291,3 +292,5 @@ if (import.meta.main) {
     process.exitCode = 2;
   }
 }
+
+if (import.meta.main) runPlan();

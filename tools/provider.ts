@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 
 const HELP = `Brings a model server to a gateway: registers the provider, declares the model, runs the conformance probe.
 
-  npm run provider -- register --model owner/name --runtime openpi-ws --endpoint ws://host:8000 [options]
+  limber provider register --model owner/name --runtime openpi-ws --endpoint ws://host:8000 [options]
 
   --url URL              the gateway; LIMBER_URL, or http://127.0.0.1:8080
   --key KEY              an API key that may write supply; better in the environment, as LIMBER_KEY
@@ -267,7 +267,7 @@ main().then(
   (code) => process.exit(code),
   (thrown: unknown) => {
     console.error(`provider: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
-    if (thrown instanceof Misuse) console.error("npm run provider -- --help says how");
+    if (thrown instanceof Misuse) console.error("limber provider --help says how");
     process.exit(thrown instanceof Misuse ? 2 : 3);
   },
 );

@@ -1,0 +1,122 @@
+/** The gateway as a package: packed, installed into an empty folder, and called. */
+import { execFile, spawn } from "node:child_process";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { API_VERSION } from "../../src/brand.ts";
+import { build } from "../../tools/build.ts";
+import { licencesOf, versionsOf } from "../../tools/release.ts";
+import { scratchDir } from "../support/gateway.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const scratch = scratchDir();
+const at = (name: string): string => join(scratch.path, name);
+const run = promisify(execFile);
+
+/** Runs the installed command; resolves with how it ended and all that it said. */
+async function limber(...args: readonly string[]): Promise<{ code: number; said: string }> {
+  const env = { ...process.env, LIMBER_URL: url, LIMBER_KEY: key };
+  const options = { cwd: at("empty"), env };
+  return run(at("empty/node_modules/.bin/limber"), args, options).then(
+    ({ stdout, stderr }) => ({ code: 0, said: stdout + stderr }),
+    ({ code, stdout, stderr }) => ({ code, said: stdout + stderr }),
+  );
+}
+
+let url = "";
+let key = "";
+let stop = async (): Promise<void> => {};
+
+beforeAll(async () => {
+  const folder = build(at("dist"));
+  await run("mkdir", [at("empty")]);
+  await run("npm", ["pack", folder, "--pack-destination", scratch.path, "--silent"]);
+  const tarball = readdirSync(scratch.path).find((name) => name.endsWith(".tgz"))!;
+  const quiet = ["--prefer-offline", "--no-audit", "--no-fund", "--silent"];
+  await run("npm", ["install", ...quiet, at(tarball)], { cwd: at("empty") });
+  const env = { ...process.env, PORT: "0", DATA_DIR: at("data"), LIMBER_DRAIN_DELAY_S: "0" };
+  const child = spawn(at("empty/node_modules/.bin/limber"), ["start"], { cwd: at("empty"), env });
+  const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  stop = () => {
+    child.kill("SIGTERM");
+    return ended;
+  };
+  let said = "";
+  await new Promise<void>((resolve, reject) => {
+    child.stderr.on("data", (text) => {
+      said += text;
+    });
+    child.stdout.on("data", (text) => {
+      said += text;
+      url = /^limber ready (\S+)$/m.exec(said)?.[1] ?? "";
+      key = /^LIMBER_KEY=(\S+)$/m.exec(said)?.[1] ?? "";
+      if (said.includes("Try it")) resolve();
+    });
+    child.once("close", () => reject(new Error(`the installed gateway ended: ${said}`)));
+  });
+}, 240_000);
+afterAll(async () => {
+  await stop();
+  scratch.remove();
+});
+
+it("serves a first call from an empty folder", async () => {
+  const proprio = { x: 0, y: 0, yaw: 0, goal_x: 2, goal_y: 1, goal_yaw: 0 };
+  const observations = [{ proprio: Object.values(proprio), proprio_names: Object.keys(proprio) }];
+  const answer = await fetch(`${url}/v1/act`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "service/auto", action_space: "base_twist_2d", observations }),
+  });
+  expect(answer.status, await answer.clone().text()).toBe(200);
+  expect(await answer.json()).toMatchObject({ action: { space: "base_twist_2d" } });
+});
+
+it("brings its catalog, its documents and its interface description along", async () => {
+  const models = (await (await fetch(`${url}/v1/models?limit=1`)).json()) as { total: number };
+  expect(models.total).toBeGreaterThan(1000);
+  expect((await fetch(`${url}/docs`)).status).toBe(200);
+  const description = (await (await fetch(`${url}/openapi.json`)).json()) as { info: object };
+  expect(description.info).toMatchObject({ version: API_VERSION });
+});
+
+it("evaluates a policy in a worker of its own, by the command", async () => {
+  const { code, said } = await limber(
+    "evaluate",
+    "--policy",
+    "service/auto",
+    "--scenario",
+    "arm-reach",
+    "--episodes=1",
+  );
+  expect({ code, said }).toMatchObject({ code: 0, said: expect.stringMatching(/episode 0 {2}success.*completed\n$/s) });
+});
+
+it("says what is wrong with a command, with the exit codes that its help names", async () => {
+  expect(await limber("evaluate", "--scenario", "base-nav")).toMatchObject({ code: 2 });
+  expect(await limber("evaluate", "--policy", "no/such", "--scenario", "base-nav")).toMatchObject({ code: 3 });
+  expect(await limber("provider", "--help")).toMatchObject({ code: 0 });
+  expect(await limber("lerobot", "--nonsense")).toMatchObject({ code: 1 });
+});
+
+it("replays a routing case from a file", async () => {
+  writeFileSync(
+    at("empty/case.yaml"),
+    "contract: act\nrequest: {model: service/auto, observations: [{proprio: [0]}]}\n",
+  );
+  const { said } = await limber("plan", "case.yaml");
+  expect(JSON.parse(said)).toHaveProperty("plan");
+});
+
+it("has one version with all that is released beside it", () => {
+  const versions = versionsOf(ROOT);
+  expect(versions.size).toBeGreaterThan(1);
+  expect(new Set(versions.values()).size, JSON.stringify(Object.fromEntries(versions))).toBe(1);
+});
+
+it("is accompanied by the licences of what it ships, not of what builds it", () => {
+  const text = licencesOf(ROOT);
+  expect(text).toMatch(/^fastify \d/m);
+  expect(text).not.toMatch(/^vitest \d/m);
+});

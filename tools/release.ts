@@ -1,0 +1,105 @@
+/**
+ * `npm run release`: every artefact of a release and its checksum, in `release/`: the npm packages of the gateway and of the TypeScript
+ * client, the Python wheels where they are there, the bill of materials (CycloneDX) and the licences of what is shipped along.
+ */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "./build.ts";
+
+const ROOT = join(import.meta.dirname, "..");
+const OUT = join(ROOT, "release");
+const NPM_CLIENT = "clients/typescript";
+
+/** The version that an artefact states, by the file that states it. */
+export function versionsOf(root: string): ReadonlyMap<string, string> {
+  const versions = new Map<string, string>();
+  const files = [
+    "package.json",
+    ...foldersOf(join(root, "clients")).map((name) => join("clients", name, "package.json")),
+  ];
+  for (const file of files) {
+    if (!existsSync(join(root, file))) continue;
+    versions.set(file, (JSON.parse(readFileSync(join(root, file), "utf8")) as { version: string }).version);
+  }
+  for (const name of foldersOf(join(root, "clients"))) {
+    const file = join("clients", name, "pyproject.toml");
+    if (!existsSync(join(root, file))) continue;
+    // One that takes its version from elsewhere states none.
+    const version = /^version *= *"([^"]+)"/m.exec(readFileSync(join(root, file), "utf8"))?.[1];
+    if (version !== undefined) versions.set(file, version);
+  }
+  return versions;
+}
+
+const foldersOf = (folder: string): string[] =>
+  existsSync(folder)
+    ? readdirSync(folder, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
+    : [];
+
+/** One package of npm's lock file. */
+interface Locked {
+  readonly version?: string;
+  readonly license?: string;
+  readonly dev?: boolean;
+  readonly devOptional?: boolean;
+  readonly link?: boolean;
+}
+
+/** What is shipped along, each with its licence and that licence's text where the package brings it. */
+export function licencesOf(root: string): string {
+  const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as {
+    packages: Readonly<Record<string, Locked>>;
+  };
+  const parts: string[] = [];
+  for (const [path, { version, license, dev, devOptional, link }] of Object.entries(packages)) {
+    if (!path.startsWith("node_modules/") || dev || devOptional || link) continue;
+    const name = path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
+    const folder = join(root, path);
+    const files = existsSync(folder)
+      ? readdirSync(folder).filter((file) => /^(licen[cs]e|copying|notice)(\.|-|$)/i.test(file))
+      : [];
+    const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
+    parts.push([`${name} ${version}: ${license ?? "see its text"}`, ...texts].join("\n\n"));
+  }
+  return `${parts.join(`\n\n${"-".repeat(80)}\n\n`)}\n`;
+}
+
+const run = (command: string, args: readonly string[], cwd = ROOT): string =>
+  execFileSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], maxBuffer: 2 ** 28 });
+
+const packInto = (folder: string): string => run("npm", ["pack", folder, "--pack-destination", OUT, "--silent"]).trim();
+
+function release(): void {
+  const versions = versionsOf(ROOT);
+  if (new Set(versions.values()).size > 1)
+    throw new Error(`the artefacts have several versions: ${JSON.stringify(Object.fromEntries(versions))}`);
+  rmSync(OUT, { recursive: true, force: true });
+  mkdirSync(OUT);
+  packInto(build());
+  if (existsSync(join(ROOT, NPM_CLIENT, "tsconfig.json"))) {
+    run("npm", ["run", "build", "--silent"], join(ROOT, NPM_CLIENT));
+    packInto(`./${NPM_CLIENT}`);
+  }
+  for (const name of foldersOf(join(ROOT, "clients"))) {
+    const folder = join(ROOT, "clients", name);
+    if (existsSync(join(folder, "pyproject.toml")))
+      run("python3", ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", OUT, folder]);
+  }
+  const sbom = ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"];
+  writeFileSync(join(OUT, "limber.cdx.json"), run("npm", sbom));
+  writeFileSync(join(OUT, "THIRD_PARTY_LICENSES.txt"), licencesOf(ROOT));
+  const sums = readdirSync(OUT)
+    .sort()
+    .map(
+      (name) =>
+        `${createHash("sha256")
+          .update(readFileSync(join(OUT, name)))
+          .digest("hex")}  ${name}\n`,
+    );
+  writeFileSync(join(OUT, "SHA256SUMS"), sums.join(""));
+  console.log(sums.join("").trimEnd());
+}
+
+if (import.meta.main) release();
