@@ -1,9 +1,10 @@
-/** Fails when gen/ is not what proto/ makes: generates into a folder of its own and compares. */
+/** Fails when generated code is not what proto/ makes: generates into a folder of its own and compares. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
+const CLIENT = "clients/typescript";
 const fresh = mkdtempSync(join(tmpdir(), "limber-gen-"));
 const run = (command: string, ...args: string[]): void => void execFileSync(command, args, { stdio: "inherit" });
 const filesOf = (folder: string): string[] =>
@@ -12,16 +13,25 @@ const filesOf = (folder: string): string[] =>
     .sort();
 
 run("buf", "generate", "--output", fresh);
+run("buf", "generate", "--template", join(CLIENT, "buf.gen.yaml"), "--output", fresh);
 run(process.execPath, "tools/openapi.ts", join(fresh, "gen", "openapi.json"));
-const [made, kept] = [filesOf(join(fresh, "gen")), filesOf("gen")];
-const stale = [...new Set([...made, ...kept])].filter(
-  (name) =>
-    !made.includes(name) ||
-    !kept.includes(name) ||
-    !readFileSync(join(fresh, "gen", name)).equals(readFileSync(join("gen", name))),
-);
+run(process.execPath, "tools/client-reasons.ts", join(fresh, CLIENT, "src/gen/reasons.ts"));
+
+const staleIn = (folder: string): string[] => {
+  const [made, kept] = [filesOf(join(fresh, folder)), filesOf(folder)];
+  return [...new Set([...made, ...kept])]
+    .filter(
+      (name) =>
+        !made.includes(name) ||
+        !kept.includes(name) ||
+        !readFileSync(join(fresh, folder, name)).equals(readFileSync(join(folder, name))),
+    )
+    .map((name) => join(folder, name));
+};
+
+const stale = ["gen", join(CLIENT, "src/gen")].flatMap(staleIn);
 rmSync(fresh, { recursive: true, force: true });
 if (stale.length > 0) {
-  console.error(`gen/ is stale: run npm run gen\n  ${stale.join("\n  ")}`);
+  console.error(`generated code is stale: run npm run gen\n  ${stale.join("\n  ")}`);
   process.exit(1);
 }

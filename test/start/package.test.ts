@@ -109,6 +109,30 @@ it("replays a routing case from a file", async () => {
   expect(JSON.parse(said)).toHaveProperty("plan");
 });
 
+it("is called by the client's package, whose types a strict compiler takes", async () => {
+  const folder = join(ROOT, "clients/typescript");
+  await run("npm", ["run", "build", "--silent"], { cwd: folder });
+  await run("npm", ["pack", folder, "--pack-destination", scratch.path, "--silent"]);
+  const tarball = readdirSync(scratch.path).find((name) => name.startsWith("limber-client"))!;
+  await run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", "--silent", at(tarball)], {
+    cwd: at("empty"),
+  });
+  const program = `import { Limber, observationOf, type Refused } from "@limber/client";
+    const limber = new Limber({ url: ${JSON.stringify(url)}, key: ${JSON.stringify(key)} });
+    const state = { x: 0, y: 0, yaw: 0, goal_x: 2, goal_y: 1, goal_yaw: 0 };
+    const request = { model: "service/auto", actionSpace: "base_twist_2d", observations: [observationOf({ state })] };
+    const { action } = await limber.act(request);
+    const refused: string = await limber.model("no/such").then(() => "", (thrown: Refused) => thrown.code);
+    console.log(action?.space, refused);
+    process.exit(0);\n`;
+  writeFileSync(at("empty/call.mts"), program);
+  const strict = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024", "--types", "node"];
+  const typeRoots = ["--typeRoots", join(ROOT, "node_modules/@types")];
+  await run(join(ROOT, "node_modules/.bin/tsc"), [...strict, ...typeRoots, "call.mts"], { cwd: at("empty") });
+  const { stdout } = await run(join(ROOT, "node_modules/.bin/node"), ["call.mts"], { cwd: at("empty") });
+  expect(stdout).toBe("base_twist_2d model_not_found\n");
+}, 120_000);
+
 it("has one version with all that is released beside it", () => {
   const versions = versionsOf(ROOT);
   expect(versions.size).toBeGreaterThan(1);

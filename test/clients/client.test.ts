@@ -1,0 +1,370 @@
+/** The TypeScript client against a gateway: calls, refusals, what is repeated, and a robot's loop. */
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { FinishReason } from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
+import {
+  BadInput,
+  CallbackHung,
+  CalledOff,
+  type Command,
+  ConnectionFailed,
+  InvalidApiKey,
+  KeyDisabled,
+  Limber,
+  ModelNotFound,
+  NoRouteAvailable,
+  ObservationRejected,
+  observationOf,
+  Refused,
+  RobotStopped,
+  ValidationFailed,
+} from "../../clients/typescript/src/index.ts";
+import { Limber as WebLimber } from "../../clients/typescript/src/web.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
+import { type App, type Caller, openApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
+import { honestSteps, type Model, startModel } from "../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let limber: Limber;
+
+const ACT = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4 };
+const observations = [observationOf({ state: [0.5] })];
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp({ roles: new Set(["api", "worker"]) }), startModel()]);
+  const seer = { contracts: ["predict", "ground"], price_per_frame: 0.002, price_per_1k_tokens: 0.01 };
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  await app.supply({ provider: "seer", model: "acme/world", endpoint: model.endpoint, ...seer });
+  caller = await app.caller(1_000);
+  limber = new Limber({ url: app.url, key: caller.key });
+}, 120_000);
+afterEach(() => {
+  Object.assign(model.script, { act: undefined, predict: undefined, ground: undefined });
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const spent = async (): Promise<number> =>
+  (await app.call("/v1/billing/balance", undefined, { key: caller.key })).body.spent_usd;
+
+/** A relay before the gateway that can cut what passes. */
+async function relay(): Promise<{ url: string; cut(): void; refuse(is: boolean): void; close(): void }> {
+  const sockets = new Set<Socket>();
+  let isRefusing = false;
+  const server: Server = createServer((socket) => {
+    if (isRefusing) return void socket.destroy();
+    const onward = connect(Number(new URL(app.url).port), "127.0.0.1");
+    for (const [each, other] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const) {
+      sockets.add(each);
+      each.on("error", () => other.destroy());
+      each.on("close", () => {
+        sockets.delete(each);
+        other.destroy();
+      });
+      each.pipe(other);
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("the relay has no port");
+  const cut = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    cut,
+    refuse: (is) => {
+      isRefusing = is;
+    },
+    close: () => {
+      cut();
+      server.close();
+    },
+  };
+}
+
+describe("calls", () => {
+  it("act, ground and preview answer as the schema says", async () => {
+    const { action, route } = await limber.act({ ...ACT, observations });
+    expect(action?.steps.map(({ values }) => values)).toEqual(honestSteps(model.acts.at(-1)!, 2));
+    expect(route?.provider).toBe("acme");
+    const frames = [{ camera: "front", data: Uint8Array.from(await redSquare(0.25, 0.75)) }];
+    const { points } = await limber.ground({
+      model: "acme/world",
+      instruction: "the red square",
+      observations: [{ frames }],
+    });
+    expect(points).toHaveLength(1);
+    const { plan } = await limber.preview({ request: { ...ACT, observations } });
+    expect(plan.map(({ provider }) => provider)).toEqual(["acme"]);
+  });
+
+  it("predict gives frame after frame, and what it came to", async () => {
+    const picture = await redSquare(0.3, 0.3);
+    const prediction = limber.predict({
+      model: "acme/world",
+      horizon: 3,
+      observations: [observationOf({ images: { front: picture } })],
+    });
+    const indexes: number[] = [];
+    for await (const { index } of prediction) indexes.push(index);
+    expect(indexes).toEqual([0, 1, 2]);
+    expect(prediction.started?.provider).toBe("seer");
+    expect(prediction.done?.finishReason).toBe(FinishReason.COMPLETE);
+  });
+
+  it("evaluate tells each episode once, and ends with the scores", async () => {
+    const request = { policyEndpoint: "acme/base", scenario: "base-nav", episodes: 2, policyTimeoutMs: 5_000 };
+    const run = await limber.evaluate(request);
+    const episodes: number[] = [];
+    for await (const { index } of run) episodes.push(index);
+    expect(episodes.sort()).toEqual([0, 1]);
+    expect((await run.result()).scores?.successRate?.n).toBe(2);
+    expect((await limber.evaluation(run.id).result()).id).toBe(run.id);
+  }, 60_000);
+
+  it("models come page after page, one by its slug, and usage with its totals", async () => {
+    const slugs: string[] = [];
+    for await (const { id } of limber.models({ limit: 1 })) slugs.push(id);
+    expect(slugs.sort()).toEqual(["acme/base", "acme/world"]);
+    expect((await limber.model("acme/base")).id).toBe("acme/base");
+    expect((await limber.usage({ limit: 1 })).data).toHaveLength(1);
+  });
+
+  it("robots are stopped and released", async () => {
+    const stop = await limber.robots.stop({ case: "robotId", value: "arm-9" }, "a hand in the way");
+    await expect(limber.act({ ...ACT, observations, robotId: "arm-9" })).rejects.toThrow(RobotStopped);
+    expect((await limber.robots.stops()).map(({ id }) => id)).toContain(stop.id);
+    await limber.robots.release(stop.id);
+    expect((await limber.act({ ...ACT, observations, robotId: "arm-9" })).action?.steps).toHaveLength(4);
+  });
+});
+
+describe("a refusal", () => {
+  it("is of the class of its reason, with its facts", async () => {
+    const stranger = new Limber({ url: app.url, key: "lmb_sk_of_nobody" });
+    await expect(stranger.act({ ...ACT, observations })).rejects.toThrow(InvalidApiKey);
+    await expect(limber.act({ ...ACT, model: "acme/nothing", observations })).rejects.toThrow(ModelNotFound);
+    await expect(limber.act({ ...ACT, observations: [] })).rejects.toThrow(ValidationFailed);
+    const dear = { ...ACT, observations, provider: { maxLatencyMs: 1, allowFallbacks: false } };
+    const error = await limber.act({ ...dear, provider: { only: ["nobody"] } }).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(NoRouteAvailable);
+    expect(error).toMatchObject({ code: "no_route_available", requestId: expect.stringMatching(/^req_/) });
+    expect((error as NoRouteAvailable).details?.dropped).toHaveLength(1);
+    expect((error as NoRouteAvailable).suggestions.length).toBeGreaterThan(0);
+    expect(error).toBeInstanceOf(Refused);
+  });
+
+  it("of arguments that cannot be sent is thrown before anything is", () => {
+    expect(() => observationOf({ state: [1, Number.NaN] })).toThrow(/state\[1\] must be a finite number/);
+    expect(() => new Limber({ url: "gopher://x", key: "k" })).toThrow(BadInput);
+    expect(() => new Limber({ url: app.url, key: "" })).toThrow(/an API key is needed/);
+    expect(() => new Limber({ url: app.url, key: "two\r\nlines" })).toThrow(BadInput);
+    expect(() => limber.loop({ model: "acme/base", rateHz: 0 })).toThrow(BadInput);
+  });
+});
+
+describe("what is repeated", () => {
+  it("an act whose connection broke before its answer runs and costs once", async () => {
+    const between = await relay();
+    const far = new Limber({ url: between.url, key: caller.key });
+    const before = { spent: await spent(), acts: model.acts.length };
+    let cuts = 0;
+    model.script.act = (call, answer) => {
+      // The model has done its work; the answer finds nobody.
+      if (cuts++ === 0) between.cut();
+      answer(honestSteps(call, 2));
+    };
+    const { action, usage } = await far.act({ ...ACT, observations });
+    expect(action?.steps).toHaveLength(4);
+    expect(model.acts.length).toBe(before.acts + cuts);
+    await eventually(async () => expect((await spent()) - before.spent).toBeCloseTo(usage!.costUsd, 9));
+    between.close();
+  });
+
+  it("is nothing that the gateway refused for good, and nothing after the caller called it off", async () => {
+    const before = model.acts.length;
+    model.script.act = (_call, _answer, { stream }) => stream.close(2);
+    await expect(limber.act({ ...ACT, observations, provider: { allowFallbacks: false } })).rejects.toThrow(Refused);
+    expect(model.acts.length).toBeGreaterThan(before);
+    model.script.act = () => {};
+    const signal = AbortSignal.timeout(50);
+    await expect(limber.act({ ...ACT, observations }, { signal })).rejects.toThrow(CalledOff);
+  });
+
+  it("ends with a sentence where nobody listens", async () => {
+    const between = await relay();
+    between.refuse(true);
+    const far = new Limber({ url: between.url, key: caller.key });
+    await expect(far.act({ ...ACT, observations }, { timeoutMs: 5_000 })).rejects.toThrow(ConnectionFailed);
+    between.close();
+  });
+});
+
+describe("a loop", () => {
+  const LOOP = { ...ACT, horizon: 16, rateHz: 50, robot: "ts-base", hold: [0, 0], deadlineMs: 400 };
+
+  /** Runs until `enough` says so; what the robot was told. */
+  async function drive(enough: (told: readonly Command[]) => boolean, more: object = {}, client = limber) {
+    const told: Command[] = [];
+    const loop = client.loop({ ...LOOP, ...more });
+    const ran = loop.run(
+      () => (enough(told) ? undefined : { state: [told.length / 1000] }),
+      (command) => void told.push(command),
+      { maxSeconds: 30 },
+    );
+    return { told, loop, ran };
+  }
+  const acted = (told: readonly Command[]) => told.filter(({ hold }) => hold === undefined);
+
+  it("acts by valid chunks, counts what it does, and ends as the caller says, with the robot held", async () => {
+    const { told, loop, ran } = await drive((told) => acted(told).length >= 20);
+    expect(await ran).toBe("done");
+    expect(acted(told).every(({ values }) => values?.length === 2)).toBe(true);
+    expect(told.at(-1)).toMatchObject({ values: [0, 0], hold: "closed" });
+    expect(loop.stats).toMatchObject({ actions: acted(told).length, stale: 0, streams: 1 });
+    expect(loop.stats.chunks).toBeGreaterThan(0);
+    expect(loop.stats.costUsd).toBeGreaterThan(0);
+    expect(loop.ended?.code).toBe("");
+  });
+
+  it("goes on in its session after a broken connection", async () => {
+    const between = await relay();
+    const far = new Limber({ url: between.url, key: caller.key });
+    let cutAt = Number.POSITIVE_INFINITY;
+    const { told, loop, ran } = await drive(
+      (told) => {
+        if (cutAt > told.length && acted(told).length >= 5) {
+          cutAt = told.length;
+          between.cut();
+        }
+        return acted(told.slice(cutAt)).length >= 10;
+      },
+      {},
+      far,
+    );
+    expect(await ran).toBe("done");
+    expect(told.some(({ hold }) => hold === "disconnected")).toBe(true);
+    expect(loop.stats.streams).toBeGreaterThan(1);
+    between.close();
+  });
+
+  it("begins episodes anew: steps start over, and no action of the one before is carried out", async () => {
+    const told: Command[] = [];
+    const loop = limber.loop(LOOP);
+    const ran = loop.run(
+      () => {
+        const isDone = acted(told.filter(({ episode }) => episode === 2)).length >= 5;
+        if (isDone) return undefined;
+        if (loop.episode === 1 && acted(told).length >= 5) loop.reset("another task");
+        return { state: [loop.episode] };
+      },
+      (command) => void told.push(command),
+      { maxSeconds: 30 },
+    );
+    expect(await ran).toBe("done");
+    const second = told.filter(({ episode }) => episode === 2);
+    expect(second[0]!.step).toBe(0);
+    // The honest model answers with what it was shown.
+    expect(acted(second).every(({ values }) => Math.floor(values![0]!) === 2)).toBe(true);
+  });
+
+  it("is ended by an emergency stop: the robot is held, and the refusal thrown", async () => {
+    let stop: Promise<{ readonly id: string }> | undefined;
+    const { told, ran } = await drive((told) => {
+      if (acted(told).length >= 5) stop ??= limber.robots.stop({ case: "robotId", value: "ts-base" }, "a test");
+      return false;
+    });
+    await expect(ran).rejects.toThrow(RobotStopped);
+    expect(told.at(-1)).toMatchObject({ values: [0, 0], hold: "robot_stopped" });
+    await limber.robots.release((await stop!).id);
+  });
+
+  it("is ended by its key's revocation", async () => {
+    const key = await app.key(caller.org);
+    const { id } = (await app.call("/v1/key", undefined, { key })).body;
+    const client = new Limber({ url: app.url, key });
+    const { ran } = await drive(
+      (told) => {
+        if (acted(told).length >= 3) void app.sql`update key set disabled = true where id = ${id}`.execute();
+        return false;
+      },
+      {},
+      client,
+    );
+    await expect(ran).rejects.toThrow(KeyDisabled);
+  });
+
+  it("is interrupted from anywhere", async () => {
+    const { told, loop, ran } = await drive((told) => {
+      if (acted(told).length === 5) loop.interrupt();
+      return false;
+    });
+    expect(await ran).toBe("interrupted");
+    expect(told.at(-1)).toMatchObject({ values: [0, 0], hold: "interrupted" });
+  });
+
+  it("ends by a callback that throws or hangs, with the robot held", async () => {
+    const held: Command[] = [];
+    const broken = limber.loop(LOOP).run(
+      () => {
+        throw new Error("the camera is gone");
+      },
+      (command) => void held.push(command),
+      { maxSeconds: 30 },
+    );
+    await expect(broken).rejects.toThrow("the camera is gone");
+    expect(held).toMatchObject([{ values: [0, 0] }]);
+    const hung = limber.loop(LOOP).run(
+      () => new Promise<undefined>(() => {}),
+      (command) => void held.push(command),
+      { maxSeconds: 30, callbackMs: 20 },
+    );
+    await expect(hung).rejects.toThrow(CallbackHung);
+    expect(held).toHaveLength(2);
+    await expect(
+      limber.loop(LOOP).run(
+        () => undefined,
+        () => {},
+        { maxSeconds: Number.NaN },
+      ),
+    ).rejects.toThrow(BadInput);
+  });
+
+  it("ends where its observations cannot be used, and where the gateway stays away", async () => {
+    const blind = limber.loop({ ...LOOP });
+    const seen = blind.run(
+      () => ({ state: [1], images: { front: new Uint8Array([1, 2, 3]) } }),
+      () => {},
+      { maxSeconds: 30 },
+    );
+    await expect(seen).rejects.toThrow(ObservationRejected);
+    const between = await relay();
+    between.refuse(true);
+    const far = new Limber({ url: between.url, key: caller.key });
+    await expect((await drive(() => false, { giveUpMs: 300 }, far)).ran).rejects.toThrow(ConnectionFailed);
+    between.close();
+  });
+});
+
+describe("in a browser", () => {
+  it("a secret key throws, as a key and as a token", async () => {
+    expect(() => new WebLimber({ url: app.url, key: caller.key } as never)).toThrow(/does not belong into a page/);
+    const web = new WebLimber({ url: app.url, token: () => caller.key });
+    await expect(web.model("acme/base")).rejects.toThrow(/does not belong into a page/);
+  });
+
+  it("public calls work, and what needs a caller is refused by its own class", async () => {
+    const web = new WebLimber({ url: app.url, token: async () => "a-token-that-ended" });
+    expect((await web.model("acme/base")).id).toBe("acme/base");
+    await expect(web.act({ ...ACT, observations })).rejects.toThrow(InvalidApiKey);
+  });
+});
