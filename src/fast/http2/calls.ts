@@ -100,10 +100,13 @@ export class Calls implements Carrier {
   dataComes(bytes: Buffer): boolean {
     const stream = this.#receiving;
     if (stream === undefined) return false;
-    // More than the length that the head named (RFC 9113 section 8.1.1).
-    if (stream.missing !== undefined && (stream.missing -= bytes.length) < 0) {
-      this.break(stream, CODE.protocol);
-      return false;
+    if (stream.missing !== undefined) {
+      stream.missing -= bytes.length;
+      // More than the length that the head named (RFC 9113 section 8.1.1).
+      if (stream.missing < 0) {
+        this.break(stream, CODE.protocol);
+        return false;
+      }
     }
     stream.receive(bytes);
     return true;
