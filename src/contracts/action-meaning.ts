@@ -1,16 +1,11 @@
 /** What the numbers of actions mean: two models whose actions mean different things never stand in for one another. */
-import {
-  type ActionMeaning,
-  ActionReference,
-  type GripperMeaning,
-  RotationForm,
-} from "../../gen/limber/v1/input_contract_pb.ts";
+import type { ActionMeaning, GripperMeaning } from "../../gen/limber/v1/input_contract_pb.ts";
 
 /** What is declared of the actions in an action space: what is said of that space, else of every one; undefined where nothing is. */
 export function meaningIn(meanings: readonly ActionMeaning[], space: string | undefined): ActionMeaning | undefined {
   let general: ActionMeaning | undefined;
   for (const meaning of meanings) {
-    if (meaning.actionSpace === "") general ??= meaning;
+    if (!meaning.actionSpace) general ??= meaning;
     else if (meaning.actionSpace === space) return meaning;
   }
   return general;
@@ -24,22 +19,15 @@ export function differenceOf(one: ActionMeaning | undefined, other: ActionMeanin
   if (one === undefined || other === undefined || one === other) return undefined;
   if (differ(one.names, other.names)) return "names";
   if (unitsDiffer(one, other)) return "units";
-  if (
-    one.reference !== other.reference &&
-    one.reference !== ActionReference.UNSPECIFIED &&
-    other.reference !== ActionReference.UNSPECIFIED
-  )
-    return "reference";
-  if (one.referenceFrame !== other.referenceFrame && one.referenceFrame !== "" && other.referenceFrame !== "")
-    return "reference_frame";
-  if (
-    one.rotation !== other.rotation &&
-    one.rotation !== RotationForm.UNSPECIFIED &&
-    other.rotation !== RotationForm.UNSPECIFIED
-  )
-    return "rotation";
+  if (contradict(one.reference, other.reference)) return "reference";
+  if (contradict(one.referenceFrame, other.referenceFrame)) return "reference_frame";
+  if (contradict(one.rotation, other.rotation)) return "rotation";
   return grippersDiffer(one.gripper, other.gripper) ? "gripper" : undefined;
 }
+
+/** Neither the unspecified value nor an empty word says anything. */
+const contradict = (one: string | number | undefined, other: string | number | undefined): boolean =>
+  !!one && !!other && one !== other;
 
 /** Lists of which one is empty say nothing. */
 const differ = <T>(one: readonly T[], other: readonly T[]): boolean =>

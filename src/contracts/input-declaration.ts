@@ -21,7 +21,7 @@ export interface InputDeclarationFault {
 /** The first contradiction; undefined where there is none. */
 export function inputDeclarationFault(said: SaidOfInput): InputDeclarationFault | undefined {
   const { input, actions, actionSpaces } = said;
-  const known = (space: string): boolean => space === "" || actionSpaces.includes(space);
+  const known = (space: string | undefined): boolean => !space || actionSpaces.includes(space);
   return (
     (input && (cameraFault(input) ?? historyFault(input))) ??
     firstOf(input?.proprio ?? [], (layout, i) => layoutFault(layout, `input.proprio.${i}`, known)) ??
@@ -62,7 +62,7 @@ function historyFault({ history }: InputContract): InputDeclarationFault | undef
 function layoutFault(
   { names, units, dimension, actionSpace, moreValues }: ProprioSpec,
   path: string,
-  known: (space: string) => boolean,
+  known: (space: string | undefined) => boolean,
 ): InputDeclarationFault | undefined {
   if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
   const dim = dimension ?? (names.length > 0 ? names.length : undefined);
@@ -87,10 +87,10 @@ function meaningFault(
   { actionSpace, names, units, gripper }: ActionMeaning,
   path: string,
   { actionSpaces, dimOf }: SaidOfInput,
-  known: (space: string) => boolean,
+  known: (space: string | undefined) => boolean,
 ): InputDeclarationFault | undefined {
   if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
-  for (const space of actionSpace === "" ? actionSpaces : [actionSpace]) {
+  for (const space of actionSpace ? [actionSpace] : actionSpaces) {
     const dim = dimOf(space);
     if (dim === undefined) continue;
     if (names.length > 0 && names.length !== dim)
@@ -108,7 +108,7 @@ function meaningFault(
 
 function twice(actions: readonly ActionMeaning[]): InputDeclarationFault | undefined {
   const place = actions.findIndex(
-    ({ actionSpace }, i) => actions.findIndex((one) => one.actionSpace === actionSpace) < i,
+    ({ actionSpace }, i) => actions.findIndex((one) => (one.actionSpace ?? "") === (actionSpace ?? "")) < i,
   );
   return place < 0 ? undefined : { path: `actions.${place}.action_space`, message: "is that of another entry too" };
 }

@@ -190,7 +190,7 @@ interface ProprioCheck {
 /** An observation has to have one of the layouts; what is wrong is told by the nearest. */
 function checkProprio({ proprio }: InputContract, seen: Observation, { at, space, faults }: ProprioCheck): void {
   if (proprio.length === 0) return;
-  const layouts = proprio.filter(({ actionSpace }) => actionSpace === "" || space === "" || actionSpace === space);
+  const layouts = proprio.filter(({ actionSpace }) => isOf(actionSpace, space));
   let nearest: InputFault[] | undefined;
   for (const layout of layouts) {
     const found = layoutFaults(layout, seen, at);
@@ -209,6 +209,10 @@ const isNearer = ([one]: InputFault[], [other]: InputFault[], { proprio }: Obser
   one?.wanted !== undefined &&
   other?.wanted !== undefined &&
   Math.abs(one.wanted - proprio.length) < Math.abs(other.wanted - proprio.length);
+
+/** Whether what belongs to an action space, or to every one, is of use where answers are in a space, or in any. */
+const isOf = (actionSpace: string | undefined, space: string): boolean =>
+  !actionSpace || space === "" || actionSpace === space;
 
 /** How many values a layout has; undefined where any number will do. */
 export const dimensionOfLayout = ({ dimension, names }: ProprioSpec): number | undefined =>
@@ -298,10 +302,10 @@ export function readsOf(contract: InputContract, space = ""): string | undefined
     );
   const layouts = new Set(
     proprio
-      .filter(({ actionSpace }) => actionSpace === "" || space === "" || actionSpace === space)
+      .filter(({ actionSpace }) => isOf(actionSpace, space))
       .map((layout) => {
         const dim = dimensionOfLayout(layout);
-        const only = layout.actionSpace === "" || layout.actionSpace === space ? "" : ` for ${layout.actionSpace}`;
+        const only = !layout.actionSpace || layout.actionSpace === space ? "" : ` for ${layout.actionSpace}`;
         if (dim === 0) return `no proprioception${only}`;
         return dim === undefined ? "" : `${valuesOf(layout, dim)} of proprioception${only}`;
       }),
@@ -373,7 +377,7 @@ function quickProprio(layouts: readonly ProprioSpec[]): (given: GivenInput) => b
     if (proprioNames.length > 0) return false;
     for (let i = 0; i < layouts.length; i++) {
       const layout = layouts[i]!;
-      if (layout.actionSpace !== "" && actionSpace !== "" && layout.actionSpace !== actionSpace) continue;
+      if (!isOf(layout.actionSpace, actionSpace)) continue;
       const dim = dims[i];
       if (dim === undefined || proprio.length === dim || (layout.moreValues && proprio.length > dim)) return true;
     }

@@ -37,15 +37,15 @@ export function inputOf(
 /** Layouts that all action spaces share are said once. */
 function layoutsOf(actions: readonly ActionDeclaration[]): MessageInitShape<typeof ProprioSpecSchema>[] {
   const [first, ...others] = actions;
-  const layout = (names: readonly string[], actionSpace: string) => ({
+  const layout = (names: readonly string[], actionSpace?: ActionSpace) => ({
     names: [...names],
     dimension: names.length,
     anyOrder: true,
-    actionSpace,
+    ...(actionSpace && { actionSpace }),
   });
   if (first === undefined) return [];
   if (others.every(({ proprioLayouts }) => sameLayouts(proprioLayouts, first.proprioLayouts)))
-    return first.proprioLayouts.map((names) => layout(names, ""));
+    return first.proprioLayouts.map((names) => layout(names));
   return actions.flatMap(({ space, proprioLayouts }) => proprioLayouts.map((names) => layout(names, space)));
 }
 

@@ -197,7 +197,10 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
 function declaredIn({ declared }: Offering) {
   if (declared === undefined) return {};
   const { input, inputSource, actions, actionsSource } = declared;
-  return { ...(input && { input }), inputSource, actions: [...actions], actionsSource };
+  return {
+    ...(input && { input, inputSource }),
+    ...(actions.length > 0 && { actions: { actions: [...actions] }, actionsSource }),
+  };
 }
 
 /** It is the gateway that evaluates, no offering. */

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/input_contract.proto.
  */
 export const file_limber_v1_input_contract: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvaW5wdXRfY29udHJhY3QucHJvdG8SCWxpbWJlci52MSKJAwoNSW5wdXRDb250cmFjdBIsCgdjYW1lcmFzGAEgASgLMhYubGltYmVyLnYxLkNhbWVyYVNwZWNzSACIAQESFQoNb3RoZXJfY2FtZXJhcxgCIAEoCBIxCgdwcm9wcmlvGAMgAygLMhYubGltYmVyLnYxLlByb3ByaW9TcGVjQgi6SAWSAQIQIBIuCghsYW5ndWFnZRgEIAEoCzIXLmxpbWJlci52MS5MYW5ndWFnZVNwZWNIAYgBARIxCgpnb2FsX2ltYWdlGAUgASgLMhgubGltYmVyLnYxLkdvYWxJbWFnZVNwZWNIAogBARIsCgdoaXN0b3J5GAYgASgLMhYubGltYmVyLnYxLkhpc3RvcnlTcGVjSAOIAQESLwoHcmF0ZV9oehgHIAEoAUIZukgWEhRAARkAAAAAAIjDQCEAAAAAAAAAAEgEiAEBQgoKCF9jYW1lcmFzQgsKCV9sYW5ndWFnZUINCgtfZ29hbF9pbWFnZUIKCghfaGlzdG9yeUIKCghfcmF0ZV9oeiJFCgtDYW1lcmFTcGVjcxIwCgdjYW1lcmFzGAEgAygLMhUubGltYmVyLnYxLkNhbWVyYVNwZWNCCLpIBZIBAhAQOgTIvBgBIsMCCgpDYW1lcmFTcGVjEiAKBG5hbWUYASABKAlCErpID3INGIABMgheXFB7Q30qJBIsCgdhbGlhc2VzGAIgAygJQhu6SBiSARUQCCIRcg8QARiAAjIIXlxQe0N9KiQSLQoEcm9sZRgDIAEoDjIVLmxpbWJlci52MS5DYW1lcmFSb2xlQgi6SAWCAQIQARIfCgV3aWR0aBgEIAEoDUILukgIKgYYgIABKAFIAIgBARIgCgZoZWlnaHQYBSABKA1CC7pICCoGGICAASgBSAGIAQESEAoIYW55X3NpemUYBiABKAgSOgoHZm9ybWF0cxgHIAMoDjIWLmxpbWJlci52MS5JbWFnZUZvcm1hdEIRukgOkgELEAMiB4IBBBABIAASEAoIcmVxdWlyZWQYCCABKAhCCAoGX3dpZHRoQgkKB19oZWlnaHQiiQIKC1Byb3ByaW9TcGVjEisKBW5hbWVzGAEgAygJQhy6SBmSARYQgCAiEXIPEAEYgAEyCF5cUHtDfSokEioKBXVuaXRzGAIgAygJQhu6SBiSARUQgCAiEHIOEAEYIDIIXlxQe0N9KiQSIAoJZGltZW5zaW9uGAMgASgNQgi6SAUqAxiAIEgAiAEBEioKD3JlZmVyZW5jZV9mcmFtZRgEIAEoCUIRukgOcgwYQDIIXlxQe0N9KiQSEwoLbW9yZV92YWx1ZXMYBSABKAgSEQoJYW55X29yZGVyGAYgASgIEh0KDGFjdGlvbl9zcGFjZRgHIAEoCUIHukgEcgIYQEIMCgpfZGltZW5zaW9uIogBCgxMYW5ndWFnZVNwZWMSLgoEbmVlZBgBIAEoDjIULmxpbWJlci52MS5JbnB1dE5lZWRCCrpIB4IBBBABIAASSAoJbGFuZ3VhZ2VzGAIgAygJQjW6SDKSAS8QQCIrcikyJ15bQS1aYS16XXsyLDh9KC1bQS1aYS16MC05XXsxLDh9KXswLDR9JCKXAQoNR29hbEltYWdlU3BlYxIuCgRuZWVkGAEgASgOMhQubGltYmVyLnYxLklucHV0TmVlZEIKukgHggEEEAEgABIfCgV3aWR0aBgCIAEoDUILukgIKgYYgIABKAFIAIgBARIgCgZoZWlnaHQYAyABKA1CC7pICCoGGICAASgBSAGIAQFCCAoGX3dpZHRoQgkKB19oZWlnaHQihwEKC0hpc3RvcnlTcGVjEh0KBWxlYXN0GAEgASgNQgm6SAYqBBggKAFIAIgBARIcCgRtb3N0GAIgASgNQgm6SAYqBBggKAFIAYgBARIeCgVzdGVwcxgDIAEoDUIKukgHKgUYgCAoAUgCiAEBQggKBl9sZWFzdEIHCgVfbW9zdEIICgZfc3RlcHMi3gIKDUFjdGlvbk1lYW5pbmcSHQoMYWN0aW9uX3NwYWNlGAEgASgJQge6SARyAhhAEisKBW5hbWVzGAIgAygJQhy6SBmSARYQgAgiEXIPEAEYgAEyCF5cUHtDfSokEioKBXVuaXRzGAMgAygJQhu6SBiSARUQgAgiEHIOEAEYIDIIXlxQe0N9KiQSNwoJcmVmZXJlbmNlGAQgASgOMhoubGltYmVyLnYxLkFjdGlvblJlZmVyZW5jZUIIukgFggECEAESKgoPcmVmZXJlbmNlX2ZyYW1lGAUgASgJQhG6SA5yDBhAMgheXFB7Q30qJBIzCghyb3RhdGlvbhgGIAEoDjIXLmxpbWJlci52MS5Sb3RhdGlvbkZvcm1CCLpIBYIBAhABEi8KB2dyaXBwZXIYByABKAsyGS5saW1iZXIudjEuR3JpcHBlck1lYW5pbmdIAIgBAUIKCghfZ3JpcHBlciJyCg5HcmlwcGVyTWVhbmluZxIgCgdpbmRleGVzGAEgAygNQg+6SAySAQkQECIFKgMY/wcSFQoEb3BlbhgCIAEoAUIHukgEEgJAARIXCgZjbG9zZWQYAyABKAFCB7pIBBICQAESDgoGYmluYXJ5GAQgASgIKp0BCgpDYW1lcmFSb2xlEhsKF0NBTUVSQV9ST0xFX1VOU1BFQ0lGSUVEEAASFQoRQ0FNRVJBX1JPTEVfU0NFTkUQARIYChRDQU1FUkFfUk9MRV9PVkVSSEVBRBACEhUKEUNBTUVSQV9ST0xFX1dSSVNUEAMSFAoQQ0FNRVJBX1JPTEVfSEVBRBAEEhQKEENBTUVSQV9ST0xFX0JPRFkQBSqGAQoJSW5wdXROZWVkEhoKFklOUFVUX05FRURfVU5TUEVDSUZJRUQQABIXChNJTlBVVF9ORUVEX1JFUVVJUkVEEAESFwoTSU5QVVRfTkVFRF9PUFRJT05BTBACEhMKD0lOUFVUX05FRURfTk9ORRADEhYKEklOUFVUX05FRURfSUdOT1JFRBAEKr4BCg9BY3Rpb25SZWZlcmVuY2USIAocQUNUSU9OX1JFRkVSRU5DRV9VTlNQRUNJRklFRBAAEh0KGUFDVElPTl9SRUZFUkVOQ0VfQUJTT0xVVEUQARIdChlBQ1RJT05fUkVGRVJFTkNFX1JFTEFUSVZFEAISLAooQUNUSU9OX1JFRkVSRU5DRV9SRUxBVElWRV9UT19PQlNFUlZBVElPThADEh0KGUFDVElPTl9SRUZFUkVOQ0VfVkVMT0NJVFkQBCqgAgoMUm90YXRpb25Gb3JtEh0KGVJPVEFUSU9OX0ZPUk1fVU5TUEVDSUZJRUQQABIcChhST1RBVElPTl9GT1JNX0FYSVNfQU5HTEUQARIbChdST1RBVElPTl9GT1JNX0VVTEVSX1hZWhACEiEKHVJPVEFUSU9OX0ZPUk1fUVVBVEVSTklPTl9YWVpXEAMSIQodUk9UQVRJT05fRk9STV9RVUFURVJOSU9OX1dYWVoQBBI6Ch9ST1RBVElPTl9GT1JNX01BVFJJWF9DT0xVTU5TXzZEEAUaFYK8GBFtYXRyaXhfY29sdW1uc182ZBI0ChxST1RBVElPTl9GT1JNX01BVFJJWF9ST1dTXzZEEAYaEoK8GA5tYXRyaXhfcm93c182ZCqIAQoOQ29udHJhY3RTb3VyY2USHwobQ09OVFJBQ1RfU09VUkNFX1VOU1BFQ0lGSUVEEAASHAoYQ09OVFJBQ1RfU09VUkNFX0RFQ0xBUkVEEAESGgoWQ09OVFJBQ1RfU09VUkNFX1NFUlZFUhACEhsKF0NPTlRSQUNUX1NPVVJDRV9QUk9GSUxFEANiBnByb3RvMw", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_observation]);
+  fileDesc("Ch5saW1iZXIvdjEvaW5wdXRfY29udHJhY3QucHJvdG8SCWxpbWJlci52MSKJAwoNSW5wdXRDb250cmFjdBIsCgdjYW1lcmFzGAEgASgLMhYubGltYmVyLnYxLkNhbWVyYVNwZWNzSACIAQESFQoNb3RoZXJfY2FtZXJhcxgCIAEoCBIxCgdwcm9wcmlvGAMgAygLMhYubGltYmVyLnYxLlByb3ByaW9TcGVjQgi6SAWSAQIQIBIuCghsYW5ndWFnZRgEIAEoCzIXLmxpbWJlci52MS5MYW5ndWFnZVNwZWNIAYgBARIxCgpnb2FsX2ltYWdlGAUgASgLMhgubGltYmVyLnYxLkdvYWxJbWFnZVNwZWNIAogBARIsCgdoaXN0b3J5GAYgASgLMhYubGltYmVyLnYxLkhpc3RvcnlTcGVjSAOIAQESLwoHcmF0ZV9oehgHIAEoAUIZukgWEhRAARkAAAAAAIjDQCEAAAAAAAAAAEgEiAEBQgoKCF9jYW1lcmFzQgsKCV9sYW5ndWFnZUINCgtfZ29hbF9pbWFnZUIKCghfaGlzdG9yeUIKCghfcmF0ZV9oeiJFCgtDYW1lcmFTcGVjcxIwCgdjYW1lcmFzGAEgAygLMhUubGltYmVyLnYxLkNhbWVyYVNwZWNCCLpIBZIBAhAQOgTIvBgBItECCgpDYW1lcmFTcGVjEiAKBG5hbWUYASABKAlCErpID3INGIABMgheXFB7Q30qJBIsCgdhbGlhc2VzGAIgAygJQhu6SBiSARUQCCIRcg8QARiAAjIIXlxQe0N9KiQSMgoEcm9sZRgDIAEoDjIVLmxpbWJlci52MS5DYW1lcmFSb2xlQgi6SAWCAQIQAUgAiAEBEh8KBXdpZHRoGAQgASgNQgu6SAgqBhiAgAEoAUgBiAEBEiAKBmhlaWdodBgFIAEoDUILukgIKgYYgIABKAFIAogBARIQCghhbnlfc2l6ZRgGIAEoCBI6Cgdmb3JtYXRzGAcgAygOMhYubGltYmVyLnYxLkltYWdlRm9ybWF0QhG6SA6SAQsQAyIHggEEEAEgABIQCghyZXF1aXJlZBgIIAEoCEIHCgVfcm9sZUIICgZfd2lkdGhCCQoHX2hlaWdodCK4AgoLUHJvcHJpb1NwZWMSKwoFbmFtZXMYASADKAlCHLpIGZIBFhCAICIRcg8QARiAATIIXlxQe0N9KiQSKgoFdW5pdHMYAiADKAlCG7pIGJIBFRCAICIQcg4QARggMgheXFB7Q30qJBIgCglkaW1lbnNpb24YAyABKA1CCLpIBSoDGIAgSACIAQESLwoPcmVmZXJlbmNlX2ZyYW1lGAQgASgJQhG6SA5yDBhAMgheXFB7Q30qJEgBiAEBEhMKC21vcmVfdmFsdWVzGAUgASgIEhEKCWFueV9vcmRlchgGIAEoCBIiCgxhY3Rpb25fc3BhY2UYByABKAlCB7pIBHICGEBIAogBAUIMCgpfZGltZW5zaW9uQhIKEF9yZWZlcmVuY2VfZnJhbWVCDwoNX2FjdGlvbl9zcGFjZSKIAQoMTGFuZ3VhZ2VTcGVjEi4KBG5lZWQYASABKA4yFC5saW1iZXIudjEuSW5wdXROZWVkQgq6SAeCAQQQASAAEkgKCWxhbmd1YWdlcxgCIAMoCUI1ukgykgEvEEAiK3IpMideW0EtWmEtel17Miw4fSgtW0EtWmEtejAtOV17MSw4fSl7MCw0fSQilwEKDUdvYWxJbWFnZVNwZWMSLgoEbmVlZBgBIAEoDjIULmxpbWJlci52MS5JbnB1dE5lZWRCCrpIB4IBBBABIAASHwoFd2lkdGgYAiABKA1CC7pICCoGGICAASgBSACIAQESIAoGaGVpZ2h0GAMgASgNQgu6SAgqBhiAgAEoAUgBiAEBQggKBl93aWR0aEIJCgdfaGVpZ2h0IocBCgtIaXN0b3J5U3BlYxIdCgVsZWFzdBgBIAEoDUIJukgGKgQYICgBSACIAQESHAoEbW9zdBgCIAEoDUIJukgGKgQYICgBSAGIAQESHgoFc3RlcHMYAyABKA1CCrpIByoFGIAgKAFIAogBAUIICgZfbGVhc3RCBwoFX21vc3RCCAoGX3N0ZXBzIksKDkFjdGlvbk1lYW5pbmdzEjMKB2FjdGlvbnMYASADKAsyGC5saW1iZXIudjEuQWN0aW9uTWVhbmluZ0IIukgFkgECEBA6BMi8GAEisgMKDUFjdGlvbk1lYW5pbmcSIgoMYWN0aW9uX3NwYWNlGAEgASgJQge6SARyAhhASACIAQESKwoFbmFtZXMYAiADKAlCHLpIGZIBFhCACCIRcg8QARiAATIIXlxQe0N9KiQSKgoFdW5pdHMYAyADKAlCG7pIGJIBFRCACCIQcg4QARggMgheXFB7Q30qJBI8CglyZWZlcmVuY2UYBCABKA4yGi5saW1iZXIudjEuQWN0aW9uUmVmZXJlbmNlQgi6SAWCAQIQAUgBiAEBEi8KD3JlZmVyZW5jZV9mcmFtZRgFIAEoCUIRukgOcgwYQDIIXlxQe0N9KiRIAogBARI4Cghyb3RhdGlvbhgGIAEoDjIXLmxpbWJlci52MS5Sb3RhdGlvbkZvcm1CCLpIBYIBAhABSAOIAQESLwoHZ3JpcHBlchgHIAEoCzIZLmxpbWJlci52MS5HcmlwcGVyTWVhbmluZ0gEiAEBQg8KDV9hY3Rpb25fc3BhY2VCDAoKX3JlZmVyZW5jZUISChBfcmVmZXJlbmNlX2ZyYW1lQgsKCV9yb3RhdGlvbkIKCghfZ3JpcHBlciJyCg5HcmlwcGVyTWVhbmluZxIgCgdpbmRleGVzGAEgAygNQg+6SAySAQkQECIFKgMY/wcSFQoEb3BlbhgCIAEoAUIHukgEEgJAARIXCgZjbG9zZWQYAyABKAFCB7pIBBICQAESDgoGYmluYXJ5GAQgASgIKp0BCgpDYW1lcmFSb2xlEhsKF0NBTUVSQV9ST0xFX1VOU1BFQ0lGSUVEEAASFQoRQ0FNRVJBX1JPTEVfU0NFTkUQARIYChRDQU1FUkFfUk9MRV9PVkVSSEVBRBACEhUKEUNBTUVSQV9ST0xFX1dSSVNUEAMSFAoQQ0FNRVJBX1JPTEVfSEVBRBAEEhQKEENBTUVSQV9ST0xFX0JPRFkQBSqGAQoJSW5wdXROZWVkEhoKFklOUFVUX05FRURfVU5TUEVDSUZJRUQQABIXChNJTlBVVF9ORUVEX1JFUVVJUkVEEAESFwoTSU5QVVRfTkVFRF9PUFRJT05BTBACEhMKD0lOUFVUX05FRURfTk9ORRADEhYKEklOUFVUX05FRURfSUdOT1JFRBAEKr4BCg9BY3Rpb25SZWZlcmVuY2USIAocQUNUSU9OX1JFRkVSRU5DRV9VTlNQRUNJRklFRBAAEh0KGUFDVElPTl9SRUZFUkVOQ0VfQUJTT0xVVEUQARIdChlBQ1RJT05fUkVGRVJFTkNFX1JFTEFUSVZFEAISLAooQUNUSU9OX1JFRkVSRU5DRV9SRUxBVElWRV9UT19PQlNFUlZBVElPThADEh0KGUFDVElPTl9SRUZFUkVOQ0VfVkVMT0NJVFkQBCqgAgoMUm90YXRpb25Gb3JtEh0KGVJPVEFUSU9OX0ZPUk1fVU5TUEVDSUZJRUQQABIcChhST1RBVElPTl9GT1JNX0FYSVNfQU5HTEUQARIbChdST1RBVElPTl9GT1JNX0VVTEVSX1hZWhACEiEKHVJPVEFUSU9OX0ZPUk1fUVVBVEVSTklPTl9YWVpXEAMSIQodUk9UQVRJT05fRk9STV9RVUFURVJOSU9OX1dYWVoQBBI6Ch9ST1RBVElPTl9GT1JNX01BVFJJWF9DT0xVTU5TXzZEEAUaFYK8GBFtYXRyaXhfY29sdW1uc182ZBI0ChxST1RBVElPTl9GT1JNX01BVFJJWF9ST1dTXzZEEAYaEoK8GA5tYXRyaXhfcm93c182ZCqIAQoOQ29udHJhY3RTb3VyY2USHwobQ09OVFJBQ1RfU09VUkNFX1VOU1BFQ0lGSUVEEAASHAoYQ09OVFJBQ1RfU09VUkNFX0RFQ0xBUkVEEAESGgoWQ09OVFJBQ1RfU09VUkNFX1NFUlZFUhACEhsKF0NPTlRSQUNUX1NPVVJDRV9QUk9GSUxFEANiBnByb3RvMw", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_observation]);
 
 /**
  * What a model reads. A part that is left out is not declared, and anything goes there. Of several observations the newest is held against
@@ -125,9 +125,9 @@ export type CameraSpec = Message<"limber.v1.CameraSpec"> & {
   /**
    * Where it looks from.
    *
-   * @generated from field: limber.v1.CameraRole role = 3;
+   * @generated from field: optional limber.v1.CameraRole role = 3;
    */
-  role: CameraRole;
+  role?: CameraRole | undefined;
 
   /**
    * Width of its pictures, in pixels; any where it is absent.
@@ -202,9 +202,9 @@ export type ProprioSpec = Message<"limber.v1.ProprioSpec"> & {
   /**
    * What poses among them are given in, such as `base` or `world`.
    *
-   * @generated from field: string reference_frame = 4;
+   * @generated from field: optional string reference_frame = 4;
    */
-  referenceFrame: string;
+  referenceFrame?: string | undefined;
 
   /**
    * More values than these may be sent, and the rest is not read. Without it they are refused.
@@ -221,11 +221,11 @@ export type ProprioSpec = Message<"limber.v1.ProprioSpec"> & {
   anyOrder: boolean;
 
   /**
-   * The action space that this layout belongs to; every one where it is empty.
+   * The action space that this layout belongs to; every one where it is absent.
    *
-   * @generated from field: string action_space = 7;
+   * @generated from field: optional string action_space = 7;
    */
-  actionSpace: string;
+  actionSpace?: string | undefined;
 };
 
 /**
@@ -335,6 +335,27 @@ export const HistorySpecSchema: GenMessage<HistorySpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 6);
 
 /**
+ * What actions mean, by action space. REST writes it as a bare array.
+ *
+ * @generated from message limber.v1.ActionMeanings
+ */
+export type ActionMeanings = Message<"limber.v1.ActionMeanings"> & {
+  /**
+   * One for each action space, or one for all.
+   *
+   * @generated from field: repeated limber.v1.ActionMeaning actions = 1;
+   */
+  actions: ActionMeaning[];
+};
+
+/**
+ * Describes the message limber.v1.ActionMeanings.
+ * Use `create(ActionMeaningsSchema)` to create a new message.
+ */
+export const ActionMeaningsSchema: GenMessage<ActionMeanings> = /*@__PURE__*/
+  messageDesc(file_limber_v1_input_contract, 7);
+
+/**
  * What the numbers of an action mean: of those that a model answers, or of those that a robot carries out. Two meanings differ where both
  * state a thing and do not state the same; what one of them leaves out says nothing.
  *
@@ -342,11 +363,11 @@ export const HistorySpecSchema: GenMessage<HistorySpec> = /*@__PURE__*/
  */
 export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
   /**
-   * The action space that this is about; every one where it is empty.
+   * The action space that this is about; every one where it is absent.
    *
-   * @generated from field: string action_space = 1;
+   * @generated from field: optional string action_space = 1;
    */
-  actionSpace: string;
+  actionSpace?: string | undefined;
 
   /**
    * Names of the numbers, in order.
@@ -365,23 +386,23 @@ export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
   /**
    * What they count from; grippers go by `gripper` alone.
    *
-   * @generated from field: limber.v1.ActionReference reference = 4;
+   * @generated from field: optional limber.v1.ActionReference reference = 4;
    */
-  reference: ActionReference;
+  reference?: ActionReference | undefined;
 
   /**
    * What poses among them are given in, such as `base`, `world` or `tool`.
    *
-   * @generated from field: string reference_frame = 5;
+   * @generated from field: optional string reference_frame = 5;
    */
-  referenceFrame: string;
+  referenceFrame?: string | undefined;
 
   /**
    * How turns are written.
    *
-   * @generated from field: limber.v1.RotationForm rotation = 6;
+   * @generated from field: optional limber.v1.RotationForm rotation = 6;
    */
-  rotation: RotationForm;
+  rotation?: RotationForm | undefined;
 
   /**
    * What opens and closes the gripper.
@@ -396,7 +417,7 @@ export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
  * Use `create(ActionMeaningSchema)` to create a new message.
  */
 export const ActionMeaningSchema: GenMessage<ActionMeaning> = /*@__PURE__*/
-  messageDesc(file_limber_v1_input_contract, 7);
+  messageDesc(file_limber_v1_input_contract, 8);
 
 /**
  * What opens and closes a gripper.
@@ -438,7 +459,7 @@ export type GripperMeaning = Message<"limber.v1.GripperMeaning"> & {
  * Use `create(GripperMeaningSchema)` to create a new message.
  */
 export const GripperMeaningSchema: GenMessage<GripperMeaning> = /*@__PURE__*/
-  messageDesc(file_limber_v1_input_contract, 8);
+  messageDesc(file_limber_v1_input_contract, 9);
 
 /**
  * Where a camera looks from.

@@ -111,7 +111,8 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
 /** What everybody is shown has an end. */
 export const MOST_INPUT_BYTES = 32 * 1024;
 
-function checkInput({ input, actions, actionSpaces, actionDim }: DeclareModelRequest): void {
+function checkInput({ input, actions: meanings, actionSpaces, actionDim }: DeclareModelRequest): void {
+  const actions = meanings?.actions ?? [];
   const inputBytes = input === undefined ? 0 : toBinary(InputContractSchema, input).length;
   if (inputBytes > MOST_INPUT_BYTES)
     throw violation("input", `has ${inputBytes} bytes; 32 KiB are the most`, "too_long");
@@ -177,15 +178,16 @@ export function declarationOf(
     note: request.note ?? "",
     bounds: request.bounds ? (toJson(SafetyBoundsSchema, request.bounds) as object) : null,
     input: request.input ? (toJson(InputContractSchema, request.input) as object) : null,
-    actions:
-      request.actions.length > 0 ? request.actions.map((each) => toJson(ActionMeaningSchema, each) as object) : null,
+    actions: request.actions?.actions.length
+      ? request.actions.actions.map((each) => toJson(ActionMeaningSchema, each) as object)
+      : null,
     undeclared: [
       ...(request.dtMs === undefined ? ["dt_ms"] : []),
       ...(request.maxHorizon === undefined ? ["max_horizon"] : []),
       ...(request.embodiments.length === 0 ? ["embodiments"] : []),
       ...(request.parameters.length === 0 ? ["parameters"] : []),
       ...(request.input === undefined ? ["input"] : []),
-      ...(request.actions.length === 0 ? ["actions"] : []),
+      ...(request.actions?.actions.length ? [] : ["actions"]),
     ],
     ownRetention: request.dataCollection === undefined ? null : request.dataCollection !== "deny",
   };

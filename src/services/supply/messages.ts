@@ -88,7 +88,9 @@ export function offeringMessage(record: OfferingRecord, { terms = false } = {}):
       inputSource: sourceOf(record, "input"),
     }),
     ...(actions && {
-      actions: actions.map((each) => fromJson(ActionMeaningSchema, each as Json, { ignoreUnknownFields: true })),
+      actions: {
+        actions: actions.map((each) => fromJson(ActionMeaningSchema, each as Json, { ignoreUnknownFields: true })),
+      },
       actionsSource: sourceOf(record, "actions"),
     }),
   });

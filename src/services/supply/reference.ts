@@ -163,7 +163,7 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
       samples: model.samples,
     }),
     ...(model.input && { input: model.input }),
-    actions: model.actions,
+    ...(model.actions.length > 0 && { actions: { actions: model.actions } }),
     timeoutS: 10,
     note: model.limits.slice(0, 1024),
   });

@@ -82,10 +82,10 @@ function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: O
   const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim ?? undefined);
   const fits = (said: Pick<Parameters<typeof inputDeclarationFault>[0], "input" | "actions">): boolean =>
     inputDeclarationFault({ ...said, actionSpaces, dimOf }) === undefined;
-  const emitted = actions.filter(({ actionSpace }) => actionSpace === "" || actionSpaces.includes(actionSpace));
+  const emitted = actions.filter(({ actionSpace }) => !actionSpace || actionSpaces.includes(actionSpace));
   const reads = input && {
     ...input,
-    proprio: input.proprio.filter(({ actionSpace }) => actionSpace === "" || actionSpaces.includes(actionSpace)),
+    proprio: input.proprio.filter(({ actionSpace }) => !actionSpace || actionSpaces.includes(actionSpace)),
   };
   const bytes = emitted.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
   const means = emitted.every((each) => isSound(ActionMeaningSchema, each)) && bytes <= MOST_BYTES;

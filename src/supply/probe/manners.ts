@@ -76,7 +76,7 @@ function variantsOf(
   { cameras, proprio, language, goalImage, history }: InputContract,
   space: string,
 ): (readonly [words: string, variant: InputVariant])[] {
-  const layouts = proprio.filter(({ actionSpace }) => actionSpace === "" || actionSpace === space);
+  const layouts = proprio.filter(({ actionSpace }) => !actionSpace || actionSpace === space);
   const specs = cameras?.cameras ?? [];
   const variants: (readonly [string, InputVariant])[] = layouts
     .slice(1, 1 + MOST_LAYOUTS)

@@ -41,7 +41,7 @@ export async function probe(
     startedAt: nowSeconds(),
     measured: {},
     ...(declared?.input && { input: declared.input }),
-    actions: [...(declared?.actions ?? [])],
+    ...(declared && declared.actions.length > 0 && { actions: { actions: [...declared.actions] } }),
   });
   await tell(report);
   const run = new ProbeRun(deps, probed, (check) => {

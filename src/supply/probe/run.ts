@@ -271,7 +271,7 @@ export class ProbeRun {
     const { offering } = this.probed;
     const { cameras, proprio = [] } = this.input ?? {};
     const space = offering.actionSpaces[0] ?? "";
-    const said = proprio.find(({ actionSpace }) => actionSpace === "" || actionSpace === space);
+    const said = proprio.find(({ actionSpace }) => !actionSpace || actionSpace === space);
     if (cameras && said) return { cameras: cameras.cameras, layout: said };
     const told = await this.#askServer();
     return { cameras: cameras?.cameras ?? told.cameras, layout: said ?? told.layout };
