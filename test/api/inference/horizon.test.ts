@@ -90,7 +90,7 @@ describe("a request", () => {
   it("is previewed at the price of the steps that each offering would give", async () => {
     const { body } = await app.call(
       "/v1/routes/preview",
-      { model: "pi/droid", models: ["pi/aloha"], action_space: "base_twist_2d", observations: [{}] },
+      { model: "pi/droid", models: ["pi/aloha"], action_space: "base_twist_2d", observations: [{ proprio: [1, 2] }] },
       { key: caller.key },
     );
     const prices = body.plan.map(({ model, estimated_cost_usd }: Record<string, unknown>) => [
