@@ -1,6 +1,9 @@
 /** Whether what is said of an offering's input and actions can be true: what the schema cannot state. */
 import type { ActionMeaning, InputContract, ProprioSpec } from "../../gen/limber/v1/input_contract_pb.ts";
 
+/** The most bytes of what is said of the input, and of what is said of actions: everybody is shown it. */
+export const MOST_INPUT_BYTES = 32 * 1024;
+
 /** What is said, and of what. */
 export interface SaidOfInput {
   readonly input: InputContract | undefined;

@@ -331,5 +331,6 @@ function intentOf(contract: Contract, request: PreviewedRequest, evaluated: Read
     const list = `no scenario here is for ${actionSpace}; there are some for ${[...evaluated].sort().join(", ")}`;
     throw violation("action_space", list, "enum", nearNames(actionSpace, evaluated));
   }
-  return { ...intent, contract, actionSpace, units: 1, extent: undefined };
+  // What a policy is shown is the scenario's.
+  return { ...intent, contract, actionSpace, units: 1, extent: undefined, given: undefined };
 }

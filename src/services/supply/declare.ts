@@ -12,7 +12,7 @@ import { assertBounds } from "../../contracts/bounds.ts";
 import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
-import { inputDeclarationFault } from "../../contracts/input-declaration.ts";
+import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/input-declaration.ts";
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import {
@@ -107,9 +107,6 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "endpoint", cause: thrown });
   }
 }
-
-/** What everybody is shown has an end. */
-export const MOST_INPUT_BYTES = 32 * 1024;
 
 function checkInput({ input, actions: meanings, actionSpaces, actionDim }: DeclareModelRequest): void {
   const actions = meanings?.actions ?? [];

@@ -7,7 +7,7 @@ import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1
 import { Cancel } from "../../cancellation.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
-import { inputDeclarationFault } from "../../contracts/input-declaration.ts";
+import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/input-declaration.ts";
 import { newId } from "../../ids.ts";
 import { type Described, fillModel, fillOffering } from "../../store/supply/described.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
@@ -71,11 +71,8 @@ function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): De
 
 const validator = createValidator({ regexMatch: (pattern, against) => new RegExp(pattern, "u").test(against) });
 
-/** What everybody is shown has an end. */
-const MOST_BYTES = 32 * 1024;
-
 const isSound = <D extends DescMessage>(schema: D, message: MessageShape<D>): boolean =>
-  validator.validate(schema, message).kind === "valid" && toBinary(schema, message).length <= MOST_BYTES;
+  validator.validate(schema, message).kind === "valid" && toBinary(schema, message).length <= MOST_INPUT_BYTES;
 
 /** What it says that it reads and that its actions mean, as far as that can be true of the offering. */
 function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: OfferingRecord): Described {
@@ -88,7 +85,7 @@ function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: O
     proprio: input.proprio.filter(({ actionSpace }) => !actionSpace || actionSpaces.includes(actionSpace)),
   };
   const bytes = emitted.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
-  const means = emitted.every((each) => isSound(ActionMeaningSchema, each)) && bytes <= MOST_BYTES;
+  const means = emitted.every((each) => isSound(ActionMeaningSchema, each)) && bytes <= MOST_INPUT_BYTES;
   return {
     ...(reads &&
       isSound(InputContractSchema, reads) &&

@@ -208,6 +208,29 @@ function rejectInput({ send, messages }: Served): void {
   send(response(callId, { case: "error", value: { code: CallErrorCode.INVALID_INPUT, message: "no" } }));
 }
 
+describe("a fallback", () => {
+  it("never goes to a model whose actions mean something else, though they have as many numbers", async () => {
+    const twin = { endpoint: plain.endpoint, standing: "verified" } as const;
+    await app.supply({ ...twin, provider: "metres", model: "acme/metres", actions: [{ units: ["m"] }] });
+    await app.supply({ ...twin, provider: "speeds", model: "acme/speeds", actions: MEANS });
+    model.script.act = (_, __, { stream }) => stream.close(2);
+    const data = (await jpeg()).toString("base64");
+    const request = {
+      instruction: "go",
+      observations: [{ frames: [{ camera: "front", data }], proprio: [1, 2] }],
+      provider: { order: ["reads"] },
+    };
+    const fallen = await act({ ...request, model: "acme/reads", models: ["acme/metres", "acme/speeds"] });
+    expect([fallen.status, fallen.body.model, fallen.body.route.attempts.length]).toEqual([200, "acme/speeds", 2]);
+    const refused = await act({ ...request, model: "acme/reads", models: ["acme/metres"] });
+    expect([refused.status, refused.body.error.code, refused.body.route.attempts.length]).toEqual([
+      502,
+      "all_attempts_failed",
+      1,
+    ]);
+  });
+});
+
 describe("a declaration", () => {
   it.each([
     [{ input: { cameras: [{ name: "a" }, { name: "a" }] } }, "input.cameras.1"],

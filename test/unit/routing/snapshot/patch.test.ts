@@ -1,8 +1,11 @@
 /** A snapshot that takes over from another shares what did not change, and says what one says that was built from nothing. */
+import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { ContractSource, InputContractSchema } from "../../../../gen/limber/v1/input_contract_pb.ts";
 import { SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
+import { declaredInput } from "../../../../src/contracts/declared-input.ts";
 import { ALIASES } from "../../../../src/routing/aliases.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import type { HealthView } from "../../../../src/routing/health/health-view.ts";
@@ -21,7 +24,7 @@ const told = ({ offerings, columns, order, place, ...rest }: Snapshot) => {
   const at = <T>(column: ArrayLike<T>): T[] => [...order].map((row) => column[row]!);
   const named = (codes: Uint32Array, { names }: { names: readonly string[] }) => at(codes).map((code) => names[code]);
   const ids = (rows: Iterable<number> = []) => [...rows].map((row) => offerings[row]!.id);
-  const { model, provider, region, traits, bodies, kind: _, priceNano, advertised, ...numbers } = columns;
+  const { model, provider, region, traits, bodies, declared, kind: _, priceNano, advertised, ...numbers } = columns;
   return {
     offerings: at(offerings),
     places: at(place),
@@ -30,6 +33,7 @@ const told = ({ offerings, columns, order, place, ...rest }: Snapshot) => {
     columns: [
       at(traits),
       at(bodies),
+      at(declared).map((code) => rest.ground.declared[code]?.key),
       priceNano.map(at),
       ...[numbers, advertised].map((all) => Object.values(all).map(at)),
     ],
@@ -44,6 +48,15 @@ const told = ({ offerings, columns, order, place, ...rest }: Snapshot) => {
     }),
   };
 };
+
+const saying = (key: string) =>
+  declaredInput({
+    key,
+    input: create(InputContractSchema),
+    inputSource: ContractSource.DECLARED,
+    actions: [],
+    actionsSource: ContractSource.UNSPECIFIED,
+  });
 
 const CHANGES = [
   {},
@@ -62,6 +75,8 @@ const CHANGES = [
   { family: "another" },
   { embodiments: ["arm"] },
   { embodiments: ["humanoid"] },
+  { declared: saying("reads pictures") },
+  { declared: saying("reads numbers") },
 ];
 
 /** Some state of a supply of ten offerings at most, whose names may vanish with them. */
