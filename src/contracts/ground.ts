@@ -34,7 +34,7 @@ export function intentOf(request: GroundFields): Intent {
     given:
       request.observations.length === 0
         ? undefined
-        : { observations: request.observations.slice(-1), instruction: request.instruction },
+        : { observations: request.observations, instruction: request.instruction },
   };
 }
 

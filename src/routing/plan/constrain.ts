@@ -276,7 +276,8 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.INPUT,
     stage: "remove",
     field: "observations",
-    test: ({ isRead, snapshot }) => isRead && { kind: "lazy", column: snapshot.columns.declared, isGood: isRead },
+    test: ({ inputs, snapshot }) =>
+      inputs && { kind: "lazy", column: snapshot.columns.declared, isGood: inputs.isRead },
     detail: (ask, row) =>
       faultsAt(ask, row)
         .map(({ path, message }) => `${path} ${message}`)
@@ -329,10 +330,8 @@ export const CONSTRAINTS: readonly Constraint[] = [
 const MOST_TOLD = 400;
 
 /** What of a request a row's offering does not read, or lacks. */
-export function faultsAt({ intent: { given }, snapshot, readPicture }: Ask, row: number): InputFault[] {
-  const declared = snapshot.ground.declared[snapshot.columns.declared[row]!];
-  return (given && declared?.faults(given, readPicture)) ?? [];
-}
+export const faultsAt = ({ inputs, snapshot }: Ask, row: number): readonly InputFault[] =>
+  inputs?.faultsOf(snapshot.columns.declared[row]!) ?? [];
 
 function namedProviders({ preferences }: Ask): readonly string[] | undefined {
   const { only = [], order = [] } = preferences ?? {};

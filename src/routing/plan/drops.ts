@@ -107,7 +107,7 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
   const able = drops.filter(({ broken }) => (broken & UNABLE) === 0);
   if (able.length === 0 || !able.every(({ broken }) => (broken & INPUT) !== 0 && (broken & ~(INPUT | LATE)) === 0))
     return undefined;
-  let nearest: InputFault[] = [];
+  let nearest: readonly InputFault[] = [];
   const needed = new Set<string>();
   for (const { row } of able) {
     const faults = faultsAt(ask, row);

@@ -5,7 +5,7 @@ import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../.
 import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
-import type { ReadPicture } from "../../contracts/inputs.ts";
+import type { InputFault, ReadPicture } from "../../contracts/inputs.ts";
 import { narrower, type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
@@ -94,8 +94,14 @@ export interface Ask extends PlanArgs {
   readonly hedge: Hedge | undefined;
   /** Whose supply may serve. */
   readonly reach: Reach;
-  /** By code of `columns.declared`: whether the request is what is read there; undefined where nobody declares anything. */
-  readonly isRead: ((code: number) => boolean) | undefined;
+  /** What offerings read; undefined where nobody declares anything, or nothing is known of the input. */
+  readonly inputs: InputVerdicts | undefined;
+}
+
+/** What declarations make of the request's input, by code of `columns.declared`. Each is looked at once. */
+interface InputVerdicts {
+  readonly isRead: (code: number) => boolean;
+  readonly faultsOf: (code: number) => readonly InputFault[];
 }
 
 /**
@@ -126,16 +132,20 @@ export function declare(args: PlanArgs): Ask {
     leftMs: leftMs(args),
     hedge: preferences?.hedge,
     reach: narrower(scope.reach, reachOfTier(trustIn(preferences?.trust) ?? "named")),
-    isRead: readBy(args),
+    inputs: inputsOf(args),
   };
 }
 
-/** Each contract is looked at once for a request, and only where a row that has it is met. */
-function readBy({ intent: { given }, snapshot, readPicture }: PlanArgs): Ask["isRead"] {
+/** A declaration is looked at where a row that has it is met. */
+function inputsOf({ intent: { given }, snapshot, readPicture }: PlanArgs): InputVerdicts | undefined {
   const { declared } = snapshot.ground;
   if (given === undefined || declared.length === 1) return undefined;
-  const known: (boolean | undefined)[] = [true];
-  return (code) => (known[code] ??= declared[code]?.meets(given, readPicture) ?? true);
+  const read: (boolean | undefined)[] = [true];
+  const faults: (readonly InputFault[] | undefined)[] = [];
+  return {
+    isRead: (code) => (read[code] ??= declared[code]?.meets(given, readPicture) ?? true),
+    faultsOf: (code) => (faults[code] ??= declared[code]?.faults(given, readPicture) ?? []),
+  };
 }
 
 /** What the actions of a row mean, where they are asked for and it says so. */

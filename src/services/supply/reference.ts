@@ -1,6 +1,8 @@
 /** Registers the provider that ships with the gateway by the same steps as any partner: register, declare, verify. */
-import { create } from "@bufbuild/protobuf";
+import { isDeepStrictEqual } from "node:util";
+import { create, toJson } from "@bufbuild/protobuf";
 import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { AdvertisedFiguresSchema, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import {
   DeclareModelRequestSchema,
@@ -112,7 +114,12 @@ const sameSupply = (offering: OfferingRecord, model: ServedModel, runtime: strin
   offering.model === model.slug &&
   offering.runtime === runtime &&
   offering.endpoint === endpoint &&
-  offering.actionSpaces.join() === model.actionSpaces.join();
+  offering.actionSpaces.join() === model.actionSpaces.join() &&
+  isDeepStrictEqual(offering.input, model.input ? toJson(InputContractSchema, model.input) : null) &&
+  isDeepStrictEqual(
+    offering.actions ?? [],
+    model.actions.map((meaning) => toJson(ActionMeaningSchema, meaning)),
+  );
 
 const KINDS = { act: "policy", predict: "world-model", ground: "reasoning", evaluate: "world-model" } as const;
 
