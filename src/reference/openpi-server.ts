@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { steadyNow } from "../clock.ts";
+import { CodecError } from "../codecs/error.ts";
 import type { UnpackedMap } from "../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/python/ndarray.ts";
 import { plan } from "./act/plan.ts";
@@ -81,13 +82,19 @@ function serve(client: WebSocket, policy: ServedPolicy): void {
   client.send(encodeNumpy(metadataOf(policy)));
   client.on("message", (data, isBinary) => {
     try {
-      if (!isBinary) throw new TypeError("a bytes-like object is required, not 'str'");
+      if (!isBinary) throw new UnsupportedObservation("a bytes-like object is required, not 'str'");
       client.send(infer(policy, data as Buffer)); // what the default `binaryType` gives
     } catch (error) {
-      client.send(`Traceback (most recent call last):\n${error instanceof Error ? error.message : "failed"}`);
+      client.send(`Traceback (most recent call last):\n${lastLine(error)}`);
       client.close(1011, "Internal server error. Traceback included in previous frame.");
     }
   });
+}
+
+/** How Python ends a traceback. An observation that this server can't read raises `InvalidInput`, by which the gateway knows it. */
+function lastLine(error: unknown): string {
+  if (error instanceof UnsupportedObservation || error instanceof CodecError) return `InvalidInput: ${error.message}`;
+  return error instanceof Error ? `${error.name}: ${error.message}` : "failed";
 }
 
 const metadataOf = ({ slug, declaration }: ServedPolicy) => ({

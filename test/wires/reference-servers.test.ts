@@ -178,7 +178,7 @@ describe("the openpi server", () => {
     ["a text", "infer"],
   ])("answers %s with a text and closes with 1011, as openpi does", async (_, message) => {
     const [, text, code] = await converse(NAV, message);
-    expect(text).toMatch(/^Traceback \(most recent call last\):\n./);
+    expect(text).toMatch(/^Traceback \(most recent call last\):\nInvalidInput: ./);
     expect(code).toBe(1011);
   });
 

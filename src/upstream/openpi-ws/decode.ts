@@ -4,11 +4,10 @@ import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
 import { decodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";
 import type { Profile } from "../payload/profile.ts";
 import { framesIn } from "../pictures/video.ts";
-import { failureOf, malformed, ownerText } from "../transport/failures.ts";
+import { failureOf, malformed, toldFailure } from "../transport/failures.ts";
 
 type OpenpiValue = Unpacked<NdArray>;
 type OpenpiAnswer = UnpackedMap<NdArray>;
@@ -115,7 +114,7 @@ function throwIfError(answer: OpenpiAnswer): void {
   if (answer.get("type") !== "error" && answer.get("ok") !== false) return;
   const inner = answer.get("error");
   const message = answer.get("message") ?? (inner instanceof Map ? inner.get("message") : inner);
-  throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(String(message ?? "")));
+  throw toldFailure(String(message ?? ""));
 }
 
 /**

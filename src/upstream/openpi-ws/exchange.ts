@@ -10,7 +10,7 @@ import { nativeOf, type Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";
+import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import { isResetDone, type Metadata } from "./decode.ts";
@@ -361,8 +361,7 @@ interface Frame {
 }
 
 /** A text is a traceback. */
-const told = (text: Buffer): UpstreamFailure =>
-  new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(tailOf(text)));
+const told = (text: Buffer): UpstreamFailure => toldFailure(tailOf(text));
 
 /** The end of a traceback is all that's shown; it may be megabytes long. */
 const tailOf = (text: Buffer): string => text.subarray(-4_096).toString("utf8");

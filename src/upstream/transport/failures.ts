@@ -18,6 +18,19 @@ export function ownerText(text: string): string {
   return line.replace(/\p{C}/gu, "").trim().slice(0, MAX_TEXT);
 }
 
+/**
+ * An error in a server's own words, where the protocol has one word for all of them. A server that raises an exception called `InvalidInput`, of
+ * whatever module, says so that it was the input.
+ */
+export function toldFailure(text: string): UpstreamFailure {
+  const said = ownerText(text);
+  const failure = INVALID_INPUT.test(said) ? AttemptFailure.INPUT_REJECTED : AttemptFailure.UPSTREAM_ERROR;
+  return new UpstreamFailure(failure, said);
+}
+
+/** The last line of a traceback: the exception's name, and what it says. */
+const INVALID_INPUT = /^(?:\w+\.){0,16}InvalidInput(?:Error)?(?::|$)/;
+
 /** The failure of an aborted call: the signal's own reason, or that its time ran out. */
 export function calledOff(signal: Signal): UpstreamFailure {
   const reason: unknown = signal.reason;

@@ -2,10 +2,9 @@
 import type { Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
 import { decodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";
 import type { Profile } from "../payload/profile.ts";
-import { failureOf, malformed, ownerText } from "../transport/failures.ts";
+import { failureOf, malformed, toldFailure } from "../transport/failures.ts";
 
 type VlaEvalValue = Unpacked<NdArray>;
 
@@ -65,8 +64,7 @@ function payloadOf(frame: Buffer, type: "hello" | "action"): { payload: Unpacked
   if (!(message instanceof Map)) throw malformed("a message is a map");
   const payload = message.get("payload");
   if (!(payload instanceof Map)) throw malformed("a message has a payload");
-  if (message.get("type") === "error")
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(String(payload.get("error") ?? "")));
+  if (message.get("type") === "error") throw toldFailure(String(payload.get("error") ?? ""));
   if (message.get("type") !== type) throw malformed(`this is no message of the type ${type}`);
   return { payload, seq: message.get("seq") ?? null };
 }
