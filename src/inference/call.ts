@@ -35,6 +35,7 @@ import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
 import { CallBilling, type CallFacts, type Charge, type Leaser, narrowed, withUnaffordable } from "./call-billing.ts";
 import { handedOn } from "./call-spans.ts";
+import type { FailingCallers } from "./failing-callers.ts";
 import type { LoopRegistry } from "./loops/loop-registry.ts";
 import type { Resumption } from "./loops/resumption.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
@@ -84,6 +85,7 @@ export interface InferenceServiceDeps extends Books {
 /** The same, with what inference itself remembers between calls. */
 export interface InferenceDeps extends InferenceServiceDeps {
   hedges: HedgeBudgets;
+  failing: FailingCallers;
 }
 
 /** One call on its way. */
@@ -106,6 +108,7 @@ export class InferenceCall {
     this.#deps = deps;
     this.call = call;
     this.arrivedAt = call.arrivedAt ?? steadyNow();
+    deps.failing.assertMayCall(keyOf(call), steadyNow());
     this.#ownKeys = wanted.ownKeys;
     this.#session = wanted.session;
     const { deadlineMs } = request.provider ?? {};
@@ -140,6 +143,7 @@ export class InferenceCall {
         );
       },
       wakes: (step, at) => this.#deps.wakes.begin(step, at),
+      orgId: keyOf(this.call).orgId,
       quiet: keyOf(this.call).settings.zdr,
     };
   }
@@ -231,9 +235,17 @@ export class InferenceCall {
     try {
       return await paid(bill);
     } catch (thrown) {
-      await bill.void(asRefusal(thrown));
+      const refusal = asRefusal(thrown);
+      this.noteRefused(refusal);
+      await bill.void(refusal);
       throw thrown;
     }
+  }
+
+  /** Notes that it was refused: a caller whose calls keep failing by what it sends has to wait. */
+  noteRefused(refusal: Refusal): void {
+    const { failing, supply } = this.#deps;
+    failing.refused(this.call, refusal, supply.health);
   }
 
   /** The name of an answer: the request's own, under another prefix. */

@@ -69,7 +69,9 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
     delivered.begin(step, tried);
     return { bill, delivered, first, rest: rest.flow };
   } catch (thrown) {
-    delivered.settle(bill, asRefusal(thrown));
+    const refusal = asRefusal(thrown);
+    inferenceCall.noteRefused(refusal);
+    delivered.settle(bill, refusal);
     throw thrown;
   }
 }

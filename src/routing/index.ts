@@ -18,7 +18,7 @@ export { HedgeBudgets, type Hedges } from "./attempt/hedge.ts";
 export { directRouteOf, type Outcome, type PaidLoser, routeOf, type Try } from "./attempt/record.ts";
 export { tellOwner } from "./attempt/run.ts";
 export { owed, type Wake } from "./attempt/wake.ts";
-export type { Hearsay, Report, Uptime } from "./health/cell.ts";
+export type { Hearsay, Report, Uptime, Verdict } from "./health/cell.ts";
 export { type ForcedState, HealthBoard, type OfferingHealth, type TroubleListener } from "./health/health.ts";
 export type { HealthView } from "./health/health-view.ts";
 export { BUCKETS, quantileOf } from "./health/sketch.ts";

@@ -49,6 +49,7 @@ import {
   speaking,
 } from "../inference/call.ts";
 import { availableOf, type Charge } from "../inference/call-billing.ts";
+import { FailingCallers } from "../inference/failing-callers.ts";
 import { actStream } from "../inference/loops/act-stream.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
@@ -68,7 +69,7 @@ import { assertMayCall } from "./permissions.ts";
 
 /** The inference RPCs. */
 export function inferenceService(given: InferenceServiceDeps): Implementation<typeof InferenceService> {
-  const deps: InferenceDeps = { ...given, hedges: new HedgeBudgets() };
+  const deps: InferenceDeps = { ...given, hedges: new HedgeBudgets(), failing: new FailingCallers() };
   return {
     act: (request, call) => answerAct(deps, request, call),
     actStream: (speaker, call) => actStream(deps, speaker, call),
@@ -125,7 +126,9 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
   } catch (thrown) {
-    await bill.void(asRefusal(thrown));
+    const refusal = asRefusal(thrown);
+    inferenceCall.noteRefused(refusal);
+    await bill.void(refusal);
     throw thrown;
   }
 }

@@ -118,7 +118,10 @@ function read(word: Uint8Array): GossipMessage | undefined {
   }
 }
 
-function gossipOf(offeringId: string, { tally, consecutive, idleMs, coldMs, unitsPerS }: Hearsay): OfferingGossip {
+function gossipOf(
+  offeringId: string,
+  { tally, consecutive, idleMs, coldMs, unitsPerS, doubted }: Hearsay,
+): OfferingGossip {
   const buckets: number[] = [];
   const counts: number[] = [];
   tally.latency.forEach((count, bucket) => {
@@ -136,6 +139,7 @@ function gossipOf(offeringId: string, { tally, consecutive, idleMs, coldMs, unit
     counts,
     ...(coldMs !== undefined && { coldMs }),
     ...(unitsPerS !== undefined && { unitsPerS }),
+    ...(doubted !== undefined && { doubted: [...doubted] }),
   });
 }
 
@@ -148,10 +152,11 @@ function hearsayOf({
   counts,
   coldMs,
   unitsPerS,
+  doubted,
 }: OfferingGossip): Hearsay {
   const latency = new Uint32Array(BUCKETS);
   buckets.forEach((bucket, i) => {
     if (bucket < BUCKETS) latency[bucket] = counts[i] ?? 0;
   });
-  return { tally: { calls, failures, latency }, consecutive, idleMs, coldMs, unitsPerS };
+  return { tally: { calls, failures, latency }, consecutive, idleMs, coldMs, unitsPerS, doubted };
 }

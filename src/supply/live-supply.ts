@@ -7,6 +7,7 @@ import { random } from "../random.ts";
 import type { CatalogModel, Offering } from "../routing/index.ts";
 import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
+import { mayBeInput } from "../upstream/blame.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { UpstreamTarget, Wire, WireLayout } from "../upstream/wire.ts";
 import type { PrivateModels } from "./public-models.ts";
@@ -65,6 +66,11 @@ export class LiveSupply {
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
     this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
+    this.health.mayBeInput = (id, failure) => {
+      const known = this.find(id);
+      // What a declared profile asks for is looked for before a call is sent.
+      return known !== undefined && mayBeInput(known.runtime, failure, known.target.profile !== undefined);
+    };
   }
 
   /** What plans are made from. */

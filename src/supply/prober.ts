@@ -1,12 +1,13 @@
 /**
  * Offerings that rest after failures are asked by the gateway itself, so that no caller pays for finding out that they serve again: as soon
- * as their rest is over, and once a second before that while callers find nothing else.
+ * as their rest is over, and once a second before that while callers find nothing else. Offerings that fail the calls of one organisation
+ * alone are asked before they rest, with input that they are known to take: it may be the caller's that is at fault.
  */
 import { Cancel } from "../cancellation.ts";
 import { every, steadyNow } from "../clock.ts";
 import { dimensionOf } from "../contracts/action-spaces.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Offering } from "../routing/index.ts";
+import type { Offering, Verdict } from "../routing/index.ts";
 import type { LiveSupply } from "./live-supply.ts";
 import { askCanary } from "./probe/canary.ts";
 import type { ProbeDeps } from "./probe/run.ts";
@@ -36,9 +37,11 @@ export class Prober {
   constructor(supply: LiveSupply, deps: ProbeDeps) {
     this.#supply = supply;
     this.#deps = deps;
-    supply.health.onWanted = (offering) => this.#ask(offering, EARLY_MS);
+    supply.health.onWanted = (offering) => this.#ask(offering, (of) => this.#askTwice(of, EARLY_MS));
+    supply.health.onDoubted = (offering) => this.#ask(offering, (of) => this.#askInDoubt(of));
     this.#rest = every(LOOK_MS, () => {
-      for (const offering of supply.health.due(steadyNow())) this.#ask(offering, LONGEST_MS);
+      for (const offering of supply.health.due(steadyNow()))
+        this.#ask(offering, (of) => this.#askTwice(of, LONGEST_MS));
     });
   }
 
@@ -46,16 +49,17 @@ export class Prober {
   async close(): Promise<void> {
     this.#rest();
     this.#supply.health.onWanted = () => {};
+    this.#supply.health.onDoubted = () => {};
     this.#over.abort(undefined);
     await Promise.all(this.#asking);
   }
 
-  #ask(offering: Offering, mostMs: number): void {
+  #ask(offering: Offering, ask: (offering: Offering) => Promise<void>): void {
     const { provider } = offering;
     const others = this.#askingOf.get(provider) ?? 0;
     if (this.#asking.size >= MOST_AT_ONCE || others >= MOST_OF_ONE) return;
     this.#askingOf.set(provider, others + 1);
-    const asking = this.#askTwice(offering, mostMs).finally(() => {
+    const asking = ask(offering).finally(() => {
       this.#asking.delete(asking);
       const left = this.#askingOf.get(provider)! - 1;
       if (left > 0) this.#askingOf.set(provider, left);
@@ -76,16 +80,44 @@ export class Prober {
     }
   }
 
+  /**
+   * One good answer speaks for the offering, two failures against it: the first may have been taken along by the calls that it is asked about. What
+   * is answered wrongly is a failure too, for the same question was answered well when the offering was verified.
+   */
+  async #askInDoubt(offering: Offering): Promise<void> {
+    const { health } = this.#supply;
+    const { id } = offering;
+    const budgetMs = Math.min(patienceWith(offering), LONGEST_MS);
+    if (!this.#supply.find(id) || this.#over.aborted || !health.beginDoubt(id, steadyNow())) return;
+    let [verdict, failure]: [Verdict, AttemptFailure | undefined] = ["succeeded", undefined];
+    try {
+      await this.#question(offering, budgetMs, true).catch((thrown: unknown) => {
+        if (this.#over.aborted) throw thrown;
+        return this.#question(offering, budgetMs, true);
+      });
+    } catch (thrown) {
+      failure = thrown instanceof UpstreamFailure ? thrown.failure : AttemptFailure.MALFORMED_ANSWER;
+      const wasCutShort = failure === AttemptFailure.TIMEOUT && budgetMs < patienceWith(offering);
+      const saysNothing = wasCutShort || failure === AttemptFailure.UPSTREAM_BUSY || this.#over.aborted;
+      verdict = saysNothing || !this.#supply.find(id) ? "released" : "failed";
+    }
+    health.endDoubt(id, verdict, failure, steadyNow());
+  }
+
+  /** Asks as callers do. */
+  async #question(offering: Offering, budgetMs: number, thorough: boolean): Promise<void> {
+    const { actionSpaces, actionDim } = offering;
+    const reached = this.#supply.reach(offering, dimensionOf(actionSpaces[0] ?? "", actionDim));
+    const subject = { offering, ...reached, bounds: reached.bounds };
+    await askCanary(this.#deps, subject, { budgetMs, signal: this.#over, thorough });
+  }
+
   /** A question that is answered wrongly says nothing: a caller's may be answered better. */
-  async #verdictOn(offering: Offering, budgetMs: number): Promise<"succeeded" | "failed" | "released"> {
+  async #verdictOn(offering: Offering, budgetMs: number): Promise<Verdict> {
     try {
       const live = this.#supply.find(offering.id);
       if (!live) return "released";
-      const { actionSpaces, actionDim } = live.offering;
-      // As callers reach it.
-      const reached = this.#supply.reach(live.offering, dimensionOf(actionSpaces[0] ?? "", actionDim));
-      const subject = { offering: live.offering, ...reached, bounds: reached.bounds };
-      await askCanary(this.#deps, subject, { budgetMs, signal: this.#over });
+      await this.#question(live.offering, budgetMs, false);
       return "succeeded";
     } catch (thrown) {
       if (!(thrown instanceof UpstreamFailure)) return "released";

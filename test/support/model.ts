@@ -3,6 +3,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   type ActCall,
   ActRequestSchema,
+  CallErrorCode,
   DescribeResponseSchema,
   type GroundRequest,
   GroundRequestSchema,
@@ -21,7 +22,15 @@ export interface Script {
   /** Gets each act; `answer` sends these steps under its id. */
   /** What it says of itself. */
   describe?: ((served: Served) => void) | undefined;
-  act?: ((call: ActCall, answer: (steps: readonly (readonly number[])[]) => void, served: Served) => void) | undefined;
+  act?:
+    | ((
+        call: ActCall,
+        answer: (steps: readonly (readonly number[])[]) => void,
+        served: Served,
+        /** Answers it by an error of the server's own. */
+        fail: (message: string) => void,
+      ) => void)
+    | undefined;
   predict?: ((call: PredictRequest, served: Served) => void | Promise<void>) | undefined;
   ground?: ((call: GroundRequest, served: Served) => void) | undefined;
 }
@@ -71,7 +80,9 @@ export async function startModel(script: Script = {}): Promise<Model> {
           const value = { steps: steps.map((values) => ({ values: [...values] })), gpuSeconds: 0.0025 };
           served.send(response(callId, { case: "chunk", value }));
         };
-        if (script.act) script.act(call, answer, served);
+        const fail = (message: string): void =>
+          served.send(response(callId, { case: "error", value: { code: CallErrorCode.INTERNAL, message } }));
+        if (script.act) script.act(call, answer, served, fail);
         else answer(honestSteps(call, DIMS[call.actionSpace] ?? 1));
       }
     });

@@ -186,6 +186,7 @@ export class LoopSession implements Carried {
         hedges: hedgesOf(deps, call),
         happen: (event) => this.#happen(event),
         end,
+        assertMayAsk: (at) => deps.failing.assertMayCall(keyOf(call), at),
         said: (step, cause) => tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, cause),
       },
       open.instruction ?? "",
@@ -481,9 +482,10 @@ export class LoopSession implements Carried {
       case "told":
         if (effect.outcome !== "ok") this.#tracker.outdate();
         this.#tracker.told(effect.offeringId, effect.outcome === "ok");
-        this.#deps.supply.health.report(effect.offeringId, effect);
+        this.#deps.supply.health.report(effect.offeringId, effect, keyOf(this.#call).orgId);
         return;
       case "hold":
+        this.#deps.failing.held(this.#call, effect.tries, this.#deps.supply.health, at);
         if (OF_THE_OFFERING.has(effect.reason)) {
           const last = effect.tries.at(-1);
           if (last) this.#deps.supply.health.held(last.step.offering.id);

@@ -21,6 +21,8 @@ export interface PendingRequestsOptions {
   readonly hedges: Hedges;
   readonly happen: (event: LoopEvent<ParsedObservation>) => void;
   readonly end: (refusal: Refusal) => void;
+  /** Throws a refusal where the caller has to wait because its observations keep failing. */
+  readonly assertMayAsk: (at: number) => void;
   /** Told of what an offering's server did wrong, for its owner. */
   readonly said: (step: PlanStep, cause: UpstreamFailure) => void;
 }
@@ -104,7 +106,7 @@ export class PendingRequests implements RequestOwner {
   /** Whether the key may take this step and the bill covers it; rejects with the refusal. A step counts once, at however many offerings. */
   #admitted(fresh: boolean, at: number): Promise<void> | void {
     const { billing, tracker } = this.#options;
-    const counted = fresh ? this.#step() : undefined;
+    const counted = fresh ? this.#step(at) : undefined;
     return counted === undefined ? billing.cover(tracker.plan, at) : this.#coverAfter(counted);
   }
 
@@ -113,8 +115,9 @@ export class PendingRequests implements RequestOwner {
     return counted.then(() => billing.cover(tracker.plan));
   }
 
-  #step(): Promise<void> | undefined {
+  #step(at: number): Promise<void> | undefined {
     try {
+      this.#options.assertMayAsk(at);
       return this.#options.call.step?.();
     } catch (refused) {
       return Promise.reject(refused);
@@ -128,7 +131,8 @@ export class PendingRequests implements RequestOwner {
   #failed(attempt: number, thrown: unknown): void {
     const { happen, end } = this.#options;
     const at = steadyNow();
-    if (thrown instanceof UpstreamFailure) happen({ kind: "failed", at, attempt, failure: thrown.failure });
+    if (thrown instanceof UpstreamFailure)
+      happen({ kind: "failed", at, attempt, failure: thrown.failure, lack: thrown.lack });
     else if (thrown instanceof Refusal) happen({ kind: "refused", at, attempt, detail: thrown.message });
     else end(asRefusal(thrown));
   }
@@ -140,7 +144,7 @@ export class PendingRequests implements RequestOwner {
     const refusal = asRefusal(thrown);
     const at = steadyNow();
     if (refusal.reason === Reason.STORE_UNAVAILABLE) happen({ kind: "unpaid", at, attempt });
-    else if (refusal.reason === Reason.RATE_LIMIT_EXCEEDED)
+    else if (refusal.reason === Reason.RATE_LIMIT_EXCEEDED || refusal.reason === Reason.TOO_MANY_FAILED_CALLS)
       happen({ kind: "limited", at, attempt, detail: refusal.message });
     else end(refusal);
   }

@@ -32,6 +32,8 @@ export interface AttemptWorld {
   readonly wakes?: Waker | undefined;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
+  /** Whose call it is: what its input may have caused counts against an offering with another organisation's failure, or the gateway's own. */
+  readonly orgId?: string;
   /** Nothing is kept of what servers say of its calls: they may repeat what was sent. */
   readonly quiet?: boolean;
 }
@@ -393,7 +395,10 @@ export class AttemptRun<T> {
     else record.wake?.failed();
     if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), attempt);
     const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
-    this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
+    const { latencyMs, lack } = record;
+    const { offering, cold } = step;
+    const lacked = lack !== undefined;
+    this.world.health.report(offering.id, { outcome, latencyMs, units, cold, at, lacked }, this.world.orgId);
   }
 
   /** Calls `run` when the time of the whole request is over; the returned function forgets it. */

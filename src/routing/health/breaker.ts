@@ -50,6 +50,8 @@ export type BreakerEvent =
       readonly failures: number;
       readonly consecutive: number;
     }
+  /** A question of known-good input failed, when failures that callers' input may have caused would have opened it. */
+  | { readonly kind: "condemned"; readonly at: number }
   | { readonly kind: "forced"; readonly at: number; readonly state: "forced_open" | "forced_closed" | "closed" };
 
 const SLICES = 6;
@@ -143,6 +145,8 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
     }
     case "heard":
       return hear(breaker, event);
+    case "condemned":
+      return open(event.at < breaker.trialUntil ? breaker : { ...breaker, trips: 0 }, event.at, random);
     default:
       return breaker;
   }
@@ -185,6 +189,8 @@ function whileHalfOpen(breaker: Breaker, event: BreakerEvent, random: () => numb
       return { ...breaker, consecutive: 0, probesPassed: breaker.probesPassed + 1, probeUntil: 0 };
     case "failed":
       return open({ ...breaker, consecutive: breaker.consecutive + (event.own ? 0 : 1) }, event.at, random);
+    case "condemned":
+      return open(breaker, event.at, random);
     case "released":
       return { ...breaker, probeUntil: 0 };
     default:

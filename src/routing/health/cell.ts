@@ -1,6 +1,7 @@
 /** One offering as it was measured: what its calls add up to. */
 import { AttemptFailure } from "../../contracts/failure.ts";
 import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
+import type { Doubted, Doubts } from "./doubts.ts";
 import { Pace } from "./pace.ts";
 import { bucketOf, Sketch } from "./sketch.ts";
 import { type AttemptCounts, Counters, copyOf, newest, since } from "./tally.ts";
@@ -14,6 +15,8 @@ export interface Report {
   /** It had to be woken first. */
   readonly cold: boolean;
   readonly at: number;
+  /** It was the gateway that found the input wanting, and not the offering. */
+  readonly lacked?: boolean | undefined;
 }
 
 /** A call that waits for the answer of an offering. */
@@ -42,10 +45,15 @@ export interface Hearsay {
   readonly idleMs: number;
   readonly coldMs: number | undefined;
   readonly unitsPerS: number | undefined;
+  /** Failures that wait for one of another organisation. */
+  readonly doubted?: readonly Doubted[];
 }
 
 /** What a call says of its provider. `released`: nothing. */
 export type Verdict = "succeeded" | "failed" | "released";
+
+/** What a failure of a caller's says: `doubted` where its input may have caused it. */
+export type CallVerdict = Verdict | "doubted";
 
 /** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
 const ENOUGH_SAMPLES = 4;
@@ -53,6 +61,8 @@ const ENOUGH_SAMPLES = 4;
 const ENOUGH_CALLS = 20;
 /** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
 const USUAL_MS = 1000;
+/** An offering that was given this many times its usual time, and has not answered, is at fault; below that it may be what it was asked. */
+const AMPLE = 4;
 /** Of replicas that come and go the last so many are remembered. */
 const MOST_REPLICAS = 16;
 /** How much one call moves a running average. */
@@ -88,6 +98,8 @@ export class Cell {
   /** When waiting calls last went on without it. */
   forsakenAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
+  /** Failures that callers' input may have caused; undefined before the first. */
+  doubts: Doubts | undefined;
   /** Calls of all replicas, as far as they were reported. */
   readonly recent = new Recent();
   readonly tally = new Counters();
@@ -99,12 +111,15 @@ export class Cell {
     this.offeringId = offeringId;
   }
 
-  /** Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. */
-  note(report: Report, usualMs: number): Verdict {
+  /**
+   * Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. `mayBeInput`: the failure is of a
+   * kind that its caller's input can cause.
+   */
+  note(report: Report, usualMs: number, mayBeInput = false): CallVerdict {
     // An attempt without an answer does not show that it was woken.
     if (this.awake) this.usedAt = Math.max(this.usedAt, report.at);
-    const verdict = verdictOf(report, usualMs);
-    if (verdict === "released") {
+    const verdict = verdictOf(report, usualMs, mayBeInput);
+    if (verdict === "released" || verdict === "doubted") {
       // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
       // of hedges would never look slow. Where it is less it does not, or callers in a hurry would make it look fast.
       if (report.latencyMs > usualMs) this.addLatency(report);
@@ -114,14 +129,19 @@ export class Cell {
       this.succeeded(report);
       return verdict;
     }
-    this.tally.calls++;
-    this.tally.failures++;
-    this.lastFailure = report.outcome as AttemptFailure; // the other outcomes have other verdicts
-    this.recent.add(1, 1, report.at);
-    this.success -= this.success * NEWEST_SHARE;
+    this.failed(report.outcome as AttemptFailure, 1, report.at); // the other outcomes have other verdicts
     if (report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE)
       this.addLatency(report);
     return verdict;
+  }
+
+  /** Counts failures. */
+  failed(failure: AttemptFailure | undefined, count: number, at: number): void {
+    this.tally.calls += count;
+    this.tally.failures += count;
+    this.lastFailure = failure ?? this.lastFailure;
+    this.recent.add(count, count, at);
+    this.success *= (1 - NEWEST_SHARE) ** count;
   }
 
   /** Takes in a call that ended well, as nearly all do. */
@@ -211,12 +231,17 @@ export class Cell {
 /** More calls than this leave nothing of what the share of successes was before. */
 const MOST_JUDGED = 50;
 
-function verdictOf({ outcome, latencyMs }: Report, usualMs: number): Verdict {
+function verdictOf({ outcome, latencyMs, lacked }: Report, usualMs: number, mayBeInput: boolean): CallVerdict {
   if (outcome === "ok") return "succeeded";
-  if (outcome === "cancelled" || !blamesProvider(outcome)) return "released";
-  // The caller's own deadline says nothing of a provider that was not given its usual time.
-  const wasGivenTime = latencyMs >= (Number.isFinite(usualMs) ? usualMs : USUAL_MS);
-  return outcome === AttemptFailure.DEADLINE && !wasGivenTime ? "released" : "failed";
+  if (outcome === "cancelled" || lacked) return "released";
+  if (outcome === AttemptFailure.DEADLINE) {
+    // The caller's own deadline says nothing of a provider that was not given its usual time.
+    const usual = Number.isFinite(usualMs) ? usualMs : USUAL_MS;
+    if (latencyMs < usual) return "released";
+    return mayBeInput && latencyMs < AMPLE * usual ? "doubted" : "failed";
+  }
+  if (mayBeInput) return "doubted";
+  return blamesProvider(outcome) ? "failed" : "released";
 }
 
 const average = (old: number | undefined, newest: number): number =>

@@ -1,12 +1,13 @@
 /** How every offering does at the moment: its breaker, and figures that are measured where there are enough samples. */
 
 import { Contract } from "../../contracts/contract.ts";
-import type { AttemptFailure } from "../../contracts/failure.ts";
+import { AttemptFailure } from "../../contracts/failure.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
 import { type CallWatcher, Cell, type Hearsay, type Report, type Uptime, type Verdict } from "./cell.ts";
+import { Doubts } from "./doubts.ts";
 import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
 
 /** What can be said of one offering, for `GET /v1/status`. */
@@ -29,6 +30,12 @@ export type CircuitListener = (offering: Offering, state: "opened" | "closed") =
 
 /** Hears that callers find nothing but an offering that rests: it is worth a question before its time. */
 export type WantedListener = (offering: Offering) => void;
+
+/** Hears that an offering fails calls of one organisation that its input may have caused: a question of known-good input is to decide. */
+export type DoubtListener = (offering: Offering) => void;
+
+/** Whether the input of its caller can cause a failure of this kind at an offering. */
+export type MayBeInput = (offeringId: string, failure: AttemptFailure) => boolean;
 
 /**
  * Hears what goes wrong at an offering, for its owner: an attempt that failed or a hold of a robot (`count` is 1), or what was said of a
@@ -64,6 +71,10 @@ export class HealthBoard {
   onCircuit: CircuitListener = () => {};
   /** Told of offerings that `want` names, once a second each. */
   onWanted: WantedListener = () => {};
+  /** Told of offerings that are to be asked, because failures count by the answer alone. One of `endDoubt` follows a `beginDoubt`. */
+  onDoubted: DoubtListener = () => {};
+  /** Asked of failures whose caller is known. */
+  mayBeInput: MayBeInput = () => false;
   /** Told of what goes wrong, placeholders apart. */
   onTrouble: TroubleListener = () => {};
   private readonly random: () => number;
@@ -262,8 +273,11 @@ export class HealthBoard {
     setImmediate(ask);
   }
 
-  /** Notes how a call ended. Reports on offerings that are gone are dropped. */
-  report(offeringId: string, report: Report): void {
+  /**
+   * Notes how a call of an organisation ended. Reports on offerings that are gone are dropped. Where nobody says whose call it was, what its
+   * input may have caused counts like everything else.
+   */
+  report(offeringId: string, report: Report, orgId?: string): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
     // The cell of an offering that was gone for a while does not know the calls that were under way before.
@@ -277,11 +291,54 @@ export class HealthBoard {
     }
     this.catchUp();
     if (typeof report.outcome === "number") this.trouble(offeringId, report.outcome, 1);
-    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    const { outcome, at } = report;
+    const mayBeInput = orgId !== undefined && typeof outcome === "number" && this.isDoubtful(offeringId, outcome);
+    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!, mayBeInput);
     // Before the breaker moves: the calls that wait may be all that is known then.
-    if (verdict === "failed" && this.isSilent(offeringId, report.at)) this.forsake(offeringId, report.at);
-    this.move(offeringId, cell, { kind: verdict, at: report.at });
-    this.written(offeringId, cell, report.at);
+    if ((verdict === "failed" || verdict === "doubted") && this.isSilent(offeringId, at)) this.forsake(offeringId, at);
+    if (verdict === "doubted") this.doubt(offeringId, cell, report, orgId ?? "");
+    else this.move(offeringId, cell, { kind: verdict, at });
+    this.written(offeringId, cell, at);
+  }
+
+  private isDoubtful(offeringId: string, failure: AttemptFailure): boolean {
+    return failure === AttemptFailure.DEADLINE || this.mayBeInput(offeringId, failure);
+  }
+
+  /** A failure that its caller's input may have caused. */
+  private doubt(offeringId: string, cell: Cell, { outcome, at }: Report, orgId: string): void {
+    const { state } = cell.breaker;
+    cell.doubts ??= new Doubts();
+    const failure = outcome as AttemptFailure; // others are not doubted
+    if (state === "closed") {
+      const count = cell.doubts.add(orgId, cell.breaker, at, this.random);
+      if (count > 0) cell.failed(failure, count, at);
+      for (let i = 0; i < count; i++) this.move(offeringId, cell, { kind: "failed", at }, false);
+    } else this.move(offeringId, cell, { kind: "released", at });
+    const isDue = state === "closed" ? cell.doubts.isAskDue(at) : state === "half_open" && cell.doubts.mayAsk(at);
+    const offering = isDue ? this.view_.snapshot.offerings[this.rowOf(offeringId)] : undefined;
+    if (offering) this.onDoubted(offering);
+  }
+
+  /** The question that `onDoubted` asked for begins; false where it may not. */
+  beginDoubt(offeringId: string, now: number): boolean {
+    const doubts = this.cells.get(offeringId)?.doubts;
+    if (!doubts?.mayAsk(now)) return false;
+    doubts.ask();
+    return true;
+  }
+
+  /** What came of it: where known-good input fails too, the failures that wait count, and the breaker opens. */
+  endDoubt(offeringId: string, verdict: Verdict, failure: AttemptFailure | undefined, now: number): void {
+    this.catchUp();
+    const cell = this.cells.get(offeringId);
+    if (!cell?.doubts) return;
+    const count = cell.doubts.answered(verdict, now);
+    const isHalfOpen = cell.breaker.state === "half_open" && verdict === "failed";
+    if (count === undefined && !isHalfOpen) return;
+    if (count !== undefined) cell.failed(failure, count, now);
+    this.move(offeringId, cell, { kind: "condemned", at: now });
+    this.written(offeringId, cell, now);
   }
 
   /** A robot held, because this offering's answer was missing or late. */
@@ -306,6 +363,10 @@ export class HealthBoard {
     if (!cell) return;
     const { calls, failures } = cell.hear(replica, told, now);
     this.move(offeringId, cell, { kind: "heard", at: now, calls, failures, consecutive: told.consecutive });
+    if (told.doubted?.length) {
+      cell.doubts ??= new Doubts();
+      cell.doubts.hear(told.doubted, now);
+    }
     this.write(offeringId, cell, now);
   }
 
@@ -315,7 +376,9 @@ export class HealthBoard {
     const cell = this.cells.get(offeringId);
     if (!cell) return undefined;
     const { tally, breaker, idleSince, coldMs, unitsPerS } = cell;
-    return { tally, consecutive: breaker.consecutive, idleMs: Math.max(0, now - idleSince), coldMs, unitsPerS };
+    const idleMs = Math.max(0, now - idleSince);
+    const doubted = cell.doubts?.tell(now) ?? [];
+    return { tally, consecutive: breaker.consecutive, idleMs, coldMs, unitsPerS, doubted };
   }
 
   /** Takes in what was measured before this replica began: latencies by bucket, and when the last call was. */
@@ -444,10 +507,13 @@ export class HealthBoard {
     return cell;
   }
 
-  private move(offeringId: string, cell: Cell, event: BreakerEvent): void {
+  /** `follows`: what waits hears of it too. */
+  private move(offeringId: string, cell: Cell, event: BreakerEvent, follows = true): void {
     const { state: before, trialUntil } = cell.breaker;
     cell.breaker = reduce(cell.breaker, event, this.random);
-    if (before === "closed") cell.disproved = cell.breaker.state === "open" && event.at < trialUntil;
+    if (follows) cell.doubts?.follow(event, cell.breaker, this.random);
+    if (before === "closed")
+      cell.disproved = cell.breaker.state === "open" && event.kind === "failed" && event.at < trialUntil;
     const row = this.rowOf(offeringId);
     if (row < 0) return;
     this.view_.restsUntil[row] = restsUntil(cell.breaker);

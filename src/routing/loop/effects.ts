@@ -53,9 +53,11 @@ export class Effects<O> {
     at: number,
   ): void {
     attempt.end(status, reason, at);
-    const { step, latencyMs } = attempt;
+    const { step, latencyMs, lack } = attempt;
     const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
     const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
-    this.add({ kind: "told", offeringId: step.offering.id, outcome, latencyMs, units, cold: step.cold, at });
+    const { offering, cold } = step;
+    const lacked = lack !== undefined;
+    this.add({ kind: "told", offeringId: offering.id, outcome, latencyMs, units, cold, at, lacked });
   }
 }

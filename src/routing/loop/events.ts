@@ -20,7 +20,14 @@ export interface ObservationView<O> {
 export type LoopEvent<O> =
   | { readonly kind: "observed"; readonly at: number; readonly view: ObservationView<O> }
   | { readonly kind: "answered"; readonly at: number; readonly attempt: number; readonly answer: ActAnswer }
-  | { readonly kind: "failed"; readonly at: number; readonly attempt: number; readonly failure: AttemptFailure }
+  /** `lack`: what the gateway itself found the input to lack. */
+  | {
+      readonly kind: "failed";
+      readonly at: number;
+      readonly attempt: number;
+      readonly failure: AttemptFailure;
+      readonly lack?: string | undefined;
+    }
   /** A call waits to be paid for, or for the key's step: it does not begin before `asked`. */
   | { readonly kind: "waits"; readonly at: number; readonly attempt: number }
   /** A flight that waited is asked now. */

@@ -92,6 +92,7 @@ export class LoopAttempt<O> implements DispatchEffect<O>, Try {
   status: Try["status"] = "running";
   latencyMs = 0;
   reason: AttemptFailure | undefined = undefined;
+  lack: string | undefined = undefined;
   readonly #job: ObservationTask<O>;
 
   constructor(job: ObservationTask<O>, id: number, step: PlanStep, at: number, budgetMs: number) {

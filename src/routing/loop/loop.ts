@@ -128,7 +128,7 @@ export class Loop<O> {
         this.#answered(event.attempt, event.answer, at);
         return;
       case "failed":
-        this.#failed(event.attempt, event.failure, at);
+        this.#failed(event.attempt, event.failure, at, event.lack);
         return;
       case "waits":
       case "asked":
@@ -320,9 +320,10 @@ export class Loop<O> {
     });
   }
 
-  #failed(id: number, failure: AttemptFailure, at: number): void {
+  #failed(id: number, failure: AttemptFailure, at: number, lack?: string): void {
     const attempt = this.#window.find(id);
     if (!attempt) return;
+    attempt.lack = lack;
     const { job } = attempt;
     this.#effects.end(attempt, "error", failure, 0, at);
     this.#window.forget();

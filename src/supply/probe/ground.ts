@@ -8,10 +8,10 @@ import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
 import { ELSEWHERE, SQUARE, WARM_CALLS } from "./scene.ts";
 
-/** One square at a known, asymmetric place shows swapped axes and wrong units at once. */
-export async function probeGround(run: ProbeRun): Promise<void> {
+/** Asks where the red square is; throws a fault where the answer is none. */
+export function placeAsker(run: ProbeRun): (observation: Observation, twist?: Twist) => Promise<GroundAnswer> {
   const { target, wire } = run.probed;
-  const ask = async (observation: Observation, twist: Twist = {}): Promise<GroundAnswer> => {
+  return async (observation, twist = {}) => {
     const speaks = wire.ground?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
     const input = {
@@ -27,6 +27,11 @@ export async function probeGround(run: ProbeRun): Promise<void> {
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
     return answer;
   };
+}
+
+/** One square at a known, asymmetric place shows swapped axes and wrong units at once. */
+export async function probeGround(run: ProbeRun): Promise<void> {
+  const ask = placeAsker(run);
   const here = await run.observation(SQUARE, 0);
   let first = "";
   const found = await run.check("square_found", async () => {

@@ -7,11 +7,15 @@ import { faultOf, ProbeFault } from "./faults.ts";
 import { manners } from "./manners.ts";
 import type { ProbeRun, Twist } from "./run.ts";
 
-/** Asks for frames: whether they can be read, and whether they depend on what is seen. */
-export async function probePredict(run: ProbeRun): Promise<void> {
-  const { offering, target, wire } = run.probed;
-  const horizon = Math.min(2, offering.maxHorizon);
-  const ask = async (observations: readonly Observation[], twist: Twist = {}): Promise<string> => {
+const PROBE_FRAMES = 2;
+
+/** Asks for so many frames; answers their bytes, or throws a fault where they are not what was asked for. */
+export function frameAsker(
+  run: ProbeRun,
+  horizon: number,
+): (observations: readonly Observation[], twist?: Twist) => Promise<string> {
+  const { target, wire } = run.probed;
+  return async (observations, twist = {}) => {
     const speaks = wire.predict?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
     const input = {
@@ -40,7 +44,12 @@ export async function probePredict(run: ProbeRun): Promise<void> {
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
     return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
   };
+}
 
+/** Asks for frames: whether they can be read, and whether they depend on what is seen. */
+export async function probePredict(run: ProbeRun): Promise<void> {
+  const horizon = Math.min(PROBE_FRAMES, run.probed.offering.maxHorizon);
+  const ask = frameAsker(run, horizon);
   const passing = (places: readonly { x: number; y: number }[]): Promise<Observation[]> =>
     Promise.all(places.map((place) => run.observation(place, 0)));
   const here = await passing([0.3, 0.35, 0.4].map((x) => ({ x, y: 0.5 })));

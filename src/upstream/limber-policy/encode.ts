@@ -111,8 +111,9 @@ export function framed<D extends DescMessage>(schema: D, message: MessageShape<D
 
 /** Throws an UpstreamFailure where a message is larger than it may be. */
 export function refuseLarge(bytes: number): void {
-  if (bytes > MAX_MESSAGE_BYTES)
-    throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, "the observations are larger than a message may be");
+  if (bytes <= MAX_MESSAGE_BYTES) return;
+  const text = "the observations are larger than a message may be";
+  throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, text, undefined, text);
 }
 
 /** The observations with their pictures in them, which come in the order of `frameSources`. */

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/replica/v1/gossip.proto.
  */
 export const file_limber_replica_v1_gossip: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvcmVwbGljYS92MS9nb3NzaXAucHJvdG8SEWxpbWJlci5yZXBsaWNhLnYxIl4KBkdvc3NpcBIPCgdyZXBsaWNhGAEgASgJEg0KBXJvdW5kGAIgASgNEjQKCW9mZmVyaW5ncxgDIAMoCzIhLmxpbWJlci5yZXBsaWNhLnYxLk9mZmVyaW5nR29zc2lwItkBCg5PZmZlcmluZ0dvc3NpcBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVjYWxscxgCIAEoDRIQCghmYWlsdXJlcxgDIAEoDRITCgtjb25zZWN1dGl2ZRgEIAEoDRIPCgdpZGxlX21zGAUgASgNEg8KB2J1Y2tldHMYBiADKA0SDgoGY291bnRzGAcgAygNEhQKB2NvbGRfbXMYCCABKAFIAIgBARIYCgt1bml0c19wZXJfcxgJIAEoAUgBiAEBQgoKCF9jb2xkX21zQg4KDF91bml0c19wZXJfc2IGcHJvdG8z");
+  fileDesc("Ch5saW1iZXIvcmVwbGljYS92MS9nb3NzaXAucHJvdG8SEWxpbWJlci5yZXBsaWNhLnYxIl4KBkdvc3NpcBIPCgdyZXBsaWNhGAEgASgJEg0KBXJvdW5kGAIgASgNEjQKCW9mZmVyaW5ncxgDIAMoCzIhLmxpbWJlci5yZXBsaWNhLnYxLk9mZmVyaW5nR29zc2lwIo4CCg5PZmZlcmluZ0dvc3NpcBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVjYWxscxgCIAEoDRIQCghmYWlsdXJlcxgDIAEoDRITCgtjb25zZWN1dGl2ZRgEIAEoDRIPCgdpZGxlX21zGAUgASgNEg8KB2J1Y2tldHMYBiADKA0SDgoGY291bnRzGAcgAygNEhQKB2NvbGRfbXMYCCABKAFIAIgBARIYCgt1bml0c19wZXJfcxgJIAEoAUgBiAEBEjMKB2RvdWJ0ZWQYCiADKAsyIi5saW1iZXIucmVwbGljYS52MS5Eb3VidGVkRmFpbHVyZXNCCgoIX2NvbGRfbXNCDgoMX3VuaXRzX3Blcl9zIjAKD0RvdWJ0ZWRGYWlsdXJlcxIOCgZjYWxsZXIYASABKAcSDQoFY291bnQYAiABKA1iBnByb3RvMw");
 
 /**
  * What a replica tells the others about the offerings that it called since it last did. Counters only grow while it lives, so that a
@@ -116,6 +116,13 @@ export type OfferingGossip = Message<"limber.replica.v1.OfferingGossip"> & {
    * @generated from field: optional double units_per_s = 9;
    */
   unitsPerS?: number | undefined;
+
+  /**
+   * Failures that callers' input may have caused, of organisations whose failures have not been matched by another's.
+   *
+   * @generated from field: repeated limber.replica.v1.DoubtedFailures doubted = 10;
+   */
+  doubted: DoubtedFailures[];
 };
 
 /**
@@ -124,4 +131,32 @@ export type OfferingGossip = Message<"limber.replica.v1.OfferingGossip"> & {
  */
 export const OfferingGossipSchema: GenMessage<OfferingGossip> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_gossip, 1);
+
+/**
+ * Failures of one organisation that wait for one of another.
+ *
+ * @generated from message limber.replica.v1.DoubtedFailures
+ */
+export type DoubtedFailures = Message<"limber.replica.v1.DoubtedFailures"> & {
+  /**
+   * Stands for the organisation: a hash of its id.
+   *
+   * @generated from field: fixed32 caller = 1;
+   */
+  caller: number;
+
+  /**
+   * How many there are.
+   *
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message limber.replica.v1.DoubtedFailures.
+ * Use `create(DoubtedFailuresSchema)` to create a new message.
+ */
+export const DoubtedFailuresSchema: GenMessage<DoubtedFailures> = /*@__PURE__*/
+  messageDesc(file_limber_replica_v1_gossip, 2);
 

@@ -1,0 +1,168 @@
+/** Failures that belong to one caller: they open no breaker for others, and slow that caller alone. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { robot } from "../../support/loop-client.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { startOpenpiServer } from "../../support/openpi-server.ts";
+
+let app: App;
+const servers: { close(): Promise<void> }[] = [];
+
+beforeAll(async () => {
+  app = await openApp();
+});
+afterAll(async () => {
+  await app.close();
+  for (const server of servers) await server.close();
+});
+
+const [GOOD, BAD] = [0.5, 666];
+const FAILED = { kind: "error", text: "InvalidInput: no camera here is called wrist" } as const;
+
+/** Fails what it cannot bear by an error of its own, as servers do. */
+const delicate: Model["script"]["act"] = (call, answer, _served, fail) =>
+  call.observations[0]?.proprio[0] === BAD ? fail("KeyError: 'wrist'") : answer(honestSteps(call, 2));
+const broken: Model["script"]["act"] = (_call, _answer, served) => served.end(13, "CUDA error");
+
+async function supplied(name: string, act: Model["script"]["act"]) {
+  const model = await startModel();
+  servers.push(model);
+  await app.supply({ provider: name, model: `acme/${name}`, endpoint: model.endpoint });
+  model.script.act = act;
+  return acting(name, [GOOD]);
+}
+
+function acting(name: string, usual: readonly number[]) {
+  const body = { model: `acme/${name}`, action_space: "base_twist_2d", horizon: 2 };
+  return {
+    act: (caller: Caller, proprio: readonly number[] = usual) =>
+      app.call("/v1/act", { ...body, observations: [{ proprio }] }, { key: caller.key }),
+    state: async (): Promise<string> => {
+      const { providers } = (await app.call("/v1/status", undefined, { key: (await app.caller(0)).key })).body;
+      return providers.find(({ provider }: { provider: string }) => provider === name).offerings[0].state;
+    },
+  };
+}
+
+it("a caller whose input a server cannot bear opens no breaker, and waits alone", async () => {
+  const { act, state } = await supplied("delicate", delicate);
+  const [careless, careful] = [await app.caller(10), await app.caller(10)];
+  const answers = [];
+  for (let i = 0; i < 20; i++) answers.push((await act(careless, [BAD])).body.error.code);
+  expect(new Set(answers)).toEqual(new Set(["all_attempts_failed"]));
+  const { status, body, headers } = await act(careless, [BAD]);
+  expect([status, body.error.code, body.error.retryable]).toEqual([429, "too_many_failed_calls", true]);
+  expect(Number(headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+  expect((await act(careless)).status).toBe(429);
+  // Its organisation's other keys do not wait, nor does anybody else, and the first offering that is asked answers.
+  expect((await act({ ...careless, key: await app.key(careless.org) })).status).toBe(200);
+  expect((await act(careful)).body.route.attempts).toHaveLength(1);
+  expect(await state()).toBe("closed");
+});
+
+it("an organisation whose keys all fail waits as a whole", async () => {
+  const { act } = await supplied("many-keys", delicate);
+  const careless = await app.caller(10);
+  const keys = await Promise.all(Array.from({ length: 6 }, () => app.key(careless.org)));
+  let refused = 0;
+  for (let i = 0; i < 19; i++)
+    for (const key of keys) if ((await act({ ...careless, key }, [BAD])).status === 429) refused += 1;
+  expect(refused).toBeGreaterThan(0);
+  const answer = await act(careless);
+  expect([answer.status, answer.body.error.message]).toEqual([429, expect.stringContaining("your organisation")]);
+});
+
+it("a preview is shown to a caller that waits", async () => {
+  const { act } = await supplied("previewed", delicate);
+  const careless = await app.caller(10);
+  while ((await act(careless, [BAD])).status !== 429);
+  const request = { model: "acme/previewed", action_space: "base_twist_2d", observations: [{ proprio: [GOOD] }] };
+  const { status, body } = await app.call("/v1/routes/preview", request, { key: careless.key });
+  expect([status, body.plan.length]).toEqual([200, 1]);
+});
+
+it("a server that fails everybody rests after five calls of one caller, for the gateway asks it too", async () => {
+  const { act, state } = await supplied("broken", broken);
+  const caller = await app.caller(10);
+  for (let i = 0; i < 5; i++) expect((await act(caller)).status).toBe(502);
+  await eventually(async () => expect(await state()).toBe("open"));
+  expect((await act(caller)).status).toBe(503);
+});
+
+it("calls of two callers that fail open the breaker without a question", async () => {
+  const { act, state } = await supplied("shared", delicate);
+  const callers = [await app.caller(10), await app.caller(10)];
+  for (let i = 0; i < 3; i++) for (const caller of callers) await act(caller, [BAD]);
+  expect(await state()).toBe("open");
+});
+
+describe("a server that rejects what it declared that it reads", () => {
+  const profile = {
+    proprio: [{ start: 0, end: 2, key: "observation/state" }],
+    proprio_dim: 2,
+    instruction_key: "prompt",
+  };
+  const STEPS = [
+    [0, 0.5],
+    [0.125, 0.5],
+  ];
+
+  it("rests, where it rejects what the gateway asks too", async () => {
+    const server = await startOpenpiServer();
+    servers.push(server);
+    server.behave(
+      { kind: "steps", steps: STEPS },
+      { kind: "steps", steps: [...STEPS].reverse() },
+      { kind: "steps", steps: STEPS },
+    );
+    await app.supply({
+      provider: "picky",
+      model: "acme/picky",
+      runtime: "openpi-ws",
+      endpoint: server.endpoint,
+      profile,
+    });
+    const { act, state } = acting("picky", [0, 0]);
+    server.behave(FAILED);
+    const caller = await app.caller(10);
+    for (let i = 0; i < 5; i++) {
+      const { status, body } = await act(caller);
+      expect([status, body.error.code, body.error.retryable]).toEqual([422, "input_contract", false]);
+    }
+    await eventually(async () => expect(await state()).toBe("open"));
+  });
+
+  it("serves on, where the input did not meet it", async () => {
+    const server = await startOpenpiServer();
+    servers.push(server);
+    server.behave(
+      { kind: "steps", steps: STEPS },
+      { kind: "steps", steps: [...STEPS].reverse() },
+      { kind: "steps", steps: STEPS },
+    );
+    await app.supply({ provider: "met", model: "acme/met", runtime: "openpi-ws", endpoint: server.endpoint, profile });
+    const { act, state } = acting("met", [0, 0]);
+    const asked = server.acts.length;
+    for (const caller of [await app.caller(10), await app.caller(10)])
+      for (let i = 0; i < 5; i++) expect((await act(caller, [0])).status).toBe(422);
+    expect([await state(), server.acts.length]).toEqual(["closed", asked]);
+  });
+});
+
+it("a robot whose observations keep failing holds for a while, and its loop lives", async () => {
+  const { state } = await supplied("loop", delicate);
+  const caller = await app.caller(10);
+  const loop = robot(app, caller.key, { model: "acme/loop", actionSpace: "base_twist_2d", horizon: 2 });
+  await loop.expect("opened");
+  const reasons: HoldReason[] = [];
+  for (let step = 1; reasons.at(-1) !== HoldReason.RATE_LIMITED; step++) {
+    loop.observe(step, { observations: [{ proprio: [BAD] }] });
+    reasons.push((await loop.expect("hold")).reason);
+    if (step >= 30) throw new Error(reasons.join());
+  }
+  expect(reasons.length).toBe(21);
+  loop.leave();
+  expect(await state()).toBe("closed");
+});
