@@ -42,6 +42,8 @@ export interface KeyPrincipal {
   environment: "hardware" | "simulation";
   /** Whose supply may serve at most, by the settings and by the keys of its line. */
   reach: Reach;
+  /** Only checkpoints that their makers signed may serve, by the settings and by the keys of its line. */
+  requireSigned: boolean;
   /** What no action that it is given may exceed; undefined where nothing is said. */
   bounds?: SafetyBounds | undefined;
   /** The workspace whose budget counts too; undefined: none. */

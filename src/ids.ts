@@ -46,6 +46,7 @@ export type IdPrefix =
   | "dlv"
   | "entry"
   | "evt"
+  | "mkk"
   | "bct"
   | "iss"
   | "key"

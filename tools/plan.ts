@@ -98,6 +98,7 @@ interface OfferingCase extends Omit<CatalogCase, "slug"> {
   readonly max_horizon: number;
   readonly parameters: readonly string[];
   readonly retains_frames?: boolean;
+  readonly signed?: boolean;
   readonly simulated?: boolean;
   readonly p50_ms?: number;
   readonly p95_ms?: number;
@@ -198,6 +199,7 @@ function offeringOf(given: OfferingCase): Offering {
     dtMs: 50,
     parameters: given.parameters,
     retainsFrames: given.retains_frames ?? false,
+    signed: given.signed ?? false,
     advertised: { p50Ms: given.p50_ms, p95Ms: given.p95_ms, unitsPerS: given.units_per_s, uptime30d: given.uptime },
     costNanoPerSecond: given.cost_nano_per_s ?? 0,
     scaledownS: given.scaledown_s,

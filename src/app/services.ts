@@ -6,6 +6,7 @@ import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { BroadcastService } from "../../gen/limber/v1/broadcast_service_pb.ts";
+import { CheckpointService } from "../../gen/limber/v1/checkpoint_service_pb.ts";
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { EventService } from "../../gen/limber/v1/event_service_pb.ts";
@@ -37,6 +38,7 @@ import { type AccountDeps, accountService } from "../services/account.ts";
 import { auditService } from "../services/audit.ts";
 import { billingService } from "../services/billing.ts";
 import { broadcastService } from "../services/broadcast.ts";
+import { checkpointService } from "../services/checkpoint.ts";
 import { credentialService } from "../services/credential.ts";
 import { evaluationService } from "../services/evaluation.ts";
 import { eventService } from "../services/event.ts";
@@ -172,6 +174,7 @@ const TABLE: readonly ServiceRow[] = [
   ),
   row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
+  row(CheckpointService, (subsystems) => checkpointService(supplyDeps(subsystems))),
   row(LogService, ({ storage: { sql }, billing: { leaser } }) =>
     logService({ sql, caughtUp: () => leaser.caughtUp() }),
   ),

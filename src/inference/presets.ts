@@ -91,7 +91,7 @@ const OF_THE_CALL = new Set(["sessionId", "deadlineMs"]);
 
 /**
  * The request with the open ones of its fields set as the preset says; a field that the request sets wins whole. The fallback
- * chain is one field, wherever the request has it, and of two tiers of trust the narrower holds. A `provider` that says no more than what is the call's own leaves the
+ * chain is one field, wherever the request has it, and of two tiers of trust the narrower holds, as does a demand for signatures. A `provider` that says no more than what is the call's own leaves the
  * preset's: a robot that names its episode must not lose the constraints that were saved for it.
  */
 export function withPreset<D extends DescMessage>(
@@ -109,7 +109,8 @@ export function withPreset<D extends DescMessage>(
     whole[field.localName] = preset;
   }
   if (named) whole.provider = { ...config.provider, ...saidOf(provider) };
-  else if (provider !== undefined) whole.provider = withinTrust(provider, config.provider?.trust);
+  else if (provider !== undefined)
+    whole.provider = withSignatures(withinTrust(provider, config.provider?.trust), config.provider);
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
 }
 
@@ -119,6 +120,10 @@ function withinTrust(provider: ProviderPreferences, preset: SupplyTrust | undefi
   const { trust = preset } = provider;
   return { ...provider, trust: trust < preset ? trust : preset };
 }
+
+/** What a preset requires no request lifts. */
+const withSignatures = (provider: ProviderPreferences, preset: ProviderPreferences | undefined): ProviderPreferences =>
+  preset?.requireSigned ? { ...provider, requireSigned: true } : provider;
 
 const isOfTheCallAlone = (provider: ProviderPreferences): boolean =>
   ProviderPreferencesSchema.fields.every(

@@ -36,6 +36,8 @@ export interface Offering {
   /** Request parameters that it honours, such as `seed`. */
   readonly parameters: readonly string[];
   readonly retainsFrames: boolean;
+  /** Its model's maker signed its checkpoint, its input contract and its bounds. */
+  readonly signed?: boolean;
   readonly advertised: {
     readonly p50Ms: number | undefined;
     readonly p95Ms: number | undefined;

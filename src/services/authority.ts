@@ -55,6 +55,8 @@ export interface Authority {
   readonly rateLimit: RateLimit;
   /** Whose supply may serve, by the keys alone: the settings narrow it for all keys alike. */
   readonly trust: Reach;
+  /** Only signed checkpoints may serve, by the keys alone. */
+  readonly requireSigned: boolean;
   /** In unix seconds; Infinity for no end. */
   readonly expiresAt: number;
 }
@@ -193,6 +195,7 @@ export const ORDERS: { readonly [D in Dimension]: Order<Authority[D]> } = {
   budget: budgets,
   rateLimit: rates,
   trust: { within: (inner, outer) => inner <= outer, meet: narrower },
+  requireSigned: { within: (inner, outer) => inner || !outer, meet: (one, other) => one || other },
   expiresAt: least,
 };
 
@@ -251,6 +254,7 @@ export const FIELDS = {
   budget: "budget",
   rateLimit: "rateLimit",
   trust: "trust",
+  requireSigned: "requireSigned",
   expiresAt: "expiresAt",
 } as const satisfies { readonly [F in keyof KeyRecord]-?: Dimension | "name" | "standing" };
 
@@ -308,6 +312,7 @@ export function authorityOfGrant(grant: AuthorityGrant): Authority {
     budget: budget ? [budget] : [],
     rateLimit,
     trust: reachOfKey(trust, environment),
+    requireSigned: grant.requireSigned,
     expiresAt: expiresAt ?? Number.POSITIVE_INFINITY,
   };
 }
@@ -319,6 +324,9 @@ export const authorityOf = (key: KeyRecord): Authority =>
 /** Whose supply may serve the calls of a key: what its line and its settings both leave open. */
 export const reachOfCalls = (key: KeyRecord): Reach =>
   narrower(authorityOf(key).trust, reachOfTier(key.settings.trust));
+
+/** Whether only signed checkpoints may serve the calls of a key: by its line, or by its settings. */
+export const requiresSigned = (key: KeyRecord): boolean => authorityOf(key).requireSigned || key.settings.requireSigned;
 
 /** What a new key leaves out it has of its maker. Its maker's budget is not copied: what it spends counts in that one. */
 export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefined): K {
@@ -340,6 +348,7 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     bounds: asked.bounds ?? bounds,
     // A key for simulations reaches further than its maker for hardware unless it says how far.
     trust: asked.trust ?? trustOf(authorityOf(maker).trust),
+    requireSigned: asked.requireSigned ?? authorityOf(maker).requireSigned,
     expiresAt: asked.expiresAt ?? expiresAt,
   };
 }
@@ -361,6 +370,7 @@ export function authorityOfNew(wanted: NewKey, settings: OrgSettings, maker: Key
     budget: wanted.budget,
     rateLimit: rateLimitOf(rateLimit),
     trust: wanted.trust,
+    requireSigned: wanted.requireSigned ?? false,
     expiresAt: wanted.expiresAt,
   });
   return wanted.budget ? given : { ...given, budget: authorityOf(maker).budget };
@@ -420,6 +430,7 @@ export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSe
     budget: undefined,
     rateLimit: DEFAULT_RATE_LIMIT,
     trust: undefined,
+    requireSigned: false,
     expiresAt: undefined,
   }),
   workspaces: standing.workspaceIds.length === 0 ? undefined : new Set(standing.workspaceIds),
@@ -439,7 +450,7 @@ export function effective(key: KeyRecord): KeyRecord {
   const known = narrowed.get(key);
   if (known) return known;
   const line = [key, ...key.ancestors];
-  const { scopes, models, environment, robots, trust, expiresAt } = authorityOf(key);
+  const { scopes, models, environment, robots, trust, requireSigned, expiresAt } = authorityOf(key);
   const made: KeyRecord = {
     ...key,
     scopes: listOf(scopes),
@@ -448,6 +459,7 @@ export function effective(key: KeyRecord): KeyRecord {
     robotId: robots && [...robots][0],
     bounds: line.find(({ bounds }) => bounds)?.bounds,
     trust: line.some(({ trust }) => trust) ? trustOf(trust) : undefined,
+    requireSigned,
     expiresAt: expiresAt === Number.POSITIVE_INFINITY ? undefined : expiresAt,
     disabled: robots?.size === 0 || line.some(({ disabled }) => disabled),
     revoked: line.some(({ revoked }) => revoked),
@@ -467,6 +479,7 @@ const WORDS: Readonly<Partial<Record<Dimension, string>>> = {
   workspaces: "workspace",
   robots: "robot",
   rateLimit: "rate_limit",
+  requireSigned: "require_signed",
   expiresAt: "expires_at",
 };
 

@@ -14,7 +14,7 @@ import { tx } from "../store/database/tx.ts";
 import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
 import type { SupplyDeps } from "../supply/deps.ts";
 import { PROBEABLE, verify } from "../supply/probe/verify.ts";
-import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
+import { assertSigned, checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { earningRpcs } from "./supply/earnings.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
@@ -33,6 +33,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       const wire = wireFor(deps, request);
       checkDeclaration(deps, wire, request);
       const declaration = declarationOf(deps.vault, provider, request);
+      await assertSigned(sql, provider.name, declaration);
       const offering = await tx(sql, async (tx) => {
         await addModel(tx, modelOf(request, declaration));
         const made = await createOffering(tx, declaration);

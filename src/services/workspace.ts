@@ -176,6 +176,7 @@ function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
   if (!settings) return {};
   refuseSharedCache(settings.cacheSharing, "settings.cache_sharing");
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = settings;
+  const { requireSigned } = settings;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
@@ -185,6 +186,7 @@ function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
     ...(allowedRegions.length > 0 && { allowed_regions: allowedRegions }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
     ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
+    ...(requireSigned !== undefined && { require_signed: requireSigned }),
   };
 }
 

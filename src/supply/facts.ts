@@ -13,6 +13,7 @@ import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";
 import { declaredOf } from "./declared.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
+import { isSignedBy } from "./signed.ts";
 
 /** How long an offering is taken to stay warm, in seconds, where its provider does not say when it scales down. */
 export const ASSUMED_SCALEDOWN_S = 60;
@@ -191,6 +192,7 @@ function routable(
     dtMs: record.dtMs,
     parameters: record.parameters,
     retainsFrames: record.retainsFrames,
+    ...(isSignedBy(record, record.makerKeys ?? []) && { signed: true }),
     advertised: {
       p50Ms: record.p50Ms ?? undefined,
       p95Ms: record.p95Ms ?? undefined,

@@ -68,8 +68,8 @@ export class LiveSupply {
     this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
     this.health.mayBeInput = (id, failure) => {
       const known = this.find(id);
-      // What a declared profile asks for is looked for before a call is sent.
-      return known !== undefined && mayBeInput(known.runtime, failure, known.target.profile !== undefined);
+      // What is declared is held against a request before it is sent.
+      return known !== undefined && mayBeInput(known.runtime, failure, known.offering.declared?.input !== undefined);
     };
   }
 

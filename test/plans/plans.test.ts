@@ -40,6 +40,7 @@ const supply = supplied("supply.json");
 /** Supply of the cases of one file, by its name; others share `supply`. */
 const supplies: Readonly<Record<string, typeof supply>> = {
   "trust.yaml": supplied("supply-trust.json"),
+  "signed.yaml": supplied("supply-signed.yaml"),
   "inputs.yaml": supplied("supply-inputs.yaml"),
 };
 

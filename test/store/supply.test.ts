@@ -62,6 +62,7 @@ const declaration = (): OfferingDeclaration => ({
   bounds: null,
   input: null,
   actions: null,
+  checkpoint: null,
   ownRetention: null,
   undeclared: [],
   endpoint: "ws://policy.example.com:8000",

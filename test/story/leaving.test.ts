@@ -172,6 +172,7 @@ describe("POST /v1/orgs/{org_id}/export", () => {
     "commitment.jsonl",
     "commitment_months.jsonl",
     "model_owners.jsonl",
+    "maker_keys.jsonl",
   ]);
 
   it("is the owner's and the operator's alone, and of one organisation", async () => {

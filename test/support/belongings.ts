@@ -34,6 +34,10 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     cancel_url: "",
   };
   await app.sql`insert into payment ${app.sql({ ...payment, expires_at: new Date(2e12) })}`;
+  const owner = `owner-${mark}`;
+  await app.sql`insert into model_owner ${app.sql({ owner, org_id: org })}`;
+  const maker_key_id = newId("mkk");
+  await app.sql`insert into maker_key ${app.sql({ id: maker_key_id, owner, org_id: org, public_key: "" })}`;
   const [delivery] = await app.sql`select id from webhook_delivery where hook_id = ${hook.id} limit 1`;
   const [act] = await app.sql`select id from audit where org_id = ${org} and action = 'webhook.created' limit 1`;
   const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
@@ -51,6 +55,8 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     group: (await made("/v1/scim/v2/Groups", { displayName: `group ${mark}` })).id,
     name: preset,
     provider,
+    owner,
+    maker_key_id,
     offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
     log_id: act?.id,
     job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
@@ -77,10 +83,12 @@ export const NOBODYS: Belongings = {
       log_id: "aud",
       job_id: "job",
       stop_id: "stop",
+      maker_key_id: "mkk",
     }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),
   ),
   name: "preset-nobodys",
   domain: "nobodys.example",
   provider: "provider-nobodys",
+  owner: "owner-nobodys",
   file: "nothing.jsonl",
 };

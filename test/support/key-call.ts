@@ -13,6 +13,7 @@ export const DEVELOPER: KeyPrincipal = {
   models: [],
   environment: "simulation",
   reach: Reach.NAMED,
+  requireSigned: false,
   workspaceId: undefined,
   settings: DEFAULT_SETTINGS,
 };

@@ -1,4 +1,5 @@
 /** Where the schema has a place for an id, and what a call needs to get as far as looking at it: for tests of who reaches what. */
+import { generateKeyPairSync } from "node:crypto";
 import { type DescField, type DescMessage, type DescMethod, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
@@ -31,6 +32,8 @@ export function told({ status, text, body }: Answer, asked: readonly string[]): 
 
 let born = 0;
 
+const PUBLIC_KEY = generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" });
+
 /** What calls need in their bodies to get as far as looking at an id; `receiver` takes what is posted. */
 export const bodiesFor = (receiver: string): Readonly<Record<string, () => object>> => ({
   InviteMember: () => ({ email: `x${++born}@example.com`, role: "viewer" }),
@@ -43,6 +46,7 @@ export const bodiesFor = (receiver: string): Readonly<Record<string, () => objec
   CreateWorkspace: () => ({ name: `w${++born}` }),
   CreateGroup: () => ({ displayName: `g${++born}` }),
   StopRobots: () => ({ reason: "test" }),
+  AddMakerKey: () => ({ public_key: PUBLIC_KEY }),
   CreateBroadcast: () => ({ name: "t", endpoint: receiver, protocol: "http/json" }),
   CreateWebhook: () => ({ url: receiver }),
   Authorize: () => ({ redirect_uri: REDIRECT, code_challenge: pkce().challenge, code_challenge_method: "S256" }),

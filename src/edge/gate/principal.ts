@@ -4,7 +4,7 @@ import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import { now } from "../../clock.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
-import { authorityOf, effective, reachOfCalls } from "../../services/authority.ts";
+import { authorityOf, effective, reachOfCalls, requiresSigned } from "../../services/authority.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 
 /** The header before, and the key in it: a caller in a loop sends the same one again and again. */
@@ -56,6 +56,7 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
     robotId,
     settings,
     reach: reachOfCalls(record),
+    requireSigned: requiresSigned(record),
     ...limits,
     ...(record.session && { session: record.session }),
   };
@@ -74,17 +75,18 @@ export function principalOfSession(record: KeyRecord | undefined): KeyPrincipal 
 }
 
 /**
- * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames or is not trusted, no placeholders; or
+ * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames or is not trusted, no unsigned checkpoints, no placeholders; or
  * is for another robot, which emergency stops know by its name.
  */
 export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
   if (key === before) return false;
-  const { settings, models, environment, robotId, reach } = key;
+  const { settings, models, environment, robotId, reach, requireSigned } = key;
   return (
     isLess(models.length > 0 ? models : undefined, before.models.length > 0 ? before.models : undefined) ||
     isLess(settings.allowedRegions, before.settings.allowedRegions) ||
     (settings.zdr && !before.settings.zdr) ||
     reach < before.reach ||
+    (requireSigned && !before.requireSigned) ||
     (environment === "hardware" && before.environment !== "hardware") ||
     robotId !== before.robotId
   );

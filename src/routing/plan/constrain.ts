@@ -198,6 +198,16 @@ export const CONSTRAINTS: readonly Constraint[] = [
     },
   },
   {
+    reason: DropReason.UNSIGNED,
+    stage: "remove",
+    field: "provider.require_signed",
+    test: ({ scope, preferences }) =>
+      scope.requireSigned || preferences?.requireSigned ? has(Flag.SIGNED) : undefined,
+    detail: ({ scope }) =>
+      `its checkpoint is not signed by its maker${scope.requireSigned ? ", which the key or the settings require" : ""}`,
+    relaxable: ({ scope }) => !scope.requireSigned,
+  },
+  {
     reason: DropReason.DATA_COLLECTION,
     stage: "remove",
     field: "provider.data_collection",

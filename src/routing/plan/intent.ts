@@ -24,6 +24,8 @@ export interface KeyScope {
   readonly orgId: string;
   /** Whose supply may serve at most, by all that stands above the request. */
   readonly reach: Reach;
+  /** Only signed checkpoints may serve, by all that stands above the request; false when absent. */
+  readonly requireSigned?: boolean;
   /** What its organisation settled for all requests: providers that retain frames are out, and all regions but these. */
   readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
 }

@@ -105,9 +105,11 @@ export function traitsOf({
   simulated,
   retainsFrames,
   supplier,
+  signed,
 }: Offering): number {
   const bits =
     parameterBits(parameters) |
+    (signed ? Flag.SIGNED : 0) |
     (supplier.ownsName ? Flag.OWNS_NAME : 0) |
     (simulated ? Flag.SIMULATED : 0) |
     (retainsFrames ? Flag.RETAINS_FRAMES : 0);

@@ -22,7 +22,7 @@ export interface RoutingSupply {
 export const SIMULATED_PROVIDER = "simulated";
 
 /** Bits of the column `traits` beside those of `servesBits` and `parameterBits`. */
-export const Flag = { OWNS_NAME: 1 << 28, SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
+export const Flag = { SIGNED: 1 << 27, OWNS_NAME: 1 << 28, SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
 
 /**
  * One array per fact, one row per offering, and some rows to spare. Where a snapshot is built, rows that a plan reads together

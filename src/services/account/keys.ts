@@ -308,6 +308,7 @@ function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewK
     robotId,
     bounds: bounds && (toJson(SafetyBoundsSchema, bounds) as object), // a message is an object
     trust: trustIn(trust),
+    requireSigned: request.requireSigned,
   };
 }
 
@@ -344,6 +345,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
     rateLimit: rateLimit ? limitsOf(rateLimit, most) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
     robotId: robotId ?? cleared("robot_id"),
     trust: trustIn(trust) ?? cleared("trust"),
+    requireSigned: request.requireSigned,
   };
 }
 

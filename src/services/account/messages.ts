@@ -65,6 +65,7 @@ export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, l
     ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
     ...(key.robotId !== undefined && { robotId: key.robotId }),
     ...(key.trust && { trust: TRUSTS[key.trust] }),
+    requireSigned: key.requireSigned,
     ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
     ...(key.parentId !== undefined && { parentId: key.parentId }),
     ...(budget && { budget: budgetMessage(budget, spent?.spentMicro ?? 0, spent?.resetsAt) }),
@@ -160,4 +161,5 @@ export const settingsMessage = (settings: OrgSettings): Settings =>
     maxHedgeRatio: settings.maxHedgeRatio,
     ...(settings.defaultPreset !== undefined && { defaultPreset: settings.defaultPreset }),
     trust: TRUSTS[settings.trust],
+    requireSigned: settings.requireSigned,
   });

@@ -57,7 +57,10 @@ export function settingsCalls({
 export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
   !attenuates(authorityUnder(after), authorityUnder(before)) ||
   after.retentionDays > before.retentionDays ||
-  reachUnder(after) > reachUnder(before);
+  reachUnder(after) > reachUnder(before) ||
+  lifts(after, before);
+
+const lifts = (after: OrgSettings, before: OrgSettings): boolean => before.requireSigned && !after.requireSigned;
 
 const reachUnder = ({ trust }: OrgSettings): Reach => reachOfTier(trust);
 
@@ -69,7 +72,8 @@ export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings,
   if (!giver) return;
   const { permissions, regions, zdr, trust } = giver;
   const opened = reachUnder(after) > reachUnder(before) ? reachUnder(after) : trust;
-  refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened }, giver);
+  const requireSigned = giver.requireSigned && !lifts(after, before);
+  refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened, requireSigned }, giver);
 }
 
 /** Answers are kept for nobody but their own caller, so that there is no cache to share. */
@@ -80,6 +84,7 @@ export function refuseSharedCache(wanted: boolean | undefined, path = "cache_sha
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
   refuseSharedCache(request.cacheSharing);
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
+  const { requireSigned } = request;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
@@ -89,6 +94,7 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(allowedRegions && { allowed_regions: allowedRegions.values }),
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
     ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
+    ...(requireSigned !== undefined && { require_signed: requireSigned }),
   };
 }
 

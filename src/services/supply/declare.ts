@@ -1,6 +1,7 @@
 /** Declaring an offering: what a request has to say, and what is kept of it. */
 import { toBinary, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { SignedCheckpointSchema } from "../../../gen/limber/v1/checkpoint_pb.ts";
 import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type ProviderAuth, ProviderAuthType, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
@@ -15,6 +16,7 @@ import { EMBODIMENTS } from "../../contracts/embodiments.ts";
 import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/input-declaration.ts";
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
+import { makerKeys } from "../../store/supply/maker-keys.ts";
 import {
   findProvider,
   type ModelRecord,
@@ -24,6 +26,7 @@ import {
 } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { kindOf } from "../../supply/public-models.ts";
+import { isSignedBy } from "../../supply/signed.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
@@ -178,6 +181,9 @@ export function declarationOf(
     actions: request.actions?.actions.length
       ? request.actions.actions.map((each) => toJson(ActionMeaningSchema, each) as object)
       : null,
+    checkpoint: request.checkpoint
+      ? (toJson(SignedCheckpointSchema, request.checkpoint) as OfferingDeclaration["checkpoint"]) // strings, both
+      : null,
     undeclared: [
       ...(request.dtMs === undefined ? ["dt_ms"] : []),
       ...(request.maxHorizon === undefined ? ["max_horizon"] : []),
@@ -188,6 +194,20 @@ export function declarationOf(
     ],
     ownRetention: request.dataCollection === undefined ? null : request.dataCollection !== "deny",
   };
+}
+
+/** Refuses a checkpoint that the maker of the model did not sign, for this provider and with this input contract and these bounds. */
+export async function assertSigned(sql: Queryable, provider: string, declaration: OfferingDeclaration): Promise<void> {
+  if (declaration.checkpoint === null) return;
+  if (declaration.input === null)
+    throw violation("input", "is required with a checkpoint: its maker signs what it reads", "missing");
+  const owner = declaration.model.split("/", 1)[0]!;
+  const keys = (await makerKeys(sql, owner)).map(({ publicKey }) => publicKey);
+  if (keys.length === 0)
+    throw violation("checkpoint", `${owner} has no keys that checkpoints are signed by`, "value_error");
+  if (isSignedBy({ ...declaration, provider }, keys)) return;
+  const text = `is of no key of ${owner}'s for this provider, model, digest, input and bounds`;
+  throw violation("checkpoint.signature", text, "value_error");
 }
 
 /** The row for a model that was unknown before: its declarer's alone until an offering of it passes its probe. */

@@ -1,6 +1,7 @@
 /** Supply as its messages. */
 import { create, fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { OfferingCheckpointSchema } from "../../../gen/limber/v1/checkpoint_pb.ts";
 import { ActionMeaningSchema, ContractSource, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import {
   AdvertisedFiguresSchema,
@@ -18,6 +19,7 @@ import { usdFromNano } from "../../billing/price.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
 import { ASSUMED_SCALEDOWN_S, mostSteps } from "../../supply/facts.ts";
+import { isSignedBy } from "../../supply/signed.ts";
 
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {
@@ -82,6 +84,12 @@ export function offeringMessage(record: OfferingRecord, { terms = false } = {}):
     parameters: record.parameters,
     created: record.created,
     ...(verifiedAt !== null && { verifiedAt }),
+    ...(record.checkpoint && {
+      checkpoint: create(OfferingCheckpointSchema, {
+        digest: record.checkpoint.digest,
+        signed: isSignedBy(record, record.makerKeys ?? []),
+      }),
+    }),
     ...(terms && { terms: termsOf(record) }),
     ...(input && {
       input: fromJson(InputContractSchema, input as Json, { ignoreUnknownFields: true }),

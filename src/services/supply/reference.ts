@@ -90,6 +90,7 @@ function callOf(orgId: string): Call {
     workspaceId: undefined,
     settings: DEFAULT_SETTINGS,
     reach: Reach.OWN,
+    requireSigned: false,
   } as const;
   return {
     requestId: newId("req"),

@@ -48,6 +48,7 @@ export const EMPTIED = [
   "outbox",
   "series_line",
   "commitment",
+  "maker_key",
   "offering",
   "provider",
 ] as const;

@@ -49,6 +49,8 @@ export interface KeyRecord {
   bounds: object | undefined;
   /** Whose supply may serve it at most; undefined: what its settings and its environment say. */
   trust: SupplyTrust | undefined;
+  /** Only checkpoints that their makers signed may serve it. */
+  requireSigned: boolean;
   /** The key that made it. */
   parentId: string | undefined;
   /** The sign-in that it was found by. */
@@ -111,6 +113,7 @@ export interface NewKey {
   /** ProtoJSON of `SafetyBounds`. */
   bounds?: object | undefined;
   trust?: SupplyTrust | undefined;
+  requireSigned?: boolean | undefined;
   /** The key that makes it. */
   parentId?: string | undefined;
   kind?: KeyRecord["kind"];
@@ -144,6 +147,7 @@ interface KeyRow {
   robotId: string | null;
   bounds: object | null;
   trust: SupplyTrust | null;
+  requireSigned: boolean;
   parentId: string | null;
   orgSettings: StoredSettings | null;
   workspaceSettings: StoredSettings | null;
@@ -182,6 +186,7 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   robotId: row.robotId ?? undefined,
   bounds: row.bounds ?? undefined,
   trust: row.trust ?? undefined,
+  requireSigned: row.requireSigned,
   settings: settingsFrom(row.orgSettings, row.workspaceSettings),
   createdAt: unixSeconds(row.created),
   parentId: row.parentId ?? undefined,
@@ -207,7 +212,7 @@ const oneOf = async (sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord
 
 const keyColumns = (sql: Queryable) => sql`
   id, org_id, kind, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
-  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, trust, created, parent_id,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, trust, require_signed, created, parent_id,
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
   (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
@@ -244,6 +249,7 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     robotId: key.robotId ?? null,
     bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
     trust: key.trust ?? null,
+    requireSigned: key.requireSigned ?? false,
     parentId: key.parentId ?? null,
   };
   const made = await oneOf(sql, await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`);
@@ -307,6 +313,7 @@ export interface KeyChanges {
   rateLimit?: RateLimit | undefined;
   robotId?: string | null | undefined;
   trust?: SupplyTrust | null | undefined;
+  requireSigned?: boolean | undefined;
 }
 
 /** Changes a key; every replica knows when this is committed, or shortly after. */

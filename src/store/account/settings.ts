@@ -24,6 +24,8 @@ export interface OrgSettings {
   readonly maxHedgeRatio: number;
   /** Whose supply may serve at most. */
   readonly trust: SupplyTrust;
+  /** Only checkpoints that their makers signed may serve. */
+  readonly requireSigned: boolean;
 }
 
 /** The settings of an organisation that set none. */
@@ -36,6 +38,7 @@ export const DEFAULT_SETTINGS: OrgSettings = {
   allowedRegions: undefined,
   maxHedgeRatio: 0.05,
   trust: "named",
+  requireSigned: false,
 };
 
 /** Settings as they are stored: absent or null fields are not settled. */
@@ -48,9 +51,10 @@ export interface StoredSettings {
   allowed_regions?: readonly string[] | null;
   max_hedge_ratio?: number | null;
   trust?: SupplyTrust | null;
+  require_signed?: boolean | null;
 }
 
-/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr, the regions or the trust of the other. */
+/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr, the regions, the trust or the signatures of the other. */
 export function settingsFrom(org: StoredSettings | null, workspace: StoredSettings | null = null): OrgSettings {
   if (org === null && workspace === null) return DEFAULT_SETTINGS;
   const settled = { ...present(org), ...present(workspace) };
@@ -63,6 +67,7 @@ export function settingsFrom(org: StoredSettings | null, workspace: StoredSettin
     allowedRegions: narrowed(org?.allowed_regions, workspace?.allowed_regions),
     maxHedgeRatio: settled.max_hedge_ratio ?? DEFAULT_SETTINGS.maxHedgeRatio,
     trust: narrowedTrust(org?.trust ?? DEFAULT_SETTINGS.trust, workspace?.trust ?? "community"),
+    requireSigned: org?.require_signed === true || workspace?.require_signed === true,
   };
 }
 
@@ -100,6 +105,7 @@ const COLUMNS = [
   "allowed_regions",
   "max_hedge_ratio",
   "trust",
+  "require_signed",
 ] as const;
 
 /** Settles fields of an organisation; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */

@@ -38,6 +38,8 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       "default_preset",
       "allowed_regions",
       "max_hedge_ratio",
+      "trust",
+      "require_signed",
     ],
     times: ["updated"],
     order: "org_id",
@@ -156,6 +158,13 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     columns: ["owner"],
     times: ["created"],
     order: "owner",
+  },
+  {
+    file: "maker_keys.jsonl",
+    table: "maker_key",
+    columns: ["id", "owner", "name", "public_key"],
+    times: ["created"],
+    order: "id",
   },
   {
     file: "offerings.jsonl",

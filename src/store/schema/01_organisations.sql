@@ -23,6 +23,8 @@ create table org_settings (
   max_hedge_ratio double precision check (max_hedge_ratio between 0 and 1),
   -- Whose supply may serve at most; null: `named`.
   trust text check (trust in ('own', 'verified', 'named', 'community')),
+  -- Only checkpoints that their makers signed may serve.
+  require_signed boolean,
   updated timestamptz not null default now()
 );
 
@@ -72,6 +74,8 @@ create table key (
   bounds jsonb,
   -- Whose supply may serve it at most.
   trust text check (trust in ('own', 'verified', 'named', 'community')),
+  -- Only checkpoints that their makers signed may serve it.
+  require_signed boolean not null default false,
   disabled boolean not null default false,
   expires_at timestamptz,
   -- The end that the event `key.expiring` was last sent for; another end is announced again.

@@ -26,6 +26,18 @@ create table model_owner (
   created timestamptz not null default now()
 );
 
+-- The keys by which the owner of a name signs checkpoints. They go with the name.
+create table maker_key (
+  id text primary key,
+  owner text not null references model_owner on delete cascade,
+  org_id text not null references org,
+  name text not null default '',
+  -- Ed25519, as PEM.
+  public_key text not null,
+  created timestamptz not null default now(),
+  unique (owner, public_key)
+);
+
 -- A model is here whether or not anything serves it.
 create table model (
   slug text primary key,
@@ -85,6 +97,8 @@ create table offering (
   -- owner nor its server says so. Its server says it where `undeclared` has the column.
   input jsonb,
   actions jsonb,
+  -- ProtoJSON of SignedCheckpoint.
+  checkpoint jsonb,
   -- Null: what its provider says of itself.
   retains_frames boolean,
   auth_type text not null default 'none' check (auth_type in ('none', 'bearer', 'api_key')),
@@ -130,6 +144,8 @@ $$;
 create trigger supply_changed after insert or update or delete on provider
   for each statement execute function notify_supply_changed();
 create trigger supply_changed after insert or update or delete on model_owner
+  for each statement execute function notify_supply_changed();
+create trigger supply_changed after insert or update or delete on maker_key
   for each statement execute function notify_supply_changed();
 create trigger supply_changed after insert or update or delete on model
   for each statement execute function notify_supply_changed();

@@ -91,9 +91,11 @@ export class SupplyReader {
 
 const modelVersions = (tx: Tx) => tx`select slug as key, xmin::text as version from model`;
 
-/** An offering's record holds what its provider says of itself, and whether it owns its model's name, too. */
+/** An offering's record holds what its provider says of itself, whether it owns its model's name, and by which keys its checkpoint may be signed, too. */
 const version = (tx: Tx) =>
-  tx`offering.xmin::text || ' ' || provider.xmin::text || ' ' || coalesce(model_owner.xmin::text, '')`;
+  tx`offering.xmin::text || ' ' || provider.xmin::text || ' ' || coalesce(model_owner.xmin::text, '')
+    || case when offering.checkpoint is null then '' else coalesce((select string_agg(id, ' ' order by id) from maker_key
+      where maker_key.owner = split_part(offering.model, '/', 1)), '') end`;
 
 const ownership = (tx: Tx) => tx`
   left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;

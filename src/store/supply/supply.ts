@@ -107,6 +107,8 @@ export interface OfferingDeclaration {
   input: object | null;
   /** What its actions mean, each as ProtoJSON of `ActionMeaning`; null: nothing is said. */
   actions: object[] | null;
+  /** ProtoJSON of `SignedCheckpoint`; null: none is declared. */
+  checkpoint: { readonly digest: string; readonly signature: string } | null;
   /** Whether it retains frames; null: as its provider says of itself. */
   ownRetention: boolean | null;
   /** Columns that were left out, which its server may fill. */
@@ -123,6 +125,8 @@ export interface OfferingRecord extends OfferingDeclaration {
   standing: ProviderStanding;
   /** Its organisation owns the name of its model's owner. */
   ownsName: boolean;
+  /** The keys of the owner of its model's name, as PEM, where it declares a checkpoint; else null. */
+  makerKeys: string[] | null;
   status: OfferingStatus;
   /** The last report of the probe, as ProtoJSON. */
   report: object | null;
@@ -212,6 +216,8 @@ export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<v
 /** Gives an owner's name to an organisation, whoever had it, or to nobody; answers who had it. */
 export async function setOwner(tx: Tx, owner: string, orgId: string | undefined): Promise<string | undefined> {
   const [before] = await tx<{ orgId: string }[]>`select org_id from model_owner where owner = ${owner} for update`;
+  // The keys of who had it sign nothing for who has it now.
+  if (before && before.orgId !== orgId) await tx`delete from maker_key where owner = ${owner}`;
   if (orgId === undefined) await tx`delete from model_owner where owner = ${owner}`;
   else
     await tx`
@@ -323,6 +329,8 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   bounds: row.bounds,
   input: row.input,
   actions: row.actions,
+  checkpoint: row.checkpoint,
+  makerKeys: row.makerKeys,
   ownRetention: row.ownRetention,
   undeclared: row.undeclared,
   probeFailures: row.probeFailures,
@@ -332,7 +340,7 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
 
 /** Writes an offering, pending, of a provider and a model that are there. */
 export async function createOffering(sql: Queryable, offering: OfferingDeclaration): Promise<OfferingRecord> {
-  const { profile, authSecret, uptime30d, bounds, input, actions, ownRetention, ...declared } = offering;
+  const { profile, authSecret, uptime30d, bounds, input, actions, checkpoint, ownRetention, ...declared } = offering;
   const row = {
     ...declared,
     id: newId("off"),
@@ -343,6 +351,7 @@ export async function createOffering(sql: Queryable, offering: OfferingDeclarati
     bounds: bounds && sql.json(jsonOf(bounds)),
     input: input && sql.json(jsonOf(input)),
     actions: actions && sql.json(jsonOf(actions)),
+    checkpoint: checkpoint && sql.json(jsonOf(checkpoint)),
     retainsFrames: ownRetention,
   };
   await sql`insert into offering ${sql(row)}`;
@@ -359,7 +368,9 @@ export async function findOffering(sql: Queryable, id: string): Promise<Offering
 export const offerings = (sql: Queryable) => sql`
   select offering.*, offering.retains_frames as own_retention, provider.name as provider,
     provider.regions as provider_regions, coalesce(offering.retains_frames, provider.retains_frames) as retains_frames,
-    provider.standing, model_owner.owner is not null as owns_name
+    provider.standing, model_owner.owner is not null as owns_name,
+    case when offering.checkpoint is not null then (select array_agg(public_key order by id) from maker_key
+      where maker_key.owner = split_part(offering.model, '/', 1)) end as maker_keys
   from offering join provider on provider.id = offering.provider_id
     left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;
 

@@ -51,6 +51,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
       allowed_regions: [],
       max_hedge_ratio: 0.05,
       trust: "named",
+      require_signed: false,
     });
     await app.call("/v1/presets/fast", { preference: "fastest" }, { key: caller.key, method: "PUT" });
     const all = {
@@ -62,6 +63,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
       allowed_regions: ["eu"],
       max_hedge_ratio: 0,
       trust: "named",
+      require_signed: false,
     };
     expect((await patch(caller, all)).body).toEqual(all);
     expect(await look()).toEqual(all);

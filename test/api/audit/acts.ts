@@ -1,4 +1,5 @@
 /** Every act that is on record: an RPC that may change something, what it needs to be called, and what the record then says. */
+import { generateKeyPairSync } from "node:crypto";
 import { ACT_DECLARATION, type Answer } from "../../support/app.ts";
 import { Browser, signedIn } from "../../support/browser.ts";
 import { EMAIL, type LyingIssuer, startLyingIssuer } from "../../support/identity-provider.ts";
@@ -6,6 +7,7 @@ import { person } from "../../support/members.ts";
 import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
 import { type Stage, USER } from "./stage.ts";
 
+const PUBLIC_KEY = generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" });
 const CHANGE = "urn:ietf:params:scim:api:messages:2.0:PatchOp";
 const patchOf = (path: string, value: unknown) => ({
   schemas: [CHANGE],
@@ -270,6 +272,23 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     actor: "admin",
     run: () => asOperator("PUT", "/v1/supply/owners/acme", { org_id: owner.org }),
   }),
+  AddMakerKey: async ({ app, owner, send, fresh }) => {
+    const name = fresh("owner");
+    await app.sql`insert into model_owner ${app.sql({ owner: name, org_id: owner.org })}`;
+    return {
+      action: "maker_key.added",
+      run: () => send("POST", `/v1/supply/owners/${name}/keys`, { public_key: PUBLIC_KEY }),
+    };
+  },
+  DeleteMakerKey: async ({ app, owner, send, fresh }) => {
+    const name = fresh("owner");
+    await app.sql`insert into model_owner ${app.sql({ owner: name, org_id: owner.org })}`;
+    const { id } = (await send("POST", `/v1/supply/owners/${name}/keys`, { public_key: PUBLIC_KEY })).body;
+    return {
+      action: "maker_key.deleted",
+      run: () => send("DELETE", `/v1/supply/owners/${name}/keys/${id}`),
+    };
+  },
   SetShare: async ({ asOperator, anOffering }) => {
     const { provider } = await anOffering();
     return {

@@ -38,6 +38,7 @@ const usual = {
   allowed_regions: [],
   max_hedge_ratio: 0.05,
   trust: "named",
+  require_signed: false,
 };
 
 describe("POST /v1/orgs/{org_id}/workspaces", () => {

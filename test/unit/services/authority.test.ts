@@ -57,6 +57,7 @@ const facts = fc.record({
     streams: fc.integer({ min: 1, max: 4 }),
   }),
   trust: fc.constantFrom(undefined, "own" as const, "verified" as const, "named" as const, "community" as const),
+  requireSigned: fc.boolean(),
   expiresAt: fc.option(fc.nat(5), { nil: undefined }),
 });
 
@@ -85,6 +86,7 @@ const key = (more: Partial<KeyRecord>): KeyRecord => ({
   createdAt: 0,
   bounds: undefined,
   trust: undefined,
+  requireSigned: false,
   parentId: undefined,
   ancestors: [],
   ...more,
@@ -247,7 +249,7 @@ describe("100,000 operations by narrowed keys", () => {
             given++;
             continue;
           }
-          const { scopes, models, environment, robotId, budget, expiresAt, rateLimit, trust } = draw;
+          const { scopes, models, environment, robotId, budget, expiresAt, rateLimit, trust, requireSigned } = draw;
           const all: KeyChanges = {
             scopes,
             models,
@@ -257,6 +259,7 @@ describe("100,000 operations by narrowed keys", () => {
             budget: budget ?? null,
             expiresAt: expiresAt ?? null,
             trust: trust ?? null,
+            requireSigned,
           };
           const drawn = Object.fromEntries(Object.entries(all).filter(() => random() < 0.3)) as KeyChanges;
           const changes = unwidened(target, drawn);

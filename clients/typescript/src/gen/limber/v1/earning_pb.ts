@@ -63,7 +63,8 @@ export type OfferingDay = Message<"limber.v1.OfferingDay"> & {
   attempts: number;
 
   /**
-   * Those of them that it failed.
+   * Those of them that it failed. What one caller's input may have caused is not counted before another organisation's call, or a question
+   * of the gateway's own, fails too.
    *
    * @generated from field: double failed_attempts = 7;
    */

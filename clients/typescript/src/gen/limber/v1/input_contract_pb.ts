@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/input_contract.proto.
  */
 export const file_limber_v1_input_contract: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvaW5wdXRfY29udHJhY3QucHJvdG8SCWxpbWJlci52MSLkAgoNSW5wdXRDb250cmFjdBIsCgdjYW1lcmFzGAEgASgLMhYubGltYmVyLnYxLkNhbWVyYVNwZWNzSACIAQESFQoNb3RoZXJfY2FtZXJhcxgCIAEoCBInCgdwcm9wcmlvGAMgAygLMhYubGltYmVyLnYxLlByb3ByaW9TcGVjEi4KCGxhbmd1YWdlGAQgASgLMhcubGltYmVyLnYxLkxhbmd1YWdlU3BlY0gBiAEBEjEKCmdvYWxfaW1hZ2UYBSABKAsyGC5saW1iZXIudjEuR29hbEltYWdlU3BlY0gCiAEBEiwKB2hpc3RvcnkYBiABKAsyFi5saW1iZXIudjEuSGlzdG9yeVNwZWNIA4gBARIUCgdyYXRlX2h6GAcgASgBSASIAQFCCgoIX2NhbWVyYXNCCwoJX2xhbmd1YWdlQg0KC19nb2FsX2ltYWdlQgoKCF9oaXN0b3J5QgoKCF9yYXRlX2h6IjUKC0NhbWVyYVNwZWNzEiYKB2NhbWVyYXMYASADKAsyFS5saW1iZXIudjEuQ2FtZXJhU3BlYyLbAQoKQ2FtZXJhU3BlYxIMCgRuYW1lGAEgASgJEg8KB2FsaWFzZXMYAiADKAkSIwoEcm9sZRgDIAEoDjIVLmxpbWJlci52MS5DYW1lcmFSb2xlEhIKBXdpZHRoGAQgASgNSACIAQESEwoGaGVpZ2h0GAUgASgNSAGIAQESEAoIYW55X3NpemUYBiABKAgSJwoHZm9ybWF0cxgHIAMoDjIWLmxpbWJlci52MS5JbWFnZUZvcm1hdBIQCghyZXF1aXJlZBgIIAEoCEIICgZfd2lkdGhCCQoHX2hlaWdodCKoAQoLUHJvcHJpb1NwZWMSDQoFbmFtZXMYASADKAkSDQoFdW5pdHMYAiADKAkSFgoJZGltZW5zaW9uGAMgASgNSACIAQESFwoPcmVmZXJlbmNlX2ZyYW1lGAQgASgJEhMKC21vcmVfdmFsdWVzGAUgASgIEhEKCWFueV9vcmRlchgGIAEoCBIUCgxhY3Rpb25fc3BhY2UYByABKAlCDAoKX2RpbWVuc2lvbiJFCgxMYW5ndWFnZVNwZWMSIgoEbmVlZBgBIAEoDjIULmxpbWJlci52MS5JbnB1dE5lZWQSEQoJbGFuZ3VhZ2VzGAIgAygJInEKDUdvYWxJbWFnZVNwZWMSIgoEbmVlZBgBIAEoDjIULmxpbWJlci52MS5JbnB1dE5lZWQSEgoFd2lkdGgYAiABKA1IAIgBARITCgZoZWlnaHQYAyABKA1IAYgBAUIICgZfd2lkdGhCCQoHX2hlaWdodCJlCgtIaXN0b3J5U3BlYxISCgVsZWFzdBgBIAEoDUgAiAEBEhEKBG1vc3QYAiABKA1IAYgBARISCgVzdGVwcxgDIAEoDUgCiAEBQggKBl9sZWFzdEIHCgVfbW9zdEIICgZfc3RlcHMi8wEKDUFjdGlvbk1lYW5pbmcSFAoMYWN0aW9uX3NwYWNlGAEgASgJEg0KBW5hbWVzGAIgAygJEg0KBXVuaXRzGAMgAygJEi0KCXJlZmVyZW5jZRgEIAEoDjIaLmxpbWJlci52MS5BY3Rpb25SZWZlcmVuY2USFwoPcmVmZXJlbmNlX2ZyYW1lGAUgASgJEikKCHJvdGF0aW9uGAYgASgOMhcubGltYmVyLnYxLlJvdGF0aW9uRm9ybRIvCgdncmlwcGVyGAcgASgLMhkubGltYmVyLnYxLkdyaXBwZXJNZWFuaW5nSACIAQFCCgoIX2dyaXBwZXIiTwoOR3JpcHBlck1lYW5pbmcSDwoHaW5kZXhlcxgBIAMoDRIMCgRvcGVuGAIgASgBEg4KBmNsb3NlZBgDIAEoARIOCgZiaW5hcnkYBCABKAgqnQEKCkNhbWVyYVJvbGUSGwoXQ0FNRVJBX1JPTEVfVU5TUEVDSUZJRUQQABIVChFDQU1FUkFfUk9MRV9TQ0VORRABEhgKFENBTUVSQV9ST0xFX09WRVJIRUFEEAISFQoRQ0FNRVJBX1JPTEVfV1JJU1QQAxIUChBDQU1FUkFfUk9MRV9IRUFEEAQSFAoQQ0FNRVJBX1JPTEVfQk9EWRAFKoYBCglJbnB1dE5lZWQSGgoWSU5QVVRfTkVFRF9VTlNQRUNJRklFRBAAEhcKE0lOUFVUX05FRURfUkVRVUlSRUQQARIXChNJTlBVVF9ORUVEX09QVElPTkFMEAISEwoPSU5QVVRfTkVFRF9OT05FEAMSFgoSSU5QVVRfTkVFRF9JR05PUkVEEAQqvgEKD0FjdGlvblJlZmVyZW5jZRIgChxBQ1RJT05fUkVGRVJFTkNFX1VOU1BFQ0lGSUVEEAASHQoZQUNUSU9OX1JFRkVSRU5DRV9BQlNPTFVURRABEh0KGUFDVElPTl9SRUZFUkVOQ0VfUkVMQVRJVkUQAhIsCihBQ1RJT05fUkVGRVJFTkNFX1JFTEFUSVZFX1RPX09CU0VSVkFUSU9OEAMSHQoZQUNUSU9OX1JFRkVSRU5DRV9WRUxPQ0lUWRAEKvUBCgxSb3RhdGlvbkZvcm0SHQoZUk9UQVRJT05fRk9STV9VTlNQRUNJRklFRBAAEhwKGFJPVEFUSU9OX0ZPUk1fQVhJU19BTkdMRRABEhsKF1JPVEFUSU9OX0ZPUk1fRVVMRVJfWFlaEAISIQodUk9UQVRJT05fRk9STV9RVUFURVJOSU9OX1hZWlcQAxIhCh1ST1RBVElPTl9GT1JNX1FVQVRFUk5JT05fV1hZWhAEEiMKH1JPVEFUSU9OX0ZPUk1fTUFUUklYX0NPTFVNTlNfNkQQBRIgChxST1RBVElPTl9GT1JNX01BVFJJWF9ST1dTXzZEEAYqiAEKDkNvbnRyYWN0U291cmNlEh8KG0NPTlRSQUNUX1NPVVJDRV9VTlNQRUNJRklFRBAAEhwKGENPTlRSQUNUX1NPVVJDRV9ERUNMQVJFRBABEhoKFkNPTlRSQUNUX1NPVVJDRV9TRVJWRVIQAhIbChdDT05UUkFDVF9TT1VSQ0VfUFJPRklMRRADYgZwcm90bzM", [file_limber_v1_observation]);
+  fileDesc("Ch5saW1iZXIvdjEvaW5wdXRfY29udHJhY3QucHJvdG8SCWxpbWJlci52MSLkAgoNSW5wdXRDb250cmFjdBIsCgdjYW1lcmFzGAEgASgLMhYubGltYmVyLnYxLkNhbWVyYVNwZWNzSACIAQESFQoNb3RoZXJfY2FtZXJhcxgCIAEoCBInCgdwcm9wcmlvGAMgAygLMhYubGltYmVyLnYxLlByb3ByaW9TcGVjEi4KCGxhbmd1YWdlGAQgASgLMhcubGltYmVyLnYxLkxhbmd1YWdlU3BlY0gBiAEBEjEKCmdvYWxfaW1hZ2UYBSABKAsyGC5saW1iZXIudjEuR29hbEltYWdlU3BlY0gCiAEBEiwKB2hpc3RvcnkYBiABKAsyFi5saW1iZXIudjEuSGlzdG9yeVNwZWNIA4gBARIUCgdyYXRlX2h6GAcgASgBSASIAQFCCgoIX2NhbWVyYXNCCwoJX2xhbmd1YWdlQg0KC19nb2FsX2ltYWdlQgoKCF9oaXN0b3J5QgoKCF9yYXRlX2h6IjUKC0NhbWVyYVNwZWNzEiYKB2NhbWVyYXMYASADKAsyFS5saW1iZXIudjEuQ2FtZXJhU3BlYyLpAQoKQ2FtZXJhU3BlYxIMCgRuYW1lGAEgASgJEg8KB2FsaWFzZXMYAiADKAkSKAoEcm9sZRgDIAEoDjIVLmxpbWJlci52MS5DYW1lcmFSb2xlSACIAQESEgoFd2lkdGgYBCABKA1IAYgBARITCgZoZWlnaHQYBSABKA1IAogBARIQCghhbnlfc2l6ZRgGIAEoCBInCgdmb3JtYXRzGAcgAygOMhYubGltYmVyLnYxLkltYWdlRm9ybWF0EhAKCHJlcXVpcmVkGAggASgIQgcKBV9yb2xlQggKBl93aWR0aEIJCgdfaGVpZ2h0ItcBCgtQcm9wcmlvU3BlYxINCgVuYW1lcxgBIAMoCRINCgV1bml0cxgCIAMoCRIWCglkaW1lbnNpb24YAyABKA1IAIgBARIcCg9yZWZlcmVuY2VfZnJhbWUYBCABKAlIAYgBARITCgttb3JlX3ZhbHVlcxgFIAEoCBIRCglhbnlfb3JkZXIYBiABKAgSGQoMYWN0aW9uX3NwYWNlGAcgASgJSAKIAQFCDAoKX2RpbWVuc2lvbkISChBfcmVmZXJlbmNlX2ZyYW1lQg8KDV9hY3Rpb25fc3BhY2UiRQoMTGFuZ3VhZ2VTcGVjEiIKBG5lZWQYASABKA4yFC5saW1iZXIudjEuSW5wdXROZWVkEhEKCWxhbmd1YWdlcxgCIAMoCSJxCg1Hb2FsSW1hZ2VTcGVjEiIKBG5lZWQYASABKA4yFC5saW1iZXIudjEuSW5wdXROZWVkEhIKBXdpZHRoGAIgASgNSACIAQESEwoGaGVpZ2h0GAMgASgNSAGIAQFCCAoGX3dpZHRoQgkKB19oZWlnaHQiZQoLSGlzdG9yeVNwZWMSEgoFbGVhc3QYASABKA1IAIgBARIRCgRtb3N0GAIgASgNSAGIAQESEgoFc3RlcHMYAyABKA1IAogBAUIICgZfbGVhc3RCBwoFX21vc3RCCAoGX3N0ZXBzIjsKDkFjdGlvbk1lYW5pbmdzEikKB2FjdGlvbnMYASADKAsyGC5saW1iZXIudjEuQWN0aW9uTWVhbmluZyLHAgoNQWN0aW9uTWVhbmluZxIZCgxhY3Rpb25fc3BhY2UYASABKAlIAIgBARINCgVuYW1lcxgCIAMoCRINCgV1bml0cxgDIAMoCRIyCglyZWZlcmVuY2UYBCABKA4yGi5saW1iZXIudjEuQWN0aW9uUmVmZXJlbmNlSAGIAQESHAoPcmVmZXJlbmNlX2ZyYW1lGAUgASgJSAKIAQESLgoIcm90YXRpb24YBiABKA4yFy5saW1iZXIudjEuUm90YXRpb25Gb3JtSAOIAQESLwoHZ3JpcHBlchgHIAEoCzIZLmxpbWJlci52MS5HcmlwcGVyTWVhbmluZ0gEiAEBQg8KDV9hY3Rpb25fc3BhY2VCDAoKX3JlZmVyZW5jZUISChBfcmVmZXJlbmNlX2ZyYW1lQgsKCV9yb3RhdGlvbkIKCghfZ3JpcHBlciJPCg5HcmlwcGVyTWVhbmluZxIPCgdpbmRleGVzGAEgAygNEgwKBG9wZW4YAiABKAESDgoGY2xvc2VkGAMgASgBEg4KBmJpbmFyeRgEIAEoCCqdAQoKQ2FtZXJhUm9sZRIbChdDQU1FUkFfUk9MRV9VTlNQRUNJRklFRBAAEhUKEUNBTUVSQV9ST0xFX1NDRU5FEAESGAoUQ0FNRVJBX1JPTEVfT1ZFUkhFQUQQAhIVChFDQU1FUkFfUk9MRV9XUklTVBADEhQKEENBTUVSQV9ST0xFX0hFQUQQBBIUChBDQU1FUkFfUk9MRV9CT0RZEAUqhgEKCUlucHV0TmVlZBIaChZJTlBVVF9ORUVEX1VOU1BFQ0lGSUVEEAASFwoTSU5QVVRfTkVFRF9SRVFVSVJFRBABEhcKE0lOUFVUX05FRURfT1BUSU9OQUwQAhITCg9JTlBVVF9ORUVEX05PTkUQAxIWChJJTlBVVF9ORUVEX0lHTk9SRUQQBCq+AQoPQWN0aW9uUmVmZXJlbmNlEiAKHEFDVElPTl9SRUZFUkVOQ0VfVU5TUEVDSUZJRUQQABIdChlBQ1RJT05fUkVGRVJFTkNFX0FCU09MVVRFEAESHQoZQUNUSU9OX1JFRkVSRU5DRV9SRUxBVElWRRACEiwKKEFDVElPTl9SRUZFUkVOQ0VfUkVMQVRJVkVfVE9fT0JTRVJWQVRJT04QAxIdChlBQ1RJT05fUkVGRVJFTkNFX1ZFTE9DSVRZEAQq9QEKDFJvdGF0aW9uRm9ybRIdChlST1RBVElPTl9GT1JNX1VOU1BFQ0lGSUVEEAASHAoYUk9UQVRJT05fRk9STV9BWElTX0FOR0xFEAESGwoXUk9UQVRJT05fRk9STV9FVUxFUl9YWVoQAhIhCh1ST1RBVElPTl9GT1JNX1FVQVRFUk5JT05fWFlaVxADEiEKHVJPVEFUSU9OX0ZPUk1fUVVBVEVSTklPTl9XWFlaEAQSIwofUk9UQVRJT05fRk9STV9NQVRSSVhfQ09MVU1OU182RBAFEiAKHFJPVEFUSU9OX0ZPUk1fTUFUUklYX1JPV1NfNkQQBiqIAQoOQ29udHJhY3RTb3VyY2USHwobQ09OVFJBQ1RfU09VUkNFX1VOU1BFQ0lGSUVEEAASHAoYQ09OVFJBQ1RfU09VUkNFX0RFQ0xBUkVEEAESGgoWQ09OVFJBQ1RfU09VUkNFX1NFUlZFUhACEhsKF0NPTlRSQUNUX1NPVVJDRV9QUk9GSUxFEANiBnByb3RvMw", [file_limber_v1_observation]);
 
 /**
  * What a model reads. A part that is left out is not declared, and anything goes there. Of several observations the newest is held against
@@ -123,9 +123,9 @@ export type CameraSpec = Message<"limber.v1.CameraSpec"> & {
   /**
    * Where it looks from.
    *
-   * @generated from field: limber.v1.CameraRole role = 3;
+   * @generated from field: optional limber.v1.CameraRole role = 3;
    */
-  role: CameraRole;
+  role?: CameraRole | undefined;
 
   /**
    * Width of its pictures, in pixels; any where it is absent.
@@ -200,9 +200,9 @@ export type ProprioSpec = Message<"limber.v1.ProprioSpec"> & {
   /**
    * What poses among them are given in, such as `base` or `world`.
    *
-   * @generated from field: string reference_frame = 4;
+   * @generated from field: optional string reference_frame = 4;
    */
-  referenceFrame: string;
+  referenceFrame?: string | undefined;
 
   /**
    * More values than these may be sent, and the rest is not read. Without it they are refused.
@@ -219,11 +219,11 @@ export type ProprioSpec = Message<"limber.v1.ProprioSpec"> & {
   anyOrder: boolean;
 
   /**
-   * The action space that this layout belongs to; every one where it is empty.
+   * The action space that this layout belongs to; every one where it is absent.
    *
-   * @generated from field: string action_space = 7;
+   * @generated from field: optional string action_space = 7;
    */
-  actionSpace: string;
+  actionSpace?: string | undefined;
 };
 
 /**
@@ -333,6 +333,27 @@ export const HistorySpecSchema: GenMessage<HistorySpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 6);
 
 /**
+ * What actions mean, by action space. REST writes it as a bare array.
+ *
+ * @generated from message limber.v1.ActionMeanings
+ */
+export type ActionMeanings = Message<"limber.v1.ActionMeanings"> & {
+  /**
+   * One for each action space, or one for all.
+   *
+   * @generated from field: repeated limber.v1.ActionMeaning actions = 1;
+   */
+  actions: ActionMeaning[];
+};
+
+/**
+ * Describes the message limber.v1.ActionMeanings.
+ * Use `create(ActionMeaningsSchema)` to create a new message.
+ */
+export const ActionMeaningsSchema: GenMessage<ActionMeanings> = /*@__PURE__*/
+  messageDesc(file_limber_v1_input_contract, 7);
+
+/**
  * What the numbers of an action mean: of those that a model answers, or of those that a robot carries out. Two meanings differ where both
  * state a thing and do not state the same; what one of them leaves out says nothing.
  *
@@ -340,11 +361,11 @@ export const HistorySpecSchema: GenMessage<HistorySpec> = /*@__PURE__*/
  */
 export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
   /**
-   * The action space that this is about; every one where it is empty.
+   * The action space that this is about; every one where it is absent.
    *
-   * @generated from field: string action_space = 1;
+   * @generated from field: optional string action_space = 1;
    */
-  actionSpace: string;
+  actionSpace?: string | undefined;
 
   /**
    * Names of the numbers, in order.
@@ -363,23 +384,23 @@ export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
   /**
    * What they count from; grippers go by `gripper` alone.
    *
-   * @generated from field: limber.v1.ActionReference reference = 4;
+   * @generated from field: optional limber.v1.ActionReference reference = 4;
    */
-  reference: ActionReference;
+  reference?: ActionReference | undefined;
 
   /**
    * What poses among them are given in, such as `base`, `world` or `tool`.
    *
-   * @generated from field: string reference_frame = 5;
+   * @generated from field: optional string reference_frame = 5;
    */
-  referenceFrame: string;
+  referenceFrame?: string | undefined;
 
   /**
    * How turns are written.
    *
-   * @generated from field: limber.v1.RotationForm rotation = 6;
+   * @generated from field: optional limber.v1.RotationForm rotation = 6;
    */
-  rotation: RotationForm;
+  rotation?: RotationForm | undefined;
 
   /**
    * What opens and closes the gripper.
@@ -394,7 +415,7 @@ export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
  * Use `create(ActionMeaningSchema)` to create a new message.
  */
 export const ActionMeaningSchema: GenMessage<ActionMeaning> = /*@__PURE__*/
-  messageDesc(file_limber_v1_input_contract, 7);
+  messageDesc(file_limber_v1_input_contract, 8);
 
 /**
  * What opens and closes a gripper.
@@ -436,7 +457,7 @@ export type GripperMeaning = Message<"limber.v1.GripperMeaning"> & {
  * Use `create(GripperMeaningSchema)` to create a new message.
  */
 export const GripperMeaningSchema: GenMessage<GripperMeaning> = /*@__PURE__*/
-  messageDesc(file_limber_v1_input_contract, 8);
+  messageDesc(file_limber_v1_input_contract, 9);
 
 /**
  * Where a camera looks from.

@@ -1,0 +1,90 @@
+/** Signed checkpoints: keys of makers, and the statements that they sign. */
+import { create, toJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import { type MakerKey, MakerKeySchema } from "../../gen/limber/v1/checkpoint_pb.ts";
+import {
+  AddMakerKeyResponseSchema,
+  type CheckpointService,
+  DeleteMakerKeyResponseSchema,
+  ListMakerKeysResponseSchema,
+  StateCheckpointResponseSchema,
+} from "../../gen/limber/v1/checkpoint_service_pb.ts";
+import { InputContractSchema } from "../../gen/limber/v1/input_contract_pb.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { ed25519Key, pemOf, statementOf } from "../contracts/checkpoint.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, refuse } from "../errors.ts";
+import { audit } from "../store/account/audit.ts";
+import { type Queryable, tx } from "../store/database/tx.ts";
+import { addMakerKey, deleteMakerKey, type MakerKeyRecord, makerKeys, ownerOrg } from "../store/supply/maker-keys.ts";
+import type { SupplyDeps } from "../supply/deps.ts";
+
+/** Keys of one name. */
+const MOST_KEYS = 8;
+
+/** The RPCs on signed checkpoints. */
+export function checkpointService({
+  sql,
+  refresh,
+}: Pick<SupplyDeps, "sql" | "refresh">): Implementation<typeof CheckpointService> {
+  return {
+    async addMakerKey({ owner, publicKey, name = "" }, call) {
+      const key = ed25519Key(publicKey);
+      if (!key) throw violation("public_key", "must be a public key of Ed25519 as PEM", "value_error");
+      const { orgId } = keyOf(call);
+      const added = await tx(sql, async (tx) => {
+        await assertOwn(tx, owner, call, { lock: true });
+        const pem = pemOf(key);
+        const known = await makerKeys(tx, owner);
+        if (known.length >= MOST_KEYS && !known.some((each) => each.publicKey === pem))
+          throw violation("owner", `has ${MOST_KEYS} keys, and no name has more`, "too_long");
+        const added = await addMakerKey(tx, { owner, orgId, name, publicKey: pem });
+        const details = { owner, public_key: pem };
+        await audit(tx, { ...byCall(call), orgId, action: "maker_key.added", subject: added.id, details });
+        return added;
+      });
+      await refresh();
+      return create(AddMakerKeyResponseSchema, { key: messageOf(added) });
+    },
+
+    async listMakerKeys({ owner }, call) {
+      await assertOwn(sql, owner, call);
+      const keys = await makerKeys(sql, owner);
+      return create(ListMakerKeysResponseSchema, { object: "list", data: keys.map(messageOf) });
+    },
+
+    async deleteMakerKey({ owner, makerKeyId }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        await assertOwn(tx, owner, call, { lock: true });
+        const gone = await deleteMakerKey(tx, owner, makerKeyId);
+        if (!gone) throw refuse(Reason.NOT_FOUND, "there is no key of this name");
+        const details = { owner };
+        await audit(tx, { ...byCall(call), orgId, action: "maker_key.deleted", subject: makerKeyId, details });
+      });
+      await refresh();
+      return create(DeleteMakerKeyResponseSchema, { object: "maker_key", makerKeyId, deleted: true });
+    },
+
+    async stateCheckpoint({ servedBy: provider, model, digest, input, bounds }) {
+      if (!input) throw new Error("the schema requires the input contract");
+      const statement = statementOf({
+        provider,
+        model,
+        digest,
+        input: toJson(InputContractSchema, input) as object, // a message is an object
+        bounds: bounds ? (toJson(SafetyBoundsSchema, bounds) as object) : null,
+      });
+      return create(StateCheckpointResponseSchema, { statement });
+    },
+  };
+}
+
+/** Refuses with 404 what is another organisation's name, or nobody's. With `lock` the name stays whose it is until the transaction ends. */
+async function assertOwn(sql: Queryable, owner: string, call: Call, { lock = false } = {}): Promise<void> {
+  if ((await ownerOrg(sql, owner, { lock })) !== keyOf(call).orgId)
+    throw refuse(Reason.NOT_FOUND, "this organisation owns no such name");
+}
+
+const messageOf = ({ id, owner, name, publicKey, created }: MakerKeyRecord): MakerKey =>
+  create(MakerKeySchema, { id, owner, name, publicKey, created });

@@ -1,0 +1,220 @@
+/** Signed checkpoints: keys of makers, declarations that they signed, and callers who require that. */
+import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let maker: Caller;
+let host: Caller;
+let caller: Caller;
+const [first, second] = [generateKeyPairSync("ed25519"), generateKeyPairSync("ed25519")];
+const pemOf = (key: KeyObject) => key.export({ type: "spki", format: "pem" });
+
+const DIGEST = `sha256:${"0f".repeat(32)}`;
+const INPUT = { proprio: [{ dimension: 1 }], language: { need: "optional" } };
+const BOUNDS = { lowest: [-10], highest: [10] };
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  [maker, host] = [await app.caller(0, { role: "supplier" }), await app.caller(0, { role: "supplier" })];
+  caller = await app.caller(10);
+  await app.sql`insert into model_owner ${app.sql({ owner: "acme", org_id: maker.org })}`;
+  for (const provider of ["host", "host2", "plain"]) {
+    await app.call("/v1/supply/providers", { name: provider }, { key: host.key });
+    await app.admin(`/v1/supply/providers/${provider}/review`, { standing: "verified", note: "known" });
+  }
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const keys = (body?: object, { key } = maker, method = body ? "POST" : "GET") =>
+  app.call("/v1/supply/owners/acme/keys", body, { key, method });
+const statement = async (body: object): Promise<string> => {
+  const stated = { served_by: "host", model: "acme/arm", digest: DIGEST, input: INPUT, bounds: BOUNDS, ...body };
+  const { status, text, body: answer } = await app.call("/v1/supply/checkpoints/statement", stated, { key: host.key });
+  if (status !== 200) throw new Error(text);
+  return answer.statement;
+};
+const signatureOf = async (body: object = {}, { privateKey } = first): Promise<string> =>
+  sign(null, Buffer.from(await statement(body)), privateKey).toString("base64");
+const declare = (checkpoint: object | undefined, more: object = {}, provider = "host") => {
+  const body = { ...ACT_DECLARATION, model: "acme/arm", endpoint: model.endpoint, input: INPUT, bounds: BOUNDS };
+  return app.call(`/v1/supply/providers/${provider}/models`, { ...body, checkpoint, ...more }, { key: host.key });
+};
+const offering = async (id: string) =>
+  (await app.call(`/v1/supply/offerings/${id}`, undefined, { key: host.key })).body;
+const live = async (answer: { body: { id: string } }): Promise<string> => {
+  const { id } = answer.body;
+  const { body } = await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: host.key });
+  expect(body.offering?.status, JSON.stringify(body)).toBe("live");
+  return id;
+};
+const ACT = { model: "acme/arm", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...ACT, ...more }, { key });
+const REQUIRED = { provider: { require_signed: true } };
+
+describe("a maker's key", () => {
+  it("is added by the organisation that owns the name, once, and shown to it", async () => {
+    const { status, body } = await keys({ public_key: pemOf(first.publicKey), name: "release" });
+    expect([status, body.owner, body.name, body.public_key]).toEqual([201, "acme", "release", pemOf(first.publicKey)]);
+    expect((await keys({ public_key: pemOf(first.publicKey) })).body.id).toBe(body.id);
+    expect((await keys()).body.data).toEqual([body]);
+    const [act] = await app.sql`select action from audit where subject = ${body.id}`;
+    expect(act?.action).toBe("maker_key.added");
+  });
+
+  it("is nobody else's to add, see or take away", async () => {
+    const [known] = (await keys()).body.data;
+    expect((await keys({ public_key: pemOf(second.publicKey) }, host)).status).toBe(404);
+    expect((await keys(undefined, host)).status).toBe(404);
+    const path = `/v1/supply/owners/acme/keys/${known.id}`;
+    expect((await app.call(path, undefined, { key: host.key, method: "DELETE" })).status).toBe(404);
+    expect(
+      (
+        await keys(
+          { public_key: pemOf(second.publicKey) },
+          { ...maker, key: await app.key(maker.org, { role: "viewer" }) },
+        )
+      ).status,
+    ).toBe(403);
+  });
+
+  it.each([
+    ["another curve", pemOf(generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey)],
+    ["a private one", first.privateKey.export({ type: "pkcs8", format: "pem" })],
+    ["no key", "ssh-ed25519 AAAA"],
+  ])("is refused where it is %s", async (_, public_key) => {
+    const { status, body } = await keys({ public_key });
+    expect([status, body.error.param]).toEqual([422, "public_key"]);
+  });
+
+  it("is one of eight at most", async () => {
+    const pems = Array.from({ length: 8 }, () => pemOf(generateKeyPairSync("ed25519").publicKey));
+    const answers = [];
+    for (const public_key of pems) answers.push(await keys({ public_key }));
+    expect(answers.map(({ status }) => status)).toEqual([...Array(7).fill(201), 422]);
+    for (const { body, status } of answers)
+      if (status === 201)
+        await app.call(`/v1/supply/owners/acme/keys/${body.id}`, undefined, { key: maker.key, method: "DELETE" });
+    expect((await keys()).body.data).toHaveLength(1);
+  });
+});
+
+describe("a declaration with a checkpoint", () => {
+  it.each<[string, () => Promise<string>, object?, string?]>([
+    ["signed by another key", () => signatureOf({}, second)],
+    ["with another digest", () => signatureOf({ digest: `sha256:${"00".repeat(32)}` })],
+    ["with another input contract", () => signatureOf(), { input: { ...INPUT, proprio: [] } }],
+    ["with other bounds", () => signatureOf(), { bounds: { ...BOUNDS, highest: [11] } }],
+    ["without the bounds", () => signatureOf(), { bounds: undefined }],
+    ["of another model", () => signatureOf(), { model: "acme/arm2" }],
+    ["that was signed for another provider", () => signatureOf(), {}, "host2"],
+  ])("%s is refused", async (_, signature, more, provider) => {
+    const { status, body } = await declare({ digest: DIGEST, signature: await signature() }, more, provider);
+    expect([status, body.error.param]).toEqual([422, "checkpoint.signature"]);
+  });
+
+  it("is refused where it is cut short, of another maker without keys, or says not what it reads", async () => {
+    const signature = await signatureOf();
+    const cut = Buffer.from(signature, "base64").subarray(0, 63).toString("base64");
+    expect((await declare({ digest: DIGEST, signature: cut })).body.error.param).toBe("checkpoint.signature");
+    expect((await declare({ digest: "sha256:0f", signature })).body.error.param).toBe("checkpoint.digest");
+    expect((await declare({ digest: DIGEST, signature }, { model: "other/arm" })).body.error.param).toBe("checkpoint");
+    expect((await declare({ digest: DIGEST, signature }, { input: undefined })).body.error.param).toBe("input");
+  });
+});
+
+describe("who requires signed checkpoints", () => {
+  let signed: string;
+  let makerKey: string;
+
+  beforeAll(async () => {
+    await live(await declare(undefined, { price_per_action_step: 0.00001 }, "plain"));
+    signed = await live(await declare({ digest: DIGEST, signature: await signatureOf() }));
+    makerKey = (await keys()).body.data[0].id;
+  });
+
+  it("sees of an offering whether it is signed", async () => {
+    expect((await offering(signed)).checkpoint).toEqual({ digest: DIGEST, signed: true });
+  });
+
+  it("is served by them alone; who does not, by what is cheapest", async () => {
+    expect((await act({ preference: "cheapest" })).body.route.provider).toBe("plain");
+    expect((await act({ preference: "cheapest", ...REQUIRED })).body.route.provider).toBe("host");
+  });
+
+  it("may be an organisation, a workspace, a key or a preset, and no request lifts it", async () => {
+    const lifted = { provider: { require_signed: false } };
+    const org = await app.caller(10);
+    const settings = (require_signed: boolean) =>
+      app.call(`/v1/orgs/${org.org}/settings`, { require_signed }, { key: org.key, method: "PATCH" });
+    expect((await settings(true)).body.require_signed).toBe(true);
+    await eventually(async () => expect((await act(lifted, org.key)).body.route?.provider).toBe("host"));
+    const workspace = await app.call(
+      `/v1/orgs/${org.org}/workspaces`,
+      { name: "lab", settings: { require_signed: false } },
+      org,
+    );
+    expect(workspace.body.settings.require_signed).toBe(true);
+    await settings(false);
+    const strict = await app.key(org.org, { role: "owner", require_signed: true });
+    expect((await act({ preference: "cheapest", ...lifted }, strict)).body.route.provider).toBe("host");
+    await eventually(async () =>
+      expect((await act({ preference: "cheapest" }, org.key)).body.route.provider).toBe("plain"),
+    );
+    await app.call("/v1/presets/strict", { provider: { require_signed: true } }, { key: org.key, method: "PUT" });
+    expect((await act({ preset: "strict", preference: "cheapest", ...lifted }, org.key)).body.route.provider).toBe(
+      "host",
+    );
+  });
+
+  it("gives no key away that does not, and lifts it for nobody", async () => {
+    const strict = await app.key(caller.org, { role: "owner", require_signed: true });
+    const made = await app.call(`/v1/orgs/${caller.org}/keys`, { name: "inherits" }, { key: strict });
+    expect([made.status, made.body.require_signed]).toEqual([201, true]);
+    const wider = await app.call(
+      `/v1/orgs/${caller.org}/keys`,
+      { name: "wider", require_signed: false },
+      { key: strict },
+    );
+    expect([wider.status, wider.body.error.message]).toEqual([403, expect.stringContaining("require_signed")]);
+    await app.call(`/v1/orgs/${caller.org}/settings`, { require_signed: true }, { key: caller.key, method: "PATCH" });
+    const lift = { require_signed: false };
+    const settings = (key: string) => app.call(`/v1/orgs/${caller.org}/settings`, lift, { key, method: "PATCH" });
+    expect((await settings(strict)).status).toBe(403);
+    expect((await settings(caller.key)).status).toBe(200);
+  });
+
+  it("reads in the refusal why nothing is left, and what it could relax", async () => {
+    const wanted = { ...REQUIRED.provider, only: ["plain"] };
+    const { status, body } = await act({ provider: wanted });
+    expect([status, body.error.code]).toEqual([409, "no_route_available"]);
+    expect(body.error.dropped ?? body.error.details?.dropped ?? body.dropped).toEqual(
+      expect.arrayContaining([expect.objectContaining({ provider: "plain", reason: "unsigned" })]),
+    );
+  });
+
+  it("loses a checkpoint when its maker takes the key away, and has it back with the key", async () => {
+    const path = `/v1/supply/owners/acme/keys/${makerKey}`;
+    expect((await app.call(path, undefined, { key: maker.key, method: "DELETE" })).status).toBe(200);
+    expect((await act(REQUIRED)).status).toBe(409);
+    expect((await offering(signed)).checkpoint.signed).toBe(false);
+    expect((await act()).status).toBe(200);
+    makerKey = (await keys({ public_key: pemOf(first.publicKey) })).body.id;
+    expect((await act(REQUIRED)).status).toBe(200);
+  });
+
+  it("loses it when what was signed is altered in the store, or the name goes to another organisation", async () => {
+    await app.sql`update offering set bounds = null where id = ${signed}`;
+    await eventually(async () => expect((await act(REQUIRED)).status).toBe(409));
+    await app.sql`update offering set bounds = ${app.sql.json(BOUNDS)} where id = ${signed}`;
+    await eventually(async () => expect((await act(REQUIRED)).status).toBe(200));
+    await app.call("/v1/supply/owners/acme", { org_id: host.org }, { admin: ADMIN_TOKEN, method: "PUT" });
+    await eventually(async () => expect((await act(REQUIRED)).status).toBe(409));
+  });
+});
