@@ -34,7 +34,8 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     cancel_url: "",
   };
   await app.sql`insert into payment ${app.sql({ ...payment, expires_at: new Date(2e12) })}`;
-  const owner = `owner-${mark}`;
+  // Owners' names stay taken when their organisation goes, so that this one has no trace of it.
+  const owner = `owner-of-${newId("prov")}`;
   await app.sql`insert into model_owner ${app.sql({ owner, org_id: org })}`;
   const maker_key_id = newId("mkk");
   await app.sql`insert into maker_key ${app.sql({ id: maker_key_id, owner, org_id: org, public_key: "" })}`;
