@@ -153,8 +153,8 @@ const TABLE: readonly ServiceRow[] = [
   row(IssuerService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
     issuerService({ sql, vault, clients: oidc, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
   ),
-  row(OauthService, ({ storage: { sql }, keys, sessions }) =>
-    oauthService({ sql, changed: forgetting(keys, sessions) }),
+  row(OauthService, ({ config, storage: { sql }, keys, sessions }) =>
+    oauthService({ sql, publicUrl: config.publicUrl, changed: forgetting(keys, sessions) }),
   ),
   row(ScimService, ({ storage: { sql }, keys, sessions }) => scimService({ sql, changed: forgetting(keys, sessions) })),
   row(WorkspaceService, (subsystems) => workspaceService(accountDeps(subsystems))),

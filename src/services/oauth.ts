@@ -5,17 +5,21 @@ import { type OauthClient, OauthClientSchema } from "../../gen/limber/v1/oauth_p
 import {
   type AuthorizeRequest,
   AuthorizeResponseSchema,
+  ConsentScopeSchema,
   CreateOauthClientResponseSchema,
   DeleteOauthClientResponseSchema,
+  DescribeConsentResponseSchema,
   ExchangeTokenResponseSchema,
+  GetResourceMetadataResponseSchema,
   GetServerMetadataResponseSchema,
   ListOauthClientsResponseSchema,
   type OauthService,
+  RegisterOauthClientResponseSchema,
   RevokeTokenResponseSchema,
 } from "../../gen/limber/v1/oauth_service_pb.ts";
-import { fromUsd } from "../billing/price.ts";
-import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { fromUsd, toUsd } from "../billing/price.ts";
+import { BRAND, CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
+import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { trustOf } from "../contracts/trust.ts";
@@ -38,12 +42,14 @@ import {
   redeemCode,
   takeCode,
 } from "../store/account/oauth.ts";
+import { findOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
-import { authorityOf, effective } from "./authority.ts";
-import { consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
+import { authorityOf, effective, exceeding } from "./authority.ts";
+import { askedScopes, consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
 import { readPage } from "./pages.ts";
 
 const CODE_S = 600;
@@ -53,12 +59,22 @@ const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "cli
 /** What OAuth depends on. */
 export interface OauthDeps {
   sql: Sql;
+  /** By which address callers reach the gateway, as the operator says; undefined: each by the one that it calls. */
+  publicUrl: string | undefined;
   /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
   changed(id: string): void;
 }
 
 /** The OAuth RPCs. */
-export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof OauthService> {
+export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementation<typeof OauthService> {
+  const own = publicUrl === undefined ? undefined : new URL(publicUrl).origin;
+  /** Refuses to give a key for another server: who has it there would call here with it. */
+  const assertTarget = (resource: string | undefined, { browser }: Call): void => {
+    const home = own ?? browser?.origin;
+    if (resource === undefined || home === undefined) return;
+    if (!URL.canParse(resource) || new URL(resource).origin !== home)
+      throw refuse(Reason.INVALID_TARGET, "the resource is none of this gateway", {}, { param: "resource" });
+  };
   return {
     async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
       const { orgId } = keyOf(call);
@@ -70,7 +86,7 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
             "url_scheme",
           );
       const authMethod = AUTH_METHODS.find((each) => each === tokenEndpointAuthMethod) ?? "none";
-      const secret = authMethod === "none" ? undefined : CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");
+      const secret = authMethod === "none" ? undefined : newClientSecret();
       const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
       const client = await tx(sql, async (tx) => {
         // Any member may consent to an application: it asks for no more than its maker has.
@@ -118,14 +134,15 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
       // An application that could consent would never have to ask again.
       if (key.permissions !== undefined)
         throw refuse(Reason.PERMISSION_DENIED, "a key that an application got by consent cannot consent itself");
-      const client = await findClient(sql, request.clientId, key.orgId);
-      if (!client) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
-      if (!client.redirectUris.includes(request.redirectUri))
-        throw violation("redirect_uri", "is not one of the client's, to the letter", "value_error");
+      const client = await clientFor(sql, key, request);
+      assertTarget(request.resource, call);
       const scopes = consentedScopes(request.scope, client.scopes, key);
       const scope = scopes.join(" ");
       const consenting = await findKey(sql, key.keyId);
       if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+      const { workspaceId } = request;
+      if (workspaceId !== undefined && !(await findWorkspace(sql, key.orgId, workspaceId, now())))
+        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
       const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key.scopes), name: client.name };
       const code = CODE_PREFIX + secretBytes(32).toString("base64url");
       await tx(sql, async (tx) => {
@@ -145,7 +162,7 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
       });
       return create(AuthorizeResponseSchema, {
         code,
-        redirectUrl: withCode(request.redirectUri, code, request.state),
+        redirectUrl: withCode(request.redirectUri, { code, state: request.state, iss: own ?? call.browser?.origin }),
         expiresIn: CODE_S,
         scope,
         ...(request.state !== undefined && { state: request.state }),
@@ -166,7 +183,7 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
         if (keyId !== undefined) {
           // A code that comes twice was stolen: the key that it gave ends.
           await revoke(tx, { id: keyId, orgId: consent.orgId, clientId: client.id }, call, "its code came again");
-          return unfit("the code was used; the key that it gave is revoked");
+          return unfit("the code was used; the key that it gave is revoked", consent.orgId);
         }
         const fault = faultOf(consent, redirectUri, codeVerifier);
         if (fault !== undefined) return unfit(fault);
@@ -181,7 +198,7 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
         return { ...made, scope };
       });
       if ("refusal" in outcome) {
-        changed(client.orgId);
+        if (outcome.orgId !== undefined) changed(outcome.orgId);
         throw outcome.refusal;
       }
       const { key, secret, scope } = outcome;
@@ -200,21 +217,98 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
 
     async revokeToken({ token, clientId, clientSecret }, call) {
       const client = await proven(sql, clientId, clientSecret);
-      await tx(sql, async (tx) => {
+      const orgId = await tx(sql, async (tx) => {
         const key = await findClientKey(tx, hashSecret(token));
-        if (!key) return;
+        if (!key) return undefined;
         if (key.clientId !== client.id) throw refuse(Reason.INVALID_GRANT, "the token was not made for this client");
         await revoke(tx, key, call, "its client asked for it");
+        return key.orgId;
       });
-      changed(client.orgId);
+      if (orgId !== undefined) changed(orgId);
       return create(RevokeTokenResponseSchema, {});
     },
 
-    async getServerMetadata({ issuer = "" }) {
+    async describeConsent(request, call) {
+      const key = keyOf(call);
+      const client = await clientFor(sql, key, request);
+      assertTarget(request.resource, call);
+      const consenting = await findKey(sql, key.keyId);
+      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+      const { models = [], robotId, workspaceId, budget, expiresAt } = narrowed({ models: [] }, consenting);
+      return create(DescribeConsentResponseSchema, {
+        clientId: client.id,
+        clientName: client.name,
+        registeredItself: client.orgId === undefined,
+        redirectHost: hostOf(request.redirectUri),
+        scopes: askedScopes(request.scope, client.scopes, key).map((each) => create(ConsentScopeSchema, each)),
+        orgId: key.orgId,
+        orgName: (await findOrg(sql, key.orgId))?.name ?? "",
+        models: [...models],
+        hardware: consenting.environment === "hardware",
+        ...(workspaceId !== undefined && { workspaceId }),
+        ...(robotId !== undefined && { robotId }),
+        ...(budget && { budgetUsd: toUsd(budget.limitMicro) }),
+        ...(expiresAt !== undefined && { expiresAt }),
+      });
+    },
+
+    async registerOauthClient(request) {
+      const { clientName, redirectUris, grantTypes, responseTypes, scope } = request;
+      if (redirectUris.length === 0 || !redirectUris.every(isRedirectUri))
+        throw refuse(
+          Reason.INVALID_REDIRECT_URI,
+          "redirect_uris must be https, http on loopback, or a scheme with a dot",
+        );
+      const { tokenEndpointAuthMethod: method = "client_secret_basic" } = request;
+      const authMethod = AUTH_METHODS.find((each) => each === method);
+      const isTaken = (types: readonly string[], one: string): boolean => types.length === 0 || types.includes(one);
+      if (!authMethod || !isTaken(grantTypes, "authorization_code") || !isTaken(responseTypes, "code"))
+        throw refuse(
+          Reason.INVALID_CLIENT_METADATA,
+          `there are the grant authorization_code, the response code, and ${AUTH_METHODS.join(", ")} at the token endpoint`,
+        );
+      const wanted = scope?.split(" ").filter((each) => each !== "") ?? [];
+      // What is not known here is left out, as section 2 of RFC 7591 has it.
+      const known = [...new Set(wanted)].filter((each) => SCOPES.includes(each));
+      const scopes = known.length > 0 ? known : [...DEFAULT_SCOPES];
+      const secret = authMethod === "none" ? undefined : newClientSecret();
+      const name = clientName?.trim() || hostOf(redirectUris[0]!);
+      const secretHash = secret === undefined ? undefined : hashSecret(secret);
+      const facts = { orgId: undefined, name, redirectUris, scopes, authMethod, secretHash };
+      const client = await tx(sql, (tx) => addClient(tx, facts));
+      return create(RegisterOauthClientResponseSchema, {
+        clientId: client.id,
+        clientIdIssuedAt: client.created,
+        clientName: name,
+        redirectUris,
+        tokenEndpointAuthMethod: authMethod,
+        grantTypes: ["authorization_code"],
+        responseTypes: ["code"],
+        scope: scopes.join(" "),
+        ...(secret !== undefined && { clientSecret: secret, clientSecretExpiresAt: 0 }),
+      });
+    },
+
+    async getResourceMetadata({ issuer = "" }) {
+      const home = own ?? issuer;
+      return create(GetResourceMetadataResponseSchema, {
+        resource: home,
+        authorizationServers: [home],
+        scopesSupported: [...SCOPES],
+        bearerMethodsSupported: ["header"],
+        resourceName: BRAND,
+        resourceDocumentation: `${home}/docs`,
+      });
+    },
+
+    async getServerMetadata({ issuer: reached = "" }) {
+      const issuer = own ?? reached;
       const at = (path: string): string => `${issuer}/v1/oauth/${path}`;
       return create(GetServerMetadataResponseSchema, {
         issuer,
-        authorizationEndpoint: at("authorize"),
+        authorizationEndpoint: `${issuer}/oauth/authorize`,
+        registrationEndpoint: at("register"),
+        authorizationResponseIssParameterSupported: own !== undefined,
         tokenEndpoint: at("token"),
         revocationEndpoint: at("revoke"),
         scopesSupported: [...SCOPES],
@@ -229,10 +323,15 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
   };
 }
 
+const newClientSecret = (): string => CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");
+
 const NO_CLIENT = "there is no OAuth client of this name";
 
 /** A refusal that leaves the transaction what it did. */
-const unfit = (text: string): { refusal: Refusal } => ({ refusal: refuse(Reason.INVALID_GRANT, text) });
+const unfit = (text: string, orgId?: string): { refusal: Refusal; orgId: string | undefined } => ({
+  refusal: refuse(Reason.INVALID_GRANT, text),
+  orgId,
+});
 
 /** What stands in the place of a secret where a client has none, or there is no client: all comparisons take the same path. */
 const NO_SECRET = Buffer.alloc(32);
@@ -288,8 +387,37 @@ async function revoke(
   }
 }
 
+/** An application that a key's member may consent to, whose address this is. */
+async function clientFor(
+  sql: Queryable,
+  { orgId }: KeyPrincipal,
+  { clientId, redirectUri }: Pick<AuthorizeRequest, "clientId" | "redirectUri">,
+): Promise<ClientRecord> {
+  const client = await findClient(sql, clientId, orgId);
+  if (!client) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+  if (!client.redirectUris.includes(redirectUri))
+    throw violation("redirect_uri", "is not one of the client's, to the letter", "value_error");
+  return client;
+}
+
+/** Refuses what the consenting key does not reach itself. */
+function withinKey<T>(asked: T | undefined, own: T | undefined, what: string): T | undefined {
+  if (asked !== undefined && own !== undefined && asked !== own)
+    throw refuse(Reason.SCOPE_DENIED, `the consenting key reaches another ${what}`, { exceeds: [what] });
+  return asked ?? own;
+}
+
 /** Everything that limits the consenting key limits the application's too, and what was asked for can only narrow it. */
-function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, consenting: KeyRecord): Consent["granted"] {
+function narrowed(
+  {
+    budgetUsd,
+    expiresIn,
+    robotId,
+    models,
+    workspaceId,
+  }: Pick<AuthorizeRequest, "models"> & Partial<Omit<AuthorizeRequest, "models">>,
+  consenting: KeyRecord,
+): Consent["granted"] {
   if (consenting.ancestors.length >= MOST_ANCESTORS)
     throw refuse(Reason.KEY_LINE_TOO_LONG, `a key descends from ${MOST_ANCESTORS} keys at most`);
   const key = effective(consenting);
@@ -297,13 +425,17 @@ function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, consenting: KeyRec
   const known = ends.filter((each) => each !== undefined);
   const asked = budgetUsd === undefined ? undefined : fromUsd(budgetUsd, "budget_usd");
   const limits = [key.budget?.limitMicro, asked].filter((each) => each !== undefined);
+  const own = authorityOf(key);
+  if (models.length > 0 && exceeding({ ...own, models: new Set(models) }, own).length > 0)
+    throw refuse(Reason.SCOPE_DENIED, "the consenting key may not use all of these models", { exceeds: ["models"] });
   return {
-    models: key.models,
+    models: models.length > 0 ? [...models] : key.models,
     environment: key.environment,
     rateLimit: authorityOf(key).rateLimit,
-    workspaceId: key.workspaceId,
-    robotId: key.robotId,
-    parentId: key.id,
+    workspaceId: withinKey(workspaceId, key.workspaceId, "workspace"),
+    robotId: withinKey(robotId, key.robotId, "robot"),
+    // What a person consents to at the console outlives the sign-in, and shares no rate limit with it.
+    parentId: key.kind === "member" ? undefined : key.id,
     ...(key.bounds && { bounds: key.bounds }),
     trust: trustOf(authorityOf(key).trust),
     ...(known.length > 0 && { expiresAt: Math.min(...known) }),
@@ -341,8 +473,17 @@ function isRedirectUri(text: string): boolean {
   return protocol.includes(".");
 }
 
-/** The address with a code and the caller's state in its query. */
-function withCode(uri: string, code: string, state: string | undefined): string {
-  const query = new URLSearchParams({ code, ...(state !== undefined && { state }) });
+/** What a person knows an address by: its host, or the scheme of a program's own. */
+function hostOf(uri: string): string {
+  const { host, protocol } = new URL(uri);
+  return protocol === "https:" || protocol === "http:" ? host : protocol.slice(0, -1);
+}
+
+/** The address with a code, the caller's state and who gave the code (RFC 9207) in its query. */
+function withCode(
+  uri: string,
+  { code, state, iss }: { code: string; state?: string | undefined; iss?: string | undefined },
+): string {
+  const query = new URLSearchParams({ code, ...(state !== undefined && { state }), ...(iss !== undefined && { iss }) });
   return `${uri}${uri.includes("?") ? "&" : "?"}${query}`;
 }

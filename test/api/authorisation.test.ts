@@ -24,6 +24,7 @@ const ANY_KEY = new Set([
   "SessionService.UpdateSession",
   "SessionService.DeleteSession",
   "OauthService.Authorize",
+  "OauthService.DescribeConsent",
   "SupplyService.ListHardware",
 ]);
 
@@ -48,6 +49,8 @@ const ANYONE = new Set([
   "OauthService.ExchangeToken",
   "OauthService.RevokeToken",
   "OauthService.GetServerMetadata",
+  "OauthService.GetResourceMetadata",
+  "OauthService.RegisterOauthClient",
   "ScimService.GetServiceProviderConfig",
   "ScimService.ListResourceTypes",
   "ScimService.GetResourceType",

@@ -93,6 +93,8 @@ const NONE: Readonly<Record<string, string>> = {
   "ActStream open.preset": "a conversation: its calls are looked at as those of Act",
   "UpdateSession org_id": "what is signed in to at one browser: see the tests of sessions",
   "UpdateSession workspace_id": "the same",
+  "Authorize workspace_id": "needs an application of the caller: see the tests of consent",
+  "DescribeConsent client_id": "the same",
   "PutIssuer client_id": "how an identity provider knows the gateway",
   "ExchangeToken client_id": "nobody's organisation: the client proves itself",
   "RevokeToken client_id": "nobody's organisation: the client proves itself",

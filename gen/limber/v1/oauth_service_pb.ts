@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/oauth_service.proto.
  */
 export const file_limber_v1_oauth_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvb2F1dGhfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIuUDChhDcmVhdGVPYXV0aENsaWVudFJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARiAARIqCg1yZWRpcmVjdF91cmlzGAIgAygJQhO6SBCSAQ0IARAKIgdyBRABGIAEEoQCCgZzY29wZXMYAyADKAlC8wG6SO8BkgHrARAgGAEi5AFy4QFSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZVINaW5mZXJlbmNlLnJ1blIJam9icy5yZWFkUgpqb2JzLndyaXRlUgxwcmVzZXRzLnJlYWRSDXByZXNldHMud3JpdGVSCWxvZ3MucmVhZFIKdXNhZ2UucmVhZFIMYmlsbGluZy5yZWFkUgtzdXBwbHkucmVhZFINd2ViaG9va3MucmVhZFIOYnJvYWRjYXN0LnJlYWRSD3dvcmtzcGFjZXMucmVhZFINc2V0dGluZ3MucmVhZFILcm9ib3RzLnN0b3ASXQoadG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QYBCABKAlCNLpIMXIvUgRub25lUhNjbGllbnRfc2VjcmV0X2Jhc2ljUhJjbGllbnRfc2VjcmV0X3Bvc3RIAIgBAUIdChtfdG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QiQwoZQ3JlYXRlT2F1dGhDbGllbnRSZXNwb25zZRImCgZjbGllbnQYASABKAsyFi5saW1iZXIudjEuT2F1dGhDbGllbnQifwoXTGlzdE9hdXRoQ2xpZW50c1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGOgHKAFIAIgBARIvCgZjdXJzb3IYAiABKAlCGrpIF3IVGIACMhBeb2FjX1swLTlBLVotXSskSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IijAEKGExpc3RPYXV0aENsaWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5PYXV0aENsaWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChhEZWxldGVPYXV0aENsaWVudFJlcXVlc3QSEQoJY2xpZW50X2lkGAEgASgJIj8KGURlbGV0ZU9hdXRoQ2xpZW50UmVzcG9uc2USEQoJY2xpZW50X2lkGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgitgMKEEF1dGhvcml6ZVJlcXVlc3QSHQoJY2xpZW50X2lkGAEgASgJQgq6SAdyBRABGIABEiAKDHJlZGlyZWN0X3VyaRgCIAEoCUIKukgHcgUQARiABBIyCg5jb2RlX2NoYWxsZW5nZRgDIAEoCUIaukgXchUyE15bQS1aYS16MC05Xy1dezQzfSQSKgoVY29kZV9jaGFsbGVuZ2VfbWV0aG9kGAQgASgJQgu6SAhyBlIEUzI1NhIcCgVzY29wZRgFIAEoCUIIukgFcgMYgARIAIgBARIcCgVzdGF0ZRgGIAEoCUIIukgFcgMYgAhIAYgBARInCg1yZXNwb25zZV90eXBlGAcgASgJQgu6SAhyBlIEY29kZUgCiAEBEjAKCmJ1ZGdldF91c2QYCCABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAASAOIAQESJgoKZXhwaXJlc19pbhgJIAEoDUINukgKKggYgIawlgEoPEgEiAEBQggKBl9zY29wZUIICgZfc3RhdGVCEAoOX3Jlc3BvbnNlX3R5cGVCDQoLX2J1ZGdldF91c2RCDQoLX2V4cGlyZXNfaW4ieAoRQXV0aG9yaXplUmVzcG9uc2USDAoEY29kZRgBIAEoCRIUCgxyZWRpcmVjdF91cmwYAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoDRINCgVzY29wZRgEIAEoCRISCgVzdGF0ZRgFIAEoCUgAiAEBQggKBl9zdGF0ZSKTAgoURXhjaGFuZ2VUb2tlblJlcXVlc3QSGwoKZ3JhbnRfdHlwZRgBIAEoCUIHukgEcgIQARIZCgRjb2RlGAIgASgJQguAAQG6SAVyAxiABBIiCg1jb2RlX3ZlcmlmaWVyGAMgASgJQguAAQG6SAVyAxiABBIgCgljbGllbnRfaWQYBCABKAlCCLpIBXIDGIABSACIAQESJwoNY2xpZW50X3NlY3JldBgFIAEoCUILgAEBukgFcgMYgAJIAYgBARIjCgxyZWRpcmVjdF91cmkYBiABKAlCCLpIBXIDGIAESAKIAQFCDAoKX2NsaWVudF9pZEIQCg5fY2xpZW50X3NlY3JldEIPCg1fcmVkaXJlY3RfdXJpIt4BChVFeGNoYW5nZVRva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCnRva2VuX3R5cGUYAiABKAkSDgoGa2V5X2lkGAMgASgJEhoKB3VzZXJfaWQYBCABKAlCBJi9GAFIAIgBARINCgVzY29wZRgFIAEoCRIdCgpleHBpcmVzX2F0GAYgASgNQgSYvRgBSAGIAQESFwoKZXhwaXJlc19pbhgHIAEoDUgCiAEBQgoKCF91c2VyX2lkQg0KC19leHBpcmVzX2F0Qg0KC19leHBpcmVzX2luItgBChJSZXZva2VUb2tlblJlcXVlc3QSHAoFdG9rZW4YASABKAlCDYABAbpIB3IFEAEYgAQSJQoPdG9rZW5fdHlwZV9oaW50GAIgASgJQge6SARyAhhASACIAQESIAoJY2xpZW50X2lkGAMgASgJQgi6SAVyAxiAAUgBiAEBEicKDWNsaWVudF9zZWNyZXQYBCABKAlCC4ABAbpIBXIDGIACSAKIAQFCEgoQX3Rva2VuX3R5cGVfaGludEIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0IhUKE1Jldm9rZVRva2VuUmVzcG9uc2UiRAoYR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0Eh0KBmlzc3VlchgBIAEoCUIIukgFcgMYgARIAIgBAUIJCgdfaXNzdWVyIocDChlHZXRTZXJ2ZXJNZXRhZGF0YVJlc3BvbnNlEg4KBmlzc3VlchgBIAEoCRIeChZhdXRob3JpemF0aW9uX2VuZHBvaW50GAIgASgJEhYKDnRva2VuX2VuZHBvaW50GAMgASgJEhsKE3Jldm9jYXRpb25fZW5kcG9pbnQYBCABKAkSGAoQc2NvcGVzX3N1cHBvcnRlZBgFIAMoCRIgChhyZXNwb25zZV90eXBlc19zdXBwb3J0ZWQYBiADKAkSHQoVZ3JhbnRfdHlwZXNfc3VwcG9ydGVkGAcgAygJEigKIGNvZGVfY2hhbGxlbmdlX21ldGhvZHNfc3VwcG9ydGVkGAggAygJEi0KJXRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kc19zdXBwb3J0ZWQYCSADKAkSMgoqcmV2b2NhdGlvbl9lbmRwb2ludF9hdXRoX21ldGhvZHNfc3VwcG9ydGVkGAogAygJEh0KFXNlcnZpY2VfZG9jdW1lbnRhdGlvbhgLIAEoCTLxBwoMT2F1dGhTZXJ2aWNlEqABChFDcmVhdGVPYXV0aENsaWVudBIjLmxpbWJlci52MS5DcmVhdGVPYXV0aENsaWVudFJlcXVlc3QaJC5saW1iZXIudjEuQ3JlYXRlT2F1dGhDbGllbnRSZXNwb25zZSJAqrsYGAgCEg1vYXV0aC5jbGllbnRzGMkBYARoAoLT5JMCHjoBKmIGY2xpZW50IhEvdjEvb2F1dGgvY2xpZW50cxKSAQoQTGlzdE9hdXRoQ2xpZW50cxIiLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVzcG9uc2UiNZACAaq7GBUIAhINb2F1dGguY2xpZW50c2AEaAGC0+STAhMSES92MS9vYXV0aC9jbGllbnRzEp4BChFEZWxldGVPYXV0aENsaWVudBIjLmxpbWJlci52MS5EZWxldGVPYXV0aENsaWVudFJlcXVlc3QaJC5saW1iZXIudjEuRGVsZXRlT2F1dGhDbGllbnRSZXNwb25zZSI+qrsYFQgCEg1vYXV0aC5jbGllbnRzYARoAYLT5JMCHyodL3YxL29hdXRoL2NsaWVudHMve2NsaWVudF9pZH0ScAoJQXV0aG9yaXplEhsubGltYmVyLnYxLkF1dGhvcml6ZVJlcXVlc3QaHC5saW1iZXIudjEuQXV0aG9yaXplUmVzcG9uc2UiKKq7GAYIAmACaAKC0+STAhg6ASoiEy92MS9vYXV0aC9hdXRob3JpemUSfQoNRXhjaGFuZ2VUb2tlbhIfLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVxdWVzdBogLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVzcG9uc2UiKaq7GAsIAUABUNgEYAFoA4LT5JMCFDoBKiIPL3YxL29hdXRoL3Rva2VuEngKC1Jldm9rZVRva2VuEh0ubGltYmVyLnYxLlJldm9rZVRva2VuUmVxdWVzdBoeLmxpbWJlci52MS5SZXZva2VUb2tlblJlc3BvbnNlIiqquxgLCAFAAVDYBGABaAGC0+STAhU6ASoiEC92MS9vYXV0aC9yZXZva2USnAEKEUdldFNlcnZlck1ldGFkYXRhEiMubGltYmVyLnYxLkdldFNlcnZlck1ldGFkYXRhUmVxdWVzdBokLmxpbWJlci52MS5HZXRTZXJ2ZXJNZXRhZGF0YVJlc3BvbnNlIjyQAgGquxgGCAFAAWABgtPkkwIpEicvLndlbGwta25vd24vb2F1dGgtYXV0aG9yaXphdGlvbi1zZXJ2ZXJiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_oauth]);
+  fileDesc("Ch1saW1iZXIvdjEvb2F1dGhfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIuUDChhDcmVhdGVPYXV0aENsaWVudFJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARiAARIqCg1yZWRpcmVjdF91cmlzGAIgAygJQhO6SBCSAQ0IARAKIgdyBRABGIAEEoQCCgZzY29wZXMYAyADKAlC8wG6SO8BkgHrARAgGAEi5AFy4QFSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZVINaW5mZXJlbmNlLnJ1blIJam9icy5yZWFkUgpqb2JzLndyaXRlUgxwcmVzZXRzLnJlYWRSDXByZXNldHMud3JpdGVSCWxvZ3MucmVhZFIKdXNhZ2UucmVhZFIMYmlsbGluZy5yZWFkUgtzdXBwbHkucmVhZFINd2ViaG9va3MucmVhZFIOYnJvYWRjYXN0LnJlYWRSD3dvcmtzcGFjZXMucmVhZFINc2V0dGluZ3MucmVhZFILcm9ib3RzLnN0b3ASXQoadG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QYBCABKAlCNLpIMXIvUgRub25lUhNjbGllbnRfc2VjcmV0X2Jhc2ljUhJjbGllbnRfc2VjcmV0X3Bvc3RIAIgBAUIdChtfdG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QiQwoZQ3JlYXRlT2F1dGhDbGllbnRSZXNwb25zZRImCgZjbGllbnQYASABKAsyFi5saW1iZXIudjEuT2F1dGhDbGllbnQifwoXTGlzdE9hdXRoQ2xpZW50c1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGOgHKAFIAIgBARIvCgZjdXJzb3IYAiABKAlCGrpIF3IVGIACMhBeb2FjX1swLTlBLVotXSskSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IijAEKGExpc3RPYXV0aENsaWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5PYXV0aENsaWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChhEZWxldGVPYXV0aENsaWVudFJlcXVlc3QSEQoJY2xpZW50X2lkGAEgASgJIj8KGURlbGV0ZU9hdXRoQ2xpZW50UmVzcG9uc2USEQoJY2xpZW50X2lkGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgi7gQKEEF1dGhvcml6ZVJlcXVlc3QSHQoJY2xpZW50X2lkGAEgASgJQgq6SAdyBRABGIABEiAKDHJlZGlyZWN0X3VyaRgCIAEoCUIKukgHcgUQARiABBIyCg5jb2RlX2NoYWxsZW5nZRgDIAEoCUIaukgXchUyE15bQS1aYS16MC05Xy1dezQzfSQSKgoVY29kZV9jaGFsbGVuZ2VfbWV0aG9kGAQgASgJQgu6SAhyBlIEUzI1NhIcCgVzY29wZRgFIAEoCUIIukgFcgMYgARIAIgBARIcCgVzdGF0ZRgGIAEoCUIIukgFcgMYgAhIAYgBARInCg1yZXNwb25zZV90eXBlGAcgASgJQgu6SAhyBlIEY29kZUgCiAEBEjAKCmJ1ZGdldF91c2QYCCABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAASAOIAQESJgoKZXhwaXJlc19pbhgJIAEoDUINukgKKggYgIawlgEoPEgEiAEBEiEKCHJvYm90X2lkGAogASgJQgq6SAdyBRABGIABSAWIAQESIQoGbW9kZWxzGAsgAygJQhG6SA6SAQsQZCIHcgUQARiAAhIkCgx3b3Jrc3BhY2VfaWQYDCABKAlCCbpIBnIEEAEYQEgGiAEBEh8KCHJlc291cmNlGA0gASgJQgi6SAVyAxiABEgHiAEBQggKBl9zY29wZUIICgZfc3RhdGVCEAoOX3Jlc3BvbnNlX3R5cGVCDQoLX2J1ZGdldF91c2RCDQoLX2V4cGlyZXNfaW5CCwoJX3JvYm90X2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3Jlc291cmNlIq8BChZEZXNjcmliZUNvbnNlbnRSZXF1ZXN0Eh0KCWNsaWVudF9pZBgBIAEoCUIKukgHcgUQARiAARIgCgxyZWRpcmVjdF91cmkYAiABKAlCCrpIB3IFEAEYgAQSHAoFc2NvcGUYAyABKAlCCLpIBXIDGIAESACIAQESHwoIcmVzb3VyY2UYBCABKAlCCLpIBXIDGIAESAGIAQFCCAoGX3Njb3BlQgsKCV9yZXNvdXJjZSKAAwoXRGVzY3JpYmVDb25zZW50UmVzcG9uc2USEQoJY2xpZW50X2lkGAEgASgJEhMKC2NsaWVudF9uYW1lGAIgASgJEhkKEXJlZ2lzdGVyZWRfaXRzZWxmGAMgASgIEhUKDXJlZGlyZWN0X2hvc3QYBCABKAkSJwoGc2NvcGVzGAUgAygLMhcubGltYmVyLnYxLkNvbnNlbnRTY29wZRIOCgZvcmdfaWQYBiABKAkSEAoIb3JnX25hbWUYByABKAkSGQoMd29ya3NwYWNlX2lkGAggASgJSACIAQESFQoIcm9ib3RfaWQYCSABKAlIAYgBARIOCgZtb2RlbHMYCiADKAkSFwoKYnVkZ2V0X3VzZBgLIAEoAUgCiAEBEhcKCmV4cGlyZXNfYXQYDCABKA1IA4gBARIQCghoYXJkd2FyZRgNIAEoCEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfYnVkZ2V0X3VzZEINCgtfZXhwaXJlc19hdCJFCgxDb25zZW50U2NvcGUSDQoFc2NvcGUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJZ3JhbnRhYmxlGAMgASgIIs8CChpSZWdpc3Rlck9hdXRoQ2xpZW50UmVxdWVzdBIvCgtjbGllbnRfbmFtZRgBIAEoCUIVukgSchAYgAEyC15bXlxwe0N9XSokSACIAQESKAoNcmVkaXJlY3RfdXJpcxgCIAMoCUIRukgOkgELEAoiB3IFEAEYgAQSMAoadG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QYAyABKAlCB7pIBHICGEBIAYgBARIkCgtncmFudF90eXBlcxgEIAMoCUIPukgMkgEJEBAiBXIDGIABEicKDnJlc3BvbnNlX3R5cGVzGAUgAygJQg+6SAySAQkQECIFcgMYgAESHAoFc2NvcGUYBiABKAlCCLpIBXIDGIAESAKIAQFCDgoMX2NsaWVudF9uYW1lQh0KG190b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZEIICgZfc2NvcGUiywIKG1JlZ2lzdGVyT2F1dGhDbGllbnRSZXNwb25zZRIRCgljbGllbnRfaWQYASABKAkSGgoNY2xpZW50X3NlY3JldBgCIAEoCUgAiAEBEhsKE2NsaWVudF9pZF9pc3N1ZWRfYXQYAyABKA0SJQoYY2xpZW50X3NlY3JldF9leHBpcmVzX2F0GAQgASgNSAGIAQESEwoLY2xpZW50X25hbWUYBSABKAkSFQoNcmVkaXJlY3RfdXJpcxgGIAMoCRIiChp0b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZBgHIAEoCRITCgtncmFudF90eXBlcxgIIAMoCRIWCg5yZXNwb25zZV90eXBlcxgJIAMoCRINCgVzY29wZRgKIAEoCUIQCg5fY2xpZW50X3NlY3JldEIbChlfY2xpZW50X3NlY3JldF9leHBpcmVzX2F0IkYKGkdldFJlc291cmNlTWV0YWRhdGFSZXF1ZXN0Eh0KBmlzc3VlchgBIAEoCUIIukgFcgMYgARIAIgBAUIJCgdfaXNzdWVyIsEBChtHZXRSZXNvdXJjZU1ldGFkYXRhUmVzcG9uc2USEAoIcmVzb3VyY2UYASABKAkSHQoVYXV0aG9yaXphdGlvbl9zZXJ2ZXJzGAIgAygJEhgKEHNjb3Blc19zdXBwb3J0ZWQYAyADKAkSIAoYYmVhcmVyX21ldGhvZHNfc3VwcG9ydGVkGAQgAygJEhUKDXJlc291cmNlX25hbWUYBSABKAkSHgoWcmVzb3VyY2VfZG9jdW1lbnRhdGlvbhgGIAEoCSJ4ChFBdXRob3JpemVSZXNwb25zZRIMCgRjb2RlGAEgASgJEhQKDHJlZGlyZWN0X3VybBgCIAEoCRISCgpleHBpcmVzX2luGAMgASgNEg0KBXNjb3BlGAQgASgJEhIKBXN0YXRlGAUgASgJSACIAQFCCAoGX3N0YXRlIpMCChRFeGNoYW5nZVRva2VuUmVxdWVzdBIbCgpncmFudF90eXBlGAEgASgJQge6SARyAhABEhkKBGNvZGUYAiABKAlCC4ABAbpIBXIDGIAEEiIKDWNvZGVfdmVyaWZpZXIYAyABKAlCC4ABAbpIBXIDGIAEEiAKCWNsaWVudF9pZBgEIAEoCUIIukgFcgMYgAFIAIgBARInCg1jbGllbnRfc2VjcmV0GAUgASgJQguAAQG6SAVyAxiAAkgBiAEBEiMKDHJlZGlyZWN0X3VyaRgGIAEoCUIIukgFcgMYgARIAogBAUIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0Qg8KDV9yZWRpcmVjdF91cmki3gEKFUV4Y2hhbmdlVG9rZW5SZXNwb25zZRIUCgxhY2Nlc3NfdG9rZW4YASABKAkSEgoKdG9rZW5fdHlwZRgCIAEoCRIOCgZrZXlfaWQYAyABKAkSGgoHdXNlcl9pZBgEIAEoCUIEmL0YAUgAiAEBEg0KBXNjb3BlGAUgASgJEh0KCmV4cGlyZXNfYXQYBiABKA1CBJi9GAFIAYgBARIXCgpleHBpcmVzX2luGAcgASgNSAKIAQFCCgoIX3VzZXJfaWRCDQoLX2V4cGlyZXNfYXRCDQoLX2V4cGlyZXNfaW4i2AEKElJldm9rZVRva2VuUmVxdWVzdBIcCgV0b2tlbhgBIAEoCUINgAEBukgHcgUQARiABBIlCg90b2tlbl90eXBlX2hpbnQYAiABKAlCB7pIBHICGEBIAIgBARIgCgljbGllbnRfaWQYAyABKAlCCLpIBXIDGIABSAGIAQESJwoNY2xpZW50X3NlY3JldBgEIAEoCUILgAEBukgFcgMYgAJIAogBAUISChBfdG9rZW5fdHlwZV9oaW50QgwKCl9jbGllbnRfaWRCEAoOX2NsaWVudF9zZWNyZXQiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSJEChhHZXRTZXJ2ZXJNZXRhZGF0YVJlcXVlc3QSHQoGaXNzdWVyGAEgASgJQgi6SAVyAxiABEgAiAEBQgkKB19pc3N1ZXIi3gMKGUdldFNlcnZlck1ldGFkYXRhUmVzcG9uc2USDgoGaXNzdWVyGAEgASgJEh4KFmF1dGhvcml6YXRpb25fZW5kcG9pbnQYAiABKAkSFgoOdG9rZW5fZW5kcG9pbnQYAyABKAkSGwoTcmV2b2NhdGlvbl9lbmRwb2ludBgEIAEoCRIYChBzY29wZXNfc3VwcG9ydGVkGAUgAygJEiAKGHJlc3BvbnNlX3R5cGVzX3N1cHBvcnRlZBgGIAMoCRIdChVncmFudF90eXBlc19zdXBwb3J0ZWQYByADKAkSKAogY29kZV9jaGFsbGVuZ2VfbWV0aG9kc19zdXBwb3J0ZWQYCCADKAkSLQoldG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2RzX3N1cHBvcnRlZBgJIAMoCRIyCipyZXZvY2F0aW9uX2VuZHBvaW50X2F1dGhfbWV0aG9kc19zdXBwb3J0ZWQYCiADKAkSHQoVc2VydmljZV9kb2N1bWVudGF0aW9uGAsgASgJEh0KFXJlZ2lzdHJhdGlvbl9lbmRwb2ludBgMIAEoCRI2Ci5hdXRob3JpemF0aW9uX3Jlc3BvbnNlX2lzc19wYXJhbWV0ZXJfc3VwcG9ydGVkGA0gASgIMrALCgxPYXV0aFNlcnZpY2USoAEKEUNyZWF0ZU9hdXRoQ2xpZW50EiMubGltYmVyLnYxLkNyZWF0ZU9hdXRoQ2xpZW50UmVxdWVzdBokLmxpbWJlci52MS5DcmVhdGVPYXV0aENsaWVudFJlc3BvbnNlIkCquxgYCAISDW9hdXRoLmNsaWVudHMYyQFgBGgCgtPkkwIeOgEqYgZjbGllbnQiES92MS9vYXV0aC9jbGllbnRzEpIBChBMaXN0T2F1dGhDbGllbnRzEiIubGltYmVyLnYxLkxpc3RPYXV0aENsaWVudHNSZXF1ZXN0GiMubGltYmVyLnYxLkxpc3RPYXV0aENsaWVudHNSZXNwb25zZSI1kAIBqrsYFQgCEg1vYXV0aC5jbGllbnRzYARoAYLT5JMCExIRL3YxL29hdXRoL2NsaWVudHMSngEKEURlbGV0ZU9hdXRoQ2xpZW50EiMubGltYmVyLnYxLkRlbGV0ZU9hdXRoQ2xpZW50UmVxdWVzdBokLmxpbWJlci52MS5EZWxldGVPYXV0aENsaWVudFJlc3BvbnNlIj6quxgVCAISDW9hdXRoLmNsaWVudHNgBGgBgtPkkwIfKh0vdjEvb2F1dGgvY2xpZW50cy97Y2xpZW50X2lkfRJwCglBdXRob3JpemUSGy5saW1iZXIudjEuQXV0aG9yaXplUmVxdWVzdBocLmxpbWJlci52MS5BdXRob3JpemVSZXNwb25zZSIoqrsYBggCYAJoAoLT5JMCGDoBKiITL3YxL29hdXRoL2F1dGhvcml6ZRKCAQoPRGVzY3JpYmVDb25zZW50EiEubGltYmVyLnYxLkRlc2NyaWJlQ29uc2VudFJlcXVlc3QaIi5saW1iZXIudjEuRGVzY3JpYmVDb25zZW50UmVzcG9uc2UiKJACAaq7GAYIAmACaAGC0+STAhUSEy92MS9vYXV0aC9hdXRob3JpemUSlAEKE1JlZ2lzdGVyT2F1dGhDbGllbnQSJS5saW1iZXIudjEuUmVnaXN0ZXJPYXV0aENsaWVudFJlcXVlc3QaJi5saW1iZXIudjEuUmVnaXN0ZXJPYXV0aENsaWVudFJlc3BvbnNlIi6quxgNCAEYyQFAAVA8YAFoAYLT5JMCFzoBKiISL3YxL29hdXRoL3JlZ2lzdGVyEqABChNHZXRSZXNvdXJjZU1ldGFkYXRhEiUubGltYmVyLnYxLkdldFJlc291cmNlTWV0YWRhdGFSZXF1ZXN0GiYubGltYmVyLnYxLkdldFJlc291cmNlTWV0YWRhdGFSZXNwb25zZSI6kAIBqrsYBggBQAFgAYLT5JMCJxIlLy53ZWxsLWtub3duL29hdXRoLXByb3RlY3RlZC1yZXNvdXJjZRJ9Cg1FeGNoYW5nZVRva2VuEh8ubGltYmVyLnYxLkV4Y2hhbmdlVG9rZW5SZXF1ZXN0GiAubGltYmVyLnYxLkV4Y2hhbmdlVG9rZW5SZXNwb25zZSIpqrsYCwgBQAFQ2ARgAWgDgtPkkwIUOgEqIg8vdjEvb2F1dGgvdG9rZW4SeAoLUmV2b2tlVG9rZW4SHS5saW1iZXIudjEuUmV2b2tlVG9rZW5SZXF1ZXN0Gh4ubGltYmVyLnYxLlJldm9rZVRva2VuUmVzcG9uc2UiKqq7GAsIAUABUNgEYAFoAYLT5JMCFToBKiIQL3YxL29hdXRoL3Jldm9rZRKcAQoRR2V0U2VydmVyTWV0YWRhdGESIy5saW1iZXIudjEuR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0GiQubGltYmVyLnYxLkdldFNlcnZlck1ldGFkYXRhUmVzcG9uc2UiPJACAaq7GAYIAUABYAGC0+STAikSJy8ud2VsbC1rbm93bi9vYXV0aC1hdXRob3JpemF0aW9uLXNlcnZlcmIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_oauth]);
 
 /**
  * Asks for an application to be registered.
@@ -268,6 +268,34 @@ export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
    * @generated from field: optional uint32 expires_in = 9;
    */
   expiresIn?: number | undefined;
+
+  /**
+   * The robot that the application may drive; the calling key's when absent.
+   *
+   * @generated from field: optional string robot_id = 10;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * The models that the application may use, `owner/*` for all of an owner; the calling key's when empty.
+   *
+   * @generated from field: repeated string models = 11;
+   */
+  models: string[];
+
+  /**
+   * The workspace that the application is confined to; the calling key's when absent.
+   *
+   * @generated from field: optional string workspace_id = 12;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * What the key is for (RFC 8707): an address of the gateway.
+   *
+   * @generated from field: optional string resource = 13;
+   */
+  resource?: string | undefined;
 };
 
 /**
@@ -276,6 +304,405 @@ export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
  */
 export const AuthorizeRequestSchema: GenMessage<AuthorizeRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_oauth_service, 6);
+
+/**
+ * Asks what an application wants: the parameters that it sent its member with.
+ *
+ * @generated from message limber.v1.DescribeConsentRequest
+ */
+export type DescribeConsentRequest = Message<"limber.v1.DescribeConsentRequest"> & {
+  /**
+   * The application.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * Where it takes the code; one of its addresses to the letter.
+   *
+   * @generated from field: string redirect_uri = 2;
+   */
+  redirectUri: string;
+
+  /**
+   * What it asks for, parted by spaces; all that it may when absent.
+   *
+   * @generated from field: optional string scope = 3;
+   */
+  scope?: string | undefined;
+
+  /**
+   * What the key is for (RFC 8707): an address of the gateway.
+   *
+   * @generated from field: optional string resource = 4;
+   */
+  resource?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DescribeConsentRequest.
+ * Use `create(DescribeConsentRequestSchema)` to create a new message.
+ */
+export const DescribeConsentRequestSchema: GenMessage<DescribeConsentRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 7);
+
+/**
+ * What an application asks for.
+ *
+ * @generated from message limber.v1.DescribeConsentResponse
+ */
+export type DescribeConsentResponse = Message<"limber.v1.DescribeConsentResponse"> & {
+  /**
+   * The application's name.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: string client_name = 2;
+   */
+  clientName: string;
+
+  /**
+   * Nobody of the organisation registered it: what it calls itself is its own word.
+   *
+   * @generated from field: bool registered_itself = 3;
+   */
+  registeredItself: boolean;
+
+  /**
+   * Where the answer goes: the host of its address, or the scheme of a program's own.
+   *
+   * @generated from field: string redirect_host = 4;
+   */
+  redirectHost: string;
+
+  /**
+   * What it asks for.
+   *
+   * @generated from field: repeated limber.v1.ConsentScope scopes = 5;
+   */
+  scopes: ConsentScope[];
+
+  /**
+   * The organisation that it would act in.
+   *
+   * @generated from field: string org_id = 6;
+   */
+  orgId: string;
+
+  /**
+   * What that is called.
+   *
+   * @generated from field: string org_name = 7;
+   */
+  orgName: string;
+
+  /**
+   * The workspace that it would be confined to; absent: none.
+   *
+   * @generated from field: optional string workspace_id = 8;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * The robot that it would be confined to; absent: none.
+   *
+   * @generated from field: optional string robot_id = 9;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * The models that it would be confined to; empty: all.
+   *
+   * @generated from field: repeated string models = 10;
+   */
+  models: string[];
+
+  /**
+   * The most that it could spend, in US dollars; absent: whatever the organisation has.
+   *
+   * @generated from field: optional double budget_usd = 11;
+   */
+  budgetUsd?: number | undefined;
+
+  /**
+   * When its key would end at the latest, in unix seconds; absent: never.
+   *
+   * @generated from field: optional uint32 expires_at = 12;
+   */
+  expiresAt?: number | undefined;
+
+  /**
+   * It may drive robots for real.
+   *
+   * @generated from field: bool hardware = 13;
+   */
+  hardware: boolean;
+};
+
+/**
+ * Describes the message limber.v1.DescribeConsentResponse.
+ * Use `create(DescribeConsentResponseSchema)` to create a new message.
+ */
+export const DescribeConsentResponseSchema: GenMessage<DescribeConsentResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 8);
+
+/**
+ * Something that an application asks for.
+ *
+ * @generated from message limber.v1.ConsentScope
+ */
+export type ConsentScope = Message<"limber.v1.ConsentScope"> & {
+  /**
+   * Its word.
+   *
+   * @generated from field: string scope = 1;
+   */
+  scope: string;
+
+  /**
+   * What it lets the application do.
+   *
+   * @generated from field: string description = 2;
+   */
+  description: string;
+
+  /**
+   * The caller may give it.
+   *
+   * @generated from field: bool grantable = 3;
+   */
+  grantable: boolean;
+};
+
+/**
+ * Describes the message limber.v1.ConsentScope.
+ * Use `create(ConsentScopeSchema)` to create a new message.
+ */
+export const ConsentScopeSchema: GenMessage<ConsentScope> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 9);
+
+/**
+ * Registers an application.
+ *
+ * @generated from message limber.v1.RegisterOauthClientRequest
+ */
+export type RegisterOauthClientRequest = Message<"limber.v1.RegisterOauthClientRequest"> & {
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: optional string client_name = 1;
+   */
+  clientName?: string | undefined;
+
+  /**
+   * Where it takes codes: https, http on loopback, or a scheme of its own with a dot in it.
+   *
+   * @generated from field: repeated string redirect_uris = 2;
+   */
+  redirectUris: string[];
+
+  /**
+   * How it proves itself at the token endpoint: `none`, `client_secret_basic` (when absent) or `client_secret_post`.
+   *
+   * @generated from field: optional string token_endpoint_auth_method = 3;
+   */
+  tokenEndpointAuthMethod?: string | undefined;
+
+  /**
+   * How it gets keys; `authorization_code` is among them, or none is named.
+   *
+   * @generated from field: repeated string grant_types = 4;
+   */
+  grantTypes: string[];
+
+  /**
+   * What it asks the page of consent for; `code` is among them, or none is named.
+   *
+   * @generated from field: repeated string response_types = 5;
+   */
+  responseTypes: string[];
+
+  /**
+   * The most that it may ask for, parted by spaces; all contracts when absent.
+   *
+   * @generated from field: optional string scope = 6;
+   */
+  scope?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.RegisterOauthClientRequest.
+ * Use `create(RegisterOauthClientRequestSchema)` to create a new message.
+ */
+export const RegisterOauthClientRequestSchema: GenMessage<RegisterOauthClientRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 10);
+
+/**
+ * The application, in the words of RFC 7591.
+ *
+ * @generated from message limber.v1.RegisterOauthClientResponse
+ */
+export type RegisterOauthClientResponse = Message<"limber.v1.RegisterOauthClientResponse"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * Its secret, once; absent for one that can keep none.
+   *
+   * @generated from field: optional string client_secret = 2;
+   */
+  clientSecret?: string | undefined;
+
+  /**
+   * When it was registered, in unix seconds.
+   *
+   * @generated from field: uint32 client_id_issued_at = 3;
+   */
+  clientIdIssuedAt: number;
+
+  /**
+   * Constant 0: the secret does not end. Absent without one.
+   *
+   * @generated from field: optional uint32 client_secret_expires_at = 4;
+   */
+  clientSecretExpiresAt?: number | undefined;
+
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: string client_name = 5;
+   */
+  clientName: string;
+
+  /**
+   * Where it takes codes.
+   *
+   * @generated from field: repeated string redirect_uris = 6;
+   */
+  redirectUris: string[];
+
+  /**
+   * How it proves itself.
+   *
+   * @generated from field: string token_endpoint_auth_method = 7;
+   */
+  tokenEndpointAuthMethod: string;
+
+  /**
+   * Constant `authorization_code`.
+   *
+   * @generated from field: repeated string grant_types = 8;
+   */
+  grantTypes: string[];
+
+  /**
+   * Constant `code`.
+   *
+   * @generated from field: repeated string response_types = 9;
+   */
+  responseTypes: string[];
+
+  /**
+   * The most that it may ask for, parted by spaces.
+   *
+   * @generated from field: string scope = 10;
+   */
+  scope: string;
+};
+
+/**
+ * Describes the message limber.v1.RegisterOauthClientResponse.
+ * Use `create(RegisterOauthClientResponseSchema)` to create a new message.
+ */
+export const RegisterOauthClientResponseSchema: GenMessage<RegisterOauthClientResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 11);
+
+/**
+ * Asks which server gives keys.
+ *
+ * @generated from message limber.v1.GetResourceMetadataRequest
+ */
+export type GetResourceMetadataRequest = Message<"limber.v1.GetResourceMetadataRequest"> & {
+  /**
+   * The address that the caller reached the gateway by. REST fills it in.
+   *
+   * @generated from field: optional string issuer = 1;
+   */
+  issuer?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetResourceMetadataRequest.
+ * Use `create(GetResourceMetadataRequestSchema)` to create a new message.
+ */
+export const GetResourceMetadataRequestSchema: GenMessage<GetResourceMetadataRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 12);
+
+/**
+ * Which server gives keys.
+ *
+ * @generated from message limber.v1.GetResourceMetadataResponse
+ */
+export type GetResourceMetadataResponse = Message<"limber.v1.GetResourceMetadataResponse"> & {
+  /**
+   * The address that keys are for.
+   *
+   * @generated from field: string resource = 1;
+   */
+  resource: string;
+
+  /**
+   * The servers that give them: the gateway itself.
+   *
+   * @generated from field: repeated string authorization_servers = 2;
+   */
+  authorizationServers: string[];
+
+  /**
+   * What can be asked for.
+   *
+   * @generated from field: repeated string scopes_supported = 3;
+   */
+  scopesSupported: string[];
+
+  /**
+   * Constant `header`.
+   *
+   * @generated from field: repeated string bearer_methods_supported = 4;
+   */
+  bearerMethodsSupported: string[];
+
+  /**
+   * What people call it.
+   *
+   * @generated from field: string resource_name = 5;
+   */
+  resourceName: string;
+
+  /**
+   * Where people read about it.
+   *
+   * @generated from field: string resource_documentation = 6;
+   */
+  resourceDocumentation: string;
+};
+
+/**
+ * Describes the message limber.v1.GetResourceMetadataResponse.
+ * Use `create(GetResourceMetadataResponseSchema)` to create a new message.
+ */
+export const GetResourceMetadataResponseSchema: GenMessage<GetResourceMetadataResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 13);
 
 /**
  * Consent, as a code.
@@ -324,7 +751,7 @@ export type AuthorizeResponse = Message<"limber.v1.AuthorizeResponse"> & {
  * Use `create(AuthorizeResponseSchema)` to create a new message.
  */
 export const AuthorizeResponseSchema: GenMessage<AuthorizeResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 7);
+  messageDesc(file_limber_v1_oauth_service, 14);
 
 /**
  * Exchanges a code.
@@ -380,7 +807,7 @@ export type ExchangeTokenRequest = Message<"limber.v1.ExchangeTokenRequest"> & {
  * Use `create(ExchangeTokenRequestSchema)` to create a new message.
  */
 export const ExchangeTokenRequestSchema: GenMessage<ExchangeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 8);
+  messageDesc(file_limber_v1_oauth_service, 15);
 
 /**
  * A key, in OAuth's words.
@@ -443,7 +870,7 @@ export type ExchangeTokenResponse = Message<"limber.v1.ExchangeTokenResponse"> &
  * Use `create(ExchangeTokenResponseSchema)` to create a new message.
  */
 export const ExchangeTokenResponseSchema: GenMessage<ExchangeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 9);
+  messageDesc(file_limber_v1_oauth_service, 16);
 
 /**
  * Revokes a token.
@@ -485,7 +912,7 @@ export type RevokeTokenRequest = Message<"limber.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 10);
+  messageDesc(file_limber_v1_oauth_service, 17);
 
 /**
  * The token is worth nothing.
@@ -500,7 +927,7 @@ export type RevokeTokenResponse = Message<"limber.v1.RevokeTokenResponse"> & {
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 11);
+  messageDesc(file_limber_v1_oauth_service, 18);
 
 /**
  * Asks where everything is.
@@ -521,7 +948,7 @@ export type GetServerMetadataRequest = Message<"limber.v1.GetServerMetadataReque
  * Use `create(GetServerMetadataRequestSchema)` to create a new message.
  */
 export const GetServerMetadataRequestSchema: GenMessage<GetServerMetadataRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 12);
+  messageDesc(file_limber_v1_oauth_service, 19);
 
 /**
  * Where everything is.
@@ -537,7 +964,7 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
   issuer: string;
 
   /**
-   * Where a member consents.
+   * The page on which a member consents.
    *
    * @generated from field: string authorization_endpoint = 2;
    */
@@ -605,6 +1032,20 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
    * @generated from field: string service_documentation = 11;
    */
   serviceDocumentation: string;
+
+  /**
+   * Where an application registers itself.
+   *
+   * @generated from field: string registration_endpoint = 12;
+   */
+  registrationEndpoint: string;
+
+  /**
+   * The page of consent names this server to the application (`iss`, RFC 9207).
+   *
+   * @generated from field: bool authorization_response_iss_parameter_supported = 13;
+   */
+  authorizationResponseIssParameterSupported: boolean;
 };
 
 /**
@@ -612,7 +1053,7 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
  * Use `create(GetServerMetadataResponseSchema)` to create a new message.
  */
 export const GetServerMetadataResponseSchema: GenMessage<GetServerMetadataResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 13);
+  messageDesc(file_limber_v1_oauth_service, 20);
 
 /**
  * OAuth 2.1 with PKCE: how an application gets a key from a member who consents.
@@ -660,6 +1101,37 @@ export const OauthService: GenService<{
     methodKind: "unary";
     input: typeof AuthorizeRequestSchema;
     output: typeof AuthorizeResponseSchema;
+  },
+  /**
+   * Shows what an application asks the caller for, before the caller decides: the page of consent. Nothing is given by it.
+   *
+   * @generated from rpc limber.v1.OauthService.DescribeConsent
+   */
+  describeConsent: {
+    methodKind: "unary";
+    input: typeof DescribeConsentRequestSchema;
+    output: typeof DescribeConsentResponseSchema;
+  },
+  /**
+   * Registers an application by itself (RFC 7591), as clients of the Model Context Protocol do. It is of no organisation: members of any may
+   * consent to it. One that nobody consents to within a day is forgotten.
+   *
+   * @generated from rpc limber.v1.OauthService.RegisterOauthClient
+   */
+  registerOauthClient: {
+    methodKind: "unary";
+    input: typeof RegisterOauthClientRequestSchema;
+    output: typeof RegisterOauthClientResponseSchema;
+  },
+  /**
+   * Tells clients of the API which server gives them keys (RFC 9728).
+   *
+   * @generated from rpc limber.v1.OauthService.GetResourceMetadata
+   */
+  getResourceMetadata: {
+    methodKind: "unary";
+    input: typeof GetResourceMetadataRequestSchema;
+    output: typeof GetResourceMetadataResponseSchema;
   },
   /**
    * Exchanges a code for a key. A code that comes a second time is refused, and the key that it gave is revoked.

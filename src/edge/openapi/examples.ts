@@ -123,6 +123,12 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   UpdateMemberRequest: { role: "operator" },
   TransferOwnershipRequest: { user_id: `usr_${ULID}` },
   CreateOauthClientRequest: { name: "Fleet viewer", redirect_uris: [REDIRECT], scopes: ["act"] },
+  RegisterOauthClientRequest: {
+    client_name: "Fleet viewer",
+    redirect_uris: [REDIRECT],
+    token_endpoint_auth_method: "none",
+    scope: "act usage.read",
+  },
   // The verifier and the challenge are those of RFC 7636, appendix B.
   AuthorizeRequest: {
     client_id: `oac_${ULID}`,

@@ -5,7 +5,7 @@ import { CreateOauthClientRequestSchema } from "../../../gen/limber/v1/oauth_ser
 import type { KeyPrincipal } from "../../call.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
-import { callersReach } from "../permissions.ts";
+import { callersReach, PERMISSIONS } from "../permissions.ts";
 
 const RUN = "inference.run";
 
@@ -28,6 +28,24 @@ const isContract = (scope: string): boolean => scope in CONTRACT_WORDS;
 function mayDo(key: KeyPrincipal, scope: string): boolean {
   if (!isContract(scope)) return callersReach(key, scope) === "all";
   return callersReach(key, RUN) === "all" && (key.scopes.length === 0 || key.scopes.includes(scope));
+}
+
+/** What an application asks a key's member for, in words, and whether the member may give it. Refuses what is beyond the application's. */
+export function askedScopes(
+  asked: string | undefined,
+  allowed: readonly string[],
+  key: KeyPrincipal,
+): { scope: string; description: string; grantable: boolean }[] {
+  const wanted = asked?.split(" ").filter((scope) => scope !== "") ?? allowed;
+  if (!wanted.every((scope) => allowed.includes(scope)))
+    throw refuse(Reason.INVALID_SCOPE, "a scope is not among those of this client", { needed: [...allowed] });
+  return [...new Set(wanted)].map((scope) => ({
+    scope,
+    description: isContract(scope)
+      ? `Call models by ${scope}.`
+      : (PERMISSIONS.find(({ id }) => id === scope)?.description ?? scope),
+    grantable: mayDo(key, scope),
+  }));
 }
 
 /**

@@ -12,7 +12,8 @@ export type AuthMethod = "none" | "client_secret_basic" | "client_secret_post";
 /** An application. */
 export interface ClientRecord {
   id: string;
-  orgId: string;
+  /** Undefined for one that registered itself, to which members of any organisation may consent. */
+  orgId: string | undefined;
   name: string;
   redirectUris: string[];
   scopes: string[];
@@ -23,13 +24,15 @@ export interface ClientRecord {
   created: number;
 }
 
-interface ClientRow extends Omit<ClientRecord, "secretHash" | "created"> {
+interface ClientRow extends Omit<ClientRecord, "orgId" | "secretHash" | "created"> {
+  orgId: string | null;
   secretHash: Buffer | null;
   created: Date;
 }
 
 const clientOf = (row: ClientRow): ClientRecord => ({
   ...row,
+  orgId: row.orgId ?? undefined,
   secretHash: row.secretHash ?? undefined,
   created: unixSeconds(row.created),
 });
@@ -38,7 +41,7 @@ const clientOf = (row: ClientRow): ClientRecord => ({
 export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "created">): Promise<ClientRecord> {
   const row = {
     id: newId("oac"),
-    orgId: client.orgId,
+    orgId: client.orgId ?? null,
     name: client.name,
     redirectUris: client.redirectUris,
     scopes: client.scopes,
@@ -50,10 +53,10 @@ export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "creat
   return clientOf(made!);
 }
 
-/** Finds an application, of one organisation or of any. */
+/** Finds an application: any, or one that members of an organisation may consent to. */
 export async function findClient(sql: Queryable, id: string, orgId?: string): Promise<ClientRecord | undefined> {
   const [row] = await sql<ClientRow[]>`
-    select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
+    select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and (org_id = ${orgId} or org_id is null)`}`;
   return row && clientOf(row);
 }
 
@@ -95,9 +98,9 @@ export async function addCode(tx: Tx, hash: Uint8Array, consent: Consent): Promi
   const { granted, endsMs, ...rest } = consent;
   const { count } = await tx`
     insert into oauth_code (hash, client_id, org_id, consented_by, redirect_uri, challenge, scope, granted, ends)
-    select ${Buffer.from(hash)}, id, org_id, ${rest.consentedBy}, ${rest.redirectUri}, ${rest.challenge},
+    select ${Buffer.from(hash)}, id, ${rest.orgId}, ${rest.consentedBy}, ${rest.redirectUri}, ${rest.challenge},
       ${rest.scope}, ${JSON.stringify(granted)}::text::jsonb, ${new Date(endsMs)}
-    from oauth_client where id = ${rest.clientId} and org_id = ${rest.orgId} for key share`;
+    from oauth_client where id = ${rest.clientId} and (org_id = ${rest.orgId} or org_id is null) for key share`;
   return count > 0;
 }
 
@@ -142,7 +145,17 @@ export async function findClientKey(
   return row;
 }
 
-/** Forgets codes a day after their end; until then one that comes again revokes what it gave. */
+const DAY_MS = 24 * 3600 * 1000;
+
+/**
+ * Forgets codes a day after their end; until then one that comes again revokes what it gave. Forgets applications that registered themselves
+ * and that nobody has consented to within a day, or whose keys are all revoked.
+ */
 export async function pruneCodes(sql: Sql): Promise<void> {
-  await sql`delete from oauth_code where ends < ${new Date(now() - 24 * 3600 * 1000)}`;
+  const before = new Date(now() - DAY_MS);
+  await sql`delete from oauth_code where ends < ${before}`;
+  await sql`
+    delete from oauth_client as client where org_id is null and created < ${before}
+      and not exists (select from oauth_code where client_id = client.id)
+      and not exists (select from key where key.client_id = client.id and revoked_at is null)`;
 }

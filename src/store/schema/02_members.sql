@@ -221,7 +221,8 @@ $$;
 -- Applications that ask members for consent.
 create table oauth_client (
   id text primary key,
-  org_id text not null references org,
+  -- The organisation that registered it; null for one that registered itself (RFC 7591), to which members of any organisation may consent.
+  org_id text references org,
   name text not null,
   redirect_uris text[] not null,
   scopes text[] not null,
@@ -233,6 +234,7 @@ create table oauth_client (
 );
 
 create index oauth_client_of_org on oauth_client (org_id, id);
+create index oauth_client_of_nobody on oauth_client (created) where org_id is null;
 
 -- Authorisation codes. A code is not stored: `hash` is its SHA-256.
 create table oauth_code (

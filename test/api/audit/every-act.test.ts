@@ -17,9 +17,13 @@ const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly Desc
 /** Only asks an identity provider: what comes of it is on record as a session. */
 const ON_RECORD_LATER = "BeginSignIn";
 
+/** Is of no organisation until somebody consents, which is on record. */
+const OF_NOBODY = "RegisterOauthClient";
+
 /** Work, not acts: calls stand in the usage list and the logs, jobs in their list, a server's streams in the list of its provider. */
 const ON_RECORD_AS_WORK = new Set([
   ON_RECORD_LATER,
+  OF_NOBODY,
   "Act",
   "ActStream",
   "Predict",

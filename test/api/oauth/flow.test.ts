@@ -47,8 +47,9 @@ async function flow(method: string | undefined, authOf: (secret: string) => oaut
     budget_usd: 0.5,
     expires_in: 3600,
   };
-  const endpoint = new URL(server.authorization_endpoint!).pathname;
-  const authorized = await app.call(endpoint, consent, { key: member.key });
+  // The page of consent is a browser's; it makes this call.
+  expect(server.authorization_endpoint).toBe(`${app.url}/oauth/authorize`);
+  const authorized = await app.call("/v1/oauth/authorize", consent, { key: member.key });
   expect(authorized.status).toBe(200);
   expect(authorized.body).toMatchObject({ expires_in: 600, state, scope: "act usage.read" });
 

@@ -19,6 +19,10 @@ const WORDS: ReadonlySet<Reason> = new Set([
   Reason.INVALID_GRANT,
   Reason.INVALID_SCOPE,
   Reason.UNSUPPORTED_GRANT_TYPE,
+  // Of RFC 7591 and RFC 8707.
+  Reason.INVALID_REDIRECT_URI,
+  Reason.INVALID_CLIENT_METADATA,
+  Reason.INVALID_TARGET,
 ]);
 
 /** Forms or JSON in, JSON out; refusals are `{error, error_description}`. */

@@ -1,0 +1,222 @@
+/** Applications that register themselves (RFC 7591), the page of consent, and where both are found (RFC 8414, RFC 9728). */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pruneCodes } from "../../../src/store/account/oauth.ts";
+import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { type Browser, signedIn } from "../../support/browser.ts";
+import { type Person, person } from "../../support/members.ts";
+import { exchange, honest, pkce, REDIRECT } from "../../support/oauth.ts";
+
+let app: App;
+let caller: Caller;
+let developer: Person;
+let browser: Browser;
+
+beforeAll(async () => {
+  app = await openApp();
+  caller = await app.caller(5);
+  developer = await person(app, caller.org, "developer");
+  browser = await signedIn(app, caller.org, developer.userId);
+}, 60_000);
+afterAll(() => app.close());
+
+const register = (more: object = {}): Promise<Answer> =>
+  app.call("/v1/oauth/register", {
+    client_name: "An agent",
+    redirect_uris: [REDIRECT],
+    token_endpoint_auth_method: "none",
+    logo_uri: "https://app.example.com/logo.png",
+    ...more,
+  });
+const registered = async (more: object = {}): Promise<string> => (await register(more)).body.client_id;
+const asks = (client_id: string, more: Record<string, string> = {}) =>
+  browser.call(`/v1/oauth/authorize?${new URLSearchParams({ client_id, redirect_uri: REDIRECT, ...more })}`);
+const decides = (client_id: string, challenge: string, more: object = {}) =>
+  browser.call("/v1/oauth/authorize", {
+    client_id,
+    redirect_uri: REDIRECT,
+    code_challenge: challenge,
+    code_challenge_method: "S256",
+    ...more,
+  });
+
+describe("an application that registers itself", () => {
+  it("is answered in the words of RFC 7591", async () => {
+    const { status, body, headers } = await register({ scope: "act usage.read openid" });
+    expect(status).toBe(201);
+    expect(headers.get("cache-control")).toBe("no-store");
+    expect(body).toMatchObject({
+      client_name: "An agent",
+      redirect_uris: [REDIRECT],
+      token_endpoint_auth_method: "none",
+      grant_types: ["authorization_code"],
+      response_types: ["code"],
+      scope: "act usage.read",
+    });
+    expect(body.client_id).toMatch(/^oac_/);
+    expect(body.client_secret).toBeUndefined();
+    const confidential = await register({ token_endpoint_auth_method: undefined });
+    expect(confidential.body).toMatchObject({
+      token_endpoint_auth_method: "client_secret_basic",
+      client_secret: expect.stringMatching(/^lmb_cs_/),
+      client_secret_expires_at: 0,
+    });
+  });
+
+  it("is refused addresses that codes must not go to, and what there is not here", async () => {
+    for (const [more, error] of [
+      [{ redirect_uris: [] }, "invalid_redirect_uri"],
+      [{ redirect_uris: ["http://app.example.com/"] }, "invalid_redirect_uri"],
+      [{ redirect_uris: [REDIRECT, "javascript:alert(1)"] }, "invalid_redirect_uri"],
+      [{ redirect_uris: ["https://*.example.com/"] }, "invalid_redirect_uri"],
+      [{ grant_types: ["client_credentials"] }, "invalid_client_metadata"],
+      [{ response_types: ["token"] }, "invalid_client_metadata"],
+      [{ token_endpoint_auth_method: "private_key_jwt" }, "invalid_client_metadata"],
+      [{ client_name: "An honest \u202egent" }, "invalid_request"],
+      [{ client_name: "x".repeat(129) }, "invalid_request"],
+    ] as const) {
+      const { status, body } = await register(more);
+      expect([more, status, body.error]).toEqual([more, 400, error]);
+    }
+  });
+
+  it("is forgotten after a day in which nobody consented, and kept while a key of it is good", async () => {
+    const [idle, used] = [await registered(), await registered()];
+    const { verifier, challenge } = pkce();
+    const { code } = (await decides(used, challenge)).body;
+    expect((await exchange(app, honest(used, code, verifier))).status).toBe(200);
+    await app.sql`update oauth_client set created = now() - interval '25 h' where id in (${idle}, ${used})`;
+    await app.sql`delete from oauth_code`;
+    await pruneCodes(app.sql);
+    expect([(await asks(idle)).status, (await asks(used)).status]).toEqual([404, 200]);
+  });
+});
+
+describe("the page of consent", () => {
+  it("shows who asks, what for, and what the person may give", async () => {
+    const id = await registered({ scope: "act billing.read" });
+    const { status, body } = await asks(id);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      client_name: "An agent",
+      registered_itself: true,
+      redirect_host: "app.example.com",
+      org_id: caller.org,
+      hardware: false,
+      scopes: [
+        { scope: "act", description: "Call models by act.", grantable: true },
+        { scope: "billing.read", grantable: false },
+      ],
+    });
+  });
+
+  it("shows nothing of an application that goes elsewhere, asks for more, or is another organisation's", async () => {
+    const id = await registered();
+    const elsewhere = await asks(id, { redirect_uri: "https://evil.example/" });
+    expect(elsewhere.status).toBe(422);
+    expect((await asks(id, { scope: "keys.write" })).body.error.code).toBe("invalid_scope");
+    const stranger = await app.caller(0);
+    const theirs = await app.call("/v1/oauth/clients", { name: "theirs", redirect_uris: [REDIRECT] }, stranger);
+    expect((await asks(theirs.body.client_id)).status).toBe(404);
+  });
+
+  it("gives a code for what the person decided: for one robot, some models, and so much money", async () => {
+    const id = await registered();
+    const { verifier, challenge } = pkce();
+    const limits = { scope: "act", robot_id: "arm-7", models: ["acme/*"], budget_usd: 2, expires_in: 3600 };
+    const decided = await decides(id, challenge, { ...limits, state: "s", resource: `${app.url}/mcp` });
+    if (decided.status !== 200) throw new Error(decided.text);
+    const url = new URL(decided.body.redirect_url);
+    expect([url.searchParams.get("state"), url.searchParams.get("iss")]).toEqual(["s", app.url]);
+    const { body: token } = await exchange(app, honest(id, decided.body.code, verifier));
+    expect(token).toMatchObject({ token_type: "bearer", user_id: developer.userId, scope: "act" });
+    const { body: key } = await app.call("/v1/key", undefined, { key: token.access_token });
+    expect(key).toMatchObject({
+      scopes: ["act"],
+      robot_id: "arm-7",
+      models: ["acme/*"],
+      budget: { limit_usd: 2, interval: "lifetime" },
+    });
+    // Signing out ends nothing that was consented to.
+    await browser.call("/v1/session", undefined, { method: "DELETE" });
+    expect((await app.call("/v1/key", undefined, { key: token.access_token })).status).toBe(200);
+    browser = await signedIn(app, caller.org, developer.userId);
+    await app.call(
+      `/v1/orgs/${caller.org}/members/${developer.userId}`,
+      { role: "viewer" },
+      { key: caller.key, method: "PATCH" },
+    );
+    const act = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
+    expect((await app.call("/v1/act", act, { key: token.access_token })).status).toBe(403);
+    await app.call(
+      `/v1/orgs/${caller.org}/members/${developer.userId}`,
+      { role: "developer" },
+      { key: caller.key, method: "PATCH" },
+    );
+  });
+
+  it("gives nothing beyond the consenting key, and nothing for another server", async () => {
+    const id = await registered();
+    const narrow = await app.key(caller.org, { models: ["acme/base"], robot_id: "arm-7", role: "developer" });
+    const by = (more: object) =>
+      app.call(
+        "/v1/oauth/authorize",
+        {
+          client_id: id,
+          redirect_uri: REDIRECT,
+          code_challenge: pkce().challenge,
+          code_challenge_method: "S256",
+          ...more,
+        },
+        { key: narrow },
+      );
+    for (const more of [{ models: ["acme/*"] }, { models: ["acme/base", "other/x"] }, { robot_id: "arm-8" }])
+      expect([more, (await by(more)).body.error?.code]).toEqual([more, "scope_denied"]);
+    const stranger = await app.caller(0);
+    const { id: theirs } = await app.admin(`/v1/orgs/${stranger.org}/workspaces`, { name: "theirs" });
+    for (const workspace_id of [theirs, "ws_01M80526TGMQ1E57VD2PJ4MK4Q"])
+      expect((await by({ workspace_id })).status).toBe(404);
+    const target = await decides(id, pkce().challenge, { resource: "https://other.example/mcp" });
+    expect(target.body.error.code).toBe("invalid_target");
+  });
+
+  it("takes no decision that another site's page sends", async () => {
+    const id = await registered();
+    const body = {
+      client_id: id,
+      redirect_uri: REDIRECT,
+      code_challenge: pkce().challenge,
+      code_challenge_method: "S256",
+    };
+    const headers = { "sec-fetch-site": "cross-site", origin: "https://app.example.com" };
+    expect((await browser.call("/v1/oauth/authorize", body, { headers })).body.error.code).toBe("cross_origin");
+  });
+});
+
+describe("metadata", () => {
+  it("names the pages, the registration and the servers, by the operator's address where there is one", async () => {
+    const { body } = await app.call("/.well-known/oauth-authorization-server");
+    expect(body).toMatchObject({
+      authorization_endpoint: `${app.url}/oauth/authorize`,
+      registration_endpoint: `${app.url}/v1/oauth/register`,
+    });
+    const resource = await app.call("/.well-known/oauth-protected-resource");
+    expect(resource.body).toMatchObject({
+      resource: app.url,
+      authorization_servers: [app.url],
+      bearer_methods_supported: ["header"],
+    });
+    expect(resource.body.scopes_supported).toContain("act");
+    const outside = await openApp({ database: app.database, publicUrl: "https://gateway.example/" });
+    try {
+      const { body: server } = await outside.call("/.well-known/oauth-authorization-server");
+      expect([server.issuer, server.authorization_response_iss_parameter_supported]).toEqual([
+        "https://gateway.example",
+        true,
+      ]);
+      const { body: protectedBy } = await outside.call("/.well-known/oauth-protected-resource");
+      expect(protectedBy.authorization_servers).toEqual(["https://gateway.example"]);
+    } finally {
+      await outside.close();
+    }
+  });
+});
