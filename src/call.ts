@@ -81,6 +81,8 @@ export interface CallTrail {
   inputBytes?: number;
   /** The batch that it is an item of. */
   batchId?: string;
+  /** What the log keeps of its plan, or of why there is none: the name of a digest, and the order. */
+  plan?: { readonly id: string; readonly ranks: string };
   /** The bill puts the end of the call on record, and nobody else may. */
   isBilled?: boolean;
 }

@@ -9,12 +9,14 @@ import { LiveLoops } from "../inference/loops/live-loops.ts";
 import { LoopRegistry } from "../inference/loops/loop-registry.ts";
 import { Resumption } from "../inference/loops/resumption.ts";
 import { OwnKeyCache } from "../inference/own-keys.ts";
+import { PlanDigests } from "../inference/plan-digests.ts";
 import { PresetCache } from "../inference/presets.ts";
 import { Sessions } from "../inference/sessions.ts";
 import { ActiveStops } from "../inference/stops/active-stops.ts";
 import { StopOrders } from "../inference/stops/stop-orders.ts";
 import { inferenceService } from "../services/inference.ts";
 import { writeStop } from "../services/robot.ts";
+import { keepDigests } from "../store/events/plan-digests.ts";
 import { livingReplicas } from "../store/replicas/replicas.ts";
 import { Wakes } from "../supply/wakes.ts";
 import type { Billing } from "./billing.ts";
@@ -89,6 +91,8 @@ export async function openInference(
   closers.add(async () => presets.close());
   const ownKeys = new OwnKeyCache(sql, notifications, vault);
   closers.add(async () => ownKeys.close());
+  const digests = new PlanDigests((kept) => keepDigests(sql, kept));
+  closers.add(() => digests.close());
   const deps: InferenceServiceDeps = {
     supply,
     evaluated,
@@ -102,6 +106,7 @@ export async function openInference(
     ownKeys,
     sessions,
     wakes: new Wakes(sql, supply.health),
+    digests,
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };

@@ -27,6 +27,7 @@ import { pruneSeries } from "../store/billing/series.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
 import { EVENT_DAYS, pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
+import { pruneDigests } from "../store/events/plan-digests.ts";
 import { pruneDeliveries } from "../store/events/webhooks.ts";
 import { pruneJobKeys, pruneJobs } from "../store/jobs/jobs.ts";
 import { pruneLoopSessions } from "../store/replicas/loop-sessions.ts";
@@ -83,6 +84,7 @@ export function startWorkers(
     () => pruneDeliveries(sql, RESULT_DAYS),
     () => pruneTargetEvents(sql, EVENT_DAYS),
     () => forgetLogs(sql),
+    () => pruneDigests(sql),
     () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
     () => pruneSeries(sql, now()),
     () => prunePins(sql, now() - PIN_SILENCE_MS),

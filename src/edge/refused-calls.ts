@@ -114,7 +114,7 @@ interface AskedFields {
 }
 
 /** What the log has of a request; its fields may break rules of the schema. Where no data is retained, nothing of the caller's own words. */
-function askedIn({ request, traceparent }: CallTrail, principal: KeyPrincipal): object {
+function askedIn({ request, traceparent, plan }: CallTrail, principal: KeyPrincipal): object {
   const { model, preset, preference, robotId, metadata, provider } = fieldsOf(request);
   const { zdr } = principal.settings;
   const known = {
@@ -123,6 +123,8 @@ function askedIn({ request, traceparent }: CallTrail, principal: KeyPrincipal): 
     preference: preferenceWord(preference),
     deadline_ms: provider?.deadlineMs,
     trace_id: traceparent === undefined ? undefined : givenTraceOf(traceparent),
+    plan: plan?.id,
+    ranks: plan?.ranks || undefined,
   };
   if (zdr) return { ...known, robot_id: principal.robotId };
   return {

@@ -297,7 +297,7 @@ export class CallBilling {
     const attemptMs = onlyAttemptOf(route);
     const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? preference ?? streamId ?? traceparent;
     if (route && attemptMs !== undefined && more === undefined && gpuSeconds === 0 && !route.fallbackUsed)
-      return { log: plainLogOf(modelRequested, route, robotId), attemptMs };
+      return { log: plainLogOf({ modelRequested, route, robotId, plan: this.#plan.logged }), attemptMs };
     const stretch = this.#stretch;
     const log = {
       model_requested: modelRequested,
@@ -314,6 +314,8 @@ export class CallBilling {
       gpu_seconds: gpuSeconds || undefined,
       fallback_used: route?.fallbackUsed || undefined,
       holds: stretch?.holds,
+      plan: this.#plan.logged?.id,
+      ranks: this.#plan.logged?.ranks || undefined,
       attempts:
         stretch?.attempts ??
         (attemptMs !== undefined
@@ -359,13 +361,26 @@ export interface LoopStretch {
 }
 
 /** The log of calls that asked for a model and no more, and got it at once: one object for all that are alike. */
-function plainLogOf(modelRequested: string, { region, precision }: Route, robotId: string | undefined): object {
+function plainLogOf({
+  modelRequested,
+  route: { region, precision },
+  robotId,
+  plan,
+}: {
+  modelRequested: string;
+  route: Route;
+  robotId: string | undefined;
+  plan: Plan["logged"];
+}): object {
+  const { id, ranks }: Partial<NonNullable<Plan["logged"]>> = plan ?? {};
   const isSame =
     plain.model_requested === modelRequested &&
     plain.region === region &&
     plain.precision === precision &&
-    plain.robot_id === robotId;
-  if (!isSame) plain = { model_requested: modelRequested, region, precision, robot_id: robotId };
+    plain.robot_id === robotId &&
+    plain.plan === id &&
+    plain.ranks === ranks;
+  if (!isSame) plain = { model_requested: modelRequested, region, precision, robot_id: robotId, plan: id, ranks };
   return plain;
 }
 
@@ -374,6 +389,8 @@ let plain: {
   region?: string | undefined;
   precision?: string | undefined;
   robot_id?: string | undefined;
+  plan?: string | undefined;
+  ranks?: string | undefined;
 } = {};
 
 /** Milliseconds of the one attempt of a route that succeeded at once; undefined where there was more than that. */

@@ -6,7 +6,7 @@ import { type Preference, PreferenceSchema } from "../../gen/limber/v1/preferenc
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { charge } from "../billing/price.ts";
-import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
+import { type Call, type CallTrail, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import { processClock, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import type { Intent } from "../contracts/contract.ts";
@@ -39,16 +39,28 @@ import type { FailingCallers } from "./failing-callers.ts";
 import type { LoopRegistry } from "./loops/loop-registry.ts";
 import type { Resumption } from "./loops/resumption.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
+import type { PlanDigests } from "./plan-digests.ts";
 import type { Books } from "./prepare.ts";
 import type { SessionPin } from "./sessions.ts";
 import type { ActiveStops, Mover } from "./stops/active-stops.ts";
 
 /** The plan of a call. Where all that may serve it rest, they are asked whether they serve again, and the call is refused. */
-export function planOrWant({ supply: { health } }: Pick<InferenceDeps, "supply">, args: PlanArgs): Plan {
+export function planOrWant(
+  { supply: { health }, digests }: Pick<InferenceDeps, "supply" | "digests">,
+  args: PlanArgs,
+  trail: CallTrail | undefined,
+): Plan {
   try {
-    return planFor(args);
+    const plan = planFor(args);
+    plan.logged = digests.of(args, plan);
+    if (trail && plan.logged) trail.plan = plan.logged;
+    return plan;
   } catch (thrown) {
-    if (thrown instanceof Refusal) wantResting(health, thrown, steadyNow());
+    if (thrown instanceof Refusal) {
+      wantResting(health, thrown, steadyNow());
+      const logged = digests.of(args, undefined);
+      if (trail && logged) trail.plan = logged;
+    }
     throw thrown;
   }
 }
@@ -76,6 +88,8 @@ export interface InferenceServiceDeps extends Books {
   /** Hears of a key's call that was refused for want of credit or budget. */
   unpaid(reason: Reason, key: KeyPrincipal): void;
   stops: ActiveStops;
+  /** What the log keeps of plans. */
+  digests: PlanDigests;
   /** Sends spans of calls to the targets of their organisations. */
   broadcast: { of(orgId: string): CallWatch | undefined };
   /** Lets control loops go on on another stream. */
@@ -114,7 +128,7 @@ export class InferenceCall {
     const { deadlineMs } = request.provider ?? {};
     // What came before may have taken all of its time, and a plan says nothing of time that is over.
     if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
-    this.plan = planOrWant(deps, planArgs(deps, wanted, call, this.arrivedAt));
+    this.plan = planOrWant(deps, planArgs(deps, wanted, call, this.arrivedAt), call.trail);
     this.#asked = {
       modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,

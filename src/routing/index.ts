@@ -35,6 +35,7 @@ export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { LiveGauge, type LiveLoopFigures } from "./loop/live-gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
+export { digestOf, type PlanDigest } from "./plan/digest.ts";
 export { unaffordableOf } from "./plan/drops.ts";
 export { explain, type Purse } from "./plan/explain.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./plan/intent.ts";

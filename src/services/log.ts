@@ -1,6 +1,13 @@
 /** The log of calls, and the audit log. */
 import { create, type JsonObject } from "@bufbuild/protobuf";
-import { LogKind, type LogRecord, LogRecordSchema } from "../../gen/limber/v1/log_pb.ts";
+import {
+  LoggedOfferingSchema,
+  type LoggedPlan,
+  LoggedPlanSchema,
+  LogKind,
+  type LogRecord,
+  LogRecordSchema,
+} from "../../gen/limber/v1/log_pb.ts";
 import {
   ExportLogsResponseSchema,
   GetLogResponseSchema,
@@ -13,8 +20,10 @@ import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { traceOf } from "../events/broadcast/ended-call.ts";
+import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, type LogFilter, listActs, listCalls } from "../store/events/logs.ts";
+import { findDigest } from "../store/events/plan-digests.ts";
 import { readPage } from "./pages.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
@@ -79,7 +88,9 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
           })
         : ([undefined, "preview"] as const).map(async (kind) => {
             const [made] = await listCalls(sql, orgId, { ...one, kind, requestId: requestOf(logId) });
-            return made && recordOfCall(orgId, made);
+            if (made === undefined) return undefined;
+            const plan = await planOf(sql, made);
+            return { ...recordOfCall(orgId, made), ...(plan && { plan }) };
           });
       const record = (await Promise.all(found)).find((each) => each !== undefined);
       if (!record) throw refuse(Reason.NOT_FOUND, "there is no record of this name", {}, { param: "log_id" });
@@ -216,6 +227,28 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
       metadata: log.metadata as JsonObject | undefined,
       hedgeCostUsd: call.hedgeCostMicro === null ? null : toUsd(call.hedgeCostMicro),
     }),
+  });
+}
+
+/** An offering of a plan that had very many. */
+interface NamedOnly {
+  readonly offering_id: string;
+}
+
+/** What is kept of a call's plan. */
+async function planOf(sql: Sql, { log }: CallLog): Promise<LoggedPlan | undefined> {
+  if (log?.plan === undefined) return undefined;
+  // Only `keepDigests` writes it.
+  const digest = (await findDigest(sql, log.plan)) as PlanDigest | undefined;
+  if (digest === undefined) return undefined;
+  const ranked = (log.ranks ?? "").split(" ").filter((rank) => rank !== "");
+  const offeringOf = ({ offering_id: offeringId, ...more }: PlanDigest["dropped"][number] | NamedOnly) =>
+    create(LoggedOfferingSchema, { offeringId, ...more });
+  return create(LoggedPlanSchema, {
+    considered: digest.considered,
+    ranks: ranked.map((rank) => offeringOf(digest.able[Number(rank)] ?? { offering_id: rank })),
+    drops: { ...digest.drops },
+    dropped: digest.dropped.map(offeringOf),
   });
 }
 

@@ -11,7 +11,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/log.proto.
  */
 export const file_limber_v1_log: GenFile = /*@__PURE__*/
-  fileDesc("ChNsaW1iZXIvdjEvbG9nLnByb3RvEglsaW1iZXIudjEi1QwKCUxvZ1JlY29yZBIKCgJpZBgBIAEoCRIKCgJ0cxgCIAEoDRIgCgRraW5kGAMgASgOMhIubGltYmVyLnYxLkxvZ0tpbmQSDgoGb3JnX2lkGAQgASgJEhkKDHdvcmtzcGFjZV9pZBgFIAEoCUgAiAEBEg4KBmtleV9pZBgGIAEoCRIXCgpzZXNzaW9uX2lkGAcgASgJSAGIAQESEgoKcmVxdWVzdF9pZBgIIAEoCRIcCg9tb2RlbF9yZXF1ZXN0ZWQYCSABKAlIAogBARISCgVtb2RlbBgKIAEoCUgDiAEBEhUKCHByb3ZpZGVyGAsgASgJSASIAQESGAoLb2ZmZXJpbmdfaWQYDCABKAlIBYgBARITCgZyZWdpb24YDSABKAlIBogBARIWCglwcmVjaXNpb24YDiABKAlIB4gBARIOCgZzdGF0dXMYDyABKAkSGAoLaHR0cF9zdGF0dXMYECABKA1ICIgBARIXCgplcnJvcl9jb2RlGBEgASgJSAmIAQESJwoIYXR0ZW1wdHMYEiADKAsyFS5saW1iZXIudjEuTG9nQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGBMgASgIEg4KBmhlZGdlZBgUIAEoCBIbCg5oZWRnZV9jb3N0X3VzZBgVIAEoAUgKiAEBEhEKCXNpbXVsYXRlZBgWIAEoCBIMCgRieW9rGBcgASgIEhcKCmxhdGVuY3lfbXMYGCABKAFIC4gBARIRCgR1bml0GBkgASgJSAyIAQESEgoFdW5pdHMYGiABKA1IDYgBARIQCghjb3N0X3VzZBgbIAEoARITCgZwcmVzZXQYHCABKAlIDogBARIYCgtkZWFkbGluZV9tcxgdIAEoDUgPiAEBEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCglzdHJlYW1faWQYHyABKAlIEIgBARITCgZhY3Rpb24YICABKAlIEYgBARIUCgdzdWJqZWN0GCEgASgJSBKIAQESFAoHdXNlcl9pZBgiIAEoCUgTiAEBEhUKCHJvYm90X2lkGCMgASgJSBSIAQESFQoIdHJhY2VfaWQYJCABKAlIFYgBARIVCghxdWV1ZV9tcxglIAEoAUgWiAEBEhgKC3Vwc3RyZWFtX21zGCYgASgBSBeIAQESEgoKY29sZF9zdGFydBgnIAEoCBIYCgtncHVfc2Vjb25kcxgoIAEoAUgYiAEBEhcKCnByZWZlcmVuY2UYKSABKAlIGYgBARIYCgtpbnB1dF9ieXRlcxgqIAEoDUgaiAEBEh8KEm9ic2VydmF0aW9uX2FnZV9tcxgrIAEoAUgbiAEBEhcKD2RlYWRsaW5lX21pc3NlZBgsIAEoCBIPCgdwcmV2aWV3GC0gASgIEhUKCGNvbnRyYWN0GC4gASgJSByIAQESFQoIYmF0Y2hfaWQYLyABKAlIHYgBARIuCgVob2xkcxgwIAMoCzIfLmxpbWJlci52MS5Mb2dSZWNvcmQuSG9sZHNFbnRyeRosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDwoNX3dvcmtzcGFjZV9pZEINCgtfc2Vzc2lvbl9pZEISChBfbW9kZWxfcmVxdWVzdGVkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDgoMX29mZmVyaW5nX2lkQgkKB19yZWdpb25CDAoKX3ByZWNpc2lvbkIOCgxfaHR0cF9zdGF0dXNCDQoLX2Vycm9yX2NvZGVCEQoPX2hlZGdlX2Nvc3RfdXNkQg0KC19sYXRlbmN5X21zQgcKBV91bml0QggKBl91bml0c0IJCgdfcHJlc2V0Qg4KDF9kZWFkbGluZV9tc0IMCgpfc3RyZWFtX2lkQgkKB19hY3Rpb25CCgoIX3N1YmplY3RCCgoIX3VzZXJfaWRCCwoJX3JvYm90X2lkQgsKCV90cmFjZV9pZEILCglfcXVldWVfbXNCDgoMX3Vwc3RyZWFtX21zQg4KDF9ncHVfc2Vjb25kc0INCgtfcHJlZmVyZW5jZUIOCgxfaW5wdXRfYnl0ZXNCFQoTX29ic2VydmF0aW9uX2FnZV9tc0ILCglfY29udHJhY3RCCwoJX2JhdGNoX2lkIoMBCgpMb2dBdHRlbXB0EhMKC29mZmVyaW5nX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRITCgZyZWFzb24YAyABKAlIAIgBARISCgpsYXRlbmN5X21zGAQgASgBEhIKBWNvdW50GAUgASgNSAGIAQFCCQoHX3JlYXNvbkIICgZfY291bnQq4AEKB0xvZ0tpbmQSGAoUTE9HX0tJTkRfVU5TUEVDSUZJRUQQABIUChBMT0dfS0lORF9QUkVESUNUEAESEAoMTE9HX0tJTkRfQUNUEAISEwoPTE9HX0tJTkRfR1JPVU5EEAMSFQoRTE9HX0tJTkRfRVZBTFVBVEUQBBITCg9MT0dfS0lORF9TVVBQTFkQBRIUChBMT0dfS0lORF9QQVlNRU5UEAYSEgoOTE9HX0tJTkRfQURNSU4QBxISCg5MT0dfS0lORF9CQVRDSBAIEhQKEExPR19LSU5EX1BSRVZJRVcQCWIGcHJvdG8z", [file_google_protobuf_struct]);
+  fileDesc("ChNsaW1iZXIvdjEvbG9nLnByb3RvEglsaW1iZXIudjEiiA0KCUxvZ1JlY29yZBIKCgJpZBgBIAEoCRIKCgJ0cxgCIAEoDRIgCgRraW5kGAMgASgOMhIubGltYmVyLnYxLkxvZ0tpbmQSDgoGb3JnX2lkGAQgASgJEhkKDHdvcmtzcGFjZV9pZBgFIAEoCUgAiAEBEg4KBmtleV9pZBgGIAEoCRIXCgpzZXNzaW9uX2lkGAcgASgJSAGIAQESEgoKcmVxdWVzdF9pZBgIIAEoCRIcCg9tb2RlbF9yZXF1ZXN0ZWQYCSABKAlIAogBARISCgVtb2RlbBgKIAEoCUgDiAEBEhUKCHByb3ZpZGVyGAsgASgJSASIAQESGAoLb2ZmZXJpbmdfaWQYDCABKAlIBYgBARITCgZyZWdpb24YDSABKAlIBogBARIWCglwcmVjaXNpb24YDiABKAlIB4gBARIOCgZzdGF0dXMYDyABKAkSGAoLaHR0cF9zdGF0dXMYECABKA1ICIgBARIXCgplcnJvcl9jb2RlGBEgASgJSAmIAQESJwoIYXR0ZW1wdHMYEiADKAsyFS5saW1iZXIudjEuTG9nQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGBMgASgIEg4KBmhlZGdlZBgUIAEoCBIbCg5oZWRnZV9jb3N0X3VzZBgVIAEoAUgKiAEBEhEKCXNpbXVsYXRlZBgWIAEoCBIMCgRieW9rGBcgASgIEhcKCmxhdGVuY3lfbXMYGCABKAFIC4gBARIRCgR1bml0GBkgASgJSAyIAQESEgoFdW5pdHMYGiABKA1IDYgBARIQCghjb3N0X3VzZBgbIAEoARITCgZwcmVzZXQYHCABKAlIDogBARIYCgtkZWFkbGluZV9tcxgdIAEoDUgPiAEBEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCglzdHJlYW1faWQYHyABKAlIEIgBARITCgZhY3Rpb24YICABKAlIEYgBARIUCgdzdWJqZWN0GCEgASgJSBKIAQESFAoHdXNlcl9pZBgiIAEoCUgTiAEBEhUKCHJvYm90X2lkGCMgASgJSBSIAQESFQoIdHJhY2VfaWQYJCABKAlIFYgBARIVCghxdWV1ZV9tcxglIAEoAUgWiAEBEhgKC3Vwc3RyZWFtX21zGCYgASgBSBeIAQESEgoKY29sZF9zdGFydBgnIAEoCBIYCgtncHVfc2Vjb25kcxgoIAEoAUgYiAEBEhcKCnByZWZlcmVuY2UYKSABKAlIGYgBARIYCgtpbnB1dF9ieXRlcxgqIAEoDUgaiAEBEh8KEm9ic2VydmF0aW9uX2FnZV9tcxgrIAEoAUgbiAEBEhcKD2RlYWRsaW5lX21pc3NlZBgsIAEoCBIPCgdwcmV2aWV3GC0gASgIEhUKCGNvbnRyYWN0GC4gASgJSByIAQESFQoIYmF0Y2hfaWQYLyABKAlIHYgBARIuCgVob2xkcxgwIAMoCzIfLmxpbWJlci52MS5Mb2dSZWNvcmQuSG9sZHNFbnRyeRIoCgRwbGFuGDEgASgLMhUubGltYmVyLnYxLkxvZ2dlZFBsYW5IHogBARosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDwoNX3dvcmtzcGFjZV9pZEINCgtfc2Vzc2lvbl9pZEISChBfbW9kZWxfcmVxdWVzdGVkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDgoMX29mZmVyaW5nX2lkQgkKB19yZWdpb25CDAoKX3ByZWNpc2lvbkIOCgxfaHR0cF9zdGF0dXNCDQoLX2Vycm9yX2NvZGVCEQoPX2hlZGdlX2Nvc3RfdXNkQg0KC19sYXRlbmN5X21zQgcKBV91bml0QggKBl91bml0c0IJCgdfcHJlc2V0Qg4KDF9kZWFkbGluZV9tc0IMCgpfc3RyZWFtX2lkQgkKB19hY3Rpb25CCgoIX3N1YmplY3RCCgoIX3VzZXJfaWRCCwoJX3JvYm90X2lkQgsKCV90cmFjZV9pZEILCglfcXVldWVfbXNCDgoMX3Vwc3RyZWFtX21zQg4KDF9ncHVfc2Vjb25kc0INCgtfcHJlZmVyZW5jZUIOCgxfaW5wdXRfYnl0ZXNCFQoTX29ic2VydmF0aW9uX2FnZV9tc0ILCglfY29udHJhY3RCCwoJX2JhdGNoX2lkQgcKBV9wbGFuItUBCgpMb2dnZWRQbGFuEhIKCmNvbnNpZGVyZWQYASABKA0SKAoFcmFua3MYAiADKAsyGS5saW1iZXIudjEuTG9nZ2VkT2ZmZXJpbmcSLwoFZHJvcHMYAyADKAsyIC5saW1iZXIudjEuTG9nZ2VkUGxhbi5Ecm9wc0VudHJ5EioKB2Ryb3BwZWQYBCADKAsyGS5saW1iZXIudjEuTG9nZ2VkT2ZmZXJpbmcaLAoKRHJvcHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBIocBCg5Mb2dnZWRPZmZlcmluZxITCgtvZmZlcmluZ19pZBgBIAEoCRISCgVtb2RlbBgCIAEoCUgAiAEBEhUKCHByb3ZpZGVyGAMgASgJSAGIAQESEwoGcmVhc29uGAQgASgJSAKIAQFCCAoGX21vZGVsQgsKCV9wcm92aWRlckIJCgdfcmVhc29uIoMBCgpMb2dBdHRlbXB0EhMKC29mZmVyaW5nX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRITCgZyZWFzb24YAyABKAlIAIgBARISCgpsYXRlbmN5X21zGAQgASgBEhIKBWNvdW50GAUgASgNSAGIAQFCCQoHX3JlYXNvbkIICgZfY291bnQq4AEKB0xvZ0tpbmQSGAoUTE9HX0tJTkRfVU5TUEVDSUZJRUQQABIUChBMT0dfS0lORF9QUkVESUNUEAESEAoMTE9HX0tJTkRfQUNUEAISEwoPTE9HX0tJTkRfR1JPVU5EEAMSFQoRTE9HX0tJTkRfRVZBTFVBVEUQBBITCg9MT0dfS0lORF9TVVBQTFkQBRIUChBMT0dfS0lORF9QQVlNRU5UEAYSEgoOTE9HX0tJTkRfQURNSU4QBxISCg5MT0dfS0lORF9CQVRDSBAIEhQKEExPR19LSU5EX1BSRVZJRVcQCWIGcHJvdG8z", [file_google_protobuf_struct]);
 
 /**
  * One call, or one act of administration. Frames, observations and instructions are never in it.
@@ -355,6 +355,13 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
    * @generated from field: map<string, uint32> holds = 48;
    */
   holds: { [key: string]: number };
+
+  /**
+   * How it was planned; absent in lists, and where that is not known.
+   *
+   * @generated from field: optional limber.v1.LoggedPlan plan = 49;
+   */
+  plan?: LoggedPlan | undefined;
 };
 
 /**
@@ -363,6 +370,91 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
  */
 export const LogRecordSchema: GenMessage<LogRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_log, 0);
+
+/**
+ * What the log keeps of the plan of a call.
+ *
+ * @generated from message limber.v1.LoggedPlan
+ */
+export type LoggedPlan = Message<"limber.v1.LoggedPlan"> & {
+  /**
+   * Offerings that the request stands for.
+   *
+   * @generated from field: uint32 considered = 1;
+   */
+  considered: number;
+
+  /**
+   * The offerings to be tried, best first.
+   *
+   * @generated from field: repeated limber.v1.LoggedOffering ranks = 2;
+   */
+  ranks: LoggedOffering[];
+
+  /**
+   * By the word of the reason: how many were dropped, as they were within the second before the call. Not counted where more than 2,000
+   * were considered.
+   *
+   * @generated from field: map<string, uint32> drops = 3;
+   */
+  drops: { [key: string]: number };
+
+  /**
+   * The first few of those that were dropped, the rarest reasons first.
+   *
+   * @generated from field: repeated limber.v1.LoggedOffering dropped = 4;
+   */
+  dropped: LoggedOffering[];
+};
+
+/**
+ * Describes the message limber.v1.LoggedPlan.
+ * Use `create(LoggedPlanSchema)` to create a new message.
+ */
+export const LoggedPlanSchema: GenMessage<LoggedPlan> = /*@__PURE__*/
+  messageDesc(file_limber_v1_log, 1);
+
+/**
+ * An offering in the plan of a call, or out of it.
+ *
+ * @generated from message limber.v1.LoggedOffering
+ */
+export type LoggedOffering = Message<"limber.v1.LoggedOffering"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * Its model; absent where the plan had very many.
+   *
+   * @generated from field: optional string model = 2;
+   */
+  model?: string | undefined;
+
+  /**
+   * Its provider; absent where the plan had very many.
+   *
+   * @generated from field: optional string provider = 3;
+   */
+  provider?: string | undefined;
+
+  /**
+   * The word of the reason for which it was dropped; absent where it was not.
+   *
+   * @generated from field: optional string reason = 4;
+   */
+  reason?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.LoggedOffering.
+ * Use `create(LoggedOfferingSchema)` to create a new message.
+ */
+export const LoggedOfferingSchema: GenMessage<LoggedOffering> = /*@__PURE__*/
+  messageDesc(file_limber_v1_log, 2);
 
 /**
  * One try of a call.
@@ -411,7 +503,7 @@ export type LogAttempt = Message<"limber.v1.LogAttempt"> & {
  * Use `create(LogAttemptSchema)` to create a new message.
  */
 export const LogAttemptSchema: GenMessage<LogAttempt> = /*@__PURE__*/
-  messageDesc(file_limber_v1_log, 1);
+  messageDesc(file_limber_v1_log, 3);
 
 /**
  * What a record of the log is about.

@@ -176,7 +176,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
   #made(): Plan {
     const { snapshot } = this.#deps.supply;
     const args = planArgs(this.#deps, this.#wanted, this.#call, steadyNow());
-    const plan = planOrWant(this.#deps, this.#meaning ? { ...args, meaning: this.#meaning } : args);
+    const plan = planOrWant(this.#deps, this.#meaning ? { ...args, meaning: this.#meaning } : args, this.#call.trail);
     this.#madeFrom = snapshot;
     this.#refusal = undefined;
     this.#unpaid = [];

@@ -265,7 +265,7 @@ function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]):
 }
 
 /** The word of a reason as REST spells it, such as `max_latency_ms`. */
-function wordOf(reason: DropReason): string {
+export function wordOf(reason: DropReason): string {
   const name = DropReasonSchema.value[reason]?.name ?? "";
   return name.slice("DROP_REASON_".length).toLowerCase();
 }

@@ -66,6 +66,8 @@ export interface Plan {
   readonly strictOrder: boolean;
   /** What the actions of all steps mean, as far as they say so; undefined where the first of them says nothing. */
   readonly meaning: ActionMeaning | undefined;
+  /** What the log keeps of it, once somebody has asked for that. */
+  logged: { readonly id: string; readonly ranks: string } | undefined;
 }
 
 /** The most offerings that one request may try. */
@@ -114,6 +116,7 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
     maxCostMicro: ask.maxCostMicro,
     strictOrder: ask.strictOrder,
     meaning,
+    logged: undefined,
   };
 }
 

@@ -50,6 +50,9 @@ export interface CallDetails {
   region?: string;
   precision?: string;
   fallback_used?: boolean;
+  /** The name of the digest of its plan, and the order of the plan. */
+  plan?: string;
+  ranks?: string;
   attempts?: { offering_id: string; status?: string; reason?: string; latency_ms: number; count?: number }[];
 }
 

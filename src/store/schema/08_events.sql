@@ -253,3 +253,14 @@ begin
 end $$;
 
 create trigger outbox_fans_out_to_targets after insert on outbox for each row execute function fan_out_to_targets();
+
+-- PLANS
+
+-- What plans of alike calls have in common: what was considered, dropped and able to serve. Records of the log name it.
+create table plan_digest (
+  -- A hash of the digest.
+  id text primary key,
+  digest jsonb not null,
+  -- The last day on which a call named it, or the day before.
+  used date not null default current_date
+);

@@ -673,6 +673,27 @@ export class DomainNotVerified extends ConflictError {
   static override readonly retryable: boolean = false;
 }
 
+/** An address that an application takes codes at is none that codes may go to. */
+export class InvalidRedirectUri extends ValidationError {
+  static override readonly code: string = "invalid_redirect_uri";
+  static override readonly status: number = 400;
+  static override readonly retryable: boolean = false;
+}
+
+/** An application asks to be registered for what there is not here. */
+export class InvalidClientMetadata extends ValidationError {
+  static override readonly code: string = "invalid_client_metadata";
+  static override readonly status: number = 400;
+  static override readonly retryable: boolean = false;
+}
+
+/** A key is asked for that is for another server. */
+export class InvalidTarget extends ValidationError {
+  static override readonly code: string = "invalid_target";
+  static override readonly status: number = 400;
+  static override readonly retryable: boolean = false;
+}
+
 /** The key that makes this one descends from as many keys as one may. */
 export class KeyLineTooLong extends ConflictError {
   static override readonly code: string = "key_line_too_long";
@@ -689,5 +710,5 @@ export class CursorExpired extends ConflictError {
 
 /** The class of each reason by its code. */
 export const BY_CODE: ReadonlyMap<string, RefusedClass> = new Map<string, RefusedClass>(
-  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, KeyLineTooLong, CursorExpired].map((each) => [each.code, each]),
+  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, InvalidRedirectUri, InvalidClientMetadata, InvalidTarget, KeyLineTooLong, CursorExpired].map((each) => [each.code, each]),
 );

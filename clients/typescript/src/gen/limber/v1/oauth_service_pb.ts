@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/oauth_service.proto.
  */
 export const file_limber_v1_oauth_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvb2F1dGhfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpcBChhDcmVhdGVPYXV0aENsaWVudFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIVCg1yZWRpcmVjdF91cmlzGAIgAygJEg4KBnNjb3BlcxgDIAMoCRInChp0b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZBgEIAEoCUgAiAEBQh0KG190b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZCJDChlDcmVhdGVPYXV0aENsaWVudFJlc3BvbnNlEiYKBmNsaWVudBgBIAEoCzIWLmxpbWJlci52MS5PYXV0aENsaWVudCJXChdMaXN0T2F1dGhDbGllbnRzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIowBChhMaXN0T2F1dGhDbGllbnRzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiQKBGRhdGEYAiADKAsyFi5saW1iZXIudjEuT2F1dGhDbGllbnQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiLQoYRGVsZXRlT2F1dGhDbGllbnRSZXF1ZXN0EhEKCWNsaWVudF9pZBgBIAEoCSI/ChlEZWxldGVPYXV0aENsaWVudFJlc3BvbnNlEhEKCWNsaWVudF9pZBgBIAEoCRIPCgdkZWxldGVkGAIgASgIIqwCChBBdXRob3JpemVSZXF1ZXN0EhEKCWNsaWVudF9pZBgBIAEoCRIUCgxyZWRpcmVjdF91cmkYAiABKAkSFgoOY29kZV9jaGFsbGVuZ2UYAyABKAkSHQoVY29kZV9jaGFsbGVuZ2VfbWV0aG9kGAQgASgJEhIKBXNjb3BlGAUgASgJSACIAQESEgoFc3RhdGUYBiABKAlIAYgBARIaCg1yZXNwb25zZV90eXBlGAcgASgJSAKIAQESFwoKYnVkZ2V0X3VzZBgIIAEoAUgDiAEBEhcKCmV4cGlyZXNfaW4YCSABKA1IBIgBAUIICgZfc2NvcGVCCAoGX3N0YXRlQhAKDl9yZXNwb25zZV90eXBlQg0KC19idWRnZXRfdXNkQg0KC19leHBpcmVzX2luIngKEUF1dGhvcml6ZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSFAoMcmVkaXJlY3RfdXJsGAIgASgJEhIKCmV4cGlyZXNfaW4YAyABKA0SDQoFc2NvcGUYBCABKAkSEgoFc3RhdGUYBSABKAlIAIgBAUIICgZfc3RhdGUi3gEKFEV4Y2hhbmdlVG9rZW5SZXF1ZXN0EhIKCmdyYW50X3R5cGUYASABKAkSEQoEY29kZRgCIAEoCUIDgAEBEhoKDWNvZGVfdmVyaWZpZXIYAyABKAlCA4ABARIWCgljbGllbnRfaWQYBCABKAlIAIgBARIfCg1jbGllbnRfc2VjcmV0GAUgASgJQgOAAQFIAYgBARIZCgxyZWRpcmVjdF91cmkYBiABKAlIAogBAUIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0Qg8KDV9yZWRpcmVjdF91cmki0gEKFUV4Y2hhbmdlVG9rZW5SZXNwb25zZRIUCgxhY2Nlc3NfdG9rZW4YASABKAkSEgoKdG9rZW5fdHlwZRgCIAEoCRIOCgZrZXlfaWQYAyABKAkSFAoHdXNlcl9pZBgEIAEoCUgAiAEBEg0KBXNjb3BlGAUgASgJEhcKCmV4cGlyZXNfYXQYBiABKA1IAYgBARIXCgpleHBpcmVzX2luGAcgASgNSAKIAQFCCgoIX3VzZXJfaWRCDQoLX2V4cGlyZXNfYXRCDQoLX2V4cGlyZXNfaW4iswEKElJldm9rZVRva2VuUmVxdWVzdBISCgV0b2tlbhgBIAEoCUIDgAEBEhwKD3Rva2VuX3R5cGVfaGludBgCIAEoCUgAiAEBEhYKCWNsaWVudF9pZBgDIAEoCUgBiAEBEh8KDWNsaWVudF9zZWNyZXQYBCABKAlCA4ABAUgCiAEBQhIKEF90b2tlbl90eXBlX2hpbnRCDAoKX2NsaWVudF9pZEIQCg5fY2xpZW50X3NlY3JldCIVChNSZXZva2VUb2tlblJlc3BvbnNlIjoKGEdldFNlcnZlck1ldGFkYXRhUmVxdWVzdBITCgZpc3N1ZXIYASABKAlIAIgBAUIJCgdfaXNzdWVyIocDChlHZXRTZXJ2ZXJNZXRhZGF0YVJlc3BvbnNlEg4KBmlzc3VlchgBIAEoCRIeChZhdXRob3JpemF0aW9uX2VuZHBvaW50GAIgASgJEhYKDnRva2VuX2VuZHBvaW50GAMgASgJEhsKE3Jldm9jYXRpb25fZW5kcG9pbnQYBCABKAkSGAoQc2NvcGVzX3N1cHBvcnRlZBgFIAMoCRIgChhyZXNwb25zZV90eXBlc19zdXBwb3J0ZWQYBiADKAkSHQoVZ3JhbnRfdHlwZXNfc3VwcG9ydGVkGAcgAygJEigKIGNvZGVfY2hhbGxlbmdlX21ldGhvZHNfc3VwcG9ydGVkGAggAygJEi0KJXRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kc19zdXBwb3J0ZWQYCSADKAkSMgoqcmV2b2NhdGlvbl9lbmRwb2ludF9hdXRoX21ldGhvZHNfc3VwcG9ydGVkGAogAygJEh0KFXNlcnZpY2VfZG9jdW1lbnRhdGlvbhgLIAEoCTL/BAoMT2F1dGhTZXJ2aWNlEl4KEUNyZWF0ZU9hdXRoQ2xpZW50EiMubGltYmVyLnYxLkNyZWF0ZU9hdXRoQ2xpZW50UmVxdWVzdBokLmxpbWJlci52MS5DcmVhdGVPYXV0aENsaWVudFJlc3BvbnNlEmAKEExpc3RPYXV0aENsaWVudHMSIi5saW1iZXIudjEuTGlzdE9hdXRoQ2xpZW50c1JlcXVlc3QaIy5saW1iZXIudjEuTGlzdE9hdXRoQ2xpZW50c1Jlc3BvbnNlIgOQAgESXgoRRGVsZXRlT2F1dGhDbGllbnQSIy5saW1iZXIudjEuRGVsZXRlT2F1dGhDbGllbnRSZXF1ZXN0GiQubGltYmVyLnYxLkRlbGV0ZU9hdXRoQ2xpZW50UmVzcG9uc2USRgoJQXV0aG9yaXplEhsubGltYmVyLnYxLkF1dGhvcml6ZVJlcXVlc3QaHC5saW1iZXIudjEuQXV0aG9yaXplUmVzcG9uc2USUgoNRXhjaGFuZ2VUb2tlbhIfLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVxdWVzdBogLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVzcG9uc2USTAoLUmV2b2tlVG9rZW4SHS5saW1iZXIudjEuUmV2b2tlVG9rZW5SZXF1ZXN0Gh4ubGltYmVyLnYxLlJldm9rZVRva2VuUmVzcG9uc2USYwoRR2V0U2VydmVyTWV0YWRhdGESIy5saW1iZXIudjEuR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0GiQubGltYmVyLnYxLkdldFNlcnZlck1ldGFkYXRhUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_oauth]);
+  fileDesc("Ch1saW1iZXIvdjEvb2F1dGhfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpcBChhDcmVhdGVPYXV0aENsaWVudFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIVCg1yZWRpcmVjdF91cmlzGAIgAygJEg4KBnNjb3BlcxgDIAMoCRInChp0b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZBgEIAEoCUgAiAEBQh0KG190b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZCJDChlDcmVhdGVPYXV0aENsaWVudFJlc3BvbnNlEiYKBmNsaWVudBgBIAEoCzIWLmxpbWJlci52MS5PYXV0aENsaWVudCJXChdMaXN0T2F1dGhDbGllbnRzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIowBChhMaXN0T2F1dGhDbGllbnRzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiQKBGRhdGEYAiADKAsyFi5saW1iZXIudjEuT2F1dGhDbGllbnQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiLQoYRGVsZXRlT2F1dGhDbGllbnRSZXF1ZXN0EhEKCWNsaWVudF9pZBgBIAEoCSI/ChlEZWxldGVPYXV0aENsaWVudFJlc3BvbnNlEhEKCWNsaWVudF9pZBgBIAEoCRIPCgdkZWxldGVkGAIgASgIIrADChBBdXRob3JpemVSZXF1ZXN0EhEKCWNsaWVudF9pZBgBIAEoCRIUCgxyZWRpcmVjdF91cmkYAiABKAkSFgoOY29kZV9jaGFsbGVuZ2UYAyABKAkSHQoVY29kZV9jaGFsbGVuZ2VfbWV0aG9kGAQgASgJEhIKBXNjb3BlGAUgASgJSACIAQESEgoFc3RhdGUYBiABKAlIAYgBARIaCg1yZXNwb25zZV90eXBlGAcgASgJSAKIAQESFwoKYnVkZ2V0X3VzZBgIIAEoAUgDiAEBEhcKCmV4cGlyZXNfaW4YCSABKA1IBIgBARIVCghyb2JvdF9pZBgKIAEoCUgFiAEBEg4KBm1vZGVscxgLIAMoCRIZCgx3b3Jrc3BhY2VfaWQYDCABKAlIBogBARIVCghyZXNvdXJjZRgNIAEoCUgHiAEBQggKBl9zY29wZUIICgZfc3RhdGVCEAoOX3Jlc3BvbnNlX3R5cGVCDQoLX2J1ZGdldF91c2RCDQoLX2V4cGlyZXNfaW5CCwoJX3JvYm90X2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3Jlc291cmNlIoMBChZEZXNjcmliZUNvbnNlbnRSZXF1ZXN0EhEKCWNsaWVudF9pZBgBIAEoCRIUCgxyZWRpcmVjdF91cmkYAiABKAkSEgoFc2NvcGUYAyABKAlIAIgBARIVCghyZXNvdXJjZRgEIAEoCUgBiAEBQggKBl9zY29wZUILCglfcmVzb3VyY2UigAMKF0Rlc2NyaWJlQ29uc2VudFJlc3BvbnNlEhEKCWNsaWVudF9pZBgBIAEoCRITCgtjbGllbnRfbmFtZRgCIAEoCRIZChFyZWdpc3RlcmVkX2l0c2VsZhgDIAEoCBIVCg1yZWRpcmVjdF9ob3N0GAQgASgJEicKBnNjb3BlcxgFIAMoCzIXLmxpbWJlci52MS5Db25zZW50U2NvcGUSDgoGb3JnX2lkGAYgASgJEhAKCG9yZ19uYW1lGAcgASgJEhkKDHdvcmtzcGFjZV9pZBgIIAEoCUgAiAEBEhUKCHJvYm90X2lkGAkgASgJSAGIAQESDgoGbW9kZWxzGAogAygJEhcKCmJ1ZGdldF91c2QYCyABKAFIAogBARIXCgpleHBpcmVzX2F0GAwgASgNSAOIAQESEAoIaGFyZHdhcmUYDSABKAhCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCDQoLX2J1ZGdldF91c2RCDQoLX2V4cGlyZXNfYXQiRQoMQ29uc2VudFNjb3BlEg0KBXNjb3BlGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWdyYW50YWJsZRgDIAEoCCLwAQoaUmVnaXN0ZXJPYXV0aENsaWVudFJlcXVlc3QSGAoLY2xpZW50X25hbWUYASABKAlIAIgBARIVCg1yZWRpcmVjdF91cmlzGAIgAygJEicKGnRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kGAMgASgJSAGIAQESEwoLZ3JhbnRfdHlwZXMYBCADKAkSFgoOcmVzcG9uc2VfdHlwZXMYBSADKAkSEgoFc2NvcGUYBiABKAlIAogBAUIOCgxfY2xpZW50X25hbWVCHQobX3Rva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kQggKBl9zY29wZSLLAgobUmVnaXN0ZXJPYXV0aENsaWVudFJlc3BvbnNlEhEKCWNsaWVudF9pZBgBIAEoCRIaCg1jbGllbnRfc2VjcmV0GAIgASgJSACIAQESGwoTY2xpZW50X2lkX2lzc3VlZF9hdBgDIAEoDRIlChhjbGllbnRfc2VjcmV0X2V4cGlyZXNfYXQYBCABKA1IAYgBARITCgtjbGllbnRfbmFtZRgFIAEoCRIVCg1yZWRpcmVjdF91cmlzGAYgAygJEiIKGnRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kGAcgASgJEhMKC2dyYW50X3R5cGVzGAggAygJEhYKDnJlc3BvbnNlX3R5cGVzGAkgAygJEg0KBXNjb3BlGAogASgJQhAKDl9jbGllbnRfc2VjcmV0QhsKGV9jbGllbnRfc2VjcmV0X2V4cGlyZXNfYXQiPAoaR2V0UmVzb3VyY2VNZXRhZGF0YVJlcXVlc3QSEwoGaXNzdWVyGAEgASgJSACIAQFCCQoHX2lzc3VlciLBAQobR2V0UmVzb3VyY2VNZXRhZGF0YVJlc3BvbnNlEhAKCHJlc291cmNlGAEgASgJEh0KFWF1dGhvcml6YXRpb25fc2VydmVycxgCIAMoCRIYChBzY29wZXNfc3VwcG9ydGVkGAMgAygJEiAKGGJlYXJlcl9tZXRob2RzX3N1cHBvcnRlZBgEIAMoCRIVCg1yZXNvdXJjZV9uYW1lGAUgASgJEh4KFnJlc291cmNlX2RvY3VtZW50YXRpb24YBiABKAkieAoRQXV0aG9yaXplUmVzcG9uc2USDAoEY29kZRgBIAEoCRIUCgxyZWRpcmVjdF91cmwYAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoDRINCgVzY29wZRgEIAEoCRISCgVzdGF0ZRgFIAEoCUgAiAEBQggKBl9zdGF0ZSLeAQoURXhjaGFuZ2VUb2tlblJlcXVlc3QSEgoKZ3JhbnRfdHlwZRgBIAEoCRIRCgRjb2RlGAIgASgJQgOAAQESGgoNY29kZV92ZXJpZmllchgDIAEoCUIDgAEBEhYKCWNsaWVudF9pZBgEIAEoCUgAiAEBEh8KDWNsaWVudF9zZWNyZXQYBSABKAlCA4ABAUgBiAEBEhkKDHJlZGlyZWN0X3VyaRgGIAEoCUgCiAEBQgwKCl9jbGllbnRfaWRCEAoOX2NsaWVudF9zZWNyZXRCDwoNX3JlZGlyZWN0X3VyaSLSAQoVRXhjaGFuZ2VUb2tlblJlc3BvbnNlEhQKDGFjY2Vzc190b2tlbhgBIAEoCRISCgp0b2tlbl90eXBlGAIgASgJEg4KBmtleV9pZBgDIAEoCRIUCgd1c2VyX2lkGAQgASgJSACIAQESDQoFc2NvcGUYBSABKAkSFwoKZXhwaXJlc19hdBgGIAEoDUgBiAEBEhcKCmV4cGlyZXNfaW4YByABKA1IAogBAUIKCghfdXNlcl9pZEINCgtfZXhwaXJlc19hdEINCgtfZXhwaXJlc19pbiKzAQoSUmV2b2tlVG9rZW5SZXF1ZXN0EhIKBXRva2VuGAEgASgJQgOAAQESHAoPdG9rZW5fdHlwZV9oaW50GAIgASgJSACIAQESFgoJY2xpZW50X2lkGAMgASgJSAGIAQESHwoNY2xpZW50X3NlY3JldBgEIAEoCUIDgAEBSAKIAQFCEgoQX3Rva2VuX3R5cGVfaGludEIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0IhUKE1Jldm9rZVRva2VuUmVzcG9uc2UiOgoYR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0EhMKBmlzc3VlchgBIAEoCUgAiAEBQgkKB19pc3N1ZXIi3gMKGUdldFNlcnZlck1ldGFkYXRhUmVzcG9uc2USDgoGaXNzdWVyGAEgASgJEh4KFmF1dGhvcml6YXRpb25fZW5kcG9pbnQYAiABKAkSFgoOdG9rZW5fZW5kcG9pbnQYAyABKAkSGwoTcmV2b2NhdGlvbl9lbmRwb2ludBgEIAEoCRIYChBzY29wZXNfc3VwcG9ydGVkGAUgAygJEiAKGHJlc3BvbnNlX3R5cGVzX3N1cHBvcnRlZBgGIAMoCRIdChVncmFudF90eXBlc19zdXBwb3J0ZWQYByADKAkSKAogY29kZV9jaGFsbGVuZ2VfbWV0aG9kc19zdXBwb3J0ZWQYCCADKAkSLQoldG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2RzX3N1cHBvcnRlZBgJIAMoCRIyCipyZXZvY2F0aW9uX2VuZHBvaW50X2F1dGhfbWV0aG9kc19zdXBwb3J0ZWQYCiADKAkSHQoVc2VydmljZV9kb2N1bWVudGF0aW9uGAsgASgJEh0KFXJlZ2lzdHJhdGlvbl9lbmRwb2ludBgMIAEoCRI2Ci5hdXRob3JpemF0aW9uX3Jlc3BvbnNlX2lzc19wYXJhbWV0ZXJfc3VwcG9ydGVkGA0gASgIMq8HCgxPYXV0aFNlcnZpY2USXgoRQ3JlYXRlT2F1dGhDbGllbnQSIy5saW1iZXIudjEuQ3JlYXRlT2F1dGhDbGllbnRSZXF1ZXN0GiQubGltYmVyLnYxLkNyZWF0ZU9hdXRoQ2xpZW50UmVzcG9uc2USYAoQTGlzdE9hdXRoQ2xpZW50cxIiLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVzcG9uc2UiA5ACARJeChFEZWxldGVPYXV0aENsaWVudBIjLmxpbWJlci52MS5EZWxldGVPYXV0aENsaWVudFJlcXVlc3QaJC5saW1iZXIudjEuRGVsZXRlT2F1dGhDbGllbnRSZXNwb25zZRJGCglBdXRob3JpemUSGy5saW1iZXIudjEuQXV0aG9yaXplUmVxdWVzdBocLmxpbWJlci52MS5BdXRob3JpemVSZXNwb25zZRJdCg9EZXNjcmliZUNvbnNlbnQSIS5saW1iZXIudjEuRGVzY3JpYmVDb25zZW50UmVxdWVzdBoiLmxpbWJlci52MS5EZXNjcmliZUNvbnNlbnRSZXNwb25zZSIDkAIBEmQKE1JlZ2lzdGVyT2F1dGhDbGllbnQSJS5saW1iZXIudjEuUmVnaXN0ZXJPYXV0aENsaWVudFJlcXVlc3QaJi5saW1iZXIudjEuUmVnaXN0ZXJPYXV0aENsaWVudFJlc3BvbnNlEmkKE0dldFJlc291cmNlTWV0YWRhdGESJS5saW1iZXIudjEuR2V0UmVzb3VyY2VNZXRhZGF0YVJlcXVlc3QaJi5saW1iZXIudjEuR2V0UmVzb3VyY2VNZXRhZGF0YVJlc3BvbnNlIgOQAgESUgoNRXhjaGFuZ2VUb2tlbhIfLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVxdWVzdBogLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVzcG9uc2USTAoLUmV2b2tlVG9rZW4SHS5saW1iZXIudjEuUmV2b2tlVG9rZW5SZXF1ZXN0Gh4ubGltYmVyLnYxLlJldm9rZVRva2VuUmVzcG9uc2USYwoRR2V0U2VydmVyTWV0YWRhdGESIy5saW1iZXIudjEuR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0GiQubGltYmVyLnYxLkdldFNlcnZlck1ldGFkYXRhUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_oauth]);
 
 /**
  * Asks for an application to be registered.
@@ -265,6 +265,34 @@ export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
    * @generated from field: optional uint32 expires_in = 9;
    */
   expiresIn?: number | undefined;
+
+  /**
+   * The robot that the application may drive; the calling key's when absent.
+   *
+   * @generated from field: optional string robot_id = 10;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * The models that the application may use, `owner/*` for all of an owner; the calling key's when empty.
+   *
+   * @generated from field: repeated string models = 11;
+   */
+  models: string[];
+
+  /**
+   * The workspace that the application is confined to; the calling key's when absent.
+   *
+   * @generated from field: optional string workspace_id = 12;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * What the key is for (RFC 8707): an address of the gateway.
+   *
+   * @generated from field: optional string resource = 13;
+   */
+  resource?: string | undefined;
 };
 
 /**
@@ -273,6 +301,405 @@ export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
  */
 export const AuthorizeRequestSchema: GenMessage<AuthorizeRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_oauth_service, 6);
+
+/**
+ * Asks what an application wants: the parameters that it sent its member with.
+ *
+ * @generated from message limber.v1.DescribeConsentRequest
+ */
+export type DescribeConsentRequest = Message<"limber.v1.DescribeConsentRequest"> & {
+  /**
+   * The application.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * Where it takes the code; one of its addresses to the letter.
+   *
+   * @generated from field: string redirect_uri = 2;
+   */
+  redirectUri: string;
+
+  /**
+   * What it asks for, parted by spaces; all that it may when absent.
+   *
+   * @generated from field: optional string scope = 3;
+   */
+  scope?: string | undefined;
+
+  /**
+   * What the key is for (RFC 8707): an address of the gateway.
+   *
+   * @generated from field: optional string resource = 4;
+   */
+  resource?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DescribeConsentRequest.
+ * Use `create(DescribeConsentRequestSchema)` to create a new message.
+ */
+export const DescribeConsentRequestSchema: GenMessage<DescribeConsentRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 7);
+
+/**
+ * What an application asks for.
+ *
+ * @generated from message limber.v1.DescribeConsentResponse
+ */
+export type DescribeConsentResponse = Message<"limber.v1.DescribeConsentResponse"> & {
+  /**
+   * The application's name.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: string client_name = 2;
+   */
+  clientName: string;
+
+  /**
+   * Nobody of the organisation registered it: what it calls itself is its own word.
+   *
+   * @generated from field: bool registered_itself = 3;
+   */
+  registeredItself: boolean;
+
+  /**
+   * Where the answer goes: the host of its address, or the scheme of a program's own.
+   *
+   * @generated from field: string redirect_host = 4;
+   */
+  redirectHost: string;
+
+  /**
+   * What it asks for.
+   *
+   * @generated from field: repeated limber.v1.ConsentScope scopes = 5;
+   */
+  scopes: ConsentScope[];
+
+  /**
+   * The organisation that it would act in.
+   *
+   * @generated from field: string org_id = 6;
+   */
+  orgId: string;
+
+  /**
+   * What that is called.
+   *
+   * @generated from field: string org_name = 7;
+   */
+  orgName: string;
+
+  /**
+   * The workspace that it would be confined to; absent: none.
+   *
+   * @generated from field: optional string workspace_id = 8;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * The robot that it would be confined to; absent: none.
+   *
+   * @generated from field: optional string robot_id = 9;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * The models that it would be confined to; empty: all.
+   *
+   * @generated from field: repeated string models = 10;
+   */
+  models: string[];
+
+  /**
+   * The most that it could spend, in US dollars; absent: whatever the organisation has.
+   *
+   * @generated from field: optional double budget_usd = 11;
+   */
+  budgetUsd?: number | undefined;
+
+  /**
+   * When its key would end at the latest, in unix seconds; absent: never.
+   *
+   * @generated from field: optional uint32 expires_at = 12;
+   */
+  expiresAt?: number | undefined;
+
+  /**
+   * It may drive robots for real.
+   *
+   * @generated from field: bool hardware = 13;
+   */
+  hardware: boolean;
+};
+
+/**
+ * Describes the message limber.v1.DescribeConsentResponse.
+ * Use `create(DescribeConsentResponseSchema)` to create a new message.
+ */
+export const DescribeConsentResponseSchema: GenMessage<DescribeConsentResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 8);
+
+/**
+ * Something that an application asks for.
+ *
+ * @generated from message limber.v1.ConsentScope
+ */
+export type ConsentScope = Message<"limber.v1.ConsentScope"> & {
+  /**
+   * Its word.
+   *
+   * @generated from field: string scope = 1;
+   */
+  scope: string;
+
+  /**
+   * What it lets the application do.
+   *
+   * @generated from field: string description = 2;
+   */
+  description: string;
+
+  /**
+   * The caller may give it.
+   *
+   * @generated from field: bool grantable = 3;
+   */
+  grantable: boolean;
+};
+
+/**
+ * Describes the message limber.v1.ConsentScope.
+ * Use `create(ConsentScopeSchema)` to create a new message.
+ */
+export const ConsentScopeSchema: GenMessage<ConsentScope> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 9);
+
+/**
+ * Registers an application.
+ *
+ * @generated from message limber.v1.RegisterOauthClientRequest
+ */
+export type RegisterOauthClientRequest = Message<"limber.v1.RegisterOauthClientRequest"> & {
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: optional string client_name = 1;
+   */
+  clientName?: string | undefined;
+
+  /**
+   * Where it takes codes: https, http on loopback, or a scheme of its own with a dot in it.
+   *
+   * @generated from field: repeated string redirect_uris = 2;
+   */
+  redirectUris: string[];
+
+  /**
+   * How it proves itself at the token endpoint: `none`, `client_secret_basic` (when absent) or `client_secret_post`.
+   *
+   * @generated from field: optional string token_endpoint_auth_method = 3;
+   */
+  tokenEndpointAuthMethod?: string | undefined;
+
+  /**
+   * How it gets keys; `authorization_code` is among them, or none is named.
+   *
+   * @generated from field: repeated string grant_types = 4;
+   */
+  grantTypes: string[];
+
+  /**
+   * What it asks the page of consent for; `code` is among them, or none is named.
+   *
+   * @generated from field: repeated string response_types = 5;
+   */
+  responseTypes: string[];
+
+  /**
+   * The most that it may ask for, parted by spaces; all contracts when absent.
+   *
+   * @generated from field: optional string scope = 6;
+   */
+  scope?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.RegisterOauthClientRequest.
+ * Use `create(RegisterOauthClientRequestSchema)` to create a new message.
+ */
+export const RegisterOauthClientRequestSchema: GenMessage<RegisterOauthClientRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 10);
+
+/**
+ * The application, in the words of RFC 7591.
+ *
+ * @generated from message limber.v1.RegisterOauthClientResponse
+ */
+export type RegisterOauthClientResponse = Message<"limber.v1.RegisterOauthClientResponse"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * Its secret, once; absent for one that can keep none.
+   *
+   * @generated from field: optional string client_secret = 2;
+   */
+  clientSecret?: string | undefined;
+
+  /**
+   * When it was registered, in unix seconds.
+   *
+   * @generated from field: uint32 client_id_issued_at = 3;
+   */
+  clientIdIssuedAt: number;
+
+  /**
+   * Constant 0: the secret does not end. Absent without one.
+   *
+   * @generated from field: optional uint32 client_secret_expires_at = 4;
+   */
+  clientSecretExpiresAt?: number | undefined;
+
+  /**
+   * What it calls itself.
+   *
+   * @generated from field: string client_name = 5;
+   */
+  clientName: string;
+
+  /**
+   * Where it takes codes.
+   *
+   * @generated from field: repeated string redirect_uris = 6;
+   */
+  redirectUris: string[];
+
+  /**
+   * How it proves itself.
+   *
+   * @generated from field: string token_endpoint_auth_method = 7;
+   */
+  tokenEndpointAuthMethod: string;
+
+  /**
+   * Constant `authorization_code`.
+   *
+   * @generated from field: repeated string grant_types = 8;
+   */
+  grantTypes: string[];
+
+  /**
+   * Constant `code`.
+   *
+   * @generated from field: repeated string response_types = 9;
+   */
+  responseTypes: string[];
+
+  /**
+   * The most that it may ask for, parted by spaces.
+   *
+   * @generated from field: string scope = 10;
+   */
+  scope: string;
+};
+
+/**
+ * Describes the message limber.v1.RegisterOauthClientResponse.
+ * Use `create(RegisterOauthClientResponseSchema)` to create a new message.
+ */
+export const RegisterOauthClientResponseSchema: GenMessage<RegisterOauthClientResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 11);
+
+/**
+ * Asks which server gives keys.
+ *
+ * @generated from message limber.v1.GetResourceMetadataRequest
+ */
+export type GetResourceMetadataRequest = Message<"limber.v1.GetResourceMetadataRequest"> & {
+  /**
+   * The address that the caller reached the gateway by. REST fills it in.
+   *
+   * @generated from field: optional string issuer = 1;
+   */
+  issuer?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetResourceMetadataRequest.
+ * Use `create(GetResourceMetadataRequestSchema)` to create a new message.
+ */
+export const GetResourceMetadataRequestSchema: GenMessage<GetResourceMetadataRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 12);
+
+/**
+ * Which server gives keys.
+ *
+ * @generated from message limber.v1.GetResourceMetadataResponse
+ */
+export type GetResourceMetadataResponse = Message<"limber.v1.GetResourceMetadataResponse"> & {
+  /**
+   * The address that keys are for.
+   *
+   * @generated from field: string resource = 1;
+   */
+  resource: string;
+
+  /**
+   * The servers that give them: the gateway itself.
+   *
+   * @generated from field: repeated string authorization_servers = 2;
+   */
+  authorizationServers: string[];
+
+  /**
+   * What can be asked for.
+   *
+   * @generated from field: repeated string scopes_supported = 3;
+   */
+  scopesSupported: string[];
+
+  /**
+   * Constant `header`.
+   *
+   * @generated from field: repeated string bearer_methods_supported = 4;
+   */
+  bearerMethodsSupported: string[];
+
+  /**
+   * What people call it.
+   *
+   * @generated from field: string resource_name = 5;
+   */
+  resourceName: string;
+
+  /**
+   * Where people read about it.
+   *
+   * @generated from field: string resource_documentation = 6;
+   */
+  resourceDocumentation: string;
+};
+
+/**
+ * Describes the message limber.v1.GetResourceMetadataResponse.
+ * Use `create(GetResourceMetadataResponseSchema)` to create a new message.
+ */
+export const GetResourceMetadataResponseSchema: GenMessage<GetResourceMetadataResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_oauth_service, 13);
 
 /**
  * Consent, as a code.
@@ -321,7 +748,7 @@ export type AuthorizeResponse = Message<"limber.v1.AuthorizeResponse"> & {
  * Use `create(AuthorizeResponseSchema)` to create a new message.
  */
 export const AuthorizeResponseSchema: GenMessage<AuthorizeResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 7);
+  messageDesc(file_limber_v1_oauth_service, 14);
 
 /**
  * Exchanges a code.
@@ -377,7 +804,7 @@ export type ExchangeTokenRequest = Message<"limber.v1.ExchangeTokenRequest"> & {
  * Use `create(ExchangeTokenRequestSchema)` to create a new message.
  */
 export const ExchangeTokenRequestSchema: GenMessage<ExchangeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 8);
+  messageDesc(file_limber_v1_oauth_service, 15);
 
 /**
  * A key, in OAuth's words.
@@ -440,7 +867,7 @@ export type ExchangeTokenResponse = Message<"limber.v1.ExchangeTokenResponse"> &
  * Use `create(ExchangeTokenResponseSchema)` to create a new message.
  */
 export const ExchangeTokenResponseSchema: GenMessage<ExchangeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 9);
+  messageDesc(file_limber_v1_oauth_service, 16);
 
 /**
  * Revokes a token.
@@ -482,7 +909,7 @@ export type RevokeTokenRequest = Message<"limber.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 10);
+  messageDesc(file_limber_v1_oauth_service, 17);
 
 /**
  * The token is worth nothing.
@@ -497,7 +924,7 @@ export type RevokeTokenResponse = Message<"limber.v1.RevokeTokenResponse"> & {
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 11);
+  messageDesc(file_limber_v1_oauth_service, 18);
 
 /**
  * Asks where everything is.
@@ -518,7 +945,7 @@ export type GetServerMetadataRequest = Message<"limber.v1.GetServerMetadataReque
  * Use `create(GetServerMetadataRequestSchema)` to create a new message.
  */
 export const GetServerMetadataRequestSchema: GenMessage<GetServerMetadataRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 12);
+  messageDesc(file_limber_v1_oauth_service, 19);
 
 /**
  * Where everything is.
@@ -534,7 +961,7 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
   issuer: string;
 
   /**
-   * Where a member consents.
+   * The page on which a member consents.
    *
    * @generated from field: string authorization_endpoint = 2;
    */
@@ -602,6 +1029,20 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
    * @generated from field: string service_documentation = 11;
    */
   serviceDocumentation: string;
+
+  /**
+   * Where an application registers itself.
+   *
+   * @generated from field: string registration_endpoint = 12;
+   */
+  registrationEndpoint: string;
+
+  /**
+   * The page of consent names this server to the application (`iss`, RFC 9207).
+   *
+   * @generated from field: bool authorization_response_iss_parameter_supported = 13;
+   */
+  authorizationResponseIssParameterSupported: boolean;
 };
 
 /**
@@ -609,7 +1050,7 @@ export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResp
  * Use `create(GetServerMetadataResponseSchema)` to create a new message.
  */
 export const GetServerMetadataResponseSchema: GenMessage<GetServerMetadataResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_oauth_service, 13);
+  messageDesc(file_limber_v1_oauth_service, 20);
 
 /**
  * OAuth 2.1 with PKCE: how an application gets a key from a member who consents.
@@ -657,6 +1098,37 @@ export const OauthService: GenService<{
     methodKind: "unary";
     input: typeof AuthorizeRequestSchema;
     output: typeof AuthorizeResponseSchema;
+  },
+  /**
+   * Shows what an application asks the caller for, before the caller decides: the page of consent. Nothing is given by it.
+   *
+   * @generated from rpc limber.v1.OauthService.DescribeConsent
+   */
+  describeConsent: {
+    methodKind: "unary";
+    input: typeof DescribeConsentRequestSchema;
+    output: typeof DescribeConsentResponseSchema;
+  },
+  /**
+   * Registers an application by itself (RFC 7591), as clients of the Model Context Protocol do. It is of no organisation: members of any may
+   * consent to it. One that nobody consents to within a day is forgotten.
+   *
+   * @generated from rpc limber.v1.OauthService.RegisterOauthClient
+   */
+  registerOauthClient: {
+    methodKind: "unary";
+    input: typeof RegisterOauthClientRequestSchema;
+    output: typeof RegisterOauthClientResponseSchema;
+  },
+  /**
+   * Tells clients of the API which server gives them keys (RFC 9728).
+   *
+   * @generated from rpc limber.v1.OauthService.GetResourceMetadata
+   */
+  getResourceMetadata: {
+    methodKind: "unary";
+    input: typeof GetResourceMetadataRequestSchema;
+    output: typeof GetResourceMetadataResponseSchema;
   },
   /**
    * Exchanges a code for a key. A code that comes a second time is refused, and the key that it gave is revoked.
