@@ -33,6 +33,7 @@ export interface Inference {
   readonly loops: LoopRegistry;
   /** The loops of all replicas, for those who watch. */
   readonly liveLoops: LiveLoops;
+  readonly sessions: Sessions;
   readonly presets: PresetCache;
   readonly ownKeys: OwnKeyCache;
   readonly stops: ActiveStops;
@@ -110,5 +111,5 @@ export async function openInference(
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };
-  return { service: inferenceService(deps), loops, liveLoops, presets, ownKeys, stops, stopOrders };
+  return { service: inferenceService(deps), loops, liveLoops, sessions, presets, ownKeys, stops, stopOrders };
 }

@@ -20,6 +20,7 @@ import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+import { RobotRegistryService } from "../../gen/limber/v1/robot_registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
@@ -55,6 +56,7 @@ import { outboundService } from "../services/outbound.ts";
 import { presetService } from "../services/preset.ts";
 import { registryService } from "../services/registry.ts";
 import { robotService } from "../services/robot.ts";
+import { robotRegistryService } from "../services/robot-registry.ts";
 import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
 import { seriesService } from "../services/series.ts";
@@ -171,6 +173,9 @@ const TABLE: readonly ServiceRow[] = [
   ),
   row(RobotService, ({ storage: { sql }, inference: { stops, stopOrders } }) =>
     robotService({ sql, stops, orders: stopOrders }),
+  ),
+  row(RobotRegistryService, ({ storage: { sql }, supply: { supply }, inference: { sessions } }) =>
+    robotRegistryService({ sql, inference: { supply, sessions } }),
   ),
   row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),

@@ -282,7 +282,7 @@ export type RoutedCall = Pick<ActRequest, "metadata"> &
 
 /** What a plan is made from at this moment. */
 export function planArgs(
-  deps: InferenceDeps,
+  deps: Pick<InferenceDeps, "supply" | "sessions">,
   { intent, ownKeys, session }: WantedInference,
   call: Call,
   arrivedAt: number,

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { after, steadyNow } from "../clock.ts";
+import type { GivenInput } from "../contracts/inputs.ts";
 import { digestOf, type Plan, type PlanArgs, type PlanDigest } from "../routing/index.ts";
 
 /** What a call's record has of its plan. */
@@ -125,14 +126,29 @@ const yes = (): boolean => true;
 const no = (): boolean => false;
 
 /** What alike requests have in common: all that offerings are dropped by, but for figures of the moment. */
-function kindOf({ intent, scope, ownKeys }: PlanArgs): string {
+function kindOf({ intent, scope, ownKeys, readPicture, meaning }: PlanArgs): string {
   const { contract, model, models, preference, provider, actionSpace, embodiment, units, extent, parameters } = intent;
   const wanted = provider && { ...provider, sessionId: undefined };
   const { models: allowed, environment, orgId, reach, settings } = scope;
   return JSON.stringify([
     ...[contract, model, models, preference, wanted, actionSpace, embodiment, units, extent, parameters],
     ...[orgId, allowed, environment, reach, settings?.zdr, settings?.allowedRegions, ownKeys !== undefined],
+    ...[intent.given && shapeOf(intent.given, readPicture), meaning],
   ]);
+}
+
+/** What input contracts are held against, without the pictures and numbers themselves. */
+function shapeOf(
+  { observations, instruction, goalImage }: GivenInput,
+  readPicture: PlanArgs["readPicture"],
+): unknown[] {
+  const seen = observations.at(-1);
+  const cameras = seen?.frames.map((frame) => {
+    const { width, height, format } = readPicture?.(frame) ?? frame;
+    return [frame.camera, width, height, format];
+  });
+  const words = (instruction ?? "") !== "";
+  return [observations.length, cameras, seen?.proprio.length, seen?.proprioNames, words, goalImage !== undefined];
 }
 
 const nameOf = (digest: PlanDigest): string =>

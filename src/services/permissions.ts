@@ -61,6 +61,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["supply.read", "++---++", "See the organisation's own offerings."],
   ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
   ["robots.read", "++++-+-", "See robots, and the control loops that run."],
+  ["robots.write", "++++---", "Write robots down, and forget them."],
   ["robots.stop", "++++---", "Stop robots at once."],
   ["org.transfer", "+------", "Hand the organisation on to another owner."],
   ["org.export", "+------", "Export everything of the organisation."],

@@ -62,6 +62,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     log_id: act?.id,
     job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
     file: "members.jsonl",
+    robot_id: (await made(`/v1/robots/arm-${mark}`, { action_space: "base_twist_2d" }, "PUT")).id,
     stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
   };
 }
@@ -87,6 +88,7 @@ export const NOBODYS: Belongings = {
       maker_key_id: "mkk",
     }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),
   ),
+  robot_id: "arm-nobodys",
   name: "preset-nobodys",
   domain: "nobodys.example",
   provider: "provider-nobodys",

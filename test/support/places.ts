@@ -39,6 +39,7 @@ export const bodiesFor = (receiver: string): Readonly<Record<string, () => objec
   InviteMember: () => ({ email: `x${++born}@example.com`, role: "viewer" }),
   UpdateMember: () => ({ role: "viewer" }),
   PutPreset: () => ({ horizon: 1 }),
+  PutRobot: () => ({ action_space: "base_twist_2d" }),
   ReplaceUser: () => ({ userName: "x@example.com" }),
   PatchUser: () => ({ active: false }),
   PatchGroup: () => ({ Operations: [{ op: "replace", path: "displayName", value: "x" }] }),

@@ -43,6 +43,7 @@ export const EMPTIED = [
   "webhook",
   "broadcast_target",
   "robot_stop",
+  "robot",
   "job",
   "idempotency",
   "outbox",

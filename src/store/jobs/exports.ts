@@ -244,6 +244,13 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     order: "id",
   },
   {
+    file: "robots.jsonl",
+    table: "robot",
+    columns: ["id", "workspace_id", "config"],
+    times: ["created", "updated"],
+    order: "id, workspace_id",
+  },
+  {
     file: "account.jsonl",
     table: "account",
     columns: ["granted_micro", "available_micro", "fee_micro", "owed_micro", "requests"],

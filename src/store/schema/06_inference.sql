@@ -219,3 +219,17 @@ $$;
 
 create trigger relay_message_sent after insert on relay_message referencing new table as sent
   for each statement execute function notify_relay_message();
+
+-- Robots that organisations have written down. Calls may name others.
+create table robot (
+  org_id text not null references org,
+  -- The workspace that it is of; empty: the organisation's own.
+  workspace_id text not null default '',
+  -- The name that calls give.
+  id text not null,
+  -- ProtoJSON of RobotConfig.
+  config jsonb not null,
+  created timestamptz not null default now(),
+  updated timestamptz not null default now(),
+  primary key (org_id, workspace_id, id)
+);

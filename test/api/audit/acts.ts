@@ -325,6 +325,15 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
         asOperator("POST", `/v1/status/offerings/${id}/circuit`, { state: "forced_open", reason: "maintenance" }),
     };
   },
+  PutRobot: ({ send, fresh }) => ({
+    action: "robot.saved",
+    run: () => send("PUT", `/v1/robots/${fresh("robot")}`, { action_space: "base_twist_2d" }),
+  }),
+  DeleteRobot: async ({ send, fresh, made }) => {
+    const id = fresh("robot");
+    await made(`/v1/robots/${id}`, { action_space: "base_twist_2d" }, "PUT");
+    return { action: "robot.deleted", run: () => send("DELETE", `/v1/robots/${id}`) };
+  },
   PutPreset: ({ send, fresh }) => ({
     action: "preset.saved",
     run: () => send("PUT", `/v1/presets/${fresh("preset")}`, { horizon: 2 }),

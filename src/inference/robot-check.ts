@@ -1,0 +1,170 @@
+/** What can drive a robot: the plan of an act for it, and what offerings say that they read and mean, held against what it is. */
+import { create } from "@bufbuild/protobuf";
+import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { type InputContract, InputNeed } from "../../gen/limber/v1/input_contract_pb.ts";
+import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
+import {
+  type DrivingOffering,
+  DrivingOfferingSchema,
+  type RobotConfig,
+  type RobotFault,
+  RobotFaultSchema,
+  type UnfitOffering,
+  UnfitOfferingSchema,
+} from "../../gen/limber/v1/robot_registry_pb.ts";
+
+import { ALIAS_PREFIX } from "../brand.ts";
+import type { Call } from "../call.ts";
+import { steadyNow } from "../clock.ts";
+import * as act from "../contracts/act.ts";
+import { differenceOf, meaningIn } from "../contracts/action-meaning.ts";
+import { dimensionOf } from "../contracts/action-spaces.ts";
+import { dimensionOfLayout, type GivenInput } from "../contracts/inputs.ts";
+import { explain, type Offering } from "../routing/index.ts";
+import { type InferenceDeps, planArgs } from "./call.ts";
+
+/** What the check depends on. */
+export type RobotCheckDeps = Pick<InferenceDeps, "supply" | "sessions">;
+
+/** What was found. */
+export interface RobotCheck {
+  readonly considered: number;
+  readonly canDrive: DrivingOffering[];
+  readonly cannotDrive: UnfitOffering[];
+}
+
+/** Stands for all models. */
+const ANY_MODEL = `${ALIAS_PREFIX}auto`;
+/** Faults that are told of one offering. */
+const MOST_FAULTS = 16;
+/** Letters of one: the words in it are its provider's. */
+const MOST_TOLD = 400;
+
+/** Every offering of a model, or of all models, that the caller's key may use: those that can drive the robot, and those that cannot. */
+export function checkRobot(
+  deps: RobotCheckDeps,
+  robot: RobotConfig,
+  model: string | undefined,
+  call: Call,
+): RobotCheck {
+  const { embodiment, actionSpace } = robot;
+  const request = create(ActRequestSchema, {
+    model: model ?? ANY_MODEL,
+    actionSpace,
+    ...(embodiment !== undefined && { embodiment }),
+  });
+  const args = planArgs(
+    deps,
+    { intent: act.intentOf(request), ownKeys: undefined, session: undefined },
+    call,
+    steadyNow(),
+  );
+  const { considered, plan, dropped } = explain(args);
+  const { snapshot } = args;
+  const faultsOf = (offeringId: string): RobotFault[] => {
+    const offering = snapshot.offerings[snapshot.rowOf(offeringId)];
+    return offering ? faultsAt(robot, offering) : [];
+  };
+  const canDrive: DrivingOffering[] = [];
+  const cannotDrive: UnfitOffering[] = [];
+  for (const { offeringId, model, provider, priceUnitUsd, expectedMs } of plan) {
+    const faults = faultsOf(offeringId);
+    if (faults.length > 0) cannotDrive.push(create(UnfitOfferingSchema, { offeringId, model, provider, faults }));
+    else {
+      const declared = snapshot.offerings[snapshot.rowOf(offeringId)]?.declared !== undefined;
+      const rank = canDrive.length + 1;
+      const facts = { rank, offeringId, model, provider, priceUnitUsd, declared };
+      canDrive.push(create(DrivingOfferingSchema, { ...facts, ...(expectedMs && { expectedMs }) }));
+    }
+  }
+  for (const { offeringId, model, provider, reason, detail } of dropped) {
+    const field = FIELDS[reason];
+    const faults = [...(field === undefined ? [] : [fault(field, detail)]), ...faultsOf(offeringId)];
+    const more = field === undefined ? { reason, detail } : {};
+    cannotDrive.push(create(UnfitOfferingSchema, { offeringId, model, provider, faults, ...more }));
+  }
+  cannotDrive.sort((a, b) => weight(a) - weight(b) || a.faults.length - b.faults.length);
+  return { considered, canDrive, cannotDrive };
+}
+
+/** The fields of a robot that constraints of a plan are about. */
+const FIELDS: Readonly<Partial<Record<DropReason, string>>> = {
+  [DropReason.EMBODIMENT]: "embodiment",
+  [DropReason.ACTION_SPACE]: "action_space",
+};
+
+/** What the robot alone keeps out is told first. */
+const weight = ({ reason }: UnfitOffering): number => (reason === undefined ? 0 : 1);
+
+/** What of the robot does not fit what an offering says of itself. */
+function faultsAt(robot: RobotConfig, { declared, actionDim }: Offering): RobotFault[] {
+  const { actionSpace, actions, bounds } = robot;
+  const faults: RobotFault[] = [];
+  const dim = dimensionOf(actionSpace, actionDim);
+  const lengths = [bounds?.lowest.length ?? 0, bounds?.highest.length ?? 0];
+  if (dim !== undefined && lengths.some((length) => length > 1 && length !== dim))
+    faults.push(fault("bounds", `need one number, or one for each of ${dim}`));
+  if (declared === undefined) return faults;
+  const difference = differenceOf(actions, meaningIn(declared.actions, actionSpace));
+  if (difference !== undefined) faults.push(fault("actions", `differ from the model's in ${difference}`));
+  if (declared.input) {
+    const given = givenBy(robot, declared.input);
+    for (const { path, message } of declared.faults(given, pictureOf))
+      faults.push(fault(fieldOf(path, robot), message));
+  }
+  return faults.slice(0, MOST_FAULTS);
+}
+
+/**
+ * What the robot would send to a model with this contract: pictures of its cameras, and numbers of its state. Words, a goal and earlier observations
+ * are of the call and not of the robot: it sends what is wanted of these.
+ */
+function givenBy({ cameras, proprio, actionSpace }: RobotConfig, contract: InputContract): GivenInput {
+  const frames = cameras.map(({ name, width, height, format }) =>
+    create(FrameSchema, {
+      camera: name,
+      ...(width !== undefined && { width }),
+      ...(height !== undefined && { height }),
+      ...(format !== undefined && { format }),
+    }),
+  );
+  // Of a robot that says nothing of its state, what is wanted is believed.
+  const dim = proprio
+    ? (dimensionOfLayout(proprio) ?? wantedDim(contract, actionSpace))
+    : wantedDim(contract, actionSpace);
+  const seen: Observation = create(ObservationSchema, {
+    frames,
+    proprio: Array<number>(dim).fill(0),
+    proprioNames: proprio?.names ?? [],
+  });
+  const isWanted = (need: InputNeed | undefined): boolean => need === InputNeed.REQUIRED;
+  return {
+    observations: Array<Observation>(contract.history?.least ?? 1).fill(seen),
+    instruction: isWanted(contract.language?.need) ? "go" : "",
+    goalImage: isWanted(contract.goalImage?.need) ? create(FrameSchema) : undefined,
+    actionSpace,
+  };
+}
+
+/** Values of a layout that the contract has for answers in an action space. */
+function wantedDim({ proprio }: InputContract, actionSpace: string): number {
+  const layout = proprio.find((each) => each.actionSpace === "" || each.actionSpace === actionSpace);
+  return (layout && dimensionOfLayout(layout)) ?? 0;
+}
+
+/** A robot's pictures are as it says that they are: there are none to look at. */
+const pictureOf = (_: Frame): undefined => undefined;
+
+/** The field of the robot that a path in what it would send stands for, such as `cameras.1.width` for `observations.0.frames.1.width`. */
+function fieldOf(path: string, { cameras }: RobotConfig): string {
+  const [, place = "", side = ""] = path.match(/\.frames\.(\d+)(?:\.(\w+))?$/) ?? [];
+  if (place !== "" && Number(place) < cameras.length)
+    return `cameras.${place}${side === "" ? "" : `.${side === "camera" ? "name" : side}`}`;
+  if (path.endsWith(".frames")) return "cameras";
+  if (path.endsWith(".proprio_names")) return "proprio.names";
+  return path.endsWith(".proprio") ? "proprio" : path;
+}
+
+const fault = (field: string, message: string): RobotFault =>
+  create(RobotFaultSchema, { field, message: message.slice(0, MOST_TOLD) });

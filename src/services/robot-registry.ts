@@ -1,0 +1,148 @@
+/** Robots that an organisation has written down, and what can drive them. */
+import { create, fromJson, toJson } from "@bufbuild/protobuf";
+import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/robot_registry_pb.ts";
+import {
+  CheckRobotResponseSchema,
+  DeleteRobotResponseSchema,
+  GetRobotResponseSchema,
+  ListRobotsResponseSchema,
+  PutRobotResponseSchema,
+  type RobotRegistryService,
+} from "../../gen/limber/v1/robot_registry_service_pb.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { now } from "../clock.ts";
+import { dimensionOf } from "../contracts/action-spaces.ts";
+import { assertBounds } from "../contracts/bounds.ts";
+import { knownActionSpace, violation } from "../contracts/conflicts.ts";
+import { Reason, refuse } from "../errors.ts";
+import { checkRobot, type RobotCheckDeps } from "../inference/robot-check.ts";
+import { audit } from "../store/account/audit.ts";
+import {
+  deleteRobot,
+  findRobot,
+  listRobots,
+  putRobot,
+  type RobotName,
+  type RobotRecord,
+} from "../store/account/robots.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
+import { workspaceFor } from "./workspace-reach.ts";
+
+/** What the robot RPCs depend on. */
+export interface RobotRegistryDeps {
+  sql: Sql;
+  inference: RobotCheckDeps;
+}
+
+const DEFAULT_CHECKED = 100;
+
+/** The RPCs of robots that are written down. */
+export function robotRegistryService({
+  sql,
+  inference,
+}: RobotRegistryDeps): Implementation<typeof RobotRegistryService> {
+  const robotOf = async (name: RobotName): Promise<RobotRecord> => {
+    const robot = await findRobot(sql, name);
+    if (!robot) throw unknown();
+    return robot;
+  };
+
+  return {
+    async putRobot({ robotId: id, workspaceId, config: given }, call) {
+      const name = nameOf(id, workspaceId, call);
+      const config = toJson(RobotConfigSchema, soundConfig(given!)) as object; // the schema requires it, and a message is an object
+      if (name.workspaceId !== undefined && !(await findWorkspace(sql, name.orgId, name.workspaceId, now())))
+        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+      const saved = await tx(sql, async (tx) => {
+        const { robot, changed } = await putRobot(tx, name, config);
+        const { orgId } = name;
+        if (changed) await audit(tx, { ...byCall(call), orgId, action: "robot.saved", subject: id });
+        return robot;
+      });
+      return create(PutRobotResponseSchema, { robot: messageOf(name.orgId, saved) });
+    },
+
+    async getRobot({ robotId, workspaceId }, call) {
+      const name = nameOf(robotId, workspaceId, call);
+      return create(GetRobotResponseSchema, { robot: messageOf(name.orgId, await robotOf(name)) });
+    },
+
+    async listRobots({ workspaceId: asked, limit = DEFAULT_PAGE, cursor }, call) {
+      const { orgId } = keyOf(call);
+      const workspaceId = workspaceFor(call, asked, "robots");
+      const [id = "", workspace = ""] = nameOfCursor(cursor).split("\n");
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listRobots(sql, orgId, { workspaceId, after: [id, workspace], limit: most }),
+        // No name of a robot has a control character.
+        (last) => cursorOfName(`${last.id}\n${last.workspaceId ?? ""}`),
+      );
+      return create(ListRobotsResponseSchema, { ...page, data: records.map((robot) => messageOf(orgId, robot)) });
+    },
+
+    async deleteRobot({ robotId, workspaceId }, call) {
+      const name = nameOf(robotId, workspaceId, call);
+      const isGone = await tx(sql, async (tx) => {
+        const isGone = await deleteRobot(tx, name);
+        const { orgId } = name;
+        if (isGone) await audit(tx, { ...byCall(call), orgId, action: "robot.deleted", subject: robotId });
+        return isGone;
+      });
+      if (!isGone) throw unknown();
+      return create(DeleteRobotResponseSchema, { object: "robot", id: robotId, deleted: true });
+    },
+
+    async checkRobot({ robotId, workspaceId, model, limit = DEFAULT_CHECKED }, call) {
+      const robot = await robotOf(nameOf(robotId, workspaceId, call));
+      const { considered, canDrive, cannotDrive } = checkRobot(inference, configOf(robot), model, call);
+      return create(CheckRobotResponseSchema, {
+        object: "robot_check",
+        robotId,
+        considered,
+        fit: canDrive.length,
+        canDrive: canDrive.slice(0, limit),
+        cannotDrive: cannotDrive.slice(0, limit),
+      });
+    },
+  };
+}
+
+const unknown = () => refuse(Reason.NOT_FOUND, "there is no robot of this name", {}, { param: "robot_id" });
+
+const nameOf = (id: string, workspaceId: string | undefined, call: Call): RobotName => ({
+  orgId: keyOf(call).orgId,
+  workspaceId: workspaceFor(call, workspaceId, "robots"),
+  id,
+});
+
+/** A configuration that contradicts nothing. */
+function soundConfig(config: RobotConfig): RobotConfig {
+  const { actionSpace, cameras, bounds, proprio } = config;
+  knownActionSpace(actionSpace);
+  assertBounds(bounds, dimensionOf(actionSpace, undefined), "bounds");
+  cameras.forEach(({ name }, place) => {
+    if (cameras.findIndex((each) => each.name === name) < place)
+      throw violation(`cameras.${place}.name`, "is another camera's", "value_error");
+  });
+  if (proprio?.dimension !== undefined && proprio.names.length > 0 && proprio.names.length !== proprio.dimension)
+    throw violation("proprio.dimension", `differs from the number of names, ${proprio.names.length}`, "value_error");
+  return config;
+}
+
+/** What was written down; fields of a newer version are left out. */
+const configOf = ({ config }: RobotRecord): RobotConfig =>
+  fromJson(RobotConfigSchema, config as Parameters<typeof fromJson>[1], { ignoreUnknownFields: true }); // only toJson wrote it
+
+const messageOf = (orgId: string, robot: RobotRecord): Robot =>
+  create(RobotSchema, {
+    id: robot.id,
+    object: "robot",
+    orgId,
+    config: configOf(robot),
+    keyIds: robot.keyIds,
+    created: robot.created,
+    updated: robot.updated,
+    ...(robot.workspaceId !== undefined && { workspaceId: robot.workspaceId }),
+  });
