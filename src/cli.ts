@@ -12,6 +12,10 @@ const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: (
     run: async () => (await import("../tools/plan.ts")).runPlan(),
   },
   evaluate: { does: "evaluates a policy and shows its scores", run: () => import("../tools/evaluate.ts") },
+  probe: {
+    does: "probes a model server of any protocol, without a gateway or an account",
+    run: async () => process.exit(await (await import("./app/probe-command.ts")).probeCommand(process.argv.slice(2))),
+  },
 };
 
 const [, , name = ""] = process.argv;

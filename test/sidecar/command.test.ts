@@ -25,7 +25,7 @@ it("says in a line why it can't serve: no key, an option that is none, an addres
 });
 
 it("names the commands that there are where one is none of them", async () => {
-  const names = ["start", "lerobot", "provider", "plan", "evaluate"];
+  const names = ["start", "lerobot", "provider", "plan", "evaluate", "probe"];
   for (const args of [[], ["lero"], ["toString"]]) {
     const { code, said } = await run(args, {});
     expect([code, [...said.matchAll(/^ {2}limber (\w+)/gm)].map(([, name]) => name)]).toEqual([2, names]);

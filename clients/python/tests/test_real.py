@@ -78,10 +78,13 @@ def test_a_robot_drives_around_by_its_loop(real: limber.Limber) -> None:
 def test_a_stop_ends_the_loop_and_holds_the_robot(real: limber.Limber, until: Until) -> None:
     base, name = WheeledBase(), f"py-{uuid.uuid4().hex}"
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, hold=base.hold, robot=name) as loop:
-        threading.Thread(target=lambda: (until(lambda: loop.stats.actions > 5), real.stop(name, reason="a hand"))).start()
+        stopping = threading.Thread(target=lambda: (until(lambda: loop.stats.actions > 5), real.stop(name, reason="a hand")))
+        stopping.start()
         with pytest.raises(errors.RobotStopped):
             loop.run(base.observe, base.step, max_seconds=60)
     assert base.stands
+    # The loop ends before the stop itself is answered.
+    stopping.join(20)
     real.release(name)
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, robot=name) as loop:
         until(lambda: loop.tick(base.observe()).action is not None)

@@ -1,0 +1,93 @@
+/** `npx limber probe`: whether a model server does what a gateway expects, without a gateway. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { probeCommand } from "../../src/app/probe-command.ts";
+import { type Model, startModel } from "../support/model.ts";
+import { type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
+
+let model: Model;
+let openpi: OpenpiServer;
+
+beforeAll(async () => {
+  [model, openpi] = await Promise.all([startModel(), startOpenpiServer()]);
+});
+afterAll(async () => {
+  await Promise.all([model.close(), openpi.close()]);
+});
+
+/** Eight steps of seven numbers. */
+const steps = (value: number): number[][] => Array.from({ length: 8 }, () => Array(7).fill(value));
+
+async function run(...args: string[]): Promise<{ code: number; said: string; complained: string }> {
+  const [said, complained]: [string[], string[]] = [[], []];
+  const code = await probeCommand(
+    args,
+    (text) => said.push(text),
+    (text) => complained.push(text),
+  );
+  return { code, said: said.join("\n"), complained: complained.join("\n") };
+}
+
+it("passes a server of the native wire, in a table for a README", async () => {
+  const { code, said } = await run(model.endpoint, "--action-space", "base_twist_2d");
+  expect(said).toMatch(/^Passes the probe of Limber over `limber-policy`/);
+  expect(said).toMatch(/^\| action_shape \| passed \| [\d.]+ ms \| 4 steps of 2 finite numbers \|$/m);
+  expect(said).not.toContain("region");
+  expect(code).toBe(0);
+});
+
+it("passes an openpi server, as JSON", async () => {
+  openpi.behave({ kind: "steps", steps: steps(0.1) }, { kind: "steps", steps: steps(0.2) });
+  const { code, said } = await run(openpi.endpoint, "--action-space", "joint_pos_7", "--json");
+  const report = JSON.parse(said);
+  expect(report.checks[0]).toMatchObject({ name: "reachable", passed: true });
+  expect([code, report.passed]).toEqual([0, true]);
+});
+
+it("fails a server that gives another dimension, and says what to do", async () => {
+  model.script.act = (call, answer) => answer(Array.from({ length: call.horizon }, () => [0, 0, 0]));
+  const { code, said } = await run(model.endpoint, "--action-space", "base_twist_2d");
+  model.script.act = undefined;
+  expect(code).toBe(1);
+  expect(said).toMatch(/^Fails/);
+  expect(said).toMatch(/^\| action_shape \| FAILED/m);
+  expect(said).toContain("What to do:");
+});
+
+it("fails where nobody answers", async () => {
+  const { code, said } = await run("grpc://127.0.0.1:59999");
+  expect([code, said.includes("| reachable | FAILED")]).toEqual([1, true]);
+});
+
+it.each([
+  [[], "give one address"],
+  [["here"], "no address"],
+  [["http://127.0.0.1:8000"], "--runtime has to say"],
+  [["ws://h", "--runtime", "limber-outbound"], "must be one of"],
+  [["ws://h", "--contract", "evaluate"], "--contract must be"],
+  [["ws://h", "--max-horizon", "0"], "--max-horizon must be"],
+  [["ws://h", "--auth", "basic"], "--auth must be"],
+  [["ws://h", "--auth", "bearer"], "--secret-file"],
+  [["ws://h", "--auth", "bearer", "--secret-file", "/nonexistent"], "cannot be read"],
+  [["ws://h", "--speed"], "Unknown option"],
+])("%j is no command", async (args, words) => {
+  const { code, complained } = await run(...args);
+  expect([code, complained.includes(words)], complained).toEqual([2, true]);
+});
+
+it("shows a server its secret, read from a file", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "limber-probe-"));
+  const closed = await startOpenpiServer();
+  closed.behave({ kind: "steps", steps: steps(0.1) });
+  try {
+    writeFileSync(join(folder, "secret"), "hush\n");
+    const { said } = await run(closed.endpoint, "--auth", "bearer", "--secret-file", join(folder, "secret"));
+    expect(said).not.toContain("hush");
+    expect(closed.healthChecks.map(({ authorization }) => authorization)).toContain("Bearer hush");
+  } finally {
+    await closed.close();
+    rmSync(folder, { recursive: true });
+  }
+});
