@@ -324,7 +324,6 @@ class Limber:
     ) -> Stop:
         """Emergency stop: what is named gets no action from any replica until it is released."""
         request = requests.stop(robot, session, everything, reason)
-        # Every replica is asked at once's end: a stop is worth more tries than any other call.
         return answers.stop_of(self.call(calls.STOP_ROBOTS, request).stop)
 
     def release(
@@ -335,7 +334,7 @@ class Limber:
         stop_id: str | None = None,
         everything: bool = False,
     ) -> Stop:
-        """Releases a stop, by its id or by the name that was stopped."""
+        """Releases a stop, by its id or by the name that was stopped. Each replica hears of it a moment later."""
         return answers.stop_of(self.call(calls.RELEASE_ROBOTS, requests.release(robot, session, stop_id, everything)).stop)
 
     def stops(self, *, released: bool = False) -> list[Stop]:

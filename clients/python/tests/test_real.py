@@ -86,8 +86,15 @@ def test_a_stop_ends_the_loop_and_holds_the_robot(real: limber.Limber, until: Un
     # The loop ends before the stop itself is answered.
     stopping.join(20)
     real.release(name)
-    with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, robot=name) as loop:
-        until(lambda: loop.tick(base.observe()).action is not None)
+
+    def acts() -> bool:
+        try:
+            return len(real.act(NAV, STATE, action_space="base_twist_2d", robot=name).steps) > 0
+        except errors.RobotStopped:
+            return False
+
+    # Each replica hears of a release a moment later.
+    until(acts)
 
 
 def test_a_key_that_is_revoked_ends_the_loop(real: limber.Limber, until: Until) -> None:

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What has to hold for the Python clients: fresh stubs, types, wheels that build without a network, and the tests, against a gateway that the
+# project's own command starts. `check.sh --quick` leaves out the wheels and the long loop. Ends with 75 where Python's packages cannot be had.
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+quick=${1:-}
+venv=${LIMBER_PYTHON_VENV:-$root/node_modules/.cache/python}
+
+python=$(command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3 || true)
+if [ -z "$python" ] || ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "python: Python 3.11 or later is not there"
+  exit 75
+fi
+packages=(grpcio==1.84.0 grpcio-tools==1.84.0 protobuf==7.36.2 numpy==2.4.6 pillow==12.3.0 pytest==9.1.1 mypy==2.4.0 hatchling==1.32.4
+  build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3)
+if [ "$(cat "$venv/packages" 2>/dev/null)" != "${packages[*]}" ]; then
+  rm -rf "$venv"
+  # pip's own tries for a registry that is not there would take minutes.
+  if ! "$python" -m venv "$venv" >/dev/null 2>&1 ||
+    ! timeout 300 "$venv/bin/pip" install --quiet --retries 1 --timeout 15 "${packages[@]}" >"$venv/log" 2>&1; then
+    echo "python: its packages cannot be installed"
+    exit 75
+  fi
+  echo "${packages[*]}" >"$venv/packages"
+fi
+export PATH="$venv/bin:$root/node_modules/.bin:$PATH"
+scratch=$(mktemp -d)
+gateway=
+finish() {
+  [ -z "$gateway" ] || { kill "$gateway" 2>/dev/null && wait "$gateway" 2>/dev/null; } || true
+  rm -rf "$scratch"
+}
+trap finish EXIT
+
+python generate.py --check
+mypy --cache-dir "$scratch/mypy"
+
+tested=.
+if [ "$quick" != --quick ]; then
+  # Without isolation nothing is downloaded: hatchling is there. The tests run on what a user would install.
+  python -m build --no-isolation --outdir "$scratch/dist" . >/dev/null
+  python -m build --no-isolation --outdir "$scratch/dist" ../lerobot_policy_limber >/dev/null
+  python -m venv --system-site-packages "$scratch/fresh"
+  # The packages of the environment above, and the wheels.
+  echo "$venv/lib/$(basename "$(echo "$venv"/lib/python3*)")/site-packages" >"$(echo "$scratch"/fresh/lib/python3*/site-packages)/above.pth"
+  "$scratch/fresh/bin/pip" install --quiet --no-index --no-deps "$scratch"/dist/*.whl
+  export PATH="$scratch/fresh/bin:$PATH"
+  tested=
+fi
+
+PORT=0 DATA_DIR="$scratch/data" node "$root/src/main.ts" >"$scratch/log" 2>&1 &
+gateway=$!
+for _ in $(seq 600); do
+  grep -q '^LIMBER_KEY=' "$scratch/log" && break
+  kill -0 "$gateway" 2>/dev/null || { cat "$scratch/log"; exit 1; }
+  read -rt 0.1 <> <(:) || true
+done
+LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log")
+LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log")
+export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
+
+export PYTHONPATH=$tested PYTHONDONTWRITEBYTECODE=1
+cp -r tests "$scratch/tests"
+mkdir -p "$scratch/conformance"
+python -m pytest -q -p no:cacheprovider tests

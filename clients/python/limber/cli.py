@@ -1,0 +1,304 @@
+"""The command `limber`."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from limber import _calls as calls
+from limber._frames import Observation
+from limber._gen.limber.v1 import account_service_pb2
+from limber._version import VERSION
+from limber.client import Limber
+from limber.errors import BadInput, LimberError
+from limber.loop import Bounds
+from limber.sim import LIMITS, WheeledBase
+
+_SIM_MODEL = "reference/potential-nav"
+
+
+def credentials_file() -> Path:
+    """Where `limber login` keeps the address and the key."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(home) / "limber" / "credentials.json"
+
+
+def _kept() -> dict[str, str]:
+    try:
+        kept = json.loads(credentials_file().read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{credentials_file()} cannot be read ({error}); run limber login again") from None
+    return kept if isinstance(kept, dict) else {}
+
+
+def _client(options: argparse.Namespace) -> Limber:
+    """By the options, else the environment, else `limber login`."""
+    kept = _kept()
+    url = options.url or os.environ.get("LIMBER_URL") or kept.get("url") or "http://127.0.0.1:8080"
+    key = os.environ.get("LIMBER_KEY") or kept.get("key") or ""
+    if not key:
+        raise BadInput("there is no key: run limber login, or set LIMBER_KEY")
+    return Limber(url.split(","), key)
+
+
+def login(options: argparse.Namespace) -> int:
+    url = options.url or os.environ.get("LIMBER_URL") or "http://127.0.0.1:8080"
+    # A key on the command line would stand in the shell's history.
+    key = (sys.stdin.readline() if options.stdin else getpass.getpass("Key (lmb_sk_…): ")).strip()
+    with Limber(url.split(","), key) as client:
+        mine = client.call(calls.GET_KEY, account_service_pb2.GetKeyRequest()).key
+    file = credentials_file()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    half = file.with_suffix(".new")
+    half.unlink(missing_ok=True)
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump({"url": url, "key": key}, out)
+    half.replace(file)
+    print(f"{mine.name or mine.id} of {mine.org_id} is kept in {file}")
+    return 0
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",")] if text else []
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, such as 0,0.5,1") from None
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, path = text.rpartition("=")
+    return (name if equals else "", Path(path))
+
+
+def act(options: argparse.Namespace) -> int:
+    seen = Observation(images=dict(options.image), state=options.state)
+    with _client(options) as client:
+        chunk = client.act(
+            options.model,
+            seen,
+            instruction=options.instruction,
+            action_space=options.action_space,
+            horizon=options.horizon,
+            robot=options.robot,
+        )
+    if options.json:
+        print(json.dumps({"model": chunk.model, "space": chunk.space, "dt_s": chunk.dt_s, "steps": chunk.steps.tolist(), "cost_usd": chunk.cost_usd}))
+        return 0
+    print(f"{chunk.model} by {chunk.route.provider}: {len(chunk.steps)} steps in {chunk.space}, {chunk.dt_s * 1000:g} ms apart, ${chunk.cost_usd:.6f}")
+    for row in chunk.steps:
+        print("  " + "  ".join(f"{value:9.4f}" for value in row))
+    return 0
+
+
+def loop(options: argparse.Namespace) -> int:
+    if not options.sim:
+        raise BadInput("limber loop drives a simulated robot alone: add --sim. For a robot of yours use client.loop in a program")
+    base = WheeledBase()
+    with _client(options) as client, client.loop(
+        options.model,
+        action_space="base_twist_2d",
+        rate_hz=options.rate,
+        robot=options.robot,
+        hold=base.hold,
+        bounds=Bounds([-LIMITS[0], -LIMITS[1]], LIMITS),
+        finish_chunks=options.finish_chunks,
+    ) as running:
+        over = threading.Event()
+
+        def show() -> None:
+            while not over.wait(1):
+                stats = running.stats
+                print(
+                    f"{stats.rate_hz:.0f} Hz, age {stats.age_ms:.1f} ms, {sum(stats.holds.values())} holds, {stats.stale_actions} stale actions, "
+                    f"${stats.cost_usd:.6f}, stream {stats.streams}, at {base.x:.2f} {base.y:.2f}, {base.corners} corners",
+                    flush=True,
+                )
+
+        shower = threading.Thread(target=show, daemon=True)
+        shower.start()
+        try:
+            outcome = running.run(base.observe, base.step, max_seconds=options.seconds)
+        finally:
+            over.set()
+            shower.join(2)
+    stats = outcome.stats
+    if options.json:
+        print(json.dumps({"seconds": outcome.seconds, "corners": base.corners, "driven_m": base.driven_m, **_plain(stats)}))
+        return 0
+    print(f"drove {base.driven_m:.2f} m to {base.corners} corners in {outcome.seconds:.1f} s: {stats.average_hz:.1f} Hz on the average, {stats.worst_second_hz:.0f} in the worst second")
+    for why, count in sorted(stats.holds.items()):
+        print(f"  {count} holds: {why}")
+    return 0
+
+
+def _plain(stats: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(stats).items() if name != "route"}
+
+
+def models(options: argparse.Namespace) -> int:
+    with _client(options) as client:
+        found = [
+            model
+            for model in client.models(options.query, contract=options.contract, action_space=options.action_space)
+            if options.all or model.providers
+        ]
+    if options.json:
+        print(json.dumps([vars(model) for model in found]))
+        return 0
+    for model in found:
+        print(f"{model.id}  {','.join(model.contracts) or '-'}  {','.join(model.action_spaces) or '-'}  {','.join(model.providers) or 'nobody serves it'}")
+    if not found:
+        print("no model fits" if options.all else "no model that fits is served at the moment; --all lists the others")
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    with _client(options) as client:
+        if options.list:
+            for each in client.stops():
+                print(f"{each.id}  {each.subject}  {each.reason}")
+            return 0
+        if not options.robot and not options.session and not options.all:
+            raise BadInput("name a robot, --session NAME, or --all")
+        names: dict[str, Any] = {"session": options.session, "everything": options.all}
+        if options.release:
+            done = client.release(options.robot, **names)
+            print(f"released {done.subject}")
+        else:
+            done = client.stop(options.robot, **names, reason=options.reason)
+            print(f"stopped {done.subject}: {done.id}" + ("" if done.durable else " (in force, and not written down yet)"))
+    return 0
+
+
+def probe(options: argparse.Namespace) -> int:
+    from limber.probe import NativeServer, OpenpiServer, Report, Server
+    from limber.probe import probe as run
+
+    scheme = options.address.partition("://")[0]
+    runtime = options.runtime or {"ws": "openpi-ws", "wss": "openpi-ws", "grpc": "limber-policy", "tcp": "gr00t-zmq"}.get(scheme, "")
+    if options.gateway or runtime not in ("openpi-ws", "limber-policy"):
+        return _by_gateway(options, runtime)
+    server: Server
+    if runtime == "openpi-ws":
+        server = OpenpiServer(options.address, options.profile or "openpi/droid", options.timeout_s)
+    else:
+        server = NativeServer(options.address, options.action_space, options.timeout_s)
+    report: Report = run(
+        server, options.address, runtime, action_space=options.action_space, action_dim=options.action_dim, max_horizon=options.max_horizon
+    )
+    print(report.json() if options.json else report.markdown())
+    return 0 if report.passed else 1
+
+
+def _by_gateway(options: argparse.Namespace, runtime: str) -> int:
+    """The other wires are the gateway's: its own program looks at them, where it is."""
+    node = shutil.which("node")
+    program = Path(options.gateway or "") / "src" / "cli.ts"
+    if not options.gateway or not program.exists() or node is None:
+        what = runtime or f"what is spoken at {options.address}"
+        raise BadInput(
+            f"{what} is looked at by the gateway's own program, with Node.js: npx limber probe {options.address}"
+            f"{f' --runtime {runtime}' if runtime else ' --runtime NAME'}, or give --gateway and its folder"
+        )
+    args = [node, str(program), "probe", options.address, "--action-space", options.action_space, "--max-horizon", str(options.max_horizon)]
+    args += ["--timeout-s", str(max(1, round(options.timeout_s)))]
+    for name in ("runtime", "profile", "action_dim"):
+        value = getattr(options, name)
+        if value is not None:
+            args += [f"--{name.replace('_', '-')}", str(value)]
+    if options.json:
+        args.append("--json")
+    return subprocess.run(args, check=False).returncode
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    top = argparse.ArgumentParser(prog="limber", description="Models for robots, by a Limber gateway. LIMBER_URL and LIMBER_KEY win over what limber login kept.")
+    top.add_argument("--version", action="version", version=f"limber {VERSION}")
+    parts = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, about: str, gateway: bool = True) -> argparse.ArgumentParser:
+        part = parts.add_parser(name, help=about, description=about)
+        part.set_defaults(run=run)
+        if gateway:
+            part.add_argument("--url", help="the gateway; several replicas with commas between them")
+        return part
+
+    part = command("login", login, "Keeps the address and the key of a gateway for this user.")
+    part.add_argument("--stdin", action="store_true", help="read the key from standard input")
+
+    part = command("act", act, "Asks for one action chunk.")
+    part.add_argument("model")
+    part.add_argument("--state", type=_numbers, metavar="N,N,…", help="what the robot senses of itself")
+    part.add_argument("--image", type=_named, action="append", default=[], metavar="CAMERA=FILE", help="a picture; may be given several times")
+    part.add_argument("--instruction")
+    part.add_argument("--action-space")
+    part.add_argument("--horizon", type=int)
+    part.add_argument("--robot", help="the robot's name, for the emergency stop")
+    part.add_argument("--json", action="store_true")
+
+    part = command("loop", loop, "Drives a simulated wheeled base from corner to corner, by a control loop.")
+    part.add_argument("model", nargs="?", default=_SIM_MODEL)
+    part.add_argument("--sim", action="store_true", help="the robot is simulated here; required")
+    part.add_argument("--seconds", type=float, default=10)
+    part.add_argument("--rate", type=float, default=50, metavar="HZ")
+    part.add_argument("--robot", default="sim-base")
+    part.add_argument("--finish-chunks", action="store_true", help="execute the valid rest of a chunk while there is no next one")
+    part.add_argument("--json", action="store_true")
+
+    part = command("models", models, "Lists the models that are served.")
+    part.add_argument("query", nargs="?")
+    part.add_argument("--contract", choices=["act", "predict", "ground", "evaluate"])
+    part.add_argument("--action-space")
+    part.add_argument("--all", action="store_true", help="also those that nobody serves")
+    part.add_argument("--json", action="store_true")
+
+    part = command("stop", stop, "Emergency stop: what is named gets no action until it is released.")
+    part.add_argument("robot", nargs="?")
+    part.add_argument("--session")
+    part.add_argument("--all", action="store_true", help="everything that the key reaches")
+    part.add_argument("--reason", default="")
+    part.add_argument("--release", action="store_true", help="release it instead")
+    part.add_argument("--list", action="store_true", help="list the stops that stand")
+
+    part = command("probe", probe, "Looks whether a policy server does what a gateway expects of it.", gateway=False)
+    part.add_argument("address", help="ws://host:port, grpc://host:port, …")
+    part.add_argument("--runtime", help="the wire, where the address does not tell")
+    part.add_argument("--profile", help="openpi/droid when absent, for servers of openpi")
+    part.add_argument("--action-space", default="ee_delta_6d_grip")
+    part.add_argument("--action-dim", type=int, help="for spaces that fix no dimension")
+    part.add_argument("--max-horizon", type=int, default=16)
+    part.add_argument("--timeout-s", type=float, default=30)
+    part.add_argument("--gateway", metavar="FOLDER", help="the gateway's program, for all its wires")
+    part.add_argument("--json", action="store_true")
+    return top
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; its exit code: 0 well, 1 not as asked, 2 misused, 3 the gateway or the network said no."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BadInput as error:
+        print(f"limber: {error}", file=sys.stderr)
+        return 2
+    except LimberError as error:
+        print(f"limber: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        print("limber: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
