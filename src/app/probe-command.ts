@@ -127,6 +127,10 @@ function recordOf(endpoint: string, runtime: string, values: Values): OfferingRe
     parameters: [],
     note: "",
     bounds: null,
+    input: null,
+    actions: null,
+    checkpoint: null,
+    makerKeys: [],
     ownRetention: null,
     undeclared: [],
   };
@@ -191,7 +195,10 @@ export async function probeCommand(
       const wire = upstream.wireOf(runtime);
       if (!wire || runtime === "limber-outbound" || runtime === "simulated")
         throw new Misuse(`--runtime must be one of ${dialled(upstream.runtimes).join(", ")}, not ${runtime}`);
-      const { offering, target, bounds } = liveOffering(record, undefined, createVault(secretBytes(32)));
+      const { offering, target, bounds } = liveOffering(record, undefined, {
+        vault: createVault(secretBytes(32)),
+        upstream,
+      });
       const deps = { agent, allowPrivate: true, native: upstream.native };
       const { report } = await probe(deps, { offering, target: { ...target, auth }, wire, bounds, record });
       // A region is what a declaration says, and there is none.

@@ -175,9 +175,14 @@ class _Desk:
             self._fail(request.call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "too many calls wait")
 
     def end(self) -> None:
+        """Takes no more; those that wait are answered first."""
         for _ in self._threads:
-            with contextlib.suppress(queue.Full):
-                self._calls.put_nowait(None)
+            self._calls.put(None)
+
+    def join(self) -> None:
+        """Waits until all are answered."""
+        for thread in self._threads:
+            thread.join()
 
     def _fail(self, call_id: int, code: policy_service_pb2.CallErrorCode, message: str) -> None:
         error = policy_service_pb2.CallError(code=code, message=message)
@@ -327,8 +332,9 @@ def _dial(
     finally:
         ended.set()
         said.put(None)
-        desk.end()
         stream.cancel()
+        # Answers go nowhere any more; a policy that takes its time is not waited for.
+        threading.Thread(target=desk.end, daemon=True).start()
     if fault:
         raise fault[0]
     if declaring is not None:
@@ -452,7 +458,9 @@ class PolicyServer:
             with contextlib.suppress(Exception):
                 for request in requests:
                     desk.take(request)
+            # A caller that has said all still waits for its answers.
             desk.end()
+            desk.join()
             said.put(None)
 
         threading.Thread(target=read, daemon=True).start()

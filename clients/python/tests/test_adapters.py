@@ -177,3 +177,21 @@ def test_hints_of_the_gateway_are_read_where_its_version_tells_them() -> None:
         frame_hints=[SimpleNamespace(camera="wrist", width=224, height=224)],
     )
     assert hints_of(opened) == {"wrist": FrameHint(224, 224)}  # type: ignore[arg-type]
+
+
+def test_a_caller_that_has_said_all_still_gets_its_answers() -> None:
+    go_on = queue.Queue[int]()
+
+    def policy(asked: Asked) -> Any:
+        go_on.get(timeout=20)
+        return [0.0]
+
+    with PolicyServer(policy, Served(model="a/b", provider="a")) as server:
+        line = Line(server.address)
+        line.ask(1, observations=SEEN)
+        line.ask(2, observations=SEEN)
+        line._said.put(None)
+        go_on.put(0)
+        go_on.put(0)
+        assert [answer.call_id for answer in line.answers] == [1, 2]
+        line.close()

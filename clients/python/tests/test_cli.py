@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,13 @@ def test_an_openpi_server_that_answers_garbage_fails_the_probe(capsys: pytest.Ca
 def test_a_server_that_is_none_of_openpis_fails_the_probe(capsys: pytest.CaptureFixture[str], gateway: FakeGateway) -> None:
     code, checks = probed(capsys, gateway.url.replace("http", "ws"))
     assert code == 1 and not checks["reachable"]["passed"]
+
+
+def test_other_wires_are_looked_at_by_the_gateways_program(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = os.environ.get("LIMBER_GATEWAY")
+    if folder is None:
+        pytest.skip("LIMBER_GATEWAY names no folder; check.sh does")
+    with PolicyServer(policy, SERVED) as server:
+        assert main(["probe", server.address, "--action-space", "base_twist_2d", "--gateway", folder]) == 0
+    assert "| large_picture | passed |" in capfd.readouterr().out
+    assert main(["probe", "tcp://127.0.0.1:59998", "--gateway", folder, "--timeout-s", "2"]) == 1

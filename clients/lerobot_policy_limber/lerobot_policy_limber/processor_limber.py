@@ -1,0 +1,30 @@
+"""What LeRobot does with observations and actions on their way: nothing, for models of a gateway take and give physical units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lerobot.processor import (
+    AddBatchDimensionProcessorStep,
+    DeviceProcessorStep,
+    PolicyProcessorPipeline,
+    RenameObservationsProcessorStep,
+    policy_action_to_transition,
+    transition_to_policy_action,
+)
+from lerobot.utils.constants import POLICY_POSTPROCESSOR_DEFAULT_NAME, POLICY_PREPROCESSOR_DEFAULT_NAME
+
+
+def make_limber_pre_post_processors(config: Any, dataset_stats: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+    """The two pipelines. Statistics of a dataset are not used."""
+    before = PolicyProcessorPipeline(
+        steps=[RenameObservationsProcessorStep(rename_map={}), AddBatchDimensionProcessorStep()],
+        name=POLICY_PREPROCESSOR_DEFAULT_NAME,
+    )
+    after = PolicyProcessorPipeline(
+        steps=[DeviceProcessorStep(device="cpu")],
+        name=POLICY_POSTPROCESSOR_DEFAULT_NAME,
+        to_transition=policy_action_to_transition,
+        to_output=transition_to_policy_action,
+    )
+    return before, after
