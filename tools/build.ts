@@ -15,6 +15,7 @@ const ASSETS = [
   "CHANGELOG.md",
   "data",
   "gen/openapi.json",
+  "gen/tools.json",
   "test/plans/supply.json",
   "console/dist",
 ];

@@ -14,7 +14,7 @@ const filesOf = (folder: string): string[] =>
 
 run("buf", "generate", "--output", fresh);
 run("buf", "generate", "--template", join(CLIENT, "buf.gen.yaml"), "--output", fresh);
-run(process.execPath, "tools/openapi.ts", join(fresh, "gen", "openapi.json"));
+run(process.execPath, "tools/openapi.ts", join(fresh, "gen"));
 run(process.execPath, "tools/client-reasons.ts", join(fresh, CLIENT, "src/gen/reasons.ts"));
 
 const staleIn = (folder: string): string[] => {

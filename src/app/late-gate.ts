@@ -28,6 +28,11 @@ export class LateGate implements Gate {
     return { principal: { kind: "public" }, headers: [], leave: () => {} };
   }
 
+  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal> {
+    if (!this.#gate) throw notReady();
+    return this.#gate.identify(authorization);
+  }
+
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal {
     if (!this.#gate) throw notReady();
     return this.#gate.inNameOf(method, record);

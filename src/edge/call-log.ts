@@ -3,7 +3,7 @@ import type { CallTrail } from "../call.ts";
 import { every, now } from "../clock.ts";
 
 /** The transport that a call came in by. */
-export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";
+export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t" | "mcp";
 
 /** One answered call. No field carries a secret, a body or a header of the caller but its own request id. */
 export interface LogLine {

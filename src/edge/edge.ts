@@ -30,6 +30,7 @@ import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
 import type { Readiness } from "./transports/connect/health.ts";
 import { grpcTrailersOf } from "./transports/grpc/status.ts";
+import { MCP_PATH, serveMcp } from "./transports/mcp/mcp.ts";
 import { openpiTransport } from "./transports/openpi/openpi.ts";
 import { dialectAt } from "./transports/rest/dialects/index.ts";
 import { RestTransport, refuseRequest, serveRest } from "./transports/rest/rest.ts";
@@ -123,6 +124,8 @@ export function buildServer(options: ServerOptions): EdgeServer {
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveSignIn(fastify, transports);
   serveRest(fastify, rest);
+  const { services, publicUrl, corsOrigins } = options;
+  serveMcp(fastify, { ...transports, services, publicUrl, corsOrigins });
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 
   let isOpen = false;
@@ -251,6 +254,7 @@ const knownPaths = (services: readonly DescService[]): readonly string[] => [
   "/docs",
   "/docs/errors",
   "/openapi.json",
+  MCP_PATH,
 ];
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");

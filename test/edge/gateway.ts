@@ -79,6 +79,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
       };
       return options.lookUp === undefined ? admission : options.lookUp.then(() => admission);
     },
+    identify: () => DEVELOPER,
     inNameOf: () => DEVELOPER,
     overload: options.overload,
     async unary(method, _admission, request, context) {

@@ -41,6 +41,8 @@ export type AuthenticatorDeps = Pick<
 /** Lets callers in, or refuses them. */
 export interface Authenticator {
   admit(method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission>;
+  /** Whose key this is; refuses one that may not call at all, and everyone while the gateway is closing. */
+  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal>;
   /** Who calls with this key; refuses one that may not make the call. For calls that others make in its name later. */
   inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
   /** Whose share of an overloaded gateway a call takes, by what is in memory: a key's organisation, the operator, or everyone else. */
@@ -56,6 +58,11 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const assertLoaded = ({ access }: Rpc): void => {
     if (access === Access.PUBLIC || deps.loaded()) return;
     throw refuse(Reason.NOT_READY, "the gateway's state is not loaded yet; call again", {}, { retryAfter: 1 });
+  };
+
+  const assertOpen = (): void => {
+    if (deps.closing())
+      throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
   };
 
   const isAdmin = (token: string | undefined): boolean =>
@@ -149,6 +156,14 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
 
   return {
     assertLoaded,
+    identify(authorization) {
+      assertOpen();
+      const record = deps.keys.find(bearerOf(authorization));
+      if (!(record instanceof Promise)) return principalOf(record);
+      return record.then(principalOf, (thrown) => {
+        throw refusalOfOutage(thrown, "not begun");
+      });
+    },
     inNameOf({ rule }, record) {
       const key = principalOf(record);
       const denial = denialOf(key, rule);
@@ -166,9 +181,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     },
     admit(method, methodRule, head) {
       const { rule } = methodRule;
-      if (rule.access !== Access.PUBLIC && deps.closing()) {
-        throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
-      }
+      if (rule.access !== Access.PUBLIC) assertOpen();
       assertLoaded(rule);
       switch (rule.access) {
         case Access.PUBLIC:

@@ -108,6 +108,8 @@ export interface Gate {
    * gateway is not overloaded.
    */
   admit(method: DescMethod, head: CallHead): Admission | Promise<Admission>;
+  /** Whose key this is, before it is known what it asks for; counts nothing. Refuses a key that may not call at all. */
+  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal>;
   /** Who calls with this key, for a call that a job makes in its name; refuses a key that may not make it, or not any more. */
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
   /** Absent where nothing is refused for overload. */
@@ -230,6 +232,8 @@ export function createGate(deps: GateDeps): Gate {
       if (!(work instanceof Promise)) return admitted(method, rule, head, work);
       return work.then((ready) => admitted(method, rule, head, ready));
     },
+
+    identify: (authorization) => authenticator.identify(authorization),
 
     inNameOf: (method, record) => authenticator.inNameOf(ruleOf(method), record),
 

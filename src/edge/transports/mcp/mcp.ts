@@ -1,0 +1,352 @@
+/**
+ * The Model Context Protocol at `/mcp`: streamable HTTP without sessions, so that any replica answers any message. Each RPC that the schema
+ * makes a tool is called through the gate that all transports share.
+ */
+import { readFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
+import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
+import type { FastifyInstance } from "fastify";
+import { rpc } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { AccountService } from "../../../../gen/limber/v1/account_service_pb.ts";
+import { API_VERSION } from "../../../brand.ts";
+import type { CallTrail, KeyPrincipal } from "../../../call.ts";
+import { Cancel } from "../../../cancellation.ts";
+import { steadyNow } from "../../../clock.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
+import { denialOf } from "../../../services/permissions.ts";
+import { type BodyMemory, ownerOf } from "../../body-memory.ts";
+import { type CallLog, callerIdOf } from "../../call-log.ts";
+import type { Gate } from "../../gate/gate.ts";
+import { boundsFor } from "../../messages/bounds.ts";
+import { refusalOf, restAnswer } from "../../messages/errors.ts";
+import { decoderOf, Faults, parseCounted, toText } from "../../messages/json.ts";
+import { refuseStream, wantsStream } from "../../messages/stream.ts";
+import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
+import { RunningCalls } from "../../server/running-calls.ts";
+import { readBody } from "../rest/body.ts";
+import { originOf } from "../rest/dialects/origin.ts";
+import { type HttpRequest, type HttpResponse, headerOf } from "../rest/exchange.ts";
+import { refuseRequest } from "../rest/rest.ts";
+import type { ToolAnswer } from "./protocol.ts";
+import type { ToolFacts } from "./tool.ts";
+
+/** What this transport depends on. */
+export interface McpOptions {
+  readonly services: readonly DescService[];
+  readonly gate: Gate;
+  readonly log: CallLog;
+  readonly memory: BodyMemory;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+  /** Where callers reach the gateway from outside; what a request itself says where it is absent. */
+  readonly publicUrl?: string | undefined;
+  /** Further origins whose pages may call. */
+  readonly corsOrigins?: ReadonlySet<string> | undefined;
+}
+
+/** Where agents call. */
+export const MCP_PATH = "/mcp";
+/** Where RFC 9728 puts what is said of it. */
+const METADATA_PATH = `/.well-known/oauth-protected-resource${MCP_PATH}`;
+const TOOLS = new URL("../../../../gen/tools.json", import.meta.url);
+const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+/** As any other call of a key. */
+const MOST_BYTES = 32 << 20;
+/** What a message that is no tool call counts as: it shows the caller no more than its own key does. */
+const PLAIN = AccountService.method.getKey;
+
+/** A tool, and the RPC behind it. */
+interface Tool {
+  readonly facts: ToolFacts;
+  readonly method: DescMethod;
+  /** The fields that it takes. */
+  readonly fields: ReadonlySet<string>;
+}
+
+/** Serves `/mcp` and what RFC 9728 says of it. */
+export function serveMcp(fastify: FastifyInstance, options: McpOptions): void {
+  const transport = new McpTransport(options);
+  fastify.route({
+    method: "POST",
+    url: MCP_PATH,
+    onRequest: async (request, reply) => {
+      reply.hijack();
+      void transport.answer(request.raw, reply.raw);
+    },
+    handler: unreachable,
+  });
+  fastify.route({
+    // No session, so that there is nothing to listen to and nothing to end.
+    method: ["GET", "HEAD", "PUT", "PATCH", "DELETE"],
+    url: MCP_PATH,
+    onRequest: async (_, reply) => {
+      reply.hijack();
+      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, "this path takes POST");
+      refuseRequest(reply.raw, refusal, newId("req"), { headers: ["allow", "POST"] });
+    },
+    handler: unreachable,
+  });
+  fastify.get(METADATA_PATH, async (request, reply) => {
+    const home = options.publicUrl === undefined ? originOf(request.raw) : new URL(options.publicUrl).origin;
+    return reply
+      .header("cache-control", "no-store")
+      .type("application/json")
+      .send(JSON.stringify(metadataOf(home)));
+  });
+}
+
+const unreachable = (): never => {
+  throw new Error("the call was answered before");
+};
+
+const metadataOf = (home: string): object => ({
+  resource: `${home}${MCP_PATH}`,
+  authorization_servers: [home],
+  bearer_methods_supported: ["header"],
+  resource_documentation: `${home}/docs`,
+});
+
+class McpTransport {
+  readonly #options: McpOptions;
+  readonly #tools: ReadonlyMap<string, Tool>;
+  readonly #running = new RunningCalls<Cancel>();
+
+  constructor(options: McpOptions) {
+    this.#options = options;
+    this.#tools = toolsFor(options.services);
+    options.closing.addEventListener("abort", () => {
+      const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
+      this.#running.each((call) => call.abort(reason));
+    });
+  }
+
+  /** Answers one message. Never rejects. */
+  async answer(request: HttpRequest, response: HttpResponse): Promise<void> {
+    const call = new Cancel();
+    const requestId = newId("req");
+    const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    response.once("close", left);
+    const leave = this.#running.enter(call);
+    const exchange = new Exchange(this.#options, request, requestId, call);
+    try {
+      const answer = await this.#answered(exchange);
+      write(response, answer.status, [...answer.headers].flat(), requestId, await answer.text());
+    } catch (thrown) {
+      this.#refuse(response, exchange, refusalOf(thrown, call));
+    }
+    response.off("close", left);
+    leave();
+    exchange.release();
+  }
+
+  async #answered(exchange: Exchange): Promise<Response> {
+    const { gate } = this.#options;
+    exchange.assertOrigin();
+    const { request } = exchange;
+    exchange.principal = await gate.identify(request.headers.authorization);
+    const body = await exchange.read().catch(async (thrown: unknown) => {
+      // What cannot be read counts as a call, too.
+      await exchange.plainly();
+      throw thrown;
+    });
+    const tool = this.#tools.get(toolIn(body) ?? "");
+    if (tool === undefined) await exchange.plainly();
+    const { principal } = exchange;
+    // The protocol is loaded when the first agent calls.
+    const { answerMcp } = await import("./protocol.ts");
+    const headers = new Headers();
+    for (const name of ["accept", "content-type", "mcp-protocol-version"]) {
+      const value = headerOf(request, name);
+      if (value !== undefined) headers.set(name, value);
+    }
+    return answerMcp(
+      { url: `http://gateway${MCP_PATH}`, headers, body },
+      {
+        list: () =>
+          [...this.#tools.values()]
+            .filter(({ method }) => denialOf(principal, getOption(method, rpc)) === undefined)
+            .map(({ facts }) => facts),
+        call: (name, input) => {
+          const called = this.#tools.get(name);
+          return called && exchange.call(called, input);
+        },
+      },
+    );
+  }
+
+  #refuse(response: HttpResponse, exchange: Exchange, refusal: Refusal): void {
+    const { requestId, home } = exchange;
+    const { status } = factsOf(refusal.reason);
+    const headers = status === 401 ? ["www-authenticate", `Bearer resource_metadata="${home}${METADATA_PATH}"`] : [];
+    exchange.note(PLAIN, refusal, {});
+    const answer = restAnswer(refusal, requestId);
+    const plain = answer.headers.filter((_, i) => status !== 401 || answer.headers[i - (i % 2)] !== "www-authenticate");
+    write(response, answer.status, ["content-type", "application/json", ...plain, ...headers], requestId, answer.body);
+  }
+}
+
+/** One message on its way. */
+class Exchange {
+  readonly request: HttpRequest;
+  readonly requestId: string;
+  /** Known once the key is. */
+  principal!: KeyPrincipal;
+  readonly #options: McpOptions;
+  readonly #call: Cancel;
+  readonly #startedAt = steadyNow();
+  #release = (): void => {};
+
+  constructor(options: McpOptions, request: HttpRequest, requestId: string, call: Cancel) {
+    this.#options = options;
+    this.request = request;
+    this.requestId = requestId;
+    this.#call = call;
+  }
+
+  /** Where the caller reached the gateway. */
+  get home(): string {
+    const { publicUrl } = this.#options;
+    return publicUrl === undefined ? originOf(this.request) : new URL(publicUrl).origin;
+  }
+
+  /** A page may call from the gateway's public address and from the origins that are named, whatever name its server took on. */
+  assertOrigin(): void {
+    const origin = headerOf(this.request, "origin");
+    if (origin === undefined || this.#options.corsOrigins?.has(origin)) return;
+    if (this.#options.publicUrl !== undefined && origin === this.home) return;
+    throw refuse(Reason.PERMISSION_DENIED, "pages of this origin may not call here");
+  }
+
+  /** The message, once it is whole. */
+  async read(): Promise<unknown> {
+    const held = this.#options.memory.open(ownerOf(this.principal));
+    this.#release = () => held.release();
+    const limits = { most: MOST_BYTES, hold: (bytes: number) => held.to(bytes) };
+    const bytes = await readBody(this.request, JSON_TYPE, "application/json", limits);
+    const body = await parseCounted(bytes, { bounds: boundsFor(MOST_BYTES) });
+    if (typeof body !== "object" || body === null || Array.isArray(body))
+      throw refuse(Reason.MALFORMED_BODY, "the body must be one message of JSON-RPC");
+    return body;
+  }
+
+  /** Counts a message that calls no tool. */
+  async plainly(): Promise<void> {
+    const admission = await this.#options.gate.admit(PLAIN, this.#head({}));
+    admission.leave();
+  }
+
+  /** Carries a tool out as its RPC's own call. Never rejects. */
+  async call({ method, fields }: Tool, input: unknown): Promise<ToolAnswer> {
+    const trail: CallTrail = {};
+    let refusal: Refusal | undefined;
+    let text: string;
+    try {
+      text = await this.#answer(method, fields, input, trail);
+    } catch (thrown) {
+      refusal = refusalOf(thrown, this.#call);
+      text = restAnswer(refusal, this.requestId).body;
+    }
+    this.note(method, refusal, trail);
+    return { text, isRefusal: refusal !== undefined };
+  }
+
+  async #answer(method: DescMethod, fields: ReadonlySet<string>, input: unknown, trail: CallTrail): Promise<string> {
+    const { gate } = this.#options;
+    const admission = await gate.admit(method, this.#head(trail));
+    try {
+      const faults = new Faults();
+      for (const name of Object.keys(input as object))
+        if (!fields.has(name)) faults.add("extra_forbidden", "this tool takes no such field", name);
+      const message = decoderOf(method.input).decode(input, faults);
+      if (faults.list.length > 0) {
+        const read = faults.list.map(violationOf);
+        throw invalid([...read, ...violationsOf(method.input, message)]);
+      }
+      if (wantsStream(method, message)) throw refuseStream();
+      const context = {
+        requestId: this.requestId,
+        signal: this.#call,
+        arrivedAt: this.#startedAt,
+        deadline: undefined,
+        idempotencyKey: undefined,
+        traceparent: headerOf(this.request, "traceparent"),
+        trail,
+      };
+      return toText(method.output, await gate.unary(method, admission, message, context));
+    } finally {
+      admission.leave();
+    }
+  }
+
+  /** Puts the end of a call on record. */
+  note(method: DescMethod, refusal: Refusal | undefined, trail: CallTrail): void {
+    const facts = refusal && factsOf(refusal.reason);
+    this.#options.log({
+      requestId: this.requestId,
+      transport: "mcp",
+      rpc: `${method.parent.typeName}/${method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs: steadyNow() - this.#startedAt,
+      code: facts?.code,
+      keyId: (this.principal as KeyPrincipal | undefined)?.keyId,
+      cause: refusal?.cause,
+      callerRequestId: callerIdOf(this.request.headers["x-request-id"]),
+      trail,
+    });
+  }
+
+  release(): void {
+    this.#release();
+  }
+
+  #head(trail: CallTrail) {
+    const { request, requestId } = this;
+    return {
+      authorization: request.headers.authorization,
+      // What the operator may do is no tool.
+      adminToken: undefined,
+      remoteAddress: request.socket.remoteAddress ?? "",
+      forwardedFor: headerOf(request, "x-forwarded-for"),
+      requestId,
+      trail,
+    };
+  }
+}
+
+/** The tool that a message calls; undefined where it calls none. */
+function toolIn(body: unknown): string | undefined {
+  const { method, params } = body as { method?: unknown; params?: { name?: unknown } | null };
+  return method === "tools/call" && typeof params?.name === "string" ? params.name : undefined;
+}
+
+function toolsFor(services: readonly DescService[]): ReadonlyMap<string, Tool> {
+  const methods = new Map(
+    services.flatMap(({ typeName, methods }) => methods.map((each) => [`${typeName}/${each.name}`, each] as const)),
+  );
+  const facts = JSON.parse(readFileSync(TOOLS, "utf8")) as readonly ToolFacts[];
+  return new Map(
+    facts.map((each) => {
+      const method = methods.get(each.rpc);
+      if (method === undefined) throw new Error(`gen/tools.json names ${each.rpc}, which is not served`);
+      const { properties = {} } = each.inputSchema as { properties?: object };
+      return [each.name, { facts: each, method, fields: new Set(Object.keys(properties)) }];
+    }),
+  );
+}
+
+function write(
+  response: HttpResponse,
+  status: number,
+  headers: readonly string[],
+  requestId: string,
+  body: string,
+): void {
+  if (response.destroyed || response.headersSent) return;
+  const bytes = Buffer.from(body);
+  const length = body === "" ? [] : ["content-length", String(bytes.length)];
+  const own = ["cache-control", "no-store", "x-request-id", requestId, "x-api-version", API_VERSION];
+  // Both kinds of response take names and values in turn, and have no signature in common.
+  (response as ServerResponse).writeHead(status, [...headers, ...length, ...own]);
+  (response as ServerResponse).end(bytes);
+}
