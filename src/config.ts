@@ -56,6 +56,7 @@ const SETTINGS = [
   "LIMBER_TRUSTED_PROXIES",
   "LIMBER_URL",
   "LOG_LEVEL",
+  "NOTIFY_SOCKET",
   "NATS_URL",
   "PORT",
   "SERVICE_ADMIN_TOKEN",
@@ -64,6 +65,7 @@ const SETTINGS = [
   "STRIPE_WEBHOOK_SECRET",
   "TLS_CERT",
   "TLS_KEY",
+  "WATCHDOG_USEC",
 ] as const;
 type Setting = (typeof SETTINGS)[number];
 
@@ -83,6 +85,12 @@ export function unknownSettings(env: NodeJS.ProcessEnv = process.env): {
     (name) => name.startsWith(prefix) && !known.has(name) && !OF_KUBERNETES.test(name),
   );
   return { unknown: unknown.sort(), known: SETTINGS, prefix };
+}
+
+/** A certificate and its key, in PEM. */
+export interface CertificatePair {
+  readonly cert: Buffer;
+  readonly key: Buffer;
 }
 
 /** How this process runs. */
@@ -132,7 +140,7 @@ export interface Config {
   scenarioPacks: string | undefined;
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
-  tls: { cert: Buffer; key: Buffer } | undefined;
+  tls: CertificatePair | undefined;
   /** The pieces of the fast layer that are installed; without them the plain path does their work. */
   fast: ReadonlySet<FastPiece>;
   /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
@@ -150,6 +158,8 @@ export interface Config {
   /** How long it then lets what runs end. */
   drainMs: number;
   logLevel: LogLevel;
+  /** Whether a service manager waits to be told that this process is ready, and how often it wants to hear that it lives, in milliseconds. */
+  serviceManager: { isTold: boolean; watchdogMs: number | undefined };
 }
 
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "silent"] as const;
@@ -309,6 +319,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!Number.isInteger(keyMemoryMib) || keyMemoryMib < 64 || keyMemoryMib > memoryMib)
     bad("LIMBER_BODY_MEMORY_PER_KEY_MIB", "a whole number of MiB from 64 to LIMBER_BODY_MEMORY_MIB");
 
+  const watchdogUs = Number(text("WATCHDOG_USEC") ?? "0");
+  if (!Number.isInteger(watchdogUs) || watchdogUs < 0) bad("WATCHDOG_USEC", "a whole number of microseconds");
+  const watchdogMs = watchdogUs > 0 ? watchdogUs / 1_000 : undefined;
+
   const levelText = text("LOG_LEVEL")?.toLowerCase() ?? "info";
   const logLevel = LOG_LEVELS.find((level) => level === levelText);
   if (logLevel === undefined) bad("LOG_LEVEL", `one of ${LOG_LEVELS.join(", ")}`);
@@ -352,6 +366,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     drainDelayMs: drainDelayS * 1000,
     drainMs: drainS * 1000,
     logLevel: logLevel ?? "info",
+    serviceManager: { isTold: text("NOTIFY_SOCKET") !== undefined, watchdogMs },
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;

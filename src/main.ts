@@ -3,6 +3,7 @@
 import { pino } from "pino";
 import type { Gateway } from "./app/gateway.ts";
 import { handedOf, ParentLink } from "./app/processes/child.ts";
+import { openServiceManager, type ServiceManager } from "./app/service-manager.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
@@ -23,9 +24,13 @@ let parent: ParentLink | undefined;
 /** Not 0 once there was an unhandled error, however the process was told to end. */
 let exitCode = 0;
 
+/** What started this process, and may want to know how it is. */
+let manager: ServiceManager | undefined;
+
 /** Drains and exits. */
 function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
   closing = true;
+  manager?.stopping();
   gateway.close(patienceMs, delayMs).then(() => process.exit(exitCode), end);
 }
 
@@ -48,7 +53,11 @@ async function main(): Promise<void> {
   // Who sits at the terminal waits for no balancer.
   process.on("SIGINT", () => stop(0));
 
+  // Without a certificate it ends the process, as a terminal that goes means it to.
+  if (config.tls !== undefined) process.on("SIGHUP", () => renewCertificate(gateway));
   for (const line of linesOf(gateway)) console.log(line);
+  manager = openServiceManager(config.serviceManager, (text) => console.error(`limber: ${text}`));
+  manager.ready();
   if (gateway.demo && gateway.url) {
     if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${gateway.demo.adminToken}`);
     console.log(`LIMBER_KEY=${gateway.demo.key}`);
@@ -65,7 +74,12 @@ async function main(): Promise<void> {
 async function superviseProcesses(config: Config): Promise<void> {
   const { supervise } = await import("./app/processes/supervisor.ts");
   const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: true }));
-  process.exit(await supervise({ config, log, print: (line) => console.log(line) }));
+  const manager = openServiceManager(config.serviceManager, (text) => log.warn(text));
+  const begun = (lines: string): void => {
+    console.log(lines);
+    manager.ready();
+  };
+  process.exit(await supervise({ config, log, print: begun, ending: manager.stopping }));
 }
 
 /** One of several processes: ends when its parent says so, and when there is none any more. */
@@ -83,6 +97,18 @@ const linesOf = (gateway: Gateway): string[] => [
   ...gateway.otherUrls.map((url) => `also at ${url}`),
   ...(gateway.operationsPort === undefined ? [] : [`operations at port ${gateway.operationsPort}`]),
 ];
+
+/** Reads the certificate again. One that can't be used leaves the old one. */
+function renewCertificate(gateway: Gateway): void {
+  try {
+    const { tls } = readConfig();
+    if (tls === undefined) throw new ConfigError(["TLS_CERT is not set any more"]);
+    gateway.renew(tls);
+    console.error("limber: the certificate was read again");
+  } catch (thrown) {
+    console.error(`limber: the certificate was not read again: ${thrown instanceof Error ? thrown.message : thrown}`);
+  }
+}
 
 /** A limit of a misspelt name would hold nothing. */
 function warnOfUnknownSettings(): void {

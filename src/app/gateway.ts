@@ -1,7 +1,7 @@
 /** The composition root: opens one subsystem after the other, and closes them in reverse. */
 import { pino } from "pino";
 import { sleep } from "../clock.ts";
-import type { Config } from "../config.ts";
+import type { CertificatePair, Config } from "../config.ts";
 import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
@@ -52,6 +52,8 @@ export interface Gateway {
    * what runs end for `patienceMs`, and gives everything back.
    */
   close(patienceMs: number, delayMs?: number): Promise<void>;
+  /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
+  renew(tls: CertificatePair): void;
 }
 
 /** Opens the gateway; `parent` accepts its connections where it is one of several processes. Whatever fails on the way leaves nothing running. */
@@ -133,7 +135,8 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
   const refused = new RefusedCalls((record) => void billing.leaser.note(record).catch(() => undefined));
   const record = (line: LogLine): void => refused.take(line);
   if (config.roles.has("worker")) startWorkers(context, subsystems, gate, record);
-  if (port === undefined) return { url: undefined, otherUrls: [], demo, close: () => closers.close() };
+  if (port === undefined)
+    return { url: undefined, otherUrls: [], demo, close: () => closers.close(), renew: () => undefined };
 
   const { loops } = inference;
   port.fill({
@@ -142,6 +145,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
       loops: () => ({ open: loops.size, offerings: loops.offerings(), sessions: loops.sessions() }),
       leaser: () => billing.leaser.figures,
       callsRunning: () => limits.running,
+      storage: () => ({ isDatabaseUp: !storage.pulse.silent, doEventsWait: storage.doEventsWait() }),
     },
     adminToken,
     record,
@@ -149,13 +153,13 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
     embodimentOf: (model) => embodimentOf(supply.supply, model),
   });
   port.gate.open(gate);
-  const { url, otherUrls, gr00tPort, operationsPort } = port.transports;
+  const { url, otherUrls, gr00tPort, operationsPort, renew } = port.transports;
   if (url === undefined) {
     const close = (): Promise<void> => {
       phase.isDraining = true;
       return closers.close();
     };
-    return { url, otherUrls, demo, operationsPort, close };
+    return { url, otherUrls, demo, operationsPort, close, renew };
   }
   return {
     url,
@@ -163,6 +167,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
     demo,
     gr00tPort,
     operationsPort,
+    renew,
     async close(patienceMs, delayMs = 0) {
       await drain(port.transports, subsystems, phase, { patienceMs, delayMs });
       await closers.close();

@@ -2,7 +2,7 @@
 import { BodyMemory } from "../edge/body-memory.ts";
 import type { CallLog } from "../edge/call-log.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
-import { type MetricSources, Metrics } from "../edge/metrics.ts";
+import { type MetricSources, Metrics, type Standing } from "../edge/metrics.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { AppContext } from "./context.ts";
 import { LateGate } from "./late-gate.ts";
@@ -11,7 +11,9 @@ import { unhandledErrors } from "./unhandled.ts";
 
 /** What the port serves once everything else is open. */
 export interface PortContent {
-  readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load">;
+  readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
+    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait">;
+  };
   readonly adminToken: string;
   isReady(): boolean;
   embodimentOf(model: string): Embodiment | undefined;
@@ -35,8 +37,16 @@ export async function openPort(
   load: LoadShedder,
 ): Promise<OpenedPort> {
   let content: PortContent | undefined;
+  let transports: Transports | undefined;
   const memory = new BodyMemory(config.bodyMemory);
   const metrics = new Metrics({
+    standing: () => ({
+      isReady: content?.isReady() ?? false,
+      // What was never reached does not answer.
+      isDatabaseUp: content?.sources.storage().isDatabaseUp ?? false,
+      doEventsWait: content?.sources.storage().doEventsWait ?? false,
+      certificateEnds: transports?.certificateEnds,
+    }),
     offerings: () => content?.sources.offerings() ?? [],
     loops: () => content?.sources.loops() ?? { open: 0, offerings: [], sessions: [] },
     leaser: () => content?.sources.leaser() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
@@ -49,7 +59,7 @@ export async function openPort(
   parent?.serve({ measure: () => metrics.parts() });
   if (parent) metrics.join(`${parent.handed.index}`, () => parent.metrics());
   const gate = new LateGate();
-  const transports = await openTransports({
+  transports = await openTransports({
     config,
     gate,
     log,
@@ -63,17 +73,18 @@ export async function openPort(
     closers,
     handed: parent?.handed,
   });
-  closers.add(() => transports.drain(0));
+  const opened = transports;
+  closers.add(() => opened.drain(0));
   parent?.serve({
-    take: transports.take,
+    take: opened.take,
     load: () => ({
-      connections: transports.connections,
+      connections: opened.connections,
       work: content === undefined ? 0 : content.sources.loops().open + content.sources.callsRunning(),
     }),
   });
   parent?.listening();
   return {
-    transports,
+    transports: opened,
     gate,
     fill(filled) {
       content = filled;

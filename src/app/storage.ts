@@ -36,6 +36,8 @@ export interface Storage {
   secrets: DevelopmentSecrets | undefined;
   /** What the operator should look at now. */
   warnings(): string[];
+  /** NATS takes no events: they wait in the outbox. */
+  doEventsWait(): boolean;
 }
 
 /**
@@ -79,12 +81,13 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
     closers.add(() => opened.close());
     relay = opened;
   }
+  const doEventsWait = (): boolean => relay?.isWaiting ?? false;
   const warnings = (): string[] => [
     ...(pulse.silent ? ["the database does not answer"] : []),
-    ...(relay?.isWaiting ? ["NATS takes no events; they wait in the outbox"] : []),
+    ...(doEventsWait() ? ["NATS takes no events; they wait in the outbox"] : []),
     ...(missingKeys === undefined ? [] : [missingKeys]),
   ];
-  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets, warnings };
+  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets, warnings, doEventsWait };
 }
 
 /** The embedded database has the catalog of this release. One that others share gets it once; from then on it is its operator's to change. */

@@ -1,12 +1,13 @@
 /** The ports of a process: the transports that callers know, in the role of an API, and the listener for operations in any. */
 
+import { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
-import type { Config } from "../config.ts";
+import { type CertificatePair, type Config, ConfigError } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
-import { buildServer } from "../edge/edge.ts";
+import { buildServer, type EdgeServer } from "../edge/edge.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import { explainAt } from "../edge/messages/errors.ts";
@@ -51,6 +52,10 @@ export interface Transports {
   take(port: PortName, socket: Socket): void;
   /** How many of those are open. */
   readonly connections: number;
+  /** When the certificate ends, in unix seconds; undefined in clear text. */
+  readonly certificateEnds: number | undefined;
+  /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
+  renew(tls: CertificatePair): void;
   /** Asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
@@ -89,6 +94,14 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
         );
   if (operations) closers.add(() => operations.close());
   const taken = new Set<Socket>();
+  let certificate = tls;
+  const renew = (renewed: CertificatePair): void => {
+    if (certificate === undefined) throw new ConfigError(["TLS_CERT was not set when this process started"]);
+    certificate = renewed;
+    server?.renew(renewed);
+    operations?.renew(renewed);
+  };
+  let server: EdgeServer | undefined;
   const counting = (socket: Socket, take: ((socket: Socket) => void) | undefined): void => {
     taken.add(socket);
     socket.once("close", () => taken.delete(socket));
@@ -105,13 +118,17 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       get connections() {
         return taken.size;
       },
+      get certificateEnds() {
+        return endOf(certificate);
+      },
+      renew,
       leave: () => {},
       drain: async () => {},
     };
   }
 
   const proxies = proxiesOf(config.trustedProxies);
-  const server = buildServer({
+  const edge = buildServer({
     services: SERVICES,
     gate,
     readiness: ready,
@@ -128,10 +145,11 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       chargedAs: (address) => chargedAs(address, proxies),
     },
   });
-  if (isHanded) await server.listenHanded();
+  server = edge;
+  if (isHanded) await edge.listenHanded();
   const port =
     handed?.ports.calls ??
-    (await naming({ setting: "PORT", host, port: config.port }, () => server.listen(host, config.port)));
+    (await naming({ setting: "PORT", host, port: config.port }, () => edge.listen(host, config.port)));
   explainAt(config.publicUrl ?? addressesOf(config, port)[0]!);
   const gr00t =
     gr00tPort === undefined
@@ -156,17 +174,24 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     gr00tPort: gr00t?.port,
     operationsPort: operations?.port,
     take: (name, socket) =>
-      counting(socket, { calls: server.take, operations: operations?.take, gr00t: gr00t?.take }[name]),
+      counting(socket, { calls: edge.take, operations: operations?.take, gr00t: gr00t?.take }[name]),
     get connections() {
       return taken.size;
     },
-    leave: () => server.leave(),
+    get certificateEnds() {
+      return endOf(certificate);
+    },
+    renew,
+    leave: () => edge.leave(),
     drain(patienceMs, enough) {
-      drained ??= Promise.all([server.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
+      drained ??= Promise.all([edge.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
       return drained;
     },
   };
 }
+
+const endOf = (pair: CertificatePair | undefined): number | undefined =>
+  pair && Math.floor(new X509Certificate(pair.cert).validToDate.getTime() / 1000);
 
 const addressesOf = ({ host, tls }: Config, port: number): string[] =>
   hostsOf(host).map((each) => `${tls ? "https" : "http"}://${each.includes(":") ? `[${each}]` : each}:${port}`);

@@ -66,6 +66,8 @@ export interface EdgeServer {
   listenHanded(): Promise<void>;
   /** Serves a connection that another process accepted. One that comes after the end of the drain's delay is closed. */
   take(socket: Socket): void;
+  /** Serves new connections under this certificate; only where the port has one. */
+  renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
   /** Asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
@@ -155,6 +157,9 @@ export function buildServer(options: ServerOptions): EdgeServer {
     take(socket) {
       if (isOpen) hand(fastify.server, socket);
       else socket.destroy();
+    },
+    renew(tls) {
+      if (port !== undefined && "setSecureContext" in port) port.setSecureContext({ ...tls });
     },
     leave() {
       port?.leave();

@@ -47,8 +47,18 @@ export interface SessionSample extends LoopTotals {
   readonly session: string;
 }
 
+/** How this replica stands. */
+export interface Standing {
+  readonly isReady: boolean;
+  readonly isDatabaseUp: boolean;
+  readonly doEventsWait: boolean;
+  /** Unix seconds; undefined without a certificate. */
+  readonly certificateEnds: number | undefined;
+}
+
 /** What is measured where; read at every scrape. */
 export interface MetricSources {
+  standing(): Standing;
   offerings(): Iterable<OfferingSample>;
   loops(): { open: number; offerings: Iterable<LoopSample>; sessions: Iterable<SessionSample> };
   leaser(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
@@ -71,6 +81,9 @@ export class Metrics {
   constructor(sources: MetricSources) {
     const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry, prefix: `${BRAND}_` });
+    // Gauges that are named like counters, of which others say the same by type.
+    for (const kind of ["handles", "requests", "resources"])
+      this.#registry.removeSingleMetric(`${BRAND}_nodejs_active_${kind}_total`);
     const told = <L extends string>(
       kind: "counter" | "gauge",
       name: string,
@@ -107,6 +120,25 @@ export class Metrics {
     });
     told("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
       set({}, sources.callsRunning()),
+    );
+    const state01 = (name: string, help: string, of: (standing: Standing) => boolean): void =>
+      told("gauge", name, help, [], (set) => set({}, Number(of(sources.standing()))));
+    state01("ready", "1 while this replica takes traffic.", ({ isReady }) => isReady);
+    state01("database_up", "1 while the database answers.", ({ isDatabaseUp }) => isDatabaseUp);
+    state01(
+      "events_waiting",
+      "1 while NATS takes no events, so that they wait in the outbox.",
+      (it) => it.doEventsWait,
+    );
+    told(
+      "gauge",
+      "certificate_expiry_timestamp_seconds",
+      "When the certificate of the port ends, in unix seconds.",
+      [],
+      (set) => {
+        const { certificateEnds } = sources.standing();
+        if (certificateEnds !== undefined) set({}, certificateEnds);
+      },
     );
     told("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
       set({}, sources.unhandledErrors()),
@@ -159,11 +191,11 @@ export class Metrics {
         }
       },
     );
-    const quantile = [...offering, "quantile"] as const;
-    told("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", quantile, (set) => {
+    const percentile = [...offering, "percentile"] as const;
+    told("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", percentile, (set) => {
       for (const { offering, provider, model, p50Ms, p95Ms, p99Ms } of sources.offerings())
-        for (const [quantile, ms] of Object.entries({ 0.5: p50Ms, 0.95: p95Ms, 0.99: p99Ms }))
-          if (ms !== undefined) set({ offering, provider, model, quantile }, ms / 1000);
+        for (const [percentile, ms] of Object.entries({ 50: p50Ms, 95: p95Ms, 99: p99Ms }))
+          if (ms !== undefined) set({ offering, provider, model, percentile }, ms / 1000);
     });
     const state = [...offering, "state"] as const;
     told("gauge", "breaker_state", "1 for the state that an offering's circuit breaker is in.", state, (set) => {
@@ -194,7 +226,9 @@ export class Metrics {
     loop("counter", "loop_missed_total", "Holds because the answer would have come too late.", "missed");
     loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
     loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
-    loop("gauge", "loop_jitter_ms", "Standard deviation of the time between chunks.", "jitterMs");
+    told("gauge", "loop_jitter_seconds", "Standard deviation of the time between chunks.", ["offering"], (set) => {
+      for (const { offeringId, jitterMs } of sources.loops().offerings) set({ offering: offeringId }, jitterMs / 1000);
+    });
     const session = (name: string, help: string, field: keyof LoopTotals): void =>
       told("gauge", name, help, ["stream", "session"], (set) => {
         for (const sample of sources.loops().sessions)
@@ -202,7 +236,15 @@ export class Metrics {
       });
     session("session_effective_hz", "Chunks per second that a running control loop gets.", "effectiveHz");
     session("session_stale_ratio", "Share of its answers that would have come too late.", "staleRatio");
-    session("session_jitter_ms", "Standard deviation of the time between its chunks.", "jitterMs");
+    told(
+      "gauge",
+      "session_jitter_seconds",
+      "Standard deviation of the time between its chunks.",
+      ["stream", "session"],
+      (set) => {
+        for (const { stream, session, jitterMs } of sources.loops().sessions) set({ stream, session }, jitterMs / 1000);
+      },
+    );
     session("session_missed", "Its holds because the answer would have come too late.", "missed");
   }
 

@@ -3,7 +3,7 @@
  * accepted from a queue that no flood of calls fills, and are not counted against those of the port for calls.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { createServer as createTlsServer } from "node:https";
+import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
@@ -33,6 +33,8 @@ export interface OperationsListener {
   readonly port: number;
   /** Serves a connection that another process accepted. */
   take(socket: Socket): void;
+  /** Serves new connections under this certificate; only where it has one. */
+  renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
   /** Takes no new connection and ends those that there are, each after its answer or after a second. */
   close(): Promise<void>;
 }
@@ -99,6 +101,9 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   const { port = options.port } = server.address() as Partial<AddressInfo>; // a string where the server is handed its connections
   return {
     port,
+    renew: (tls) => {
+      if ("setSecureContext" in server) (server as TlsServer).setSecureContext({ ...tls });
+    },
     take: (socket) => {
       if (server.listening && sockets.size < MOST_CONNECTIONS) hand(server, socket);
       else socket.destroy();

@@ -49,7 +49,8 @@ describe("the ids of another organisation in a path", () => {
       const names = namesIn(path);
       const { access } = ruleOf(method);
       if (names.length === 0 || access === Access.PUBLIC || access === Access.ADMIN) continue;
-      if (method.name === "PutPreset" || method.name === "PutRobot" || method.parent.name === "CredentialService") continue; // one's own, by names that all share
+      if (method.name === "PutPreset" || method.name === "PutRobot" || method.parent.name === "CredentialService")
+        continue; // one's own, by names that all share
       for (const name of names) if (!(name in theirs)) faults.push(`${name} of ${method.name} has no example`);
       for (const asked of names) {
         // Whatever stands before the id in question is the stranger's own.

@@ -107,6 +107,7 @@ const DEFAULTS = {
   bodyMemory: BODY_MEMORY,
   drainDelayMs: 0,
   drainMs: 10_000,
+  serviceManager: { isTold: false, watchdogMs: undefined },
   logLevel: process.env.TEST_LOG === undefined ? "silent" : "error",
 } satisfies Partial<Config>;
 

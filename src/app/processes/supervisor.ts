@@ -38,6 +38,8 @@ export interface SupervisorOptions {
   readonly log: Logger;
   /** Gets what an operator is shown once every process is ready. */
   readonly print: (lines: string) => void;
+  /** Called when the drain of all begins. */
+  readonly ending: () => void;
 }
 
 /** Why a process is started again. */
@@ -122,6 +124,7 @@ class Supervisor {
   readonly #config: Config;
   readonly #log: Logger;
   readonly #print: (lines: string) => void;
+  readonly #ending: () => void;
   readonly #count: number;
   readonly #children = new Set<Child>();
   readonly #servers: Server[] = [];
@@ -140,7 +143,8 @@ class Supervisor {
   #reloadAgain = false;
   #lookedAt = steadyNow();
 
-  constructor({ config, log, print }: SupervisorOptions) {
+  constructor({ config, log, print, ending }: SupervisorOptions) {
+    this.#ending = ending;
     this.#config = config;
     this.#log = log;
     this.#print = print;
@@ -376,6 +380,7 @@ class Supervisor {
       return;
     }
     this.#isEnding = true;
+    this.#ending();
     // Until the delay is over they take connections as before: a balancer may not know yet.
     for (const child of this.#children) this.#drain(child, delayMs);
     after(delayMs, () => {

@@ -67,7 +67,7 @@ describe("GET /metrics", () => {
       const label = series === "limber_loop" ? "offering=" : 'stream="req_';
       expect(sampleOf(text, `${series}_effective_hz`, label)).toBeGreaterThan(0);
       expect(sampleOf(text, `${series}_stale_ratio`, label)).toBe(0);
-      expect(sampleOf(text, `${series}_jitter_ms`, label)).toBeGreaterThanOrEqual(0);
+      expect(sampleOf(text, `${series}_jitter_seconds`, label)).toBeGreaterThanOrEqual(0);
     }
     expect(sampleOf(text, "limber_session_missed", "session=")).toBe(0);
     expect(text).not.toContain("measured");
