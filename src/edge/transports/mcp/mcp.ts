@@ -222,7 +222,7 @@ class Exchange {
   async read(): Promise<unknown> {
     const held = this.#options.memory.open(ownerOf(this.principal));
     this.#release = () => held.release();
-    const limits = { most: MOST_BYTES, hold: (bytes: number) => held.to(bytes) };
+    const limits = { most: MOST_BYTES, hold: (bytes: number) => held.to(bytes), signal: this.#call };
     const bytes = await readBody(this.request, JSON_TYPE, "application/json", limits);
     const body = await parseCounted(bytes, { bounds: boundsFor(MOST_BYTES) });
     if (typeof body !== "object" || body === null || Array.isArray(body))
