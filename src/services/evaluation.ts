@@ -17,7 +17,8 @@ import {
   PreviewRoutesRequestSchema,
   type PreviewRoutesResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { PlanStep } from "../../gen/limber/v1/plan_pb.ts";
+import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
+import { type DroppedOffering, DropReason, type PlanStep } from "../../gen/limber/v1/plan_pb.ts";
 import { ProviderAuthType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { sleep } from "../clock.ts";
@@ -313,9 +314,11 @@ const BY_SCHEME: Readonly<Record<string, string>> = {
 };
 
 /** The refusal that each call of the policy would meet. */
-function asPreviewed(code: string, { actionSpace }: ScenarioVariant): Refusal {
+function asPreviewed(code: string, { actionSpace }: ScenarioVariant, dropped: readonly DroppedOffering[]): Refusal {
   const reason = Reason[code.toUpperCase() as keyof typeof Reason] ?? Reason.NO_ROUTE_AVAILABLE;
-  const text = `calls of this policy for ${actionSpace} would be refused with ${code}; POST /v1/routes/preview says why`;
+  const unread = dropped.find(({ reason }) => reason === DropReason.INPUT);
+  const why = unread ? `: of what the scenario shows, ${unread.detail}` : "; POST /v1/routes/preview says why";
+  const text = `calls of this policy for ${actionSpace} would be refused with ${code}${why}`;
   return refuse(reason, text, {}, { param: "policy_endpoint" });
 }
 
@@ -349,7 +352,15 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
     const request = create(PreviewedRequestSchema, {
       model,
       actionSpace: variant.actionSpace,
-      observations: [{ proprio: variant.proprioNames.map(() => 0) }],
+      // What an episode shows, but for what is in it.
+      instruction: variant.instruction,
+      observations: [
+        {
+          proprio: variant.proprioNames.map(() => 0),
+          proprioNames: [...variant.proprioNames],
+          frames: asked.pictures ? variant.cameras.map(shownBy) : [],
+        },
+      ],
       horizon: units,
       provider: { offerings },
     });
@@ -367,11 +378,21 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
     }
   }
   const chosen = offeringOf(found.plan, model);
-  if (found.wouldRefuse || !chosen) throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant);
+  if (found.wouldRefuse || !chosen)
+    throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
   const { offeringId: id, provider, estimatedCostUsd } = chosen;
   const callMicro = Math.ceil(estimatedCostUsd * MICRO_PER_USD);
   return { protocol: "gateway", offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
 }
+
+/** A picture of a scenario's camera, without its pixels. */
+const shownBy = ({ name, width, height }: ScenarioVariant["cameras"][number]) => ({
+  camera: name,
+  url: "data:,",
+  width,
+  height,
+  format: ImageFormat.PNG,
+});
 
 const MICRO_PER_USD = 1_000_000;
 

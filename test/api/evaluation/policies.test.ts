@@ -69,6 +69,15 @@ describe("a model of the gateway", SLOW, () => {
     expect([long.status, long.body.error.code]).toEqual([409, "no_route_available"]);
   });
 
+  it("is refused at once where it does not read what the scenario shows, with what it lacks", async () => {
+    const reads = { input: { cameras: [{ name: "overhead", required: true }], other_cameras: true } };
+    await app.supply({ provider: "acme", model: "acme/sees", endpoint: first.endpoint, ...reads });
+    const { key } = await app.caller();
+    const { status, body } = await evaluate(key, { policy_endpoint: "acme/sees" });
+    expect([status, body.error.code, body.error.param]).toEqual([422, "input_contract", "policy_endpoint"]);
+    expect(body.error.message).toContain("observations.0.frames lacks the picture of overhead");
+  });
+
   it("has its calls told and counted with the episodes, to the micro-dollar", async () => {
     const { org, key } = await app.caller();
     const { usage } = await ended(key, { episodes: 2 });
