@@ -1,6 +1,6 @@
 /**
  * How long a plan takes: an alias, eight hard constraints and an objective over 632, 10,000 and 100,000 offerings, beside
- * the chain of filters and a sort that one would write first. Then a reload of the supply while the event loop is watched: the
+ * the chain of filters and a sort that one would write first; and the same where four of five offerings say what they read. Then a reload of the supply while the event loop is watched: the
  * longest pause is the median of five reloads' longest ones, with 2,000 offerings measured. Each size has a process of its own, as a
  * gateway has one supply: compiled for three, the same code takes half as long again; and each is measured in three. Run:
  * `node test/bench/plan.ts [sizes, such as 10000,100000]`. Figures are microseconds where nothing else is said: those of a core that
@@ -9,9 +9,18 @@
  */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { create } from "@bufbuild/protobuf";
+import {
+  ActionMeaningSchema,
+  ContractSource,
+  InputContractSchema,
+  InputNeed,
+} from "../../gen/limber/v1/input_contract_pb.ts";
+import { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
 import { Contract } from "../../src/contracts/contract.ts";
+import { declaredInput } from "../../src/contracts/declared-input.ts";
 import { microOf } from "../../src/contracts/price.ts";
 import { Refusal } from "../../src/errors.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
@@ -60,6 +69,35 @@ const PREFERENCES = prefer({
   requireParameters: true,
   objective: { price: 1, latency: 2, reliability: 1 },
 });
+
+/** Four of five say what they read: one of 200 contracts, of which most read the request. */
+function declaring(offerings: readonly Offering[]): Offering[] {
+  const contracts = Array.from({ length: 200 }, (_, i) =>
+    declaredInput({
+      key: String(i),
+      input: create(InputContractSchema, {
+        cameras: { cameras: [{ name: "front", required: true }, { name: `extra_${i}` }] },
+        proprio: [{ dimension: i % 8 === 0 ? 14 : 7 }, { dimension: i }],
+        language: { need: InputNeed.REQUIRED },
+      }),
+      inputSource: ContractSource.DECLARED,
+      actions: [create(ActionMeaningSchema, { units: [i % 10 === 0 ? "rad" : "m"] })],
+      actionsSource: ContractSource.DECLARED,
+    }),
+  );
+  return offerings.map((each, i) => (i % 5 === 0 ? each : { ...each, declared: contracts[i % 200] }));
+}
+
+const GIVEN = {
+  observations: [
+    create(ObservationSchema, {
+      frames: [{ camera: "front", url: "https://robot.example/front.png" }],
+      proprio: [1, 2, 3, 4, 5, 6, 7],
+    }),
+  ],
+  instruction: "reach",
+  actionSpace: "ee_delta_6d_grip",
+};
 
 function argsFor(offerings: readonly Offering[], model: string): PlanArgs {
   const snapshot = buildSnapshot(supplyOf(offerings));
@@ -158,7 +196,7 @@ const PROCESSES = 3;
 const ALONE = "alone";
 
 /** What is timed. */
-type Timed = Readonly<Record<"plan" | "balanced" | "slug" | "naive" | "refusal", Round[]>>;
+type Timed = Readonly<Record<"plan" | "inputs" | "balanced" | "slug" | "naive" | "refusal", Round[]>>;
 
 /** What one process measured. */
 interface Measured {
@@ -170,12 +208,15 @@ interface Measured {
 async function measure(count: number): Promise<Measured> {
   const offerings = manyOfferings(count);
   const alias = argsFor(offerings, "service/auto:vla");
+  const declared = argsFor(declaring(offerings), "service/auto:vla");
+  const reading = { ...declared, intent: { ...declared.intent, given: GIVEN } };
   const lax = { ...alias, intent: { ...alias.intent, provider: undefined } };
   const named = offerings.find((o) => o.actionSpaces[0] === "ee_delta_6d_grip" && o.maxHorizon >= 16);
   const slug = { ...lax, intent: { ...lax.intent, model: named?.model ?? "" } };
   const none = { ...alias, intent: { ...alias.intent, provider: prefer({ maxLatencyMs: 1 }) } };
   const timed = {
     plan: roundsOf(() => planFor(alias)),
+    inputs: roundsOf(() => planFor(reading)),
     balanced: roundsOf(() => planFor(lax)),
     slug: roundsOf(() => planFor(slug)),
     naive: roundsOf(() => naive(offerings)),
@@ -197,6 +238,7 @@ function lineOf(count: number, { timed, refusalCpuMs, swap }: Measured, ruler: n
     "plan p99": us(plan.p99),
     "core to itself": `${(plan.ownShare * 100).toFixed(0)} %`,
     "p50 beside a neighbour": us(plan.sharedP50),
+    "input contracts p50": us(p50("inputs")),
     "balanced p50": us(p50("balanced")),
     "slug p50": us(p50("slug")),
     "naive p50": us(p50("naive")),

@@ -19,7 +19,7 @@ export interface CodeTest {
   readonly marks: Uint8Array;
 }
 
-/** A column's code is good, which is found out when it is first met. */
+/** A column's code is good, which is found out when it is first met; 0 always is. */
 export interface LazyTest {
   readonly kind: "lazy";
   readonly column: Uint32Array;
@@ -133,19 +133,19 @@ export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32A
   for (let i = 0; i < numbers.length; i += NUMBERS_AT_ONCE) left = keepWithin(numbers, i, to, left);
   for (const { limit } of tests.costs) left = keepAffordable(ask, limit, to, left);
   for (const test of tests.measured) left = keepMeasured(ask, test, to, left);
+  for (const test of tests.lazy) left = keepGood(test, to, left);
   return left;
 }
 
 let marked = new Uint8Array(1024);
 
 /** What is asked of kinds is asked of one row of each. No loop has a branch: which row passes is nothing that could be guessed. */
-function keepKinds(ask: Ask, { codes, lazy, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
+function keepKinds(ask: Ask, { codes, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
   const { rows, kinds, samples } = candidates;
   if (marked.length < samples.length) marked = new Uint8Array(samples.length * 2);
   const passed = marked;
   markByBits(ask, bits, samples, passed);
   for (let i = 0; i < codes.length; i += CODES_AT_ONCE) markByCodes(codes, i, samples, passed);
-  for (const test of lazy) markLazily(test, samples, passed);
   let kept = 0;
   for (let i = 0; i < rows.length; i++) {
     to[kept] = rows[i]!;
@@ -178,9 +178,15 @@ function markByCodes(tests: readonly CodeTest[], at: number, samples: Uint32Arra
   }
 }
 
-function markLazily({ column, isGood }: LazyTest, samples: Uint32Array, passed: Uint8Array): void {
-  for (let kind = 0; kind < samples.length; kind++)
-    if (passed[kind] === 1 && !isGood(column[samples[kind]!]!)) passed[kind] = 0;
+/** Last of all, so that few codes are met. */
+function keepGood({ column, isGood }: LazyTest, rows: Uint32Array, count: number): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    const code = column[row]!;
+    if (code === 0 || isGood(code)) rows[kept++] = row;
+  }
+  return kept;
 }
 
 function keepModels({ snapshot }: Ask, marks: Uint8Array, rows: Uint32Array, count: number): number {

@@ -55,13 +55,12 @@ export class Ground {
     return code;
   }
 
-  /** The kind of a provider and a region, by their codes, with these bodies and traits, and with what is read by its code. */
-  kindOf(provider: number, region: number, bodies: number, traits: number, declared: number): number {
-    const group = declared * 2 ** 32 + traits;
-    let known = this.#kinds.get(group);
+  /** The kind of a provider and a region, by their codes, with these bodies and traits. */
+  kindOf(provider: number, region: number, bodies: number, traits: number): number {
+    let known = this.#kinds.get(traits);
     if (!known) {
       known = new Map();
-      this.#kinds.set(group, known);
+      this.#kinds.set(traits, known);
     }
     const place = (provider * this.room + region) * BODY_SETS + bodies;
     let kind = known.get(place);

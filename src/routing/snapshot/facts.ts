@@ -75,9 +75,8 @@ export function writeRow(columns: Columns, ground: Ground, row: number, offering
   columns.traits[row] = traits;
   columns.supplier[row] = supplierCode(provider, offering.supplier);
   columns.bodies[row] = bodies;
-  const declared = ground.declaredOf(offering.declared);
-  columns.declared[row] = declared;
-  columns.kind[row] = ground.kindOf(provider, region, bodies, traits, declared);
+  columns.declared[row] = ground.declaredOf(offering.declared);
+  columns.kind[row] = ground.kindOf(provider, region, bodies, traits);
   writeNumbers(columns, NUMBERS.plain, row, offering);
   writeNumbers(columns.advertised, NUMBERS.advertised, row, offering);
   for (let i = 0; i < columns.priceNano.length; i++) columns.priceNano[i]![row] = NUMBERS.priceNano[i]!(offering);

@@ -41,7 +41,7 @@ export interface Columns {
   readonly bodies: Uint32Array;
   /** The code of what it says that it reads and that its actions mean; 0 where it says nothing: see `Ground.declared`. */
   readonly declared: Uint32Array;
-  /** A code of provider, region, bodies, traits and `declared` together: a plan that depends on these alone tests each kind once. */
+  /** A code of provider, region, bodies and traits together: a plan that depends on these alone tests each kind once. */
   readonly kind: Uint32Array;
   readonly maxHorizon: Float64Array;
   /** Steps of its whole chunk; of one without a length of its own, those of a request that names none. */
@@ -88,7 +88,7 @@ export function parameterBits(names: readonly string[]): number {
   return bits;
 }
 
-/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region, the same bodies, traits and `declared`. */
+/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region, the same bodies and the same traits. */
 export interface Candidates {
   readonly rows: Uint32Array;
   /** By place in `rows`: the number of its kind. */
