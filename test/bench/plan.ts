@@ -1,7 +1,7 @@
 /**
  * How long a plan takes: an alias, eight hard constraints and an objective over 632, 10,000 and 100,000 offerings, beside
- * the chain of filters and a sort that one would write first; and the same where four of five offerings say what they read. Then a reload of the supply while the event loop is watched: the
- * longest pause is the median of five reloads' longest ones, with 2,000 offerings measured. Each size has a process of its own, as a
+ * the chain of filters and a sort that one would write first; and the same where four of five offerings say what they read. Then a
+ * reload of the supply while the event loop is watched: the longest pause is the median of five reloads' longest ones, with 2,000 offerings measured. Each size has a process of its own, as a
  * gateway has one supply: compiled for three, the same code takes half as long again; and each is measured in three. Run:
  * `node test/bench/plan.ts [sizes, such as 10000,100000]`. Figures are microseconds where nothing else is said: those of a core that
  * the process has to itself (see `support/ruler.ts`), and the plan's beside a neighbour. A pause is what others feel: by the wall,
