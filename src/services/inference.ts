@@ -292,7 +292,17 @@ async function preview(
   const args = planArgs(deps, { intent, ownKeys, session }, call, steadyNow());
   const answer = explain(args);
   const purse = await purseOf(deps, call, answer);
-  return purse ? explain(args, purse) : answer;
+  return withSizes(deps, purse ? explain(args, purse) : answer);
+}
+
+/** The size of pictures that a server announced is known to its wire alone. */
+function withSizes({ supply }: InferenceDeps, answer: PreviewRoutesResponse): PreviewRoutesResponse {
+  for (const step of answer.plan) {
+    const live = step.input && supply.find(step.offeringId);
+    const input = live && supply.inputOf(live.offering);
+    if (input) step.input = input;
+  }
+  return answer;
 }
 
 /** What there is to pay a previewed plan with; undefined where that covers it, or is not known. Nothing is held when it answers. */

@@ -189,14 +189,16 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
     ...(actionDim !== undefined && { actionDim }),
     parameters: [...offering.parameters],
     dataCollection: offering.retainsFrames ? DataCollection.ALLOW : DataCollection.DENY,
-    ...declaredIn(offering),
+    ...declaredIn(supply, offering),
   });
 }
 
 /** What it reads and what its actions mean, and where that is from. */
-function declaredIn({ declared }: Offering) {
+function declaredIn(supply: LiveSupply, offering: Offering) {
+  const { declared } = offering;
   if (declared === undefined) return {};
-  const { input, inputSource, actions, actionsSource } = declared;
+  const { inputSource, actions, actionsSource } = declared;
+  const input = supply.inputOf(offering);
   return {
     ...(input && { input, inputSource }),
     ...(actions.length > 0 && { actions: { actions: [...actions] }, actionsSource }),

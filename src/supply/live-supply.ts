@@ -1,6 +1,7 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
 
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import { ContractSource, type InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
 import { steadyNow } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { random } from "../random.ts";
@@ -133,6 +134,20 @@ export class LiveSupply {
   /** A live offering, as the newest snapshot has it. */
   find(offeringId: string): LiveOffering | undefined {
     return wayTo(this.#ways, offeringId);
+  }
+
+  /** What an offering says that it reads; where that follows from a profile, with pictures of the size that its server announced last. */
+  inputOf({ id, declared }: Offering): InputContract | undefined {
+    const input = declared?.input;
+    if (input?.cameras === undefined || declared?.inputSource !== ContractSource.PROFILE) return input;
+    const known = this.find(id);
+    const size = known && this.#upstream.wireOf(known.runtime)?.pictureSize?.(known.target);
+    if (size === undefined) return input;
+    const { width, height } = size;
+    return {
+      ...input,
+      cameras: { ...input.cameras, cameras: input.cameras.cameras.map((each) => ({ ...each, width, height })) },
+    };
   }
 
   /** What the server of a live offering sees and does, where its wire maps observations. */

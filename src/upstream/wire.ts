@@ -121,6 +121,8 @@ export interface Wire {
   wants?(target: UpstreamTarget, call: CallOptions): Wants | Promise<Wants>;
   /** What a server with this profile reads and what its actions mean, as far as the profile says so; undefined where it says nothing. */
   reads?(profile: WireProfile): ProfileReads | undefined;
+  /** The size of pictures that the target's server announced when it was last connected to, where its profile goes by that. */
+  pictureSize?(target: UpstreamTarget): { readonly width: number; readonly height: number } | undefined;
   /** What the target's server sees and does, where the wire maps observations by a profile that says so. */
   layout?(target: UpstreamTarget): WireLayout;
   /** Its own checks, in order; each runs when the server answers at all. */

@@ -302,6 +302,7 @@ export class LoopSession implements Carried {
         last: left?.last?.chunk,
         episode: this.#writer.episode,
         space: this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE,
+        input: this.#deps.supply.inputOf(this.#tracker.plan.steps[0]!.offering),
       }),
     );
     this.#opened = true;

@@ -10,6 +10,7 @@ import {
 } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActUsageSchema } from "../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { InputContract } from "../../../gen/limber/v1/input_contract_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { toUsd } from "../../billing/price.ts";
 import { nowSeconds } from "../../clock.ts";
@@ -38,6 +39,7 @@ export function openedOf({
   last,
   episode,
   space,
+  input,
 }: {
   id: string;
   step: PlanStep;
@@ -47,6 +49,7 @@ export function openedOf({
   last: LoopChunk | undefined;
   episode: number;
   space: string;
+  input: InputContract | undefined;
 }): LoopOpened {
   const { declared } = step.offering;
   return create(LoopOpenedSchema, {
@@ -60,7 +63,7 @@ export function openedOf({
     resumed,
     episode,
     ...(last && { resumedStep: last.startStep }),
-    input: declared?.input,
+    input,
     actions: declared && meaningIn(declared.actions, space),
   });
 }

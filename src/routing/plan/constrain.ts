@@ -49,6 +49,8 @@ export interface Relaxation {
   readonly value?: number | undefined;
   /** The change in words. */
   readonly change: string;
+  /** How many fields it changes. */
+  readonly size: number;
 }
 
 const usd = (micro: number): string => `${micro / 1e6} USD`;
@@ -298,7 +300,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
       const [first] = faults;
       if (!first) return undefined;
       const change = [...new Set(faults.map(({ change }) => change))].join("; ").slice(0, MOST_TOLD);
-      return { field: first.path, change, ...(faults.length === 1 && { value: first.wanted }) };
+      return { field: first.path, change, size: faults.length, ...(faults.length === 1 && { value: first.wanted }) };
     },
   },
   {

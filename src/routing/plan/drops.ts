@@ -230,15 +230,11 @@ function changesFor(ask: Ask, changing: NonNullable<Constraint["changing"]>, alo
     alone.flatMap(({ row }) => changing(ask, row) ?? []),
     ({ change }) => change,
   );
-  return [...byChange]
-    .map(([change, [first, ...more]]) => {
-      const { field, value } = first!; // no group is empty
-      return create(SuggestionSchema, {
-        field,
-        change,
-        admits: 1 + more.length,
-        ...(value !== undefined && { value }),
-      });
+  return [...byChange.values()]
+    .sort(([one], [other]) => one!.size - other!.size)
+    .map((alike) => {
+      const { field, value, change } = alike[0]!; // no group is empty
+      return create(SuggestionSchema, { field, change, admits: alike.length, ...(value !== undefined && { value }) });
     })
     .sort((a, b) => b.admits - a.admits)
     .slice(0, MOST_CHANGES);

@@ -24,6 +24,10 @@ export function openpiWs(reach: ServerReach): Wire {
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
     wants: ({ profile }) => PROFILES.wants(profile),
+    pictureSize(target) {
+      const ownFrames = (target.profile?.frames.length ?? 0) > 0;
+      return ownFrames ? undefined : pools.of(target).told?.imageSize;
+    },
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [

