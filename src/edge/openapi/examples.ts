@@ -189,6 +189,17 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   UpdateProviderRequest: { display_name: "Acme Robotics, Berlin" },
   ReviewProviderRequest: { standing: "verified", note: "visited on 3 March" },
   SetModelOwnerRequest: { org_id: `org_${ULID}` },
+  AddMakerKeyRequest: {
+    public_key:
+      "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEADnRqHI+/WDSnIxH/XLzsEkPOE68pQ54iWuc8a/UQ3dQ=\n-----END PUBLIC KEY-----\n",
+    name: "release 2026",
+  },
+  StateCheckpointRequest: {
+    served_by: "acme",
+    model: "acme/pick-place",
+    digest: `sha256:${"0a".repeat(32)}`,
+    input: { cameras: [{ name: "front", required: true }], proprio: [{ dimension: 7 }] },
+  },
   PauseOfferingRequest: {},
   ResumeOfferingRequest: {},
   UpdateOfferingRequest: { hardware: "A100-40GB", scaledown_s: 300, timeout_s: 20 },

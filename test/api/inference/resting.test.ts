@@ -80,6 +80,23 @@ it("eight calls that come at once long after an outage are served, for the gatew
   expect(answers.map(({ status, body }) => [status, body.route.attempts.length])).toEqual(Array(8).fill([200, 1]));
 });
 
+it("the owner of an offering hears that its breaker opened, and that it closed", async () => {
+  const { script, all, wearOut } = await supplied("told", 1);
+  const heard = async (): Promise<string[]> => {
+    const rows = await app.sql`
+      select name from outbox where name like 'offering.circuit%' and "position"(payload, convert_to('acme/told', 'UTF8')) > 0
+      order by outbox.position`;
+    return rows.map(({ name }) => name);
+  };
+  script(dead);
+  await wearOut();
+  await eventually(async () => expect(await heard()).toEqual(["offering.circuit_opened"]));
+  script(undefined);
+  clock.skip(13_000);
+  await eventually(() => all("closed"));
+  await eventually(async () => expect(await heard()).toEqual(["offering.circuit_opened", "offering.circuit_closed"]));
+});
+
 it("a loop goes on with the next observations when who alone may serve it is back, however long the rest is", async () => {
   const { script, act, restLong } = await supplied("loop");
   const loop = robot(app, caller.key, { ...OPEN, model: "acme/loop", horizon: 200 });

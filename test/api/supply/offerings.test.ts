@@ -303,6 +303,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
     expect(body.terms).toMatchObject({ cost_usd_per_second: 0.002, scaledown_s: 60, timeout_s: 7, cold_timeout_s: 90 });
     expect(body.terms).not.toHaveProperty("scaledown_assumed");
     expect(await actions(id)).toContain("offering.changed");
+    expect(await events(id)).toContain("offering.changed");
   });
 
   it("refuses everything else, naming the field", async () => {
