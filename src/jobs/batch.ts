@@ -26,10 +26,10 @@ export interface BatchCall {
   readonly signal: Signal;
 }
 
-/** How it was. What is `retryable` passes by itself. */
+/** How it was. What is `retryable` passes by itself; `againMs` is when it will have. */
 export type BatchAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
-  | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean };
+  | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean; readonly againMs?: number };
 
 /** A place in the limits of a key, for one request. */
 export interface BatchPlace {
@@ -174,7 +174,8 @@ class BatchRun {
     const { id, keyId, request: about } = this.#job;
     const { contract } = about as BatchRequest;
     const { lost } = this.#watch;
-    for (const [tried, patienceMs] of [...PATIENCE_MS, 0].entries()) {
+    let tried = 0;
+    for (let again = false; ; again = true) {
       const call = {
         contract,
         request: request ?? {},
@@ -184,7 +185,7 @@ class BatchRun {
         signal: lost,
       };
       // A further try is a further call by the key's limits.
-      const turn = tried === 0 ? place : await this.#placeAgain();
+      const turn = again ? await this.#placeAgain() : place;
       if (turn === undefined) return undefined;
       const answered = await answer(keyId, call, turn);
       if (lost.aborted) return undefined;
@@ -192,12 +193,12 @@ class BatchRun {
         const { statusCode, body, costMicro } = answered;
         return { index, state: "completed", response: { status_code: statusCode, body }, costMicro };
       }
-      if (answered.retryable && tried < PATIENCE_MS.length) {
-        await sleep(patienceMs, lost).catch(() => {});
-        if (lost.aborted) return undefined;
-      } else return { index, state: "failed", error: answered.body, costMicro: 0 };
+      // A key that is slowed for its failed calls waits for as long as it is told: this request may be a good one.
+      const patienceMs = answered.againMs ?? (answered.retryable ? PATIENCE_MS[tried++] : undefined);
+      if (patienceMs === undefined) return { index, state: "failed", error: answered.body, costMicro: 0 };
+      await sleep(patienceMs, lost).catch(() => {});
+      if (lost.aborted) return undefined;
     }
-    return undefined;
   }
 
   /** One more place in the key's limits, when there is one; undefined where the worker lost the job meanwhile. */

@@ -28,10 +28,10 @@ export interface JobCall {
   readonly signal: Signal;
 }
 
-/** How it was answered. A refusal that is `retryable` says nothing of the call itself. */
+/** How it was answered. A refusal that is `retryable` says nothing of the call itself; `againMs` is when the caller may come again. */
 export type JobAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
-  | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean };
+  | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean; readonly againMs?: number };
 
 const MICRO_PER_USD = 1_000_000;
 
@@ -43,6 +43,7 @@ const PASSING: ReadonlySet<Reason> = new Set([
   Reason.NOT_READY,
   Reason.STORE_UNAVAILABLE,
   Reason.CLIENT_CLOSED_REQUEST,
+  Reason.TOO_MANY_FAILED_CALLS,
 ]);
 
 /** A place in the limits of a key, taken before its call is made. */
@@ -152,7 +153,9 @@ function refused(thrown: unknown, { requestId, signal }: JobCall): JobAnswer {
   const refusal = refusalOf(thrown, signal);
   const { body } = restAnswer(refusal, requestId);
   const retryable = PASSING.has(refusal.reason) || factsOf(refusal.reason).status === 500;
-  return { kind: "refusal", body: JSON.parse(body) as object, retryable };
+  const isSlowed = refusal.reason === Reason.TOO_MANY_FAILED_CALLS;
+  const againMs = isSlowed ? (refusal.retryAfter ?? 1) * 1000 : undefined;
+  return { kind: "refusal", body: JSON.parse(body) as object, retryable, ...(againMs !== undefined && { againMs }) };
 }
 
 /** Whose call a job makes, and what becomes known of it. */

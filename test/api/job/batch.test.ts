@@ -260,3 +260,17 @@ describe("403", () => {
     expect((await app.call("/v1/jobs", undefined, { key: billing })).status).toBe(403);
   });
 });
+
+it("a batch of a key that is slowed for its failed calls waits, and its requests are answered", async () => {
+  const other = await app.caller();
+  model.script.act = (call, answer, _served, fail) =>
+    call.observations[0]?.proprio[0] === 666 ? fail("KeyError") : answer(honestSteps(call, 2));
+  const broken = { ...TWIST, observations: [{ proprio: [666, 2] }] };
+  while ((await app.call("/v1/act", broken, { key: other.key })).status !== 429);
+  const { id } = (await batch({ contract: "act", requests: [TWIST, TWIST] }, other.key)).body;
+  await eventually(async () => {
+    const { body } = await shown(id, other.key);
+    expect(body).toMatchObject({ status: "completed", request_counts: { completed: 2, failed: 0, total: 2 } });
+  });
+  model.script.act = undefined;
+});
