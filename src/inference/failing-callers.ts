@@ -16,6 +16,9 @@ const OF_AN_ORGANISATION: Allowance = { most: 100, perS: 2 };
 /** Keys, and organisations, that are remembered; with one more the one that failed longest ago is forgotten. */
 const MOST_REMEMBERED = 10_000;
 
+/** Nobody waits longer than this, in seconds, however many calls failed at one time. */
+const LONGEST_S = 10;
+
 /** An attempt as a refusal or a loop names it. */
 type FailedAttempt = { readonly offeringId: string; readonly reason?: AttemptFailure | undefined };
 
@@ -79,7 +82,8 @@ class Levels {
   }
 
   add(name: string, now: number): void {
-    const level = this.#level(name, now) + 1;
+    const { most, perS } = this.#allowance;
+    const level = Math.min(this.#level(name, now) + 1, most - 1 + LONGEST_S * perS);
     this.#levels.delete(name);
     this.#levels.set(name, { level, at: now });
     for (const oldest of this.#levels.keys()) if (this.#levels.size > MOST_REMEMBERED) this.#levels.delete(oldest);

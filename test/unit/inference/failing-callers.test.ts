@@ -1,0 +1,56 @@
+/** Callers whose calls keep failing are slowed, each alone. */
+import { expect, test } from "vitest";
+import { Refusal } from "../../../src/errors.ts";
+import { FailingCallers } from "../../../src/inference/failing-callers.ts";
+
+const who = (keyId: string, orgId = `org_of_${keyId}`) => ({ keyId, orgId });
+
+/** When a caller may come again, in seconds; 0 where it may call. */
+function waits(callers: FailingCallers, caller: { keyId: string; orgId: string }, now: number): number {
+  try {
+    callers.assertMayCall(caller, now);
+    return 0;
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown;
+    return thrown.retryAfter ?? Number.NaN;
+  }
+}
+
+const fail = (callers: FailingCallers, caller: { keyId: string; orgId: string }, count: number, now = 0): void => {
+  for (let i = 0; i < count; i++) callers.failed(caller, now);
+};
+
+test("twenty failed calls of a key may come at once, and one every two seconds after that", () => {
+  const callers = new FailingCallers();
+  fail(callers, who("a"), 19);
+  expect(waits(callers, who("a"), 0)).toBe(0);
+  fail(callers, who("a"), 1);
+  expect([waits(callers, who("a"), 0), waits(callers, who("a"), 1_000), waits(callers, who("a"), 2_000)]).toEqual([
+    2, 1, 0,
+  ]);
+  fail(callers, who("a"), 1, 2_000);
+  expect(waits(callers, who("a"), 2_000)).toBe(2);
+  expect(waits(callers, who("b"), 2_000)).toBe(0);
+});
+
+test("a hundred of an organisation's keys together, and two a second after that", () => {
+  const callers = new FailingCallers();
+  for (let key = 0; key < 10; key++) fail(callers, who(`key_${key}`, "org"), 10);
+  expect([waits(callers, who("key_new", "org"), 0), waits(callers, who("key_new", "org"), 500)]).toEqual([1, 0]);
+  expect(waits(callers, who("key_new", "another"), 0)).toBe(0);
+});
+
+test("however many fail at one time, nobody waits for more than ten seconds", () => {
+  const callers = new FailingCallers();
+  fail(callers, who("a"), 64);
+  expect([waits(callers, who("a"), 0), waits(callers, who("a"), 9_999)]).toEqual([10, 1]);
+  expect(waits(callers, who("a"), 10_000)).toBe(0);
+});
+
+test("of more callers than are remembered the one that failed longest ago is forgotten", () => {
+  const callers = new FailingCallers();
+  fail(callers, who("first"), 20);
+  fail(callers, who("second"), 20);
+  for (let i = 0; i < 9_999; i++) callers.failed(who(`key_${i}`), 0);
+  expect([waits(callers, who("first"), 0), waits(callers, who("second"), 0)]).toEqual([0, 2]);
+});
