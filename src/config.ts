@@ -40,6 +40,7 @@ const SETTINGS = [
   "LIMBER_GR00T_PORT",
   "LIMBER_IMPORT_CATALOG",
   "LIMBER_KEY",
+  "LIMBER_MAIL_FROM",
   "LIMBER_MASTER_KEY",
   "LIMBER_MASTER_KEY_PREVIOUS",
   "LIMBER_MAX_CONNECTIONS",
@@ -53,6 +54,7 @@ const SETTINGS = [
   "LIMBER_REFERENCE_SUPPLY",
   "LIMBER_ROLES",
   "LIMBER_SCENARIO_PACKS",
+  "LIMBER_SMTP_URL",
   "LIMBER_TRUSTED_PROXIES",
   "LIMBER_URL",
   "LOG_LEVEL",
@@ -138,6 +140,8 @@ export interface Config {
   corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined: the built-in scenarios alone. */
   scenarioPacks: string | undefined;
+  /** The server that takes mail (`smtp:` or `smtps:`), and the sender's address; undefined: no mail is sent. */
+  mail: { url: string; from: string } | undefined;
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: CertificatePair | undefined;
@@ -304,6 +308,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     else bad("LIMBER_ROLES", "a list of api and worker");
   }
 
+  const smtpUrl = url("LIMBER_SMTP_URL", ["smtp:", "smtps:"]);
+  const mailFrom = text("LIMBER_MAIL_FROM");
+  if ((smtpUrl === undefined) !== (mailFrom === undefined))
+    problems.push("LIMBER_SMTP_URL and LIMBER_MAIL_FROM must be set together");
+  if (mailFrom !== undefined && !/^([^<>\p{C}]*<)?[^\s<>@,;\p{C}]+@[^\s<>@,;\p{C}]+>?$/u.test(mailFrom))
+    bad("LIMBER_MAIL_FROM", "an address such as limber@example.com or Limber <limber@example.com>");
+
   const cert = file("TLS_CERT");
   const key = file("TLS_KEY");
   if ((text("TLS_CERT") === undefined) !== (text("TLS_KEY") === undefined)) {
@@ -351,6 +362,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
+    mail: smtpUrl !== undefined && mailFrom !== undefined ? { url: smtpUrl, from: mailFrom } : undefined,
     stripe: {
       secretKey: text("STRIPE_SECRET_KEY"),
       webhookSecret: text("STRIPE_WEBHOOK_SECRET"),

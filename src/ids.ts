@@ -54,6 +54,7 @@ export type IdPrefix =
   | "lease"
   | "line"
   | "oac"
+  | "mail"
   | "off"
   | "org"
   | "pay"

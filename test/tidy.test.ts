@@ -87,6 +87,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   undici: ["upstream"],
   "openid-client": ["services"],
   stripe: ["billing"],
+  nodemailer: ["events"],
   ws: ["upstream", "reference", "edge"],
   "@modelcontextprotocol/sdk": ["edge"],
   "@mujoco/mujoco": ["scenarios"],

@@ -3,6 +3,7 @@ import { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import type { EventExporterDeps } from "../events/broadcast/event-exporter.ts";
 import { EventBell } from "../events/event-bell.ts";
 import { JobNotifier } from "../events/job-notifier.ts";
+import { type Mailer, openMailer } from "../events/mail/smtp.ts";
 import type { Worker } from "../jobs/worker.ts";
 import { headersOf } from "../services/broadcast.ts";
 import { openOtlp } from "../upstream/post/otlp.ts";
@@ -21,6 +22,8 @@ export interface Events {
   readonly openTarget: EventExporterDeps["open"];
   /** The workers of this process; filled when they start, so that a notification can wake them. */
   readonly workers: Worker[];
+  /** Sends mail; undefined where the operator has named no mail server. */
+  readonly mailer: Mailer | undefined;
   /** Tells the workers of all replicas that a job waits. */
   notifyJob(jobId: string): void;
 }
@@ -56,5 +59,7 @@ export function openEvents(
       ? undefined
       : new JobNotifier({ url: natsUrl, wake: config.roles.has("worker") ? wake : undefined });
   closers.add(async () => jobNotifier?.close());
-  return { broadcaster, bell, reach, openTarget, workers, notifyJob: (jobId) => jobNotifier?.ring(jobId) };
+  const mailer = config.mail && openMailer(config.mail.url, config.mail.from);
+  closers.add(async () => mailer?.close());
+  return { broadcaster, bell, mailer, reach, openTarget, workers, notifyJob: (jobId) => jobNotifier?.ring(jobId) };
 }

@@ -16,6 +16,7 @@ import { IssuerService } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
 import { LogService } from "../../gen/limber/v1/log_service_pb.ts";
 import { LoopService } from "../../gen/limber/v1/loop_service_pb.ts";
+import { MailService } from "../../gen/limber/v1/mail_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
@@ -50,6 +51,7 @@ import type { JobSeals } from "../services/job/seal.ts";
 import { jobService } from "../services/job.ts";
 import { logService } from "../services/log.ts";
 import { loopService } from "../services/loop.ts";
+import { mailService } from "../services/mail.ts";
 import { oauthService } from "../services/oauth.ts";
 import { operationsService } from "../services/operations.ts";
 import { outboundService } from "../services/outbound.ts";
@@ -141,12 +143,13 @@ const TABLE: readonly ServiceRow[] = [
     registryService({ registry, supply, upstream }),
   ),
   row(AccountService, (subsystems) => accountService(accountDeps(subsystems))),
-  row(IdentityService, ({ config, storage: { sql }, keys, sessions, url }) =>
+  row(IdentityService, ({ config, storage: { sql, vault }, keys, sessions, events, url }) =>
     identityService({
       sql,
       services: SERVICES,
       changed: forgetting(keys, sessions),
       home: addressOf(config, url),
+      mail: events.mailer && vault,
     }),
   ),
   row(SessionService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
@@ -154,6 +157,9 @@ const TABLE: readonly ServiceRow[] = [
   ),
   row(IssuerService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
     issuerService({ sql, vault, clients: oidc, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
+  ),
+  row(MailService, ({ config, storage: { sql }, events: { mailer }, url }) =>
+    mailService({ sql, mailer, from: config.mail?.from, home: addressOf(config, url) }),
   ),
   row(OauthService, ({ config, storage: { sql }, keys, sessions }) =>
     oauthService({ sql, publicUrl: config.publicUrl, changed: forgetting(keys, sessions) }),
@@ -246,7 +252,7 @@ const forgetting =
   };
 
 /** By which address people's browsers reach the gateway. */
-const addressOf = ({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string =>
+export const addressOf = ({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string =>
   new URL(publicUrl ?? listensAt).origin;
 
 /** Where payers return who were given no other address: a page that needs no key. */

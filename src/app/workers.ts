@@ -7,6 +7,7 @@ import type { Gate } from "../edge/gate/gate.ts";
 import { eventText, toldEvent } from "../edge/messages/event-text.ts";
 import { openJobCalls } from "../edge/transports/jobs.ts";
 import { EventExporter } from "../events/broadcast/event-exporter.ts";
+import { MailSender } from "../events/mail.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { Cores } from "../jobs/cores.ts";
@@ -26,6 +27,7 @@ import { pruneIdempotency } from "../store/billing/idempotency.ts";
 import { pruneSeries } from "../store/billing/series.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
+import { pruneMail } from "../store/events/mail.ts";
 import { EVENT_DAYS, pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
 import { pruneDigests } from "../store/events/plan-digests.ts";
 import { pruneDeliveries } from "../store/events/webhooks.ts";
@@ -38,7 +40,7 @@ import { pruneServerLeases } from "../store/replicas/server-leases.ts";
 import { keepProbing } from "../supply/probe/schedule.ts";
 import { post } from "../upstream/post/post.ts";
 import type { AppContext } from "./context.ts";
-import { type Subsystems, supplyDeps } from "./services.ts";
+import { addressOf, type Subsystems, supplyDeps } from "./services.ts";
 import { HOOK_MS } from "./upstream.ts";
 
 const PRUNE_MS = 3_600_000;
@@ -57,7 +59,7 @@ const CROWD = 32;
 
 /** Begins to work. */
 export function startWorkers(
-  { log, replica, closers }: AppContext,
+  { config, log, replica, closers }: AppContext,
   subsystems: Subsystems,
   gate: Gate,
   record: CallLog,
@@ -66,7 +68,7 @@ export function startWorkers(
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, askForgotten } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
-  const { workers, openTarget } = subsystems.events;
+  const { workers, openTarget, mailer } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
@@ -83,6 +85,7 @@ export function startWorkers(
     () => pruneJobKeys(sql),
     () => pruneDeliveries(sql, RESULT_DAYS),
     () => pruneTargetEvents(sql, EVENT_DAYS),
+    () => pruneMail(sql, EVENT_DAYS),
     () => forgetLogs(sql),
     () => pruneDigests(sql),
     () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
@@ -142,5 +145,9 @@ export function startWorkers(
   closers.add(() => sender.close());
   const teller = new EventExporter({ ...working, open: openTarget, read: toldEvent });
   closers.add(() => teller.close());
+  if (mailer !== undefined) {
+    const mails = new MailSender({ ...working, mailer, vault, home: addressOf(config, subsystems.url) });
+    closers.add(() => mails.close());
+  }
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));
 }

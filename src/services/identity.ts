@@ -16,6 +16,7 @@ import type { Implementation } from "../call.ts";
 import { now } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
+import type { InviteMail } from "../events/mail.ts";
 import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import { createKey, revokeKeys } from "../store/account/keys.ts";
@@ -30,9 +31,12 @@ import {
   lockMembers,
   type MemberRecord,
 } from "../store/account/members.ts";
+import { findOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
-import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { addInviteMail, mailContext, newMailId } from "../store/events/mail.ts";
+import type { Vault } from "../vault.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
@@ -51,6 +55,8 @@ export interface IdentityDeps {
   changed(id: string): void;
   /** By which address people's browsers reach the gateway. */
   home: string;
+  /** Seals what the mail of an invite says; undefined where no mail is sent. */
+  mail: Pick<Vault, "seal"> | undefined;
 }
 
 const INVITE_MS = 7 * 24 * 3600 * 1000;
@@ -62,6 +68,7 @@ export function identityService({
   services,
   changed,
   home,
+  mail,
 }: IdentityDeps): Implementation<typeof IdentityService> {
   const matrix = matrixOf(services);
   return {
@@ -70,15 +77,16 @@ export function identityService({
       await assertWorkspaces(sql, orgId, workspaceIds);
       const invite = INVITE_PREFIX + secretBytes(32).toString("base64url");
       const asked = { hash: hashSecret(invite), endsMs: now() + INVITE_MS };
-      const member = await tx(sql, async (tx) => {
+      const signInUrl = signInLink(home, invite);
+      const { member, isMailed } = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
         await refuseStandingBeyond(tx, orgId, { role, workspaceIds }, await giverOf(tx, call));
         const member = await addMember(tx, { orgId, email, role, workspaceIds, invite: asked });
         await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
-        return member;
+        return { member, isMailed: mail !== undefined && (await mailInvite(tx, member, signInUrl, mail)) };
       });
-      const signInUrl = signInLink(home, invite);
-      return create(InviteMemberResponseSchema, { member: { ...memberMessage(member), invite, signInUrl } });
+      const told = { ...memberMessage(member), invite, signInUrl, ...(isMailed && { inviteMailed: true }) };
+      return create(InviteMemberResponseSchema, { member: told });
     },
 
     async acceptInvite({ invite, keyName }, call) {
@@ -182,6 +190,19 @@ export function identityService({
       return matrix;
     },
   };
+}
+
+/** Puts an invite on its way by mail. Answers whether it is. */
+async function mailInvite(
+  tx: Tx,
+  { orgId, email }: MemberRecord,
+  url: string,
+  vault: Pick<Vault, "seal">,
+): Promise<boolean> {
+  const org = await findOrg(tx, orgId);
+  const id = newMailId();
+  const says: InviteMail = { org: org?.name ?? "", url, days: INVITE_MS / (24 * 3600 * 1000) };
+  return addInviteMail(tx, { id, orgId, recipient: email, sealed: vault.seal(JSON.stringify(says), mailContext(id)) });
 }
 
 const told = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: workspaceIds });

@@ -104,6 +104,7 @@ describe("the lists of tables", () => {
       sign_in_link: "lives for minutes, and is a secret",
       idempotency: "answers of a day, which the callers have",
       outbox: "events on their way",
+      mail: "the same, to people",
       lease: "how replicas hold credit",
       recall: "how replicas hold credit",
       key_day: "sums of requests.jsonl",

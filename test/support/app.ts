@@ -97,6 +97,7 @@ const DEFAULTS = {
   publicUrl: undefined,
   corsOrigins: new Set<string>(),
   scenarioPacks: undefined,
+  mail: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
   fast: FAST,

@@ -129,6 +129,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     token_endpoint_auth_method: "none",
     scope: "act usage.read",
   },
+  SendTestMailRequest: {},
   // The verifier and the challenge are those of RFC 7636, appendix B.
   AuthorizeRequest: {
     client_id: `oac_${ULID}`,

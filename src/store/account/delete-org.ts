@@ -48,6 +48,7 @@ export const EMPTIED = [
   "idempotency",
   "outbox",
   "series_line",
+  "mail",
   "commitment",
   "maker_key",
   "offering",

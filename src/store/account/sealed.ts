@@ -2,6 +2,7 @@
 
 import type { Sql } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
+import { mailContext } from "../events/mail.ts";
 import { webhookContext } from "../events/webhooks.ts";
 import { jobKeyContext, jobSecretContext } from "../jobs/jobs.ts";
 import { offeringContext } from "../supply/supply.ts";
@@ -70,6 +71,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     column: "sealed",
     needs: [],
     contextOf: ({ id }) => issuerContext(String(id)),
+  },
+  {
+    name: "invites on their way",
+    table: "mail",
+    column: "sealed",
+    needs: [],
+    contextOf: ({ id }) => mailContext(String(id)),
   },
   {
     name: "secrets of jobs",

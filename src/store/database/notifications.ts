@@ -21,6 +21,7 @@ const CHANNELS = [
   "loop_taken",
   "job",
   "webhook",
+  "mail",
   "broadcast_changed",
   "broadcast_event",
   "outbound_connection_changed",

@@ -264,3 +264,45 @@ create table plan_digest (
   -- The last day on which a call named it, or the day before.
   used date not null default current_date
 );
+
+-- MAIL
+
+-- Mail on its way to people: about an event, or to somebody who is invited. What it says is forgotten when it was sent.
+create table mail (
+  id text primary key,
+  org_id text,
+  kind text not null check (kind in ('event', 'invite')),
+  -- Null: the people that an event is told are to be found.
+  recipient text,
+  -- The event message, binary.
+  payload bytea,
+  -- What an invite's mail says.
+  sealed bytea,
+  state text not null default 'pending' check (state in ('pending', 'sent', 'failed')),
+  tries integer not null default 0,
+  due timestamptz not null default now(),
+  created timestamptz not null default now()
+);
+
+create index mail_due on mail (due) where state = 'pending';
+create index mail_to on mail (recipient, created) where recipient is not null;
+create index mail_of_org on mail (org_id, created);
+
+create function notify_mail() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('mail', '');
+  return null;
+end $$;
+
+create trigger mail_filled after insert on mail for each statement execute function notify_mail();
+
+create function fan_out_to_mail() returns trigger language plpgsql as $$
+begin
+  insert into mail (id, org_id, kind, payload) values ('mail_' || new.event_id, new.org_id, 'event', new.payload);
+  return null;
+end $$;
+
+create trigger outbox_fans_out_to_mail after insert on outbox for each row
+  when (new.org_id is not null and new.name in ('balance.low', 'balance.exhausted', 'budget.threshold', 'key.expiring',
+    'offering.rejected', 'offering.suspended', 'evaluation.completed', 'evaluation.failed'))
+  execute function fan_out_to_mail();

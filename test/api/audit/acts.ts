@@ -189,6 +189,11 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     await asOperator("POST", orgs("/domains"), { domain });
     return { action: "domain.deleted", actor: "admin", run: () => asOperator("DELETE", orgs(`/domains/${domain}`)) };
   },
+  SendTestMail: async ({ app, owner }) => {
+    const { userId } = await person(app, owner.org, "admin");
+    const browser = await signedIn(app, owner.org, userId);
+    return { action: "mail.tested", actor: userId, run: () => browser.call("/v1/mail/test", {}) };
+  },
   CreateSignInLink: async ({ app, owner, send, orgs }) => {
     const { userId } = await person(app, owner.org, "viewer");
     return {

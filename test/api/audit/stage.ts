@@ -1,5 +1,6 @@
 /** Where acts are done: a gateway with all that it deals with beyond its walls, an owner who calls, and things to act on. */
 import { ACT_DECLARATION, ADMIN_TOKEN, type Answer, openApp } from "../../support/app.ts";
+import { startMailServer } from "../../support/mail-server.ts";
 import { startModel } from "../../support/model.ts";
 import { consent, honest, pkce, register } from "../../support/oauth.ts";
 import { startOtlpReceiver } from "../../support/otlp-receiver.ts";
@@ -14,8 +15,13 @@ export type Stage = Awaited<ReturnType<typeof openStage>>;
 /** Opens all of it; whoever opens it closes it. */
 export async function openStage() {
   const stripe = await StripeServer.start();
+  const post = await startMailServer();
   const [app, model, receiver] = await Promise.all([
-    openApp({ stripe: stripe.settings, publicUrl: "https://api.test" }),
+    openApp({
+      stripe: stripe.settings,
+      publicUrl: "https://api.test",
+      mail: { url: post.url, from: "limber@example.com" },
+    }),
     startModel(),
     startOtlpReceiver(),
   ]);
@@ -90,7 +96,7 @@ export async function openStage() {
     aCode,
     async close(): Promise<void> {
       await app.close();
-      await Promise.all([model.close(), receiver.close(), stripe.close()]);
+      await Promise.all([model.close(), receiver.close(), stripe.close(), post.close()]);
     },
   };
 }
