@@ -33,6 +33,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
     const { status, body } = await invite({ email: "ada@example.com", role: "developer", workspace_ids: [] });
     expect(status).toBe(201);
     expect(body).toEqual({
+      sign_in_url: expect.stringContaining("/sign-in#token=lmb_inv_"),
       user_id: expect.stringMatching(/^usr_/),
       org_id: caller.org,
       email: "ada@example.com",
