@@ -88,6 +88,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "openid-client": ["services"],
   stripe: ["billing"],
   nodemailer: ["events"],
+  pdfkit: ["services"],
   ws: ["upstream", "reference", "edge"],
   "@modelcontextprotocol/sdk": ["edge"],
   "@mujoco/mujoco": ["scenarios"],

@@ -6,6 +6,8 @@ import {
   type BillingService,
   GetBalanceResponseSchema,
   GetBillingResponseSchema,
+  GetInvoiceResponseSchema,
+  GetReceiptResponseSchema,
   ListPaymentsResponseSchema,
   ReconcilePaymentResponseSchema,
   TakeProcessorMessageResponseSchema,
@@ -20,13 +22,15 @@ import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
-import { balanceOf } from "../store/account/orgs.ts";
+import { balanceOf, findOrg } from "../store/account/orgs.ts";
 import { commitmentOf } from "../store/billing/commitments.ts";
+import { invoiceMonth } from "../store/billing/invoices.ts";
 import { type EntryRecord, listMovements, type MovementRecord } from "../store/billing/movements.ts";
 import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
 import { ownKeySpending } from "../store/billing/usage.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { commitmentMessage } from "./account/commitment.ts";
+import { pdfOf } from "./billing/papers.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
@@ -41,6 +45,13 @@ export interface BillingDeps {
   /** Called with a message of the processor that cannot be true. */
   warn(text: string): void;
 }
+
+const PDF = "application/pdf";
+/** Further keys are one line together. */
+const MOST_INVOICE_LINES = 200;
+
+/** A day in UTC, as `yyyy-mm-dd`. */
+const dayOf = (unixSeconds: number): string => new Date(unixSeconds * 1000).toISOString().slice(0, 10);
 
 /** How much may be paid at once, as the schema has it. */
 const LIMITS = limitsOf();
@@ -86,6 +97,75 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
           byokUsd: toUsd(ownMicro),
           ...(promised && { commitment: commitmentMessage(promised) }),
         }),
+      });
+    },
+
+    async getReceipt({ paymentId }, call) {
+      const { orgId } = keyOf(call);
+      const payment = await findPayment(sql, orgId, paymentId);
+      const isPaid = payment?.status === "succeeded" || payment?.status === "refunded";
+      if (!payment || !isPaid || payment.completedAt === undefined)
+        throw refuse(Reason.NOT_FOUND, "there is no payment of this name that was paid");
+      const { amountMicro, refundedMicro, completedAt } = payment;
+      const content = await pdfOf({
+        title: "Receipt",
+        facts: [
+          ["Payment", payment.id],
+          ["Paid on", dayOf(completedAt)],
+          ["Paid by", `${(await findOrg(sql, orgId))?.name ?? ""} (${orgId})`],
+        ],
+        lines: [
+          ["Prepaid credit", amountMicro],
+          ...(refundedMicro > 0 ? [["Refunded", -refundedMicro] as const] : []),
+          ["Total paid", amountMicro - refundedMicro],
+        ],
+        note: "Amounts are US dollars.",
+        at: completedAt * 1000,
+      });
+      return create(GetReceiptResponseSchema, { filename: `receipt-${payment.id}.pdf`, contentType: PDF, content });
+    },
+
+    async getInvoice({ month }, call) {
+      const { orgId } = keyOf(call);
+      const from = `${month}-01`;
+      const today = dayOf(now() / 1000);
+      if (from > today) throw violation("month", "has not begun", "less_than_equal");
+      const isOpen = today.startsWith(month);
+      await leaser.giveBack(orgId);
+      const { lines, othersMicro, feeMicro, paidMicro, refundedMicro } = await invoiceMonth(
+        sql,
+        orgId,
+        from,
+        MOST_INVOICE_LINES,
+      );
+      const totalMicro = lines.reduce((sum, { micro }) => sum + micro, othersMicro + feeMicro);
+      const content = await pdfOf({
+        title: `Invoice ${month}`,
+        facts: [
+          ["Organisation", `${(await findOrg(sql, orgId))?.name ?? ""} (${orgId})`],
+          ["Month", isOpen ? `${month}, not over: as of ${today}` : month],
+          [
+            "Paid in this month",
+            `$${toUsd(paidMicro).toFixed(2)}, of which $${toUsd(refundedMicro).toFixed(2)} went back`,
+          ],
+        ],
+        lines: [
+          ...lines.map(
+            ({ keyId, name, micro }) => [`Calls by ${name === "" ? keyId : `${name} (${keyId})`}`, micro] as const,
+          ),
+          ...(othersMicro > 0 ? [["Calls by other keys", othersMicro] as const] : []),
+          ...(feeMicro > 0 ? [["Fee for unused commitment", feeMicro] as const] : []),
+          ["Total", totalMicro],
+        ],
+        note: "Amounts are US dollars and were charged to prepaid credit: nothing is due.",
+        at: now(),
+      });
+      return create(GetInvoiceResponseSchema, {
+        filename: `invoice-${month}.pdf`,
+        contentType: PDF,
+        content,
+        totalUsd: toUsd(totalMicro),
+        open: isOpen,
       });
     },
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/billing_service.proto.
  */
 export const file_limber_v1_billing_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QihQEKEkdldEJpbGxpbmdSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhAKCGN1cnJlbmN5GAIgASgJEg8KB21pbl91c2QYAyABKAESDwoHbWF4X3VzZBgEIAEoARIcCglwcm9jZXNzb3IYBSABKAlCBJi9GAFIAIgBAUIMCgpfcHJvY2Vzc29yIhMKEUdldEJhbGFuY2VSZXF1ZXN0IjkKEkdldEJhbGFuY2VSZXNwb25zZRIjCgdiYWxhbmNlGAEgASgLMhIubGltYmVyLnYxLkJhbGFuY2Ui7QEKDFRvcFVwUmVxdWVzdBIrCgphbW91bnRfdXNkGAEgASgBQhe6SBQSEhkAAAAAAIjDQCkAAAAAAAAUQBIkCgtzdWNjZXNzX3VybBgCIAEoCUIKukgHcgUQARiAEEgAiAEBEiMKCmNhbmNlbF91cmwYAyABKAlCCrpIB3IFEAEYgBBIAYgBARIyCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAKIAQFCDgoMX3N1Y2Nlc3NfdXJsQg0KC19jYW5jZWxfdXJsQhIKEF9pZGVtcG90ZW5jeV9rZXkinAEKDVRvcFVwUmVzcG9uc2USEgoKcGF5bWVudF9pZBgBIAEoCRIUCgxjaGVja291dF91cmwYAiABKAkSEgoKYW1vdW50X3VzZBgDIAEoARIPCgdmZWVfdXNkGAQgASgBEigKBnN0YXR1cxgFIAEoDjIYLmxpbWJlci52MS5QYXltZW50U3RhdHVzEhIKCmV4cGlyZXNfYXQYBiABKA0iggEKE0xpc3RQYXltZW50c1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGPQDKAFIAIgBARI2CgZjdXJzb3IYAiABKAlCIbpIHnIcGIACMhdeW2Etel0rX1swLTlBLVphLXpfLV0rJEgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0UGF5bWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5QYXltZW50EhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjcKF1JlY29uY2lsZVBheW1lbnRSZXF1ZXN0EhwKCnBheW1lbnRfaWQYASABKAlCCLpIBXIDGIACIj8KGFJlY29uY2lsZVBheW1lbnRSZXNwb25zZRIjCgdwYXltZW50GAEgASgLMhIubGltYmVyLnYxLlBheW1lbnQibgobVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0Eh4KB3BheWxvYWQYASABKAxCDbpIBnoEGICAQKC9GAESLwoJc2lnbmF0dXJlGAIgASgJQhy6SAVyAxiAQKq9GBBzdHJpcGUtc2lnbmF0dXJlIjAKHFRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2USEAoIcmVjZWl2ZWQYASABKAgy1QYKDkJpbGxpbmdTZXJ2aWNlEmkKCkdldEJpbGxpbmcSHC5saW1iZXIudjEuR2V0QmlsbGluZ1JlcXVlc3QaHS5saW1iZXIudjEuR2V0QmlsbGluZ1Jlc3BvbnNlIh6QAgGquxgECAFgAYLT5JMCDRILL3YxL2JpbGxpbmcSiAEKCkdldEJhbGFuY2USHC5saW1iZXIudjEuR2V0QmFsYW5jZVJlcXVlc3QaHS5saW1iZXIudjEuR2V0QmFsYW5jZVJlc3BvbnNlIj2QAgGquxgSCAISDGJpbGxpbmcucmVhZGAEgtPkkwIeYgdiYWxhbmNlEhMvdjEvYmlsbGluZy9iYWxhbmNlEnIKBVRvcFVwEhcubGltYmVyLnYxLlRvcFVwUmVxdWVzdBoYLmxpbWJlci52MS5Ub3BVcFJlc3BvbnNlIjaquxgWCAISDWJpbGxpbmcud3JpdGUYyQFgBILT5JMCFjoBKiIRL3YxL2JpbGxpbmcvdG9wdXAShgEKDExpc3RQYXltZW50cxIeLmxpbWJlci52MS5MaXN0UGF5bWVudHNSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RQYXltZW50c1Jlc3BvbnNlIjWQAgGquxgSCAISDGJpbGxpbmcucmVhZGAEgtPkkwIWEhQvdjEvYmlsbGluZy9wYXltZW50cxKwAQoQUmVjb25jaWxlUGF5bWVudBIiLmxpbWJlci52MS5SZWNvbmNpbGVQYXltZW50UmVxdWVzdBojLmxpbWJlci52MS5SZWNvbmNpbGVQYXltZW50UmVzcG9uc2UiU6q7GBMIAhINYmlsbGluZy53cml0ZWAEgtPkkwI2YgdwYXltZW50IisvdjEvYmlsbGluZy9wYXltZW50cy97cGF5bWVudF9pZH0vcmVjb25jaWxlEpwBChRUYWtlUHJvY2Vzc29yTWVzc2FnZRImLmxpbWJlci52MS5UYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QaJy5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZSIzqrsYCwgBULgXWICAQGABgtPkkwIeOgdwYXlsb2FkIhMvdjEvYmlsbGluZy93ZWJob29rYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_payment]);
+  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QiJwoRR2V0UmVjZWlwdFJlcXVlc3QSEgoKcGF5bWVudF9pZBgBIAEoCSJNChJHZXRSZWNlaXB0UmVzcG9uc2USEAoIZmlsZW5hbWUYASABKAkSFAoMY29udGVudF90eXBlGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiRwoRR2V0SW52b2ljZVJlcXVlc3QSMgoFbW9udGgYASABKAlCI7pIIHIeMhxeMjBbMC05XXsyfS0oMFsxLTldfDFbMC0yXSkkIm4KEkdldEludm9pY2VSZXNwb25zZRIQCghmaWxlbmFtZRgBIAEoCRIUCgxjb250ZW50X3R5cGUYAiABKAkSDwoHY29udGVudBgDIAEoDBIRCgl0b3RhbF91c2QYBCABKAESDAoEb3BlbhgFIAEoCCKFAQoSR2V0QmlsbGluZ1Jlc3BvbnNlEg8KB2VuYWJsZWQYASABKAgSEAoIY3VycmVuY3kYAiABKAkSDwoHbWluX3VzZBgDIAEoARIPCgdtYXhfdXNkGAQgASgBEhwKCXByb2Nlc3NvchgFIAEoCUIEmL0YAUgAiAEBQgwKCl9wcm9jZXNzb3IiEwoRR2V0QmFsYW5jZVJlcXVlc3QiOQoSR2V0QmFsYW5jZVJlc3BvbnNlEiMKB2JhbGFuY2UYASABKAsyEi5saW1iZXIudjEuQmFsYW5jZSLtAQoMVG9wVXBSZXF1ZXN0EisKCmFtb3VudF91c2QYASABKAFCF7pIFBISGQAAAAAAiMNAKQAAAAAAABRAEiQKC3N1Y2Nlc3NfdXJsGAIgASgJQgq6SAdyBRABGIAQSACIAQESIwoKY2FuY2VsX3VybBgDIAEoCUIKukgHcgUQARiAEEgBiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIAogBAUIOCgxfc3VjY2Vzc191cmxCDQoLX2NhbmNlbF91cmxCEgoQX2lkZW1wb3RlbmN5X2tleSKcAQoNVG9wVXBSZXNwb25zZRISCgpwYXltZW50X2lkGAEgASgJEhQKDGNoZWNrb3V0X3VybBgCIAEoCRISCgphbW91bnRfdXNkGAMgASgBEg8KB2ZlZV91c2QYBCABKAESKAoGc3RhdHVzGAUgASgOMhgubGltYmVyLnYxLlBheW1lbnRTdGF0dXMSEgoKZXhwaXJlc19hdBgGIAEoDSKCAQoTTGlzdFBheW1lbnRzUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEjYKBmN1cnNvchgCIAEoCUIhukgechwYgAIyF15bYS16XStfWzAtOUEtWmEtel8tXSskSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IihAEKFExpc3RQYXltZW50c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIgCgRkYXRhGAIgAygLMhIubGltYmVyLnYxLlBheW1lbnQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiNwoXUmVjb25jaWxlUGF5bWVudFJlcXVlc3QSHAoKcGF5bWVudF9pZBgBIAEoCUIIukgFcgMYgAIiPwoYUmVjb25jaWxlUGF5bWVudFJlc3BvbnNlEiMKB3BheW1lbnQYASABKAsyEi5saW1iZXIudjEuUGF5bWVudCJuChtUYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QSHgoHcGF5bG9hZBgBIAEoDEINukgGegQYgIBAoL0YARIvCglzaWduYXR1cmUYAiABKAlCHLpIBXIDGIBAqr0YEHN0cmlwZS1zaWduYXR1cmUiMAocVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZRIQCghyZWNlaXZlZBgBIAEoCDLuCAoOQmlsbGluZ1NlcnZpY2USaQoKR2V0QmlsbGluZxIcLmxpbWJlci52MS5HZXRCaWxsaW5nUmVxdWVzdBodLmxpbWJlci52MS5HZXRCaWxsaW5nUmVzcG9uc2UiHpACAaq7GAQIAWABgtPkkwINEgsvdjEvYmlsbGluZxKIAQoKR2V0QmFsYW5jZRIcLmxpbWJlci52MS5HZXRCYWxhbmNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRCYWxhbmNlUmVzcG9uc2UiPZACAaq7GBIIAhIMYmlsbGluZy5yZWFkYASC0+STAh5iB2JhbGFuY2USEy92MS9iaWxsaW5nL2JhbGFuY2UScgoFVG9wVXASFy5saW1iZXIudjEuVG9wVXBSZXF1ZXN0GhgubGltYmVyLnYxLlRvcFVwUmVzcG9uc2UiNqq7GBYIAhINYmlsbGluZy53cml0ZRjJAWAEgtPkkwIWOgEqIhEvdjEvYmlsbGluZy90b3B1cBKGAQoMTGlzdFBheW1lbnRzEh4ubGltYmVyLnYxLkxpc3RQYXltZW50c1JlcXVlc3QaHy5saW1iZXIudjEuTGlzdFBheW1lbnRzUmVzcG9uc2UiNZACAaq7GBIIAhIMYmlsbGluZy5yZWFkYASC0+STAhYSFC92MS9iaWxsaW5nL3BheW1lbnRzErABChBSZWNvbmNpbGVQYXltZW50EiIubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXF1ZXN0GiMubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXNwb25zZSJTqrsYEwgCEg1iaWxsaW5nLndyaXRlYASC0+STAjZiB3BheW1lbnQiKy92MS9iaWxsaW5nL3BheW1lbnRzL3twYXltZW50X2lkfS9yZWNvbmNpbGUSlQEKCkdldFJlY2VpcHQSHC5saW1iZXIudjEuR2V0UmVjZWlwdFJlcXVlc3QaHS5saW1iZXIudjEuR2V0UmVjZWlwdFJlc3BvbnNlIkqQAgGquxgSCAISDGJpbGxpbmcucmVhZGAEgtPkkwIrEikvdjEvYmlsbGluZy9wYXltZW50cy97cGF5bWVudF9pZH0vcmVjZWlwdBJ/CgpHZXRJbnZvaWNlEhwubGltYmVyLnYxLkdldEludm9pY2VSZXF1ZXN0Gh0ubGltYmVyLnYxLkdldEludm9pY2VSZXNwb25zZSI0kAIBqrsYEggCEgxiaWxsaW5nLnJlYWRgBILT5JMCFRITL3YxL2JpbGxpbmcvaW52b2ljZRKcAQoUVGFrZVByb2Nlc3Nvck1lc3NhZ2USJi5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0GicubGltYmVyLnYxLlRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2UiM6q7GAsIAVC4F1iAgEBgAYLT5JMCHjoHcGF5bG9hZCITL3YxL2JpbGxpbmcvd2ViaG9va2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_payment]);
 
 /**
  * Asks whether there is self-serve billing.
@@ -33,6 +33,132 @@ export type GetBillingRequest = Message<"limber.v1.GetBillingRequest"> & {
  */
 export const GetBillingRequestSchema: GenMessage<GetBillingRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 0);
+
+/**
+ * Asks for a receipt.
+ *
+ * @generated from message limber.v1.GetReceiptRequest
+ */
+export type GetReceiptRequest = Message<"limber.v1.GetReceiptRequest"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetReceiptRequest.
+ * Use `create(GetReceiptRequestSchema)` to create a new message.
+ */
+export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 1);
+
+/**
+ * A receipt.
+ *
+ * @generated from message limber.v1.GetReceiptResponse
+ */
+export type GetReceiptResponse = Message<"limber.v1.GetReceiptResponse"> & {
+  /**
+   * What to call the file.
+   *
+   * @generated from field: string filename = 1;
+   */
+  filename: string;
+
+  /**
+   * Constant `application/pdf`.
+   *
+   * @generated from field: string content_type = 2;
+   */
+  contentType: string;
+
+  /**
+   * The file, in base64 over JSON.
+   *
+   * @generated from field: bytes content = 3;
+   */
+  content: Uint8Array;
+};
+
+/**
+ * Describes the message limber.v1.GetReceiptResponse.
+ * Use `create(GetReceiptResponseSchema)` to create a new message.
+ */
+export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 2);
+
+/**
+ * Asks for an invoice.
+ *
+ * @generated from message limber.v1.GetInvoiceRequest
+ */
+export type GetInvoiceRequest = Message<"limber.v1.GetInvoiceRequest"> & {
+  /**
+   * The month, such as `2026-11`, in UTC.
+   *
+   * @generated from field: string month = 1;
+   */
+  month: string;
+};
+
+/**
+ * Describes the message limber.v1.GetInvoiceRequest.
+ * Use `create(GetInvoiceRequestSchema)` to create a new message.
+ */
+export const GetInvoiceRequestSchema: GenMessage<GetInvoiceRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 3);
+
+/**
+ * An invoice.
+ *
+ * @generated from message limber.v1.GetInvoiceResponse
+ */
+export type GetInvoiceResponse = Message<"limber.v1.GetInvoiceResponse"> & {
+  /**
+   * What to call the file.
+   *
+   * @generated from field: string filename = 1;
+   */
+  filename: string;
+
+  /**
+   * Constant `application/pdf`.
+   *
+   * @generated from field: string content_type = 2;
+   */
+  contentType: string;
+
+  /**
+   * The file, in base64 over JSON.
+   *
+   * @generated from field: bytes content = 3;
+   */
+  content: Uint8Array;
+
+  /**
+   * What was charged for in the month, in US dollars, the fee included.
+   *
+   * @generated from field: double total_usd = 4;
+   */
+  totalUsd: number;
+
+  /**
+   * The month is not over.
+   *
+   * @generated from field: bool open = 5;
+   */
+  open: boolean;
+};
+
+/**
+ * Describes the message limber.v1.GetInvoiceResponse.
+ * Use `create(GetInvoiceResponseSchema)` to create a new message.
+ */
+export const GetInvoiceResponseSchema: GenMessage<GetInvoiceResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 4);
 
 /**
  * Whether an organisation can pay by itself, and how much at once.
@@ -81,7 +207,7 @@ export type GetBillingResponse = Message<"limber.v1.GetBillingResponse"> & {
  * Use `create(GetBillingResponseSchema)` to create a new message.
  */
 export const GetBillingResponseSchema: GenMessage<GetBillingResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 1);
+  messageDesc(file_limber_v1_billing_service, 5);
 
 /**
  * Asks for the balance.
@@ -96,7 +222,7 @@ export type GetBalanceRequest = Message<"limber.v1.GetBalanceRequest"> & {
  * Use `create(GetBalanceRequestSchema)` to create a new message.
  */
 export const GetBalanceRequestSchema: GenMessage<GetBalanceRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 2);
+  messageDesc(file_limber_v1_billing_service, 6);
 
 /**
  * The balance.
@@ -117,7 +243,7 @@ export type GetBalanceResponse = Message<"limber.v1.GetBalanceResponse"> & {
  * Use `create(GetBalanceResponseSchema)` to create a new message.
  */
 export const GetBalanceResponseSchema: GenMessage<GetBalanceResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 3);
+  messageDesc(file_limber_v1_billing_service, 7);
 
 /**
  * Asks for a checkout.
@@ -159,7 +285,7 @@ export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
  * Use `create(TopUpRequestSchema)` to create a new message.
  */
 export const TopUpRequestSchema: GenMessage<TopUpRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 4);
+  messageDesc(file_limber_v1_billing_service, 8);
 
 /**
  * A checkout that waits to be paid.
@@ -215,7 +341,7 @@ export type TopUpResponse = Message<"limber.v1.TopUpResponse"> & {
  * Use `create(TopUpResponseSchema)` to create a new message.
  */
 export const TopUpResponseSchema: GenMessage<TopUpResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 5);
+  messageDesc(file_limber_v1_billing_service, 9);
 
 /**
  * Asks for payments.
@@ -243,7 +369,7 @@ export type ListPaymentsRequest = Message<"limber.v1.ListPaymentsRequest"> & {
  * Use `create(ListPaymentsRequestSchema)` to create a new message.
  */
 export const ListPaymentsRequestSchema: GenMessage<ListPaymentsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 6);
+  messageDesc(file_limber_v1_billing_service, 10);
 
 /**
  * Payments.
@@ -285,7 +411,7 @@ export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
  * Use `create(ListPaymentsResponseSchema)` to create a new message.
  */
 export const ListPaymentsResponseSchema: GenMessage<ListPaymentsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 7);
+  messageDesc(file_limber_v1_billing_service, 11);
 
 /**
  * Asks what became of a payment.
@@ -306,7 +432,7 @@ export type ReconcilePaymentRequest = Message<"limber.v1.ReconcilePaymentRequest
  * Use `create(ReconcilePaymentRequestSchema)` to create a new message.
  */
 export const ReconcilePaymentRequestSchema: GenMessage<ReconcilePaymentRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 8);
+  messageDesc(file_limber_v1_billing_service, 12);
 
 /**
  * What became of a payment.
@@ -327,7 +453,7 @@ export type ReconcilePaymentResponse = Message<"limber.v1.ReconcilePaymentRespon
  * Use `create(ReconcilePaymentResponseSchema)` to create a new message.
  */
 export const ReconcilePaymentResponseSchema: GenMessage<ReconcilePaymentResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 9);
+  messageDesc(file_limber_v1_billing_service, 13);
 
 /**
  * A message of the payment processor.
@@ -355,7 +481,7 @@ export type TakeProcessorMessageRequest = Message<"limber.v1.TakeProcessorMessag
  * Use `create(TakeProcessorMessageRequestSchema)` to create a new message.
  */
 export const TakeProcessorMessageRequestSchema: GenMessage<TakeProcessorMessageRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 10);
+  messageDesc(file_limber_v1_billing_service, 14);
 
 /**
  * The message was taken.
@@ -376,7 +502,7 @@ export type TakeProcessorMessageResponse = Message<"limber.v1.TakeProcessorMessa
  * Use `create(TakeProcessorMessageResponseSchema)` to create a new message.
  */
 export const TakeProcessorMessageResponseSchema: GenMessage<TakeProcessorMessageResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 11);
+  messageDesc(file_limber_v1_billing_service, 15);
 
 /**
  * The prepaid balance, and the payments that fill it.
@@ -434,6 +560,27 @@ export const BillingService: GenService<{
     methodKind: "unary";
     input: typeof ReconcilePaymentRequestSchema;
     output: typeof ReconcilePaymentResponseSchema;
+  },
+  /**
+   * Makes the receipt of a payment that was paid, as PDF.
+   *
+   * @generated from rpc limber.v1.BillingService.GetReceipt
+   */
+  getReceipt: {
+    methodKind: "unary";
+    input: typeof GetReceiptRequestSchema;
+    output: typeof GetReceiptResponseSchema;
+  },
+  /**
+   * Makes the invoice of a month, as PDF: what each key was charged for, the fee for an unused commitment, and what was paid. That of the
+   * running month says that it is not over.
+   *
+   * @generated from rpc limber.v1.BillingService.GetInvoice
+   */
+  getInvoice: {
+    methodKind: "unary";
+    input: typeof GetInvoiceRequestSchema;
+    output: typeof GetInvoiceResponseSchema;
   },
   /**
    * Takes a message of the payment processor, which signs it. It may come late, twice and out of order.
