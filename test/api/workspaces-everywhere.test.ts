@@ -106,6 +106,9 @@ async function furnish(mark: string, workspace: string | undefined, shared: Belo
   const asked = { ...EVALUATION, policy_endpoint: `ws://${mark}.lan:8000` };
   const evaluation = await made("/v1/evaluate", { ...asked, metadata: { word: `evaluation ${mark}` } }, key);
   const stop = await made("/v1/robots/stop", { robot_id: `robot ${mark}`, reason: "test" }, key);
+  const arm = `arm ${mark}`;
+  const put = { key, method: "PUT" };
+  expect((await app.call(`/v1/robots/${arm}`, { action_space: "base_twist_2d" }, put)).status).toBe(200);
   await eventually(async () => {
     const { body } = await app.call(`/v1/batch/${batch.id}`, undefined, { key });
     expect(body.status).toBe("completed");
@@ -120,6 +123,7 @@ async function furnish(mark: string, workspace: string | undefined, shared: Belo
     target_id: target.id,
     job_id: batch.id,
     stop_id: stop.id,
+    robot_id: arm,
   };
   const own = [
     ownId,
@@ -132,7 +136,7 @@ async function furnish(mark: string, workspace: string | undefined, shared: Belo
     evaluation.id,
     stop.id,
   ];
-  const marks = ["own", "key", "hook", "target", "act", "session", "batch", "item", "evaluation", "robot"].map(
+  const marks = ["own", "key", "hook", "target", "act", "session", "batch", "item", "evaluation", "robot", "arm"].map(
     (word) => `${word} ${mark}`,
   );
   return {
@@ -208,6 +212,7 @@ describe("every RPC", () => {
     let looked = 0;
     const before = await Promise.all([a, b, whole].map(rowsOf));
     for (const method of of(OWN_WORKSPACE)) {
+      if (method.name === "PutRobot") continue; // one's own, by names that all workspaces share
       const { verb, path } = patternOf(method);
       for (const asked of namesIn(path).filter((name) => !SHARED.has(name))) {
         for (const [by, theirs] of strangers()) {
