@@ -27,6 +27,8 @@ const FRESH_MS = 1_000;
 const MOST_SHARE = 0.02;
 /** Kinds of requests whose digest is remembered. */
 const MOST_KINDS = 1_024;
+/** What asks for more in words is remembered by its hash. */
+const LONGEST_KIND = 1_024;
 /** Digests that are known to be written, and those that wait for it. */
 const MOST_WRITTEN = 10_000;
 const MOST_UNWRITTEN = 1_000;
@@ -130,11 +132,12 @@ function kindOf({ intent, scope, ownKeys, readPicture, meaning }: PlanArgs): str
   const { contract, model, models, preference, provider, actionSpace, embodiment, units, extent, parameters } = intent;
   const wanted = provider && { ...provider, sessionId: undefined };
   const { models: allowed, environment, orgId, reach, settings } = scope;
-  return JSON.stringify([
+  const kind = JSON.stringify([
     ...[contract, model, models, preference, wanted, actionSpace, embodiment, units, extent, parameters],
     ...[orgId, allowed, environment, reach, settings?.zdr, settings?.allowedRegions, ownKeys !== undefined],
     ...[intent.given && shapeOf(intent.given, readPicture), meaning],
   ]);
+  return kind.length <= LONGEST_KIND ? kind : createHash("sha256").update(kind).digest("base64url");
 }
 
 /** What input contracts are held against, without the pictures and numbers themselves. */

@@ -110,6 +110,7 @@ describe("the lists of tables", () => {
       key_day: "sums of requests.jsonl",
       workspace_day: "sums of requests.jsonl",
       key_descendants_day: "sums of requests.jsonl",
+      series_line: "sums of requests.jsonl",
       request_outcome: "is in the view `request`",
       audit_head: "the last of audit.jsonl",
       hedge_loser: "to whom the hedges of requests.jsonl were paid",

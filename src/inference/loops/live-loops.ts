@@ -98,7 +98,8 @@ class OrgView {
     this.#rounds.set(replica, telling);
     telling.parts.add(part);
     for (const bytes of loops) {
-      const loop = fromBinary(RunningLoopSchema, bytes);
+      const loop = readLoop(bytes);
+      if (!loop) continue;
       telling.ids.add(loop.id);
       // What is heard between two ticks is news at the next.
       this.#put(loop, { replica, heardAt: at, version: this.version + 1 });
@@ -350,6 +351,14 @@ function* partsOf(loops: readonly RunningLoop[], mostBytes: number): Sliced<Uint
 function read(word: Uint8Array): LoopTalk | undefined {
   try {
     return fromBinary(LoopTalkSchema, word);
+  } catch {
+    return undefined;
+  }
+}
+
+function readLoop(bytes: Uint8Array): RunningLoop | undefined {
+  try {
+    return fromBinary(RunningLoopSchema, bytes);
   } catch {
     return undefined;
   }
