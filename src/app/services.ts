@@ -10,6 +10,7 @@ import { CheckpointService } from "../../gen/limber/v1/checkpoint_service_pb.ts"
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { EventService } from "../../gen/limber/v1/event_service_pb.ts";
+import { FleetService } from "../../gen/limber/v1/fleet_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { IssuerService } from "../../gen/limber/v1/issuer_service_pb.ts";
@@ -21,7 +22,6 @@ import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
-import { RobotRegistryService } from "../../gen/limber/v1/robot_registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
@@ -44,6 +44,7 @@ import { checkpointService } from "../services/checkpoint.ts";
 import { credentialService } from "../services/credential.ts";
 import { evaluationService } from "../services/evaluation.ts";
 import { eventService } from "../services/event.ts";
+import { fleetService } from "../services/fleet.ts";
 import { identityService } from "../services/identity.ts";
 import type { OidcClients } from "../services/issuer/oidc.ts";
 import { issuerService } from "../services/issuer.ts";
@@ -58,7 +59,6 @@ import { outboundService } from "../services/outbound.ts";
 import { presetService } from "../services/preset.ts";
 import { registryService } from "../services/registry.ts";
 import { robotService } from "../services/robot.ts";
-import { robotRegistryService } from "../services/robot-registry.ts";
 import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
 import { seriesService } from "../services/series.ts";
@@ -180,8 +180,8 @@ const TABLE: readonly ServiceRow[] = [
   row(RobotService, ({ storage: { sql }, inference: { stops, stopOrders } }) =>
     robotService({ sql, stops, orders: stopOrders }),
   ),
-  row(RobotRegistryService, ({ storage: { sql }, supply: { supply }, inference: { sessions } }) =>
-    robotRegistryService({ sql, inference: { supply, sessions } }),
+  row(FleetService, ({ storage: { sql }, supply: { supply }, inference: { sessions } }) =>
+    fleetService({ sql, inference: { supply, sessions } }),
   ),
   row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),

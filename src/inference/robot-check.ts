@@ -1,9 +1,5 @@
 /** What can drive a robot: the plan of an act for it, and what offerings say that they read and mean, held against what it is. */
 import { create } from "@bufbuild/protobuf";
-import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { type InputContract, InputNeed } from "../../gen/limber/v1/input_contract_pb.ts";
-import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import {
   type DrivingOffering,
   DrivingOfferingSchema,
@@ -12,7 +8,11 @@ import {
   RobotFaultSchema,
   type UnfitOffering,
   UnfitOfferingSchema,
-} from "../../gen/limber/v1/robot_registry_pb.ts";
+} from "../../gen/limber/v1/fleet_pb.ts";
+import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { type InputContract, InputNeed } from "../../gen/limber/v1/input_contract_pb.ts";
+import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 
 import { ALIAS_PREFIX } from "../brand.ts";
 import type { Call } from "../call.ts";

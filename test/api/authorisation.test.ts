@@ -86,7 +86,7 @@ const OPERATOR = new Set([
 ]);
 
 /** Services whose things have names that every organisation gives for itself: what another's are called says nothing. */
-const NAMED_BY_ALL = new Set(["PresetService", "CredentialService", "RobotRegistryService"]);
+const NAMED_BY_ALL = new Set(["PresetService", "CredentialService", "FleetService"]);
 
 /** The words with which the gate itself refuses. */
 const GATE = new Set([

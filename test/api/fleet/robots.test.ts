@@ -2,8 +2,8 @@
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { FleetService } from "../../../gen/limber/v1/fleet_service_pb.ts";
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
-import { RobotRegistryService } from "../../../gen/limber/v1/robot_registry_service_pb.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";
@@ -61,10 +61,7 @@ describe("a robot", () => {
       createGrpcTransport({ baseUrl: app.url }),
       createConnectTransport({ baseUrl: app.url, httpVersion: "2" }),
     ]) {
-      const { robot } = await createClient(RobotRegistryService, transport).getRobot(
-        { robotId: "arm 1" },
-        bearer(mine.key),
-      );
+      const { robot } = await createClient(FleetService, transport).getRobot({ robotId: "arm 1" }, bearer(mine.key));
       expect([robot?.config?.cameras.map(({ name }) => name), robot?.keyIds]).toEqual([["wrist", "scene"], [bound.id]]);
     }
     const changed = await put("arm 1", { ...ARM, control_hz: 30 }, mine);
@@ -142,7 +139,7 @@ describe("a robot", () => {
 
   it("bears no name of a path of the emergency stop", async () => {
     for (const id of ["stop", "stops", "release"]) expect((await put(id, BASE)).status, id).toBeGreaterThanOrEqual(400);
-    const client = createClient(RobotRegistryService, createGrpcTransport({ baseUrl: app.url }));
+    const client = createClient(FleetService, createGrpcTransport({ baseUrl: app.url }));
     const asked = { robotId: "stops", config: { actionSpace: "base_twist_2d" } };
     await expect(client.putRobot(asked, bearer(owner.key))).rejects.toThrow("robot_id");
   });
@@ -230,7 +227,7 @@ describe("what can drive a robot", () => {
     expect([other.fit, against(other).plain]).toEqual([0, ["action_space"]]);
     expect((await get("/checked/check?model=acme/nowhere")).body.error.code).toBe("model_not_found");
     expect((await get("/nobodys/check")).body.error.param).toBe("robot_id");
-    const client = createClient(RobotRegistryService, createGrpcTransport({ baseUrl: app.url }));
+    const client = createClient(FleetService, createGrpcTransport({ baseUrl: app.url }));
     const told = await client.checkRobot({ robotId: "checked", limit: 1 }, bearer(owner.key));
     expect(told.cannotDrive).toHaveLength(1);
     expect(told.cannotDrive[0]?.reason).not.toBe(DropReason.UNSPECIFIED);

@@ -1,14 +1,14 @@
 /** Robots that an organisation has written down, and what can drive them. */
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
-import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/robot_registry_pb.ts";
+import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/fleet_pb.ts";
 import {
   CheckRobotResponseSchema,
   DeleteRobotResponseSchema,
+  type FleetService,
   GetRobotResponseSchema,
   ListRobotsResponseSchema,
   PutRobotResponseSchema,
-  type RobotRegistryService,
-} from "../../gen/limber/v1/robot_registry_service_pb.ts";
+} from "../../gen/limber/v1/fleet_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { dimensionOf } from "../contracts/action-spaces.ts";
@@ -31,7 +31,7 @@ import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 import { workspaceFor } from "./workspace-reach.ts";
 
 /** What the robot RPCs depend on. */
-export interface RobotRegistryDeps {
+export interface FleetDeps {
   sql: Sql;
   inference: RobotCheckDeps;
 }
@@ -39,10 +39,7 @@ export interface RobotRegistryDeps {
 const DEFAULT_CHECKED = 100;
 
 /** The RPCs of robots that are written down. */
-export function robotRegistryService({
-  sql,
-  inference,
-}: RobotRegistryDeps): Implementation<typeof RobotRegistryService> {
+export function fleetService({ sql, inference }: FleetDeps): Implementation<typeof FleetService> {
   const robotOf = async (name: RobotName): Promise<RobotRecord> => {
     const robot = await findRobot(sql, name);
     if (!robot) throw unknown();
