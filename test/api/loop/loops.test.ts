@@ -10,6 +10,7 @@ import { bearer, readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { startNats } from "../../support/nats.ts";
 
 let one: App;
 let two: App;
@@ -225,3 +226,23 @@ describe("GET /v1/loops/watch", () => {
     expect(idsOf((await list(two, caller.key)).body.data)).toEqual([id]);
   });
 });
+
+it("loops of all replicas are shown over NATS, too", async () => {
+  const nats = await startNats();
+  const [a, b] = [
+    await openApp({ database: one.database, natsUrl: nats.url }),
+    await openApp({ database: one.database, natsUrl: nats.url }),
+  ];
+  try {
+    const caller = await one.caller(10);
+    await eventually(async () => {
+      const { id } = await start(a, caller.key);
+      expect(idsOf((await list(b, caller.key)).body.data)).toContain(id);
+    });
+  } finally {
+    for (const each of running.splice(0)) each.leave();
+    await b.close();
+    await a.close();
+    await nats.close();
+  }
+}, 60_000);
