@@ -149,7 +149,7 @@ function givenBy({ cameras, proprio, actionSpace }: RobotConfig, contract: Input
 
 /** Values of a layout that the contract has for answers in an action space. */
 function wantedDim({ proprio }: InputContract, actionSpace: string): number {
-  const layout = proprio.find((each) => each.actionSpace === "" || each.actionSpace === actionSpace);
+  const layout = proprio.find((each) => !each.actionSpace || each.actionSpace === actionSpace);
   return (layout && dimensionOfLayout(layout)) ?? 0;
 }
 
