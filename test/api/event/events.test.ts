@@ -181,7 +181,7 @@ describe("a stream of events", () => {
     await one.call(`/v1/orgs/${caller.org}/keys/${id}`, undefined, { key: caller.key, method: "DELETE" });
     expect((await stream.rest()).at(-1)).toMatchObject({
       event: "error",
-      data: { error: { code: "invalid_api_key" } },
+      data: { error: { code: "key_disabled" } },
     });
   });
 });
