@@ -242,7 +242,7 @@ describe("what is committed", () => {
   it("is where the documents say", () => {
     const files = [
       ...readdirSync(ROOT),
-      ...["src", "test", "proto", "tools", "examples", "docs", "data", ".ci", ".github"].flatMap((folder) =>
+      ...["src", "test", "proto", "tools", "examples", "docs", "data", "clients", ".ci", ".github"].flatMap((folder) =>
         filesUnder(folder, ""),
       ),
     ];

@@ -63,6 +63,10 @@ LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log")
 LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log")
 export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 
+if [ "$quick" != --quick ]; then
+  # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos:python`.
+  LIMBER_PYTHON="$venv/bin/python" node "$root/test/chaos/python.ts" 15 5
+fi
 export PYTHONPATH=$tested PYTHONDONTWRITEBYTECODE=1
 # What is installed is tested, and not what lies here.
 [ -n "$tested" ] || export PYTHONSAFEPATH=1

@@ -1,0 +1,73 @@
+"""A robot that looks for what no robot may do: `python endurance.py URL,URL KEY SECONDS`; `npm run chaos:python` runs it.
+
+At 100 Hz it sends what its model's answers can be told by: the episode, and a number for each observation. So each action that the client has
+it execute says what it answers, and the robot checks that by itself, whatever the client counted. A new episode begins every seven seconds. It
+ends with 1 where an action was stale or of another episode, and prints one line of JSON.
+"""
+
+import json
+import sys
+import time
+
+import limber
+
+RATE_HZ = 100
+HORIZON = 16
+EPISODE_S = 7.0
+#: One episode is so far from the next in what is sent.
+APART = 1_000_000
+#: A chunk lasts so long, and a control step may be read a step late.
+LONGEST_S = (HORIZON + 1) / RATE_HZ
+
+
+def main() -> int:
+    urls, key, seconds = sys.argv[1].split(","), sys.argv[2], float(sys.argv[3])
+    stale = mixed = 0
+    faults: list[str] = []
+    options = {"action_space": "base_twist_2d", "horizon": HORIZON, "robot": "endurance", "deadline_ms": 150}
+    with limber.Limber(urls, key) as client, client.loop("acme/base", rate_hz=RATE_HZ, **options) as loop:
+        sensed: list[float] = []
+        episode, resets = 1, 0.0
+        began = due = time.monotonic()
+        resets = began + EPISODE_S
+        while (now := time.monotonic()) - began < seconds:
+            if now >= resets:
+                episode, resets = loop.reset(), now + EPISODE_S
+                sensed.clear()
+            sensed.append(now)
+            tick = loop.tick([episode * APART + len(sensed) - 1])
+            if tick.action is not None:
+                # The model adds a hundredth for each row.
+                of, number = divmod(int(tick.action[0] + 1e-6), APART)
+                if of != episode:
+                    mixed += 1
+                    faults.append(f"in episode {episode} an action of episode {of}")
+                elif number >= len(sensed) or now - sensed[number] > LONGEST_S:
+                    stale += 1
+                    faults.append(f"an action for what was sensed {(now - sensed[min(number, len(sensed) - 1)]) * 1000:.0f} ms before")
+            due = max(due + 1 / RATE_HZ, now)
+            time.sleep(max(0.0, due - time.monotonic()))
+        stats = loop.stats
+    told = {
+        "seconds": seconds,
+        "steps": stats.steps,
+        "actions": stats.actions,
+        "chunks": stats.chunks,
+        "streams": stats.streams,
+        "episodes": episode,
+        "average_hz": round(stats.average_hz, 2),
+        "worst_second_hz": stats.worst_second_hz,
+        "age_ms": round(stats.age_ms, 2),
+        "age_p99_ms": round(stats.age_p99_ms, 2),
+        "holds": stats.holds,
+        "refused_chunks": stats.refused_chunks,
+        "stale": stale,
+        "mixed": mixed,
+        "faults": faults[:5],
+    }
+    print(json.dumps(told))
+    return 1 if stale or mixed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
