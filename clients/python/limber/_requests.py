@@ -33,8 +33,13 @@ Sensed = Observation | Mapping[str, Any] | Sequence[Any] | ArrayLike
 
 def make(kind: type[M], **fields: Any) -> M:
     """A message of the fields that are not None. Raises `BadInput` for a value that its field does not take."""
+    # Older protobuf takes no mapping for a Struct.
+    metadata = fields.pop("metadata", None)
     try:
-        return kind(**{name: value for name, value in fields.items() if value is not None})
+        made: Any = kind(**{name: value for name, value in fields.items() if value is not None})
+        if metadata is not None:
+            made.metadata.update(metadata)
+        return made  # type: ignore[no-any-return]
     except (TypeError, ValueError) as error:
         raise BadInput(f"{kind.__name__}: {error}") from None
 
