@@ -93,7 +93,8 @@ class AsyncLimber:
     ) -> A:
         """Makes one call of the schema, with the retries that are safe for it."""
         until = time.monotonic() + (timeout_s if timeout_s is not None else self.timeout_s)
-        if call.idempotent and idempotency_key is None and self.retries > 0:
+        retries = max(self.retries, len(self.addresses) - 1)
+        if call.idempotent and idempotency_key is None and retries > 0:
             idempotency_key = uuid.uuid4().hex
         tried = 0
         while True:
@@ -110,7 +111,7 @@ class AsyncLimber:
             tried += 1
             if isinstance(error, ConnectionFailed) and self._current == at:
                 self._current = (at + 1) % len(self.addresses)
-            wait = wait_before(tried, error, call, max(self.retries, len(self.addresses) - 1))
+            wait = wait_before(tried, error, call, retries)
             if wait is None or time.monotonic() + wait >= until:
                 raise error from None
             await asyncio.sleep(wait)

@@ -96,7 +96,8 @@ class Limber:
     ) -> A:
         """Makes one call of the schema, with the retries that are safe for it. Raises what `limber.errors` holds."""
         until = time.monotonic() + (timeout_s if timeout_s is not None else self.timeout_s)
-        if call.idempotent and idempotency_key is None and self.retries > 0:
+        retries = max(self.retries, len(self._channels) - 1)
+        if call.idempotent and idempotency_key is None and retries > 0:
             idempotency_key = uuid.uuid4().hex
         tried = 0
         while True:
@@ -113,7 +114,7 @@ class Limber:
             tried += 1
             if isinstance(error, ConnectionFailed):
                 self.next_address(at)
-            wait = wait_before(tried, error, call, max(self.retries, len(self._channels) - 1))
+            wait = wait_before(tried, error, call, retries)
             if wait is None or time.monotonic() + wait >= until:
                 raise error from None
             time.sleep(wait)

@@ -45,8 +45,12 @@ Hold = Callable[[str], None] | ArrayLike | None
 _WORDS = control_loop_pb2.HoldReason.DESCRIPTOR.values_by_number
 #: Seconds between two tries to open a stream again.
 _WAITS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-#: Seconds without a word though observations went up, until the connection is taken to be dead.
+#: Seconds beyond the deadline of an observation without a word, until the connection is taken to be dead.
 SILENCE_S = 2.0
+
+
+#: Observations of which it is known when they were sensed: more than any chunk lasts.
+_MOST_SENSED = 2048
 
 
 @dataclass(frozen=True)
@@ -144,13 +148,20 @@ class _Slot:
 class _Stream:
     """One stream of the loop."""
 
+    #: The episode that it was opened in, and the one that it is in.
+    first: int
     episode: int
+    #: When it was begun, in seconds of the loop's clock.
+    began: float
     over: bool = False
     opened: bool = False
     call: Any = None
-    #: When it last said anything, and when it was last sent an observation after that, by the loop's clock in seconds.
-    heard_at: float = 0.0
+    #: When an observation was sent that nothing was heard after; None where something was.
     asked_at: float | None = None
+    #: What the robot is to do, as it was said on this stream.
+    instruction: str | None = None
+    #: Nothing was heard for so long that it was ended.
+    silent: bool = False
 
 
 @dataclass
@@ -305,7 +316,10 @@ class Loop:
         self._meter = _Meter()
         self._rows: NDArray[np.float64] = np.zeros((0, 0))
         self._until = 0
-        self._instructions: dict[int, str] = {}
+        #: What the robot is to do, as it was said last.
+        self._instruction = instruction
+        #: When each observation of this episode was sensed, in milliseconds of the loop's clock, whatever the robot says of its own.
+        self._sensed: dict[int, float] = {}
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
         self._slot: _Slot | None = None
@@ -366,8 +380,9 @@ class Loop:
         with self._lock:
             episode = self._core.reset(self._clock() * 1000)
             self._slot = None
+            self._sensed.clear()
             if instruction is not None:
-                self._instructions = {episode: instruction}
+                self._instruction = instruction
             self._news.notify_all()
             return episode
 
@@ -403,10 +418,15 @@ class Loop:
             if self._fatal is not None:
                 self._meter.tick(now, False, decision.hold or "failed")
                 raise self._fatal
+            if sensed.instruction is not None:
+                self._instruction = sensed.instruction
             if decision.send:
                 own = copied(sensed)
                 if own.t_ms is None:
                     own.t_ms = now * 1000
+                self._sensed[decision.step] = now * 1000
+                if len(self._sensed) > _MOST_SENSED:
+                    del self._sensed[next(iter(self._sensed))]
                 if self._slot is not None:
                     self._meter.replaced += 1
                 self._slot = _Slot(decision.step, decision.episode, own)
@@ -523,7 +543,7 @@ class Loop:
 
     def _in(self, name: str, callback: Callable[[], Any]) -> Any:
         """Calls back, and lets the watcher see since when."""
-        self._busy = (name, self._clock())
+        self._busy = (name, time.monotonic())
         try:
             return callback()
         finally:
@@ -542,7 +562,7 @@ class Loop:
         """Holds the robot where a callback does not return."""
         while not done.wait(self._hang_s / 4):
             busy = self._busy
-            if busy is None or self._clock() - busy[1] < self._hang_s:
+            if busy is None or time.monotonic() - busy[1] < self._hang_s:
                 continue
             name = busy[0]
             with self._lock:
@@ -571,12 +591,17 @@ class Loop:
         self._news.notify_all()
 
     def _look_for_silence(self, now: float) -> None:
+        """Ends a stream on which nobody answers. The lock is held."""
         stream = self._stream
-        if stream is None or stream.call is None or stream.asked_at is None:
+        if stream is None or stream.call is None or stream.silent:
             return
-        if now - stream.asked_at > SILENCE_S:
-            # Each observation is answered, by a chunk or a hold: nobody is there.
-            stream.asked_at = None
+        if not stream.opened:
+            stream.silent = now - stream.began > self._connect_timeout_s
+        elif stream.asked_at is not None:
+            # Each observation is answered by its deadline, with a chunk or a hold.
+            most = SILENCE_S + (self._core.deadline_ms / 1000 if math.isfinite(self._core.deadline_ms) else 10.0)
+            stream.silent = now - stream.asked_at > most
+        if stream.silent:
             stream.call.cancel()
 
     def _keep_open(self) -> None:
@@ -586,6 +611,7 @@ class Loop:
         failed = 0
         while not self._closing and self._fatal is None:
             at = self._client._current
+            started = self._clock()
             error = self._talk(at)
             stream = self._stream
             opened = stream is not None and stream.opened
@@ -601,7 +627,8 @@ class Loop:
                 if not opened_once and self._clock() - began > self._connect_timeout_s:
                     self._fail(error or ConnectionFailed("the gateway does not open the loop"))
                     return
-            failed = 0 if opened else failed + 1
+            # One that is opened and breaks at once is no better than one that is not.
+            failed = 0 if opened and self._clock() - started > 1 else failed + 1
             self._client.next_address(at)
             wait = _WAITS[min(failed, len(_WAITS) - 1)]
             if isinstance(error, Refused) and error.retry_after_s is not None:
@@ -622,7 +649,7 @@ class Loop:
         """One stream, from its beginning to its end; why it ended."""
         doing = f"loop at {self._client.addresses[at].url}"
         with self._lock:
-            stream = _Stream(self._core.episode, heard_at=self._clock())
+            stream = _Stream(self._core.episode, self._core.episode, self._clock())
             self._stream = stream
             self._meter.streams += 1
         try:
@@ -635,6 +662,8 @@ class Loop:
             for answer in call:
                 self._heard(stream, answer)
         except grpc.RpcError as thrown:
+            if stream.silent:
+                return ConnectionFailed(f"{doing}: the gateway took the connection, and says nothing")
             return of_rpc(thrown, doing)
         except LimberError as error:
             with self._lock:
@@ -656,7 +685,10 @@ class Loop:
         """What is said on one stream; gRPC asks for it on a thread of its own."""
         opening = control_loop_pb2.LoopOpen()
         opening.CopyFrom(self._open)
-        opening.episode = stream.episode
+        opening.episode = stream.first
+        stream.instruction = self._instruction
+        if stream.instruction is not None:
+            opening.instruction = stream.instruction
         yield inference_service_pb2.ActStreamRequest(open=opening)
         while True:
             with self._news:
@@ -679,7 +711,10 @@ class Loop:
                     reset = self._core.episode if self._core.episode > stream.episode else None
                     if reset is not None:
                         stream.episode = reset
-                    instruction = self._instructions.get(reset) if reset is not None else None
+                    # It may have been told with an observation that a newer one replaced.
+                    instruction = self._instruction if self._instruction != stream.instruction else None
+                    if reset is not None or slot is not None:
+                        stream.instruction = self._instruction
                     hints = self._hints
             if close:
                 yield inference_service_pb2.ActStreamRequest(close=control_loop_pb2.LoopClose())
@@ -704,7 +739,7 @@ class Loop:
                     control_loop_pb2.LoopObservation,
                     step=slot.step,
                     observations=[message],
-                    instruction=slot.observation.instruction,
+                    instruction=instruction if reset is None else None,
                 )
             )
 
@@ -714,11 +749,10 @@ class Loop:
         with self._lock:
             now = self._time()
             at = now * 1000
-            stream.heard_at = now
             stream.asked_at = None
             if kind == "opened":
-                if answer.opened.episode not in (0, stream.episode) and answer.opened.episode != self._core.episode:
-                    raise MalformedAnswer(f"the loop was opened in episode {answer.opened.episode}, and not {stream.episode}")
+                if answer.opened.episode not in (0, stream.first):
+                    raise MalformedAnswer(f"the loop was opened in episode {answer.opened.episode}, and not {stream.first}")
                 stream.opened = True
                 self._core.opened(at, deadline_ms=answer.opened.deadline_ms or math.inf)
                 self._meter.route = route_of(answer.opened.route)
@@ -739,7 +773,8 @@ class Loop:
                 self._core.ended(at, code=answer.ended.code)
 
     def _take(self, at: float, chunk: control_loop_pb2.LoopChunk, rows: NDArray[np.float64]) -> None:
-        sensed = chunk.observation_time if chunk.HasField("observation_time") else None
+        # By this clock: a robot may date its observations by another.
+        sensed = self._sensed.get(chunk.start_step)
         verdict = self._core.chunk(
             at,
             episode=chunk.episode,

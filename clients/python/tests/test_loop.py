@@ -92,7 +92,7 @@ def test_only_the_newest_observation_goes_up(client: limber.Limber, gateway: Fak
         # While the loop is being opened, each observation takes the place of the one before.
         until(lambda: loop.tick([1.0]).step >= 5)
         assert loop.stats.replaced >= 1
-        until(lambda: any(message.HasField("observation") for message in gateway.received) or not loop.tick([1.0]))
+        until(lambda: loop.tick([1.0]) and any(message.HasField("observation") for message in gateway.received))
     steps = [message.observation.step for message in gateway.received if message.HasField("observation")]
     assert steps[0] >= 5
     assert steps == sorted(set(steps))
@@ -144,7 +144,7 @@ def test_two_addresses_are_tried_in_turn(gateway: FakeGateway, until: Until) -> 
         until(lambda: loop.tick([1.0]).action is not None)
         assert gateway.received
         gateway.end_loops("not_ready", "it drains")
-        until(lambda: bool(second.received) and loop.tick([1.0]).action is not None)
+        until(lambda: loop.tick([1.0]).action is not None and bool(second.received))
 
 
 def test_a_reset_executes_nothing_of_the_episode_before(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
@@ -167,7 +167,8 @@ def test_a_reset_executes_nothing_of_the_episode_before(client: limber.Limber, g
             assert set(acted) == {value}
     resets = [message.reset for message in gateway.received if message.HasField("reset")]
     assert [each.episode for each in resets] == [2, 3, 4]
-    assert {each.instruction for each in resets} == {"go on"}
+    # It stays as it was said.
+    assert [each.instruction for each in resets] == ["go on", "", ""]
 
 
 def test_a_second_run_begins_a_new_episode(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
@@ -354,3 +355,53 @@ def test_ctrl_c_has_the_robot_hold(where: str) -> None:
             break
     assert process.wait(20) == 0
     assert said[-2:] == ["held interrupted", "interrupted"]
+
+
+def test_a_reset_before_the_loop_is_open_is_taken(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+    gateway.delay_s = 0.2
+    with client.loop("a/b", rate_hz=50, instruction="sit") as loop:
+        loop.tick([1.0])
+        assert loop.reset("stand") == 2
+        until(lambda: loop.tick([1.0]).action is not None)
+        assert loop.tick([1.0]).episode == 2
+
+
+def test_what_the_robot_is_to_do_is_said_again_after_a_broken_connection(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+    with client.loop("a/b", rate_hz=50, instruction="sit") as loop:
+        until(lambda: loop.tick([1.0]).action is not None)
+        loop.reset("stand")
+        until(lambda: loop.tick([1.0]).action is not None)
+        gateway.drop()
+        until(lambda: loop.stats.streams > 1 and loop.tick([1.0]).action is not None)
+        loop.tick({"state": [1.0], "instruction": "lie down"})
+        until(lambda: loop.tick([1.0]) and any(message.observation.instruction == "lie down" for message in gateway.received))
+        streams = loop.stats.streams
+        gateway.drop()
+        until(lambda: loop.stats.streams > streams and loop.tick([1.0]).action is not None)
+    opened = [message.open for message in gateway.received if message.HasField("open")]
+    assert [opened[0].instruction, opened[0].episode] == ["sit", 1]
+    assert ("stand", 2) in [(each.instruction, each.episode) for each in opened]
+    assert (opened[-1].instruction, opened[-1].episode) == ("lie down", 2)
+
+
+def test_a_robot_may_date_its_observations_by_another_clock(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+    with client.loop("a/b", rate_hz=50) as loop:
+        until(lambda: loop.tick({"state": [1.0], "t_ms": 5.0}).action is not None)
+        assert loop.stats.age_ms < 10_000
+
+
+def test_a_gateway_that_takes_the_connection_and_says_nothing_is_left(gateway: FakeGateway, robot: Robot, until: Until) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with limber.Limber(url, "key") as client, pytest.raises(errors.ConnectionFailed):
+            client.loop("a/b", rate_hz=50, hold=robot.hold, connect_timeout_s=0.5).run(robot.observe, robot.step, max_seconds=60)
+    assert robot.actions == 0 and robot.holds
+    # One that answers nothing more, after it was open, is left for the next address.
+    with FakeGateway() as second, limber.Limber([gateway.url, second.url], gateway.key) as client:
+        gateway.deadline_ms = 50
+        with client.loop("a/b", rate_hz=50) as loop:
+            until(lambda: loop.tick([1.0]).action is not None)
+            gateway.delay_s = 10
+            until(lambda: loop.tick([1.0]).action is not None and bool(second.received))
