@@ -31,6 +31,10 @@ class FrameHint:
 
     width: int = 0
     height: int = 0
+    #: Other sizes are refused: a picture of another ratio gets black edges. Else it is only shrunk, and the gateway makes it fit.
+    exact: bool = True
+    #: How arrays are encoded: `JPEG`, `PNG` or `WEBP`.
+    encoding: str = "JPEG"
 
 
 @dataclass
@@ -126,18 +130,20 @@ def encoded(value: ImageLike, hint: FrameHint | None, name: str) -> bytes:
     image = _pillow().fromarray(np.ascontiguousarray(value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value))
     if hint and hint.width and hint.height and image.size != (hint.width, hint.height):
         image = _fitted(image, hint)
+    encoding = hint.encoding if hint else "JPEG"
     out = io.BytesIO()
-    image.save(out, "JPEG", quality=JPEG_QUALITY)
+    image.save(out, encoding, **({} if encoding == "PNG" else {"quality": JPEG_QUALITY}))
     return out.getvalue()
 
 
 def _fitted(image: Any, hint: FrameHint) -> Any:
-    """Shrunk into the size that is declared, its proportions kept, on black, as openpi's own clients do it; never enlarged alone."""
-    resampling = _pillow().Resampling.BILINEAR
+    """Made to fit into the size that is declared, its proportions kept; on black where no other size is taken, as openpi's own clients do."""
     ratio = max(image.width / hint.width, image.height / hint.height)
+    if not hint.exact and ratio <= 1:
+        return image
     size = (max(1, int(image.width / ratio)), max(1, int(image.height / ratio)))
-    small = image.resize(size, resampling)
-    if size == (hint.width, hint.height):
+    small = image.resize(size, _pillow().Resampling.BILINEAR)
+    if not hint.exact or size == (hint.width, hint.height):
         return small
     ground = _pillow().new(image.mode, (hint.width, hint.height), 0)
     ground.paste(small, ((hint.width - size[0]) // 2, (hint.height - size[1]) // 2))

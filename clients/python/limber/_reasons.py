@@ -219,6 +219,14 @@ class ConcurrencyLimitExceeded(family.RateLimitError):
     retryable = True
 
 
+class TooManyFailedCalls(family.RateLimitError):
+    """Too many calls of this key or its organisation failed at every model that was asked, by what their input may have caused."""
+
+    code = "too_many_failed_calls"
+    status = 429
+    retryable = True
+
+
 class MalformedBody(family.ValidationError):
     """The body is not JSON, or not the message that the call takes."""
 
@@ -508,7 +516,7 @@ class AllAttemptsFailed(family.UpstreamError):
 
 
 class InputContract(family.ValidationError):
-    """Every offering that was asked rejected the observations or the instruction; `details.needed` says what they read, as far as they declared it. The same request fails again."""
+    """The observations, the instruction or the goal are not what any offering that may serve reads: by what these declare, so that none was asked, and `details.violations` names each field that is missing or too much; or by what those that were asked answered. `details.needed` says what they read, as far as they declared it. The same request fails again."""
 
     code = "input_contract"
     status = 422
@@ -691,11 +699,115 @@ class OrgNotEmpty(family.ConflictError):
     retryable = False
 
 
+class SessionEnded(family.AuthenticationError):
+    """The session is not known, its time is over, or its member may not sign in any more."""
+
+    code = "session_ended"
+    status = 401
+    retryable = False
+
+
+class CrossOrigin(family.PermissionRefused):
+    """A session's cookie came with a request that another site's page may have sent."""
+
+    code = "cross_origin"
+    status = 403
+    retryable = False
+
+
+class BrowserNeeded(family.ValidationError):
+    """The caller is no browser that can keep a session: it speaks neither REST nor Connect, or its connection is neither encrypted nor on loopback."""
+
+    code = "browser_needed"
+    status = 422
+    retryable = False
+
+
+class InvalidSignIn(family.AuthenticationError):
+    """The link or the invite is not known, was used, or its time is over."""
+
+    code = "invalid_sign_in"
+    status = 401
+    retryable = False
+
+
+class NoIssuer(family.NotFoundError):
+    """No identity provider signs this e-mail domain in."""
+
+    code = "no_issuer"
+    status = 404
+    retryable = False
+
+
+class IssuerFailed(family.UpstreamError):
+    """The identity provider did not answer, or not as OpenID Connect says."""
+
+    code = "issuer_failed"
+    status = 422
+    retryable = False
+
+
+class SignInInterrupted(family.AuthenticationError):
+    """The sign-in did not begin at this browser, took too long, or was called off."""
+
+    code = "sign_in_interrupted"
+    status = 401
+    retryable = False
+
+
+class SignInRefused(family.PermissionRefused):
+    """What the identity provider says of the person makes nobody a member: no verified e-mail of a domain of the organisation, no member of it, or one that was deactivated."""
+
+    code = "sign_in_refused"
+    status = 403
+    retryable = False
+
+
+class DomainNotVerified(family.ConflictError):
+    """The e-mail domain is not one that the operator verified for this organisation, or it is another's."""
+
+    code = "domain_not_verified"
+    status = 409
+    retryable = False
+
+
+class InvalidRedirectUri(family.ValidationError):
+    """An address that an application takes codes at is none that codes may go to."""
+
+    code = "invalid_redirect_uri"
+    status = 400
+    retryable = False
+
+
+class InvalidClientMetadata(family.ValidationError):
+    """An application asks to be registered for what there is not here."""
+
+    code = "invalid_client_metadata"
+    status = 400
+    retryable = False
+
+
+class InvalidTarget(family.ValidationError):
+    """A key is asked for that is for another server."""
+
+    code = "invalid_target"
+    status = 400
+    retryable = False
+
+
 class KeyLineTooLong(family.ConflictError):
     """The key that makes this one descends from as many keys as one may."""
 
     code = "key_line_too_long"
     status = 409
+    retryable = False
+
+
+class CursorExpired(family.ConflictError):
+    """The cursor is older than events are kept: some behind it may be forgotten. Begin anew without one."""
+
+    code = "cursor_expired"
+    status = 410
     retryable = False
 
 
@@ -728,6 +840,7 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "invalid_signature": InvalidSignature,
     "rate_limit_exceeded": RateLimitExceeded,
     "concurrency_limit_exceeded": ConcurrencyLimitExceeded,
+    "too_many_failed_calls": TooManyFailedCalls,
     "malformed_body": MalformedBody,
     "validation_failed": ValidationFailed,
     "action_space_mismatch": ActionSpaceMismatch,
@@ -787,7 +900,20 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "body_memory_exhausted": BodyMemoryExhausted,
     "body_memory_limit_exceeded": BodyMemoryLimitExceeded,
     "org_not_empty": OrgNotEmpty,
+    "session_ended": SessionEnded,
+    "cross_origin": CrossOrigin,
+    "browser_needed": BrowserNeeded,
+    "invalid_sign_in": InvalidSignIn,
+    "no_issuer": NoIssuer,
+    "issuer_failed": IssuerFailed,
+    "sign_in_interrupted": SignInInterrupted,
+    "sign_in_refused": SignInRefused,
+    "domain_not_verified": DomainNotVerified,
+    "invalid_redirect_uri": InvalidRedirectUri,
+    "invalid_client_metadata": InvalidClientMetadata,
+    "invalid_target": InvalidTarget,
     "key_line_too_long": KeyLineTooLong,
+    "cursor_expired": CursorExpired,
 }
 
 __all__ = [
@@ -801,13 +927,17 @@ __all__ = [
     "BodyMemoryExhausted",
     "BodyMemoryLimitExceeded",
     "BroadcastTestFailed",
+    "BrowserNeeded",
     "CapacityExhausted",
     "ClaimLost",
     "ClientClosedRequest",
     "ConcurrencyLimitExceeded",
     "ConflictingPreferences",
+    "CrossOrigin",
+    "CursorExpired",
     "DataGone",
     "DeadlineExceeded",
+    "DomainNotVerified",
     "EpisodeReported",
     "EpisodesMissing",
     "ExpectationFailed",
@@ -824,13 +954,18 @@ __all__ = [
     "InvalidAdminToken",
     "InvalidApiKey",
     "InvalidClient",
+    "InvalidClientMetadata",
     "InvalidFilter",
     "InvalidGrant",
     "InvalidInvite",
     "InvalidPath",
+    "InvalidRedirectUri",
     "InvalidScope",
+    "InvalidSignIn",
     "InvalidSignature",
+    "InvalidTarget",
     "InvalidValue",
+    "IssuerFailed",
     "JobFinished",
     "KeyBudgetExhausted",
     "KeyDisabled",
@@ -846,6 +981,7 @@ __all__ = [
     "MissingApiKey",
     "ModelNotFound",
     "ModelNotInScope",
+    "NoIssuer",
     "NoLiveDeployment",
     "NoRouteAvailable",
     "NoTarget",
@@ -867,10 +1003,14 @@ __all__ = [
     "RobotStopped",
     "ScenarioNotRunnable",
     "ScopeDenied",
+    "SessionEnded",
     "SessionTakenOver",
+    "SignInInterrupted",
+    "SignInRefused",
     "StoreUnavailable",
     "StreamUnsupported",
     "TooMany",
+    "TooManyFailedCalls",
     "TransferCodingUnsupported",
     "UnsupportedGrantType",
     "UnsupportedMediaType",

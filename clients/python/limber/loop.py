@@ -20,7 +20,7 @@ from limber import _calls as calls
 from limber import _requests as requests
 from limber._answers import Route, matrix, route_of
 from limber._frames import FrameHint, ImageLike, Observation, as_observation, checked, copied, message_of, numbers
-from limber._gen.limber.v1 import action_pb2, control_loop_pb2, inference_service_pb2
+from limber._gen.limber.v1 import action_pb2, control_loop_pb2, inference_service_pb2, observation_pb2
 from limber.core import LoopCore, percentile
 from limber.errors import (
     BadInput,
@@ -805,10 +805,26 @@ def _rejection(detail: str) -> LimberError:
     return ObservationRejected(f"the gateway cannot use the observations: {said}")
 
 
+#: Encodings by how well they suit arrays of a camera.
+_ENCODINGS = (
+    (observation_pb2.IMAGE_FORMAT_JPEG, "JPEG"),
+    (observation_pb2.IMAGE_FORMAT_WEBP, "WEBP"),
+    (observation_pb2.IMAGE_FORMAT_PNG, "PNG"),
+)
+
+
 def hints_of(opened: control_loop_pb2.LoopOpened) -> dict[str, FrameHint]:
-    """The sizes of pictures that the offering declares, where the gateway tells them (`frame_hints` of `LoopOpened`)."""
-    field = opened.DESCRIPTOR.fields_by_name.get("frame_hints")
-    if field is None:
-        return {}
-    hints = getattr(opened, "frame_hints")
-    return {hint.camera: FrameHint(hint.width, hint.height) for hint in hints}
+    """What the offering that will serve declares of its cameras' pictures, by each name that they may come under."""
+    hints: dict[str, FrameHint] = {}
+    unnamed: set[FrameHint] = set()
+    for camera in opened.input.cameras.cameras:
+        encoding = next((word for number, word in _ENCODINGS if not camera.formats or number in camera.formats), "JPEG")
+        hint = FrameHint(camera.width, camera.height, not camera.any_size, encoding)
+        for name in (camera.name, *camera.aliases):
+            hints[name] = hint
+        if not camera.name:
+            unnamed.add(hint)
+    if len(unnamed) != 1:
+        # Their places tell which is which: no one of them stands for a camera of another name.
+        hints.pop("", None)
+    return hints

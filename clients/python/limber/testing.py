@@ -81,6 +81,8 @@ class FakeGateway:
         self.model = "test/policy"
         #: How old an observation of a loop may be, in milliseconds.
         self.deadline_ms = 500
+        #: What loops are told that the model reads: an `InputContract` of the schema; None says nothing.
+        self.input: Any = None
         self._refusals: list[tuple[str, str, tuple[Suggestion, ...], float | None]] = []
         self._holds: list[str] = []
         self._stopped: dict[str, robot_pb2.RobotStop] = {}
@@ -306,7 +308,7 @@ class _FakeLoop:
         chunks = holds = 0
         yield response(
             opened=control_loop_pb2.LoopOpened(
-                id="loop_fake", route=gateway.route(), dt_ms=gateway.dt_ms, horizon=horizon, deadline_ms=opening.provider.deadline_ms or gateway.deadline_ms, episode=episode
+                id="loop_fake", route=gateway.route(), dt_ms=gateway.dt_ms, horizon=horizon, deadline_ms=opening.provider.deadline_ms or gateway.deadline_ms, episode=episode, input=gateway.input
             )
         )
         while True:

@@ -166,17 +166,64 @@ def test_a_state_of_another_length_is_refused_before_the_policy_sees_it() -> Non
     assert issubclass(InvalidInput, errors.BadInput)
 
 
-def test_hints_of_the_gateway_are_read_where_its_version_tells_them() -> None:
-    from types import SimpleNamespace
-
+def test_pictures_are_made_as_the_gateway_says_that_they_are_read() -> None:
     from limber._frames import FrameHint
+    from limber._gen.limber.v1 import control_loop_pb2, input_contract_pb2, observation_pb2
     from limber.loop import hints_of
 
-    opened = SimpleNamespace(
-        DESCRIPTOR=SimpleNamespace(fields_by_name={"frame_hints": object()}),
-        frame_hints=[SimpleNamespace(camera="wrist", width=224, height=224)],
+    spec = input_contract_pb2.CameraSpec
+    cameras = [
+        spec(name="wrist", aliases=["cam_wrist"], width=224, height=224),
+        spec(name="front", any_size=True, width=320, height=240, formats=[observation_pb2.IMAGE_FORMAT_PNG]),
+    ]
+
+    def told(*specs: Any) -> dict[str, FrameHint]:
+        contract = input_contract_pb2.InputContract(cameras=input_contract_pb2.CameraSpecs(cameras=specs))
+        return hints_of(control_loop_pb2.LoopOpened(input=contract))
+
+    wrist, front = FrameHint(224, 224), FrameHint(320, 240, False, "PNG")
+    assert told(*cameras) == {"wrist": wrist, "cam_wrist": wrist, "front": front}
+    assert told(spec(width=8, height=8), spec(width=8, height=8)) == {"": FrameHint(8, 8)}
+    assert told(spec(width=8, height=8), spec(width=9, height=9)) == {}
+    assert hints_of(control_loop_pb2.LoopOpened()) == {}
+
+
+@pytest.mark.parametrize(
+    ("hint", "size", "kind"),
+    [
+        ((224, 224, True, "JPEG"), (224, 224), "JPEG"),
+        ((224, 224, False, "PNG"), (224, 168), "PNG"),
+        ((2000, 2000, False, "WEBP"), (640, 480), "WEBP"),
+        ((0, 0, True, "JPEG"), (640, 480), "JPEG"),
+    ],
+)
+def test_a_picture_fits_what_is_declared(hint: tuple[int, int, bool, str], size: tuple[int, int], kind: str) -> None:
+    import io
+
+    from PIL import Image
+
+    from limber._frames import FrameHint, encoded
+
+    made = Image.open(io.BytesIO(encoded(np.zeros((480, 640, 3), np.uint8), FrameHint(*hint), "images")))
+    assert (made.size, made.format) == (size, kind)
+
+
+def test_a_loop_makes_its_pictures_as_the_gateway_says(client: limber.Limber, gateway: FakeGateway) -> None:
+    import io
+    import threading
+
+    from PIL import Image
+
+    from limber._gen.limber.v1 import input_contract_pb2
+
+    gateway.input = input_contract_pb2.InputContract(
+        cameras=input_contract_pb2.CameraSpecs(cameras=[input_contract_pb2.CameraSpec(name="wrist", width=64, height=64)])
     )
-    assert hints_of(opened) == {"wrist": FrameHint(224, 224)}  # type: ignore[arg-type]
+    acted = threading.Event()
+    with client.loop("a/b", rate_hz=50) as loop:
+        loop.run(lambda: None if acted.is_set() else {"images": {"wrist": np.zeros((480, 640, 3), np.uint8)}}, lambda action: acted.set(), max_seconds=20)
+    sent = next(message.observation for message in gateway.received if message.HasField("observation"))
+    assert Image.open(io.BytesIO(sent.observations[0].frames[0].data)).size == (64, 64)
 
 
 def test_a_caller_that_has_said_all_still_gets_its_answers() -> None:

@@ -94,7 +94,7 @@ class ExportFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ready: _Optional[bool] = ..., records: _Optional[int] = ...) -> None: ...
 
 class Key(_message.Message):
-    __slots__ = ("id", "key", "name", "prefix", "org_id", "created_at", "expires_at", "disabled", "scopes", "models", "budget", "rate_limit", "role", "usage_usd", "environment", "user_id", "permissions", "workspace_id", "robot_id", "byok_usage_usd", "bounds", "parent_id", "trust")
+    __slots__ = ("id", "key", "name", "prefix", "org_id", "created_at", "expires_at", "disabled", "scopes", "models", "budget", "rate_limit", "role", "usage_usd", "environment", "user_id", "permissions", "workspace_id", "robot_id", "byok_usage_usd", "bounds", "parent_id", "trust", "require_signed")
     ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +118,7 @@ class Key(_message.Message):
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
     PARENT_ID_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     id: str
     key: str
     name: str
@@ -141,7 +142,8 @@ class Key(_message.Message):
     bounds: _action_pb2.SafetyBounds
     parent_id: str
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., name: _Optional[str] = ..., prefix: _Optional[str] = ..., org_id: _Optional[str] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., disabled: _Optional[bool] = ..., scopes: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., budget: _Optional[_Union[KeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[RateLimit, _Mapping]] = ..., role: _Optional[str] = ..., usage_usd: _Optional[_Union[Spending, _Mapping]] = ..., environment: _Optional[_Union[Environment, str]] = ..., user_id: _Optional[str] = ..., permissions: _Optional[_Iterable[str]] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., byok_usage_usd: _Optional[float] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., parent_id: _Optional[str] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., name: _Optional[str] = ..., prefix: _Optional[str] = ..., org_id: _Optional[str] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., disabled: _Optional[bool] = ..., scopes: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., budget: _Optional[_Union[KeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[RateLimit, _Mapping]] = ..., role: _Optional[str] = ..., usage_usd: _Optional[_Union[Spending, _Mapping]] = ..., environment: _Optional[_Union[Environment, str]] = ..., user_id: _Optional[str] = ..., permissions: _Optional[_Iterable[str]] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., byok_usage_usd: _Optional[float] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., parent_id: _Optional[str] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class KeyBudget(_message.Message):
     __slots__ = ("limit_usd", "interval", "spent_usd", "remaining_usd", "resets_at")
@@ -314,7 +316,7 @@ class Commitment(_message.Message):
     def __init__(self, min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., remaining_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ..., unpaid_fee_usd: _Optional[float] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust")
+    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed")
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
     CACHE_SHARING_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +325,7 @@ class Settings(_message.Message):
     ALLOWED_REGIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_HEDGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     retention_days: int
     zdr: bool
     cache_sharing: bool
@@ -331,7 +334,8 @@ class Settings(_message.Message):
     allowed_regions: _containers.RepeatedScalarFieldContainer[str]
     max_hedge_ratio: float
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class RegionList(_message.Message):
     __slots__ = ("values",)

@@ -86,7 +86,7 @@ class DownloadOrgExportResponse(_message.Message):
     def __init__(self, record: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class CreateKeyRequest(_message.Message):
-    __slots__ = ("org_id", "name", "scopes", "models", "budget", "rate_limit", "environment", "expires_at", "role", "user_id", "workspace_id", "robot_id", "bounds", "trust")
+    __slots__ = ("org_id", "name", "scopes", "models", "budget", "rate_limit", "environment", "expires_at", "role", "user_id", "workspace_id", "robot_id", "bounds", "trust", "require_signed")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCOPES_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class CreateKeyRequest(_message.Message):
     ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     name: str
     scopes: _containers.RepeatedScalarFieldContainer[str]
@@ -115,7 +116,8 @@ class CreateKeyRequest(_message.Message):
     robot_id: str
     bounds: _action_pb2.SafetyBounds
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, org_id: _Optional[str] = ..., name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., budget: _Optional[_Union[NewKeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[_account_pb2.RateLimit, _Mapping]] = ..., environment: _Optional[_Union[_account_pb2.Environment, str]] = ..., expires_at: _Optional[int] = ..., role: _Optional[str] = ..., user_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, org_id: _Optional[str] = ..., name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[str]] = ..., budget: _Optional[_Union[NewKeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[_account_pb2.RateLimit, _Mapping]] = ..., environment: _Optional[_Union[_account_pb2.Environment, str]] = ..., expires_at: _Optional[int] = ..., role: _Optional[str] = ..., user_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class NewKeyBudget(_message.Message):
     __slots__ = ("limit_usd", "interval")
@@ -170,7 +172,7 @@ class GetOrgKeyResponse(_message.Message):
     def __init__(self, key: _Optional[_Union[_account_pb2.Key, _Mapping]] = ...) -> None: ...
 
 class UpdateKeyRequest(_message.Message):
-    __slots__ = ("org_id", "key_id", "name", "disabled", "scopes", "models", "budget", "rate_limit", "environment", "expires_at", "robot_id", "trust", "clear")
+    __slots__ = ("org_id", "key_id", "name", "disabled", "scopes", "models", "budget", "rate_limit", "environment", "expires_at", "robot_id", "trust", "require_signed", "clear")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +185,7 @@ class UpdateKeyRequest(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     CLEAR_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     key_id: str
@@ -196,8 +199,9 @@ class UpdateKeyRequest(_message.Message):
     expires_at: int
     robot_id: str
     trust: _preferences_pb2.SupplyTrust
+    require_signed: bool
     clear: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, org_id: _Optional[str] = ..., key_id: _Optional[str] = ..., name: _Optional[str] = ..., disabled: _Optional[bool] = ..., scopes: _Optional[_Union[_account_pb2.ScopeList, _Mapping]] = ..., models: _Optional[_Union[_account_pb2.ModelList, _Mapping]] = ..., budget: _Optional[_Union[NewKeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[_account_pb2.RateLimit, _Mapping]] = ..., environment: _Optional[_Union[_account_pb2.Environment, str]] = ..., expires_at: _Optional[int] = ..., robot_id: _Optional[str] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., clear: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, org_id: _Optional[str] = ..., key_id: _Optional[str] = ..., name: _Optional[str] = ..., disabled: _Optional[bool] = ..., scopes: _Optional[_Union[_account_pb2.ScopeList, _Mapping]] = ..., models: _Optional[_Union[_account_pb2.ModelList, _Mapping]] = ..., budget: _Optional[_Union[NewKeyBudget, _Mapping]] = ..., rate_limit: _Optional[_Union[_account_pb2.RateLimit, _Mapping]] = ..., environment: _Optional[_Union[_account_pb2.Environment, str]] = ..., expires_at: _Optional[int] = ..., robot_id: _Optional[str] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ..., clear: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateKeyResponse(_message.Message):
     __slots__ = ("key",)
@@ -270,7 +274,7 @@ class GetSettingsResponse(_message.Message):
     def __init__(self, settings: _Optional[_Union[_account_pb2.Settings, _Mapping]] = ...) -> None: ...
 
 class UpdateSettingsRequest(_message.Message):
-    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust")
+    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +284,7 @@ class UpdateSettingsRequest(_message.Message):
     ALLOWED_REGIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_HEDGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     retention_days: int
     zdr: bool
@@ -289,7 +294,8 @@ class UpdateSettingsRequest(_message.Message):
     allowed_regions: _account_pb2.RegionList
     max_hedge_ratio: float
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class UpdateSettingsResponse(_message.Message):
     __slots__ = ("settings",)

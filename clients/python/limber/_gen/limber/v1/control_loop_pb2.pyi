@@ -1,6 +1,7 @@
 from google.protobuf import struct_pb2 as _struct_pb2
 from limber._gen.limber.v1 import action_pb2 as _action_pb2
 from limber._gen.limber.v1 import inference_pb2 as _inference_pb2
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import observation_pb2 as _observation_pb2
 from limber._gen.limber.v1 import preferences_pb2 as _preferences_pb2
 from limber._gen.limber.v1 import registry_pb2 as _registry_pb2
@@ -100,7 +101,7 @@ class LoopClose(_message.Message):
     def __init__(self) -> None: ...
 
 class LoopOpened(_message.Message):
-    __slots__ = ("id", "created", "route", "dt_ms", "horizon", "deadline_ms", "chunk_cost_usd", "resumed", "resumed_step", "episode")
+    __slots__ = ("id", "created", "route", "dt_ms", "horizon", "deadline_ms", "chunk_cost_usd", "resumed", "resumed_step", "episode", "input", "actions")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +112,8 @@ class LoopOpened(_message.Message):
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     RESUMED_STEP_FIELD_NUMBER: _ClassVar[int]
     EPISODE_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: int
     route: _route_pb2.Route
@@ -121,7 +124,9 @@ class LoopOpened(_message.Message):
     resumed: bool
     resumed_step: int
     episode: int
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[int] = ..., route: _Optional[_Union[_route_pb2.Route, _Mapping]] = ..., dt_ms: _Optional[int] = ..., horizon: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., chunk_cost_usd: _Optional[float] = ..., resumed: _Optional[bool] = ..., resumed_step: _Optional[int] = ..., episode: _Optional[int] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeaning
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[int] = ..., route: _Optional[_Union[_route_pb2.Route, _Mapping]] = ..., dt_ms: _Optional[int] = ..., horizon: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., chunk_cost_usd: _Optional[float] = ..., resumed: _Optional[bool] = ..., resumed_step: _Optional[int] = ..., episode: _Optional[int] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeaning, _Mapping]] = ...) -> None: ...
 
 class LoopEpisode(_message.Message):
     __slots__ = ("episode",)

@@ -60,7 +60,7 @@ class DeleteOauthClientResponse(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., deleted: _Optional[bool] = ...) -> None: ...
 
 class AuthorizeRequest(_message.Message):
-    __slots__ = ("client_id", "redirect_uri", "code_challenge", "code_challenge_method", "scope", "state", "response_type", "budget_usd", "expires_in")
+    __slots__ = ("client_id", "redirect_uri", "code_challenge", "code_challenge_method", "scope", "state", "response_type", "budget_usd", "expires_in", "robot_id", "models", "workspace_id", "resource")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     REDIRECT_URI_FIELD_NUMBER: _ClassVar[int]
     CODE_CHALLENGE_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,10 @@ class AuthorizeRequest(_message.Message):
     RESPONSE_TYPE_FIELD_NUMBER: _ClassVar[int]
     BUDGET_USD_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_IN_FIELD_NUMBER: _ClassVar[int]
+    ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     redirect_uri: str
     code_challenge: str
@@ -79,7 +83,125 @@ class AuthorizeRequest(_message.Message):
     response_type: str
     budget_usd: float
     expires_in: int
-    def __init__(self, client_id: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., code_challenge: _Optional[str] = ..., code_challenge_method: _Optional[str] = ..., scope: _Optional[str] = ..., state: _Optional[str] = ..., response_type: _Optional[str] = ..., budget_usd: _Optional[float] = ..., expires_in: _Optional[int] = ...) -> None: ...
+    robot_id: str
+    models: _containers.RepeatedScalarFieldContainer[str]
+    workspace_id: str
+    resource: str
+    def __init__(self, client_id: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., code_challenge: _Optional[str] = ..., code_challenge_method: _Optional[str] = ..., scope: _Optional[str] = ..., state: _Optional[str] = ..., response_type: _Optional[str] = ..., budget_usd: _Optional[float] = ..., expires_in: _Optional[int] = ..., robot_id: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., workspace_id: _Optional[str] = ..., resource: _Optional[str] = ...) -> None: ...
+
+class DescribeConsentRequest(_message.Message):
+    __slots__ = ("client_id", "redirect_uri", "scope", "resource")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    REDIRECT_URI_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    redirect_uri: str
+    scope: str
+    resource: str
+    def __init__(self, client_id: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., scope: _Optional[str] = ..., resource: _Optional[str] = ...) -> None: ...
+
+class DescribeConsentResponse(_message.Message):
+    __slots__ = ("client_id", "client_name", "registered_itself", "redirect_host", "scopes", "org_id", "org_name", "workspace_id", "robot_id", "models", "budget_usd", "expires_at", "hardware")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_ITSELF_FIELD_NUMBER: _ClassVar[int]
+    REDIRECT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SCOPES_FIELD_NUMBER: _ClassVar[int]
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    ORG_NAME_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_USD_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    client_name: str
+    registered_itself: bool
+    redirect_host: str
+    scopes: _containers.RepeatedCompositeFieldContainer[ConsentScope]
+    org_id: str
+    org_name: str
+    workspace_id: str
+    robot_id: str
+    models: _containers.RepeatedScalarFieldContainer[str]
+    budget_usd: float
+    expires_at: int
+    hardware: bool
+    def __init__(self, client_id: _Optional[str] = ..., client_name: _Optional[str] = ..., registered_itself: _Optional[bool] = ..., redirect_host: _Optional[str] = ..., scopes: _Optional[_Iterable[_Union[ConsentScope, _Mapping]]] = ..., org_id: _Optional[str] = ..., org_name: _Optional[str] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., budget_usd: _Optional[float] = ..., expires_at: _Optional[int] = ..., hardware: _Optional[bool] = ...) -> None: ...
+
+class ConsentScope(_message.Message):
+    __slots__ = ("scope", "description", "grantable")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    GRANTABLE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    description: str
+    grantable: bool
+    def __init__(self, scope: _Optional[str] = ..., description: _Optional[str] = ..., grantable: _Optional[bool] = ...) -> None: ...
+
+class RegisterOauthClientRequest(_message.Message):
+    __slots__ = ("client_name", "redirect_uris", "token_endpoint_auth_method", "grant_types", "response_types", "scope")
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    REDIRECT_URIS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ENDPOINT_AUTH_METHOD_FIELD_NUMBER: _ClassVar[int]
+    GRANT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    client_name: str
+    redirect_uris: _containers.RepeatedScalarFieldContainer[str]
+    token_endpoint_auth_method: str
+    grant_types: _containers.RepeatedScalarFieldContainer[str]
+    response_types: _containers.RepeatedScalarFieldContainer[str]
+    scope: str
+    def __init__(self, client_name: _Optional[str] = ..., redirect_uris: _Optional[_Iterable[str]] = ..., token_endpoint_auth_method: _Optional[str] = ..., grant_types: _Optional[_Iterable[str]] = ..., response_types: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ...) -> None: ...
+
+class RegisterOauthClientResponse(_message.Message):
+    __slots__ = ("client_id", "client_secret", "client_id_issued_at", "client_secret_expires_at", "client_name", "redirect_uris", "token_endpoint_auth_method", "grant_types", "response_types", "scope")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_SECRET_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_ISSUED_AT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_SECRET_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    REDIRECT_URIS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ENDPOINT_AUTH_METHOD_FIELD_NUMBER: _ClassVar[int]
+    GRANT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    client_secret: str
+    client_id_issued_at: int
+    client_secret_expires_at: int
+    client_name: str
+    redirect_uris: _containers.RepeatedScalarFieldContainer[str]
+    token_endpoint_auth_method: str
+    grant_types: _containers.RepeatedScalarFieldContainer[str]
+    response_types: _containers.RepeatedScalarFieldContainer[str]
+    scope: str
+    def __init__(self, client_id: _Optional[str] = ..., client_secret: _Optional[str] = ..., client_id_issued_at: _Optional[int] = ..., client_secret_expires_at: _Optional[int] = ..., client_name: _Optional[str] = ..., redirect_uris: _Optional[_Iterable[str]] = ..., token_endpoint_auth_method: _Optional[str] = ..., grant_types: _Optional[_Iterable[str]] = ..., response_types: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ...) -> None: ...
+
+class GetResourceMetadataRequest(_message.Message):
+    __slots__ = ("issuer",)
+    ISSUER_FIELD_NUMBER: _ClassVar[int]
+    issuer: str
+    def __init__(self, issuer: _Optional[str] = ...) -> None: ...
+
+class GetResourceMetadataResponse(_message.Message):
+    __slots__ = ("resource", "authorization_servers", "scopes_supported", "bearer_methods_supported", "resource_name", "resource_documentation")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    AUTHORIZATION_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    SCOPES_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    BEARER_METHODS_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_DOCUMENTATION_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    authorization_servers: _containers.RepeatedScalarFieldContainer[str]
+    scopes_supported: _containers.RepeatedScalarFieldContainer[str]
+    bearer_methods_supported: _containers.RepeatedScalarFieldContainer[str]
+    resource_name: str
+    resource_documentation: str
+    def __init__(self, resource: _Optional[str] = ..., authorization_servers: _Optional[_Iterable[str]] = ..., scopes_supported: _Optional[_Iterable[str]] = ..., bearer_methods_supported: _Optional[_Iterable[str]] = ..., resource_name: _Optional[str] = ..., resource_documentation: _Optional[str] = ...) -> None: ...
 
 class AuthorizeResponse(_message.Message):
     __slots__ = ("code", "redirect_url", "expires_in", "scope", "state")
@@ -152,7 +274,7 @@ class GetServerMetadataRequest(_message.Message):
     def __init__(self, issuer: _Optional[str] = ...) -> None: ...
 
 class GetServerMetadataResponse(_message.Message):
-    __slots__ = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint", "scopes_supported", "response_types_supported", "grant_types_supported", "code_challenge_methods_supported", "token_endpoint_auth_methods_supported", "revocation_endpoint_auth_methods_supported", "service_documentation")
+    __slots__ = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint", "scopes_supported", "response_types_supported", "grant_types_supported", "code_challenge_methods_supported", "token_endpoint_auth_methods_supported", "revocation_endpoint_auth_methods_supported", "service_documentation", "registration_endpoint", "authorization_response_iss_parameter_supported")
     ISSUER_FIELD_NUMBER: _ClassVar[int]
     AUTHORIZATION_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +286,8 @@ class GetServerMetadataResponse(_message.Message):
     TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
     REVOCATION_ENDPOINT_AUTH_METHODS_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
     SERVICE_DOCUMENTATION_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATION_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    AUTHORIZATION_RESPONSE_ISS_PARAMETER_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
@@ -175,4 +299,6 @@ class GetServerMetadataResponse(_message.Message):
     token_endpoint_auth_methods_supported: _containers.RepeatedScalarFieldContainer[str]
     revocation_endpoint_auth_methods_supported: _containers.RepeatedScalarFieldContainer[str]
     service_documentation: str
-    def __init__(self, issuer: _Optional[str] = ..., authorization_endpoint: _Optional[str] = ..., token_endpoint: _Optional[str] = ..., revocation_endpoint: _Optional[str] = ..., scopes_supported: _Optional[_Iterable[str]] = ..., response_types_supported: _Optional[_Iterable[str]] = ..., grant_types_supported: _Optional[_Iterable[str]] = ..., code_challenge_methods_supported: _Optional[_Iterable[str]] = ..., token_endpoint_auth_methods_supported: _Optional[_Iterable[str]] = ..., revocation_endpoint_auth_methods_supported: _Optional[_Iterable[str]] = ..., service_documentation: _Optional[str] = ...) -> None: ...
+    registration_endpoint: str
+    authorization_response_iss_parameter_supported: bool
+    def __init__(self, issuer: _Optional[str] = ..., authorization_endpoint: _Optional[str] = ..., token_endpoint: _Optional[str] = ..., revocation_endpoint: _Optional[str] = ..., scopes_supported: _Optional[_Iterable[str]] = ..., response_types_supported: _Optional[_Iterable[str]] = ..., grant_types_supported: _Optional[_Iterable[str]] = ..., code_challenge_methods_supported: _Optional[_Iterable[str]] = ..., token_endpoint_auth_methods_supported: _Optional[_Iterable[str]] = ..., revocation_endpoint_auth_methods_supported: _Optional[_Iterable[str]] = ..., service_documentation: _Optional[str] = ..., registration_endpoint: _Optional[str] = ..., authorization_response_iss_parameter_supported: _Optional[bool] = ...) -> None: ...

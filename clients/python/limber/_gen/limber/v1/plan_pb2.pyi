@@ -1,3 +1,4 @@
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import preferences_pb2 as _preferences_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -35,6 +36,9 @@ class DropReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DROP_REASON_NOT_IN_OFFERINGS: _ClassVar[DropReason]
     DROP_REASON_TRUST: _ClassVar[DropReason]
     DROP_REASON_ZDR: _ClassVar[DropReason]
+    DROP_REASON_INPUT: _ClassVar[DropReason]
+    DROP_REASON_ACTION_MEANING: _ClassVar[DropReason]
+    DROP_REASON_UNSIGNED: _ClassVar[DropReason]
     DROP_REASON_NO_FALLBACKS: _ClassVar[DropReason]
     DROP_REASON_PLAN_FULL: _ClassVar[DropReason]
     DROP_REASON_UNAFFORDABLE: _ClassVar[DropReason]
@@ -63,12 +67,15 @@ DROP_REASON_EMBODIMENT: DropReason
 DROP_REASON_NOT_IN_OFFERINGS: DropReason
 DROP_REASON_TRUST: DropReason
 DROP_REASON_ZDR: DropReason
+DROP_REASON_INPUT: DropReason
+DROP_REASON_ACTION_MEANING: DropReason
+DROP_REASON_UNSIGNED: DropReason
 DROP_REASON_NO_FALLBACKS: DropReason
 DROP_REASON_PLAN_FULL: DropReason
 DROP_REASON_UNAFFORDABLE: DropReason
 
 class PlanStep(_message.Message):
-    __slots__ = ("rank", "offering_id", "model", "provider", "region", "precision", "score", "price_unit_usd", "price_now_usd", "estimated_cost_usd", "wake_up_usd", "expected_ms", "cold", "reason_codes", "byok", "trust")
+    __slots__ = ("rank", "offering_id", "model", "provider", "region", "precision", "score", "price_unit_usd", "price_now_usd", "estimated_cost_usd", "wake_up_usd", "expected_ms", "cold", "reason_codes", "byok", "trust", "input", "actions")
     RANK_FIELD_NUMBER: _ClassVar[int]
     OFFERING_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +92,8 @@ class PlanStep(_message.Message):
     REASON_CODES_FIELD_NUMBER: _ClassVar[int]
     BYOK_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     offering_id: str
     model: str
@@ -101,7 +110,9 @@ class PlanStep(_message.Message):
     reason_codes: _containers.RepeatedScalarFieldContainer[str]
     byok: bool
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, rank: _Optional[int] = ..., offering_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., score: _Optional[float] = ..., price_unit_usd: _Optional[float] = ..., price_now_usd: _Optional[float] = ..., estimated_cost_usd: _Optional[float] = ..., wake_up_usd: _Optional[float] = ..., expected_ms: _Optional[_Union[ExpectedLatency, _Mapping]] = ..., cold: _Optional[bool] = ..., reason_codes: _Optional[_Iterable[str]] = ..., byok: _Optional[bool] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeaning
+    def __init__(self, rank: _Optional[int] = ..., offering_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., score: _Optional[float] = ..., price_unit_usd: _Optional[float] = ..., price_now_usd: _Optional[float] = ..., estimated_cost_usd: _Optional[float] = ..., wake_up_usd: _Optional[float] = ..., expected_ms: _Optional[_Union[ExpectedLatency, _Mapping]] = ..., cold: _Optional[bool] = ..., reason_codes: _Optional[_Iterable[str]] = ..., byok: _Optional[bool] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeaning, _Mapping]] = ...) -> None: ...
 
 class ExpectedLatency(_message.Message):
     __slots__ = ("p50", "p95")
@@ -128,11 +139,13 @@ class DroppedOffering(_message.Message):
     def __init__(self, offering_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., reason: _Optional[_Union[DropReason, str]] = ..., detail: _Optional[str] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class Suggestion(_message.Message):
-    __slots__ = ("field", "value", "admits")
+    __slots__ = ("field", "value", "admits", "change")
     FIELD_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     ADMITS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
     field: str
     value: float
     admits: int
-    def __init__(self, field: _Optional[str] = ..., value: _Optional[float] = ..., admits: _Optional[int] = ...) -> None: ...
+    change: str
+    def __init__(self, field: _Optional[str] = ..., value: _Optional[float] = ..., admits: _Optional[int] = ..., change: _Optional[str] = ...) -> None: ...

@@ -56,7 +56,7 @@ SUPPLY_TRUST_NAMED: SupplyTrust
 SUPPLY_TRUST_COMMUNITY: SupplyTrust
 
 class ProviderPreferences(_message.Message):
-    __slots__ = ("order", "only", "ignore", "sort", "objective", "session_id", "max_latency_ms", "deadline_ms", "max_cost_usd", "max_price_per_frame", "max_price_per_action_step", "min_uptime_30d", "region", "data_collection", "require_parameters", "allow_fallbacks", "hedge", "allow_simulated", "models", "trust", "offerings")
+    __slots__ = ("order", "only", "ignore", "sort", "objective", "session_id", "max_latency_ms", "deadline_ms", "max_cost_usd", "max_price_per_frame", "max_price_per_action_step", "min_uptime_30d", "region", "data_collection", "require_parameters", "allow_fallbacks", "hedge", "allow_simulated", "models", "trust", "offerings", "require_signed")
     class ObjectiveEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class ProviderPreferences(_message.Message):
     MODELS_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
     OFFERINGS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     order: _containers.RepeatedScalarFieldContainer[str]
     only: _containers.RepeatedScalarFieldContainer[str]
     ignore: _containers.RepeatedScalarFieldContainer[str]
@@ -106,7 +107,8 @@ class ProviderPreferences(_message.Message):
     models: _containers.RepeatedScalarFieldContainer[str]
     trust: SupplyTrust
     offerings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, order: _Optional[_Iterable[str]] = ..., only: _Optional[_Iterable[str]] = ..., ignore: _Optional[_Iterable[str]] = ..., sort: _Optional[_Union[SortAxis, str]] = ..., objective: _Optional[_Mapping[str, float]] = ..., session_id: _Optional[str] = ..., max_latency_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., max_cost_usd: _Optional[float] = ..., max_price_per_frame: _Optional[float] = ..., max_price_per_action_step: _Optional[float] = ..., min_uptime_30d: _Optional[float] = ..., region: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[DataCollection, str]] = ..., require_parameters: _Optional[bool] = ..., allow_fallbacks: _Optional[bool] = ..., hedge: _Optional[_Union[Hedge, _Mapping]] = ..., allow_simulated: _Optional[bool] = ..., models: _Optional[_Iterable[str]] = ..., trust: _Optional[_Union[SupplyTrust, str]] = ..., offerings: _Optional[_Iterable[str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, order: _Optional[_Iterable[str]] = ..., only: _Optional[_Iterable[str]] = ..., ignore: _Optional[_Iterable[str]] = ..., sort: _Optional[_Union[SortAxis, str]] = ..., objective: _Optional[_Mapping[str, float]] = ..., session_id: _Optional[str] = ..., max_latency_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., max_cost_usd: _Optional[float] = ..., max_price_per_frame: _Optional[float] = ..., max_price_per_action_step: _Optional[float] = ..., min_uptime_30d: _Optional[float] = ..., region: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[DataCollection, str]] = ..., require_parameters: _Optional[bool] = ..., allow_fallbacks: _Optional[bool] = ..., hedge: _Optional[_Union[Hedge, _Mapping]] = ..., allow_simulated: _Optional[bool] = ..., models: _Optional[_Iterable[str]] = ..., trust: _Optional[_Union[SupplyTrust, str]] = ..., offerings: _Optional[_Iterable[str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class Hedge(_message.Message):
     __slots__ = ("after_ms",)

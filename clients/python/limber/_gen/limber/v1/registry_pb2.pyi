@@ -1,4 +1,5 @@
 from limber._gen.limber.v1 import contract_pb2 as _contract_pb2
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import preferences_pb2 as _preferences_pb2
 from limber._gen.limber.v1 import supply_pb2 as _supply_pb2
 from google.protobuf.internal import containers as _containers
@@ -106,7 +107,7 @@ LITERATURE_KIND_THEORY: LiteratureKind
 LITERATURE_KIND_TUTORIAL: LiteratureKind
 
 class Model(_message.Message):
-    __slots__ = ("id", "object", "name", "vendor", "summary", "limits", "kind", "domain", "family", "tier", "era", "contracts", "embodiments", "action_spaces", "featured", "providers", "servable_candidate", "year", "params_b", "license", "arxiv", "repo", "weights", "protocols", "sources", "offerings", "deprecated_at", "sunset_at")
+    __slots__ = ("id", "object", "name", "vendor", "summary", "limits", "kind", "domain", "family", "tier", "era", "contracts", "embodiments", "action_spaces", "featured", "providers", "servable_candidate", "year", "params_b", "license", "arxiv", "repo", "weights", "protocols", "sources", "offerings", "deprecated_at", "sunset_at", "input", "actions")
     ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +136,8 @@ class Model(_message.Message):
     OFFERINGS_FIELD_NUMBER: _ClassVar[int]
     DEPRECATED_AT_FIELD_NUMBER: _ClassVar[int]
     SUNSET_AT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     name: str
@@ -163,7 +166,9 @@ class Model(_message.Message):
     offerings: ModelOfferings
     deprecated_at: int
     sunset_at: int
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., name: _Optional[str] = ..., vendor: _Optional[str] = ..., summary: _Optional[str] = ..., limits: _Optional[str] = ..., kind: _Optional[_Union[ModelKind, str]] = ..., domain: _Optional[_Union[Domain, str]] = ..., family: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., era: _Optional[_Union[ModelEra, str]] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., embodiments: _Optional[_Iterable[_Union[Embodiment, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., featured: _Optional[bool] = ..., providers: _Optional[_Iterable[str]] = ..., servable_candidate: _Optional[bool] = ..., year: _Optional[int] = ..., params_b: _Optional[float] = ..., license: _Optional[str] = ..., arxiv: _Optional[str] = ..., repo: _Optional[str] = ..., weights: _Optional[str] = ..., protocols: _Optional[_Iterable[str]] = ..., sources: _Optional[_Iterable[str]] = ..., offerings: _Optional[_Union[ModelOfferings, _Mapping]] = ..., deprecated_at: _Optional[int] = ..., sunset_at: _Optional[int] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeanings
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., name: _Optional[str] = ..., vendor: _Optional[str] = ..., summary: _Optional[str] = ..., limits: _Optional[str] = ..., kind: _Optional[_Union[ModelKind, str]] = ..., domain: _Optional[_Union[Domain, str]] = ..., family: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., era: _Optional[_Union[ModelEra, str]] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., embodiments: _Optional[_Iterable[_Union[Embodiment, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., featured: _Optional[bool] = ..., providers: _Optional[_Iterable[str]] = ..., servable_candidate: _Optional[bool] = ..., year: _Optional[int] = ..., params_b: _Optional[float] = ..., license: _Optional[str] = ..., arxiv: _Optional[str] = ..., repo: _Optional[str] = ..., weights: _Optional[str] = ..., protocols: _Optional[_Iterable[str]] = ..., sources: _Optional[_Iterable[str]] = ..., offerings: _Optional[_Union[ModelOfferings, _Mapping]] = ..., deprecated_at: _Optional[int] = ..., sunset_at: _Optional[int] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ...) -> None: ...
 
 class ModelOfferings(_message.Message):
     __slots__ = ("offerings",)
@@ -172,7 +177,7 @@ class ModelOfferings(_message.Message):
     def __init__(self, offerings: _Optional[_Iterable[_Union[ModelOffering, _Mapping]]] = ...) -> None: ...
 
 class ModelOffering(_message.Message):
-    __slots__ = ("id", "provider", "status", "circuit", "runtime", "region", "precision", "hardware", "contracts", "action_spaces", "embodiments", "prices", "wake_up_usd", "cold", "advertised_ms", "measured_ms", "uptime_30d", "max_horizon", "dt_ms", "action_dim", "parameters", "data_collection")
+    __slots__ = ("id", "provider", "status", "circuit", "runtime", "region", "precision", "hardware", "contracts", "action_spaces", "embodiments", "prices", "wake_up_usd", "cold", "advertised_ms", "measured_ms", "uptime_30d", "max_horizon", "dt_ms", "action_dim", "parameters", "data_collection", "input", "input_source", "actions", "actions_source")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +200,10 @@ class ModelOffering(_message.Message):
     ACTION_DIM_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     DATA_COLLECTION_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_SOURCE_FIELD_NUMBER: _ClassVar[int]
     id: str
     provider: str
     status: _supply_pb2.OfferingStatus
@@ -217,7 +226,11 @@ class ModelOffering(_message.Message):
     action_dim: int
     parameters: _containers.RepeatedScalarFieldContainer[str]
     data_collection: _preferences_pb2.DataCollection
-    def __init__(self, id: _Optional[str] = ..., provider: _Optional[str] = ..., status: _Optional[_Union[_supply_pb2.OfferingStatus, str]] = ..., circuit: _Optional[_Union[CircuitState, str]] = ..., runtime: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., prices: _Optional[_Iterable[_Union[OfferingPrice, _Mapping]]] = ..., wake_up_usd: _Optional[float] = ..., cold: _Optional[bool] = ..., advertised_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., measured_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., uptime_30d: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., action_dim: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[_preferences_pb2.DataCollection, str]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    input_source: _input_contract_pb2.ContractSource
+    actions: _input_contract_pb2.ActionMeanings
+    actions_source: _input_contract_pb2.ContractSource
+    def __init__(self, id: _Optional[str] = ..., provider: _Optional[str] = ..., status: _Optional[_Union[_supply_pb2.OfferingStatus, str]] = ..., circuit: _Optional[_Union[CircuitState, str]] = ..., runtime: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., prices: _Optional[_Iterable[_Union[OfferingPrice, _Mapping]]] = ..., wake_up_usd: _Optional[float] = ..., cold: _Optional[bool] = ..., advertised_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., measured_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., uptime_30d: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., action_dim: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[_preferences_pb2.DataCollection, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., input_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., actions_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ...) -> None: ...
 
 class OfferingPrice(_message.Message):
     __slots__ = ("contract", "unit", "list_usd", "now_usd")
@@ -422,20 +435,24 @@ class AliasFilter(_message.Message):
     def __init__(self, contract: _Optional[_Union[_contract_pb2.Contract, str]] = ..., domain: _Optional[_Union[Domain, str]] = ..., family: _Optional[str] = ...) -> None: ...
 
 class ModelSummary(_message.Message):
-    __slots__ = ("id", "name", "vendor", "contracts", "action_spaces", "providers")
+    __slots__ = ("id", "name", "vendor", "contracts", "action_spaces", "providers", "input", "actions")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VENDOR_FIELD_NUMBER: _ClassVar[int]
     CONTRACTS_FIELD_NUMBER: _ClassVar[int]
     ACTION_SPACES_FIELD_NUMBER: _ClassVar[int]
     PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     vendor: str
     contracts: _containers.RepeatedScalarFieldContainer[_contract_pb2.Contract]
     action_spaces: _containers.RepeatedScalarFieldContainer[str]
     providers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., vendor: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., providers: _Optional[_Iterable[str]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeanings
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., vendor: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., providers: _Optional[_Iterable[str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ...) -> None: ...
 
 class VariantListing(_message.Message):
     __slots__ = ("suffix", "description", "example")

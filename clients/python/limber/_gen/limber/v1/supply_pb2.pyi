@@ -1,5 +1,7 @@
 from limber._gen.limber.v1 import action_pb2 as _action_pb2
+from limber._gen.limber.v1 import checkpoint_pb2 as _checkpoint_pb2
 from limber._gen.limber.v1 import contract_pb2 as _contract_pb2
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import observation_pb2 as _observation_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -186,7 +188,7 @@ class Provider(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., display_name: _Optional[str] = ..., regions: _Optional[_Iterable[str]] = ..., retains_frames: _Optional[bool] = ..., created: _Optional[int] = ..., contact_email: _Optional[str] = ..., homepage: _Optional[str] = ..., standing: _Optional[_Union[ProviderStanding, str]] = ..., standing_note: _Optional[str] = ..., reviewed_at: _Optional[int] = ...) -> None: ...
 
 class Offering(_message.Message):
-    __slots__ = ("id", "model", "provider", "runtime", "status", "contracts", "action_spaces", "embodiments", "precision", "region", "hardware", "price_per_frame", "price_per_action_step", "price_per_1k_tokens", "max_horizon", "dt_ms", "parameters", "created", "verified_at", "terms")
+    __slots__ = ("id", "model", "provider", "runtime", "status", "contracts", "action_spaces", "embodiments", "precision", "region", "hardware", "price_per_frame", "price_per_action_step", "price_per_1k_tokens", "max_horizon", "dt_ms", "parameters", "created", "verified_at", "terms", "input", "input_source", "actions", "actions_source", "checkpoint")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +209,11 @@ class Offering(_message.Message):
     CREATED_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_AT_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     id: str
     model: str
     provider: str
@@ -227,7 +234,12 @@ class Offering(_message.Message):
     created: int
     verified_at: int
     terms: OfferingTerms
-    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., runtime: _Optional[str] = ..., status: _Optional[_Union[OfferingStatus, str]] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., hardware: _Optional[str] = ..., price_per_frame: _Optional[float] = ..., price_per_action_step: _Optional[float] = ..., price_per_1k_tokens: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., created: _Optional[int] = ..., verified_at: _Optional[int] = ..., terms: _Optional[_Union[OfferingTerms, _Mapping]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    input_source: _input_contract_pb2.ContractSource
+    actions: _input_contract_pb2.ActionMeanings
+    actions_source: _input_contract_pb2.ContractSource
+    checkpoint: _checkpoint_pb2.OfferingCheckpoint
+    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., runtime: _Optional[str] = ..., status: _Optional[_Union[OfferingStatus, str]] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., hardware: _Optional[str] = ..., price_per_frame: _Optional[float] = ..., price_per_action_step: _Optional[float] = ..., price_per_1k_tokens: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., created: _Optional[int] = ..., verified_at: _Optional[int] = ..., terms: _Optional[_Union[OfferingTerms, _Mapping]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., input_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., actions_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., checkpoint: _Optional[_Union[_checkpoint_pb2.OfferingCheckpoint, _Mapping]] = ...) -> None: ...
 
 class OfferingTerms(_message.Message):
     __slots__ = ("endpoint", "auth_type", "cost_usd_per_second", "scaledown_s", "timeout_s", "cold_timeout_s", "bounds", "probe_failures", "advertised", "data_collection", "profile", "note", "action_dim", "scaledown_assumed")
@@ -356,7 +368,7 @@ class AdvertisedFigures(_message.Message):
     def __init__(self, p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., frames_per_s: _Optional[float] = ..., uptime_30d: _Optional[float] = ...) -> None: ...
 
 class ProbeReport(_message.Message):
-    __slots__ = ("id", "offering_id", "started_at", "finished_at", "passed", "checks", "measured")
+    __slots__ = ("id", "offering_id", "started_at", "finished_at", "passed", "checks", "measured", "input", "actions")
     ID_FIELD_NUMBER: _ClassVar[int]
     OFFERING_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -364,6 +376,8 @@ class ProbeReport(_message.Message):
     PASSED_FIELD_NUMBER: _ClassVar[int]
     CHECKS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     offering_id: str
     started_at: int
@@ -371,7 +385,9 @@ class ProbeReport(_message.Message):
     passed: bool
     checks: _containers.RepeatedCompositeFieldContainer[ProbeCheck]
     measured: ProbeMeasurements
-    def __init__(self, id: _Optional[str] = ..., offering_id: _Optional[str] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., passed: _Optional[bool] = ..., checks: _Optional[_Iterable[_Union[ProbeCheck, _Mapping]]] = ..., measured: _Optional[_Union[ProbeMeasurements, _Mapping]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeanings
+    def __init__(self, id: _Optional[str] = ..., offering_id: _Optional[str] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., passed: _Optional[bool] = ..., checks: _Optional[_Iterable[_Union[ProbeCheck, _Mapping]]] = ..., measured: _Optional[_Union[ProbeMeasurements, _Mapping]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ...) -> None: ...
 
 class ProbeCheck(_message.Message):
     __slots__ = ("name", "passed", "required", "detail", "latency_ms", "next_step")

@@ -1,7 +1,9 @@
 from google.protobuf import struct_pb2 as _struct_pb2
 from limber._gen.limber.v1 import action_pb2 as _action_pb2
+from limber._gen.limber.v1 import checkpoint_pb2 as _checkpoint_pb2
 from limber._gen.limber.v1 import contract_pb2 as _contract_pb2
 from limber._gen.limber.v1 import earning_pb2 as _earning_pb2
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import supply_pb2 as _supply_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -34,7 +36,7 @@ class RegisterProviderResponse(_message.Message):
     def __init__(self, provider: _Optional[_Union[_supply_pb2.Provider, _Mapping]] = ...) -> None: ...
 
 class DeclareModelRequest(_message.Message):
-    __slots__ = ("provider", "model", "runtime", "endpoint", "hardware", "contracts", "action_spaces", "action_dim", "embodiments", "precision", "region", "price_per_frame", "price_per_action_step", "price_per_1k_tokens", "max_horizon", "dt_ms", "profile", "auth", "advertised", "timeout_s", "cold_timeout_s", "cost_usd_per_second", "scaledown_s", "parameters", "note", "bounds", "data_collection", "price_per_episode")
+    __slots__ = ("provider", "model", "runtime", "endpoint", "hardware", "contracts", "action_spaces", "action_dim", "embodiments", "precision", "region", "price_per_frame", "price_per_action_step", "price_per_1k_tokens", "max_horizon", "dt_ms", "profile", "auth", "advertised", "timeout_s", "cold_timeout_s", "cost_usd_per_second", "scaledown_s", "parameters", "note", "bounds", "data_collection", "price_per_episode", "input", "actions", "checkpoint")
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +65,9 @@ class DeclareModelRequest(_message.Message):
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
     DATA_COLLECTION_FIELD_NUMBER: _ClassVar[int]
     PRICE_PER_EPISODE_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     provider: str
     model: str
     runtime: str
@@ -91,7 +96,10 @@ class DeclareModelRequest(_message.Message):
     bounds: _action_pb2.SafetyBounds
     data_collection: str
     price_per_episode: float
-    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., runtime: _Optional[str] = ..., endpoint: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., action_dim: _Optional[int] = ..., embodiments: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., price_per_frame: _Optional[float] = ..., price_per_action_step: _Optional[float] = ..., price_per_1k_tokens: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., advertised: _Optional[_Union[_supply_pb2.AdvertisedFigures, _Mapping]] = ..., timeout_s: _Optional[float] = ..., cold_timeout_s: _Optional[float] = ..., cost_usd_per_second: _Optional[float] = ..., scaledown_s: _Optional[float] = ..., parameters: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., data_collection: _Optional[str] = ..., price_per_episode: _Optional[float] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _input_contract_pb2.ActionMeanings
+    checkpoint: _checkpoint_pb2.SignedCheckpoint
+    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., runtime: _Optional[str] = ..., endpoint: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., action_dim: _Optional[int] = ..., embodiments: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., price_per_frame: _Optional[float] = ..., price_per_action_step: _Optional[float] = ..., price_per_1k_tokens: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., advertised: _Optional[_Union[_supply_pb2.AdvertisedFigures, _Mapping]] = ..., timeout_s: _Optional[float] = ..., cold_timeout_s: _Optional[float] = ..., cost_usd_per_second: _Optional[float] = ..., scaledown_s: _Optional[float] = ..., parameters: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., data_collection: _Optional[str] = ..., price_per_episode: _Optional[float] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., checkpoint: _Optional[_Union[_checkpoint_pb2.SignedCheckpoint, _Mapping]] = ...) -> None: ...
 
 class DeclareModelResponse(_message.Message):
     __slots__ = ("offering",)

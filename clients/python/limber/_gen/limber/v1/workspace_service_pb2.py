@@ -19,7 +19,7 @@ from limber._gen.limber.v1 import preferences_pb2 as limber_dot_v1_dot_preferenc
 from limber._gen.limber.v1 import workspace_pb2 as limber_dot_v1_dot_workspace__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n!limber/v1/workspace_service.proto\x12\tlimber.v1\x1a\x1flimber/v1/account_service.proto\x1a\x1alimber/v1/credential.proto\x1a\x1blimber/v1/preferences.proto\x1a\x19limber/v1/workspace.proto\"\xe4\x03\n\x11WorkspaceSettings\x12,\n\x0eretention_days\x18\x01 \x01(\rB\x00H\x00R\rretentionDays\x88\x01\x01\x12\x15\n\x03zdr\x18\x02 \x01(\x08H\x01R\x03zdr\x88\x01\x01\x12(\n\rcache_sharing\x18\x03 \x01(\x08H\x02R\x0c\x63\x61\x63heSharing\x88\x01\x01\x12\x37\n\tbyok_mode\x18\x04 \x01(\x0e\x32\x13.limber.v1.ByokModeB\x00H\x03R\x08\x62yokMode\x88\x01\x01\x12,\n\x0e\x64\x65\x66\x61ult_preset\x18\x05 \x01(\tB\x00H\x04R\rdefaultPreset\x88\x01\x01\x12)\n\x0f\x61llowed_regions\x18\x06 \x03(\tB\x00R\x0e\x61llowedRegions\x12-\n\x0fmax_hedge_ratio\x18\x07 \x01(\x01\x42\x00H\x05R\rmaxHedgeRatio\x88\x01\x01\x12\x33\n\x05trust\x18\x08 \x01(\x0e\x32\x16.limber.v1.SupplyTrustB\x00H\x06R\x05trust\x88\x01\x01\x42\x11\n\x0f_retention_daysB\x06\n\x04_zdrB\x10\n\x0e_cache_sharingB\x0c\n\n_byok_modeB\x11\n\x0f_default_presetB\x12\n\x10_max_hedge_ratioB\x08\n\x06_trust\"\xf6\x01\n\x16\x43reateWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x19\n\x04slug\x18\x03 \x01(\tB\x00H\x00R\x04slug\x88\x01\x01\x12\x34\n\x06\x62udget\x18\x04 \x01(\x0b\x32\x17.limber.v1.NewKeyBudgetH\x01R\x06\x62udget\x88\x01\x01\x12=\n\x08settings\x18\x05 \x01(\x0b\x32\x1c.limber.v1.WorkspaceSettingsH\x02R\x08settings\x88\x01\x01\x42\x07\n\x05_slugB\t\n\x07_budgetB\x0b\n\t_settings\"M\n\x17\x43reateWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"\x7f\n\x15ListWorkspacesRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xab\x01\n\x16ListWorkspacesResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12(\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x14.limber.v1.WorkspaceR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"O\n\x13GetWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\"J\n\x14GetWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"\xbf\x02\n\x16UpdateWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\x12\x19\n\x04name\x18\x03 \x01(\tB\x00H\x00R\x04name\x88\x01\x01\x12\x19\n\x04slug\x18\x04 \x01(\tB\x00H\x01R\x04slug\x88\x01\x01\x12\x34\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x17.limber.v1.NewKeyBudgetH\x02R\x06\x62udget\x88\x01\x01\x12=\n\x08settings\x18\x06 \x01(\x0b\x32\x1c.limber.v1.WorkspaceSettingsH\x03R\x08settings\x88\x01\x01\x12\x16\n\x05\x63lear\x18\x07 \x03(\tB\x00R\x05\x63learB\x07\n\x05_nameB\x07\n\x05_slugB\t\n\x07_budgetB\x0b\n\t_settings\"M\n\x17UpdateWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"w\n\x16\x44\x65leteWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\x12\x19\n\x05\x66orce\x18\x03 \x01(\x08H\x00R\x05\x66orce\x88\x01\x01\x42\x08\n\x06_force\"f\n\x17\x44\x65leteWorkspaceResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted\x12!\n\x0crevoked_keys\x18\x03 \x03(\tR\x0brevokedKeys2\xd8\x03\n\x10WorkspaceService\x12Z\n\x0f\x43reateWorkspace\x12!.limber.v1.CreateWorkspaceRequest\x1a\".limber.v1.CreateWorkspaceResponse\"\x00\x12Z\n\x0eListWorkspaces\x12 .limber.v1.ListWorkspacesRequest\x1a!.limber.v1.ListWorkspacesResponse\"\x03\x90\x02\x01\x12T\n\x0cGetWorkspace\x12\x1e.limber.v1.GetWorkspaceRequest\x1a\x1f.limber.v1.GetWorkspaceResponse\"\x03\x90\x02\x01\x12Z\n\x0fUpdateWorkspace\x12!.limber.v1.UpdateWorkspaceRequest\x1a\".limber.v1.UpdateWorkspaceResponse\"\x00\x12Z\n\x0f\x44\x65leteWorkspace\x12!.limber.v1.DeleteWorkspaceRequest\x1a\".limber.v1.DeleteWorkspaceResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n!limber/v1/workspace_service.proto\x12\tlimber.v1\x1a\x1flimber/v1/account_service.proto\x1a\x1alimber/v1/credential.proto\x1a\x1blimber/v1/preferences.proto\x1a\x19limber/v1/workspace.proto\"\xa3\x04\n\x11WorkspaceSettings\x12,\n\x0eretention_days\x18\x01 \x01(\rB\x00H\x00R\rretentionDays\x88\x01\x01\x12\x15\n\x03zdr\x18\x02 \x01(\x08H\x01R\x03zdr\x88\x01\x01\x12(\n\rcache_sharing\x18\x03 \x01(\x08H\x02R\x0c\x63\x61\x63heSharing\x88\x01\x01\x12\x37\n\tbyok_mode\x18\x04 \x01(\x0e\x32\x13.limber.v1.ByokModeB\x00H\x03R\x08\x62yokMode\x88\x01\x01\x12,\n\x0e\x64\x65\x66\x61ult_preset\x18\x05 \x01(\tB\x00H\x04R\rdefaultPreset\x88\x01\x01\x12)\n\x0f\x61llowed_regions\x18\x06 \x03(\tB\x00R\x0e\x61llowedRegions\x12-\n\x0fmax_hedge_ratio\x18\x07 \x01(\x01\x42\x00H\x05R\rmaxHedgeRatio\x88\x01\x01\x12\x33\n\x05trust\x18\x08 \x01(\x0e\x32\x16.limber.v1.SupplyTrustB\x00H\x06R\x05trust\x88\x01\x01\x12*\n\x0erequire_signed\x18\t \x01(\x08H\x07R\rrequireSigned\x88\x01\x01\x42\x11\n\x0f_retention_daysB\x06\n\x04_zdrB\x10\n\x0e_cache_sharingB\x0c\n\n_byok_modeB\x11\n\x0f_default_presetB\x12\n\x10_max_hedge_ratioB\x08\n\x06_trustB\x11\n\x0f_require_signed\"\xf6\x01\n\x16\x43reateWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x19\n\x04slug\x18\x03 \x01(\tB\x00H\x00R\x04slug\x88\x01\x01\x12\x34\n\x06\x62udget\x18\x04 \x01(\x0b\x32\x17.limber.v1.NewKeyBudgetH\x01R\x06\x62udget\x88\x01\x01\x12=\n\x08settings\x18\x05 \x01(\x0b\x32\x1c.limber.v1.WorkspaceSettingsH\x02R\x08settings\x88\x01\x01\x42\x07\n\x05_slugB\t\n\x07_budgetB\x0b\n\t_settings\"M\n\x17\x43reateWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"\x7f\n\x15ListWorkspacesRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xab\x01\n\x16ListWorkspacesResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12(\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x14.limber.v1.WorkspaceR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"O\n\x13GetWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\"J\n\x14GetWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"\xbf\x02\n\x16UpdateWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\x12\x19\n\x04name\x18\x03 \x01(\tB\x00H\x00R\x04name\x88\x01\x01\x12\x19\n\x04slug\x18\x04 \x01(\tB\x00H\x01R\x04slug\x88\x01\x01\x12\x34\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x17.limber.v1.NewKeyBudgetH\x02R\x06\x62udget\x88\x01\x01\x12=\n\x08settings\x18\x06 \x01(\x0b\x32\x1c.limber.v1.WorkspaceSettingsH\x03R\x08settings\x88\x01\x01\x12\x16\n\x05\x63lear\x18\x07 \x03(\tB\x00R\x05\x63learB\x07\n\x05_nameB\x07\n\x05_slugB\t\n\x07_budgetB\x0b\n\t_settings\"M\n\x17UpdateWorkspaceResponse\x12\x32\n\tworkspace\x18\x01 \x01(\x0b\x32\x14.limber.v1.WorkspaceR\tworkspace\"w\n\x16\x44\x65leteWorkspaceRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12!\n\x0cworkspace_id\x18\x02 \x01(\tR\x0bworkspaceId\x12\x19\n\x05\x66orce\x18\x03 \x01(\x08H\x00R\x05\x66orce\x88\x01\x01\x42\x08\n\x06_force\"f\n\x17\x44\x65leteWorkspaceResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted\x12!\n\x0crevoked_keys\x18\x03 \x03(\tR\x0brevokedKeys2\xd8\x03\n\x10WorkspaceService\x12Z\n\x0f\x43reateWorkspace\x12!.limber.v1.CreateWorkspaceRequest\x1a\".limber.v1.CreateWorkspaceResponse\"\x00\x12Z\n\x0eListWorkspaces\x12 .limber.v1.ListWorkspacesRequest\x1a!.limber.v1.ListWorkspacesResponse\"\x03\x90\x02\x01\x12T\n\x0cGetWorkspace\x12\x1e.limber.v1.GetWorkspaceRequest\x1a\x1f.limber.v1.GetWorkspaceResponse\"\x03\x90\x02\x01\x12Z\n\x0fUpdateWorkspace\x12!.limber.v1.UpdateWorkspaceRequest\x1a\".limber.v1.UpdateWorkspaceResponse\"\x00\x12Z\n\x0f\x44\x65leteWorkspace\x12!.limber.v1.DeleteWorkspaceRequest\x1a\".limber.v1.DeleteWorkspaceResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -31,27 +31,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._loaded_options = None
   _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._serialized_options = b'\220\002\001'
   _globals['_WORKSPACESETTINGS']._serialized_start=166
-  _globals['_WORKSPACESETTINGS']._serialized_end=650
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=653
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=899
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=901
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=978
-  _globals['_LISTWORKSPACESREQUEST']._serialized_start=980
-  _globals['_LISTWORKSPACESREQUEST']._serialized_end=1107
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=1110
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=1281
-  _globals['_GETWORKSPACEREQUEST']._serialized_start=1283
-  _globals['_GETWORKSPACEREQUEST']._serialized_end=1362
-  _globals['_GETWORKSPACERESPONSE']._serialized_start=1364
-  _globals['_GETWORKSPACERESPONSE']._serialized_end=1438
-  _globals['_UPDATEWORKSPACEREQUEST']._serialized_start=1441
-  _globals['_UPDATEWORKSPACEREQUEST']._serialized_end=1760
-  _globals['_UPDATEWORKSPACERESPONSE']._serialized_start=1762
-  _globals['_UPDATEWORKSPACERESPONSE']._serialized_end=1839
-  _globals['_DELETEWORKSPACEREQUEST']._serialized_start=1841
-  _globals['_DELETEWORKSPACEREQUEST']._serialized_end=1960
-  _globals['_DELETEWORKSPACERESPONSE']._serialized_start=1962
-  _globals['_DELETEWORKSPACERESPONSE']._serialized_end=2064
-  _globals['_WORKSPACESERVICE']._serialized_start=2067
-  _globals['_WORKSPACESERVICE']._serialized_end=2539
+  _globals['_WORKSPACESETTINGS']._serialized_end=713
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=716
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=962
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=964
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=1041
+  _globals['_LISTWORKSPACESREQUEST']._serialized_start=1043
+  _globals['_LISTWORKSPACESREQUEST']._serialized_end=1170
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=1173
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=1344
+  _globals['_GETWORKSPACEREQUEST']._serialized_start=1346
+  _globals['_GETWORKSPACEREQUEST']._serialized_end=1425
+  _globals['_GETWORKSPACERESPONSE']._serialized_start=1427
+  _globals['_GETWORKSPACERESPONSE']._serialized_end=1501
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_start=1504
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_end=1823
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_start=1825
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_end=1902
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_start=1904
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_end=2023
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_start=2025
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_end=2127
+  _globals['_WORKSPACESERVICE']._serialized_start=2130
+  _globals['_WORKSPACESERVICE']._serialized_end=2602
 # @@protoc_insertion_point(module_scope)

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WorkspaceSettings(_message.Message):
-    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust")
+    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed")
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
     CACHE_SHARING_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class WorkspaceSettings(_message.Message):
     ALLOWED_REGIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_HEDGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     retention_days: int
     zdr: bool
     cache_sharing: bool
@@ -28,7 +29,8 @@ class WorkspaceSettings(_message.Message):
     allowed_regions: _containers.RepeatedScalarFieldContainer[str]
     max_hedge_ratio: float
     trust: _preferences_pb2.SupplyTrust
-    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ...) -> None: ...
+    require_signed: bool
+    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
 
 class CreateWorkspaceRequest(_message.Message):
     __slots__ = ("org_id", "name", "slug", "budget", "settings")

@@ -15,31 +15,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/edge/v1/options.proto\x12\x0elimber.edge.v1\"\xaf\x04\n\x03Rpc\x12.\n\x06\x61\x63\x63\x65ss\x18\x01 \x01(\x0e\x32\x16.limber.edge.v1.AccessR\x06\x61\x63\x63\x65ss\x12\x1e\n\npermission\x18\x02 \x01(\tR\npermission\x12%\n\x0esuccess_status\x18\x03 \x01(\rR\rsuccessStatus\x12\x1e\n\nidempotent\x18\x04 \x01(\x08R\nidempotent\x12\x41\n\rstream_format\x18\x05 \x01(\x0e\x32\x1c.limber.edge.v1.StreamFormatR\x0cstreamFormat\x12\x14\n\x05scope\x18\x06 \x01(\tR\x05scope\x12\x10\n\x03own\x18\x07 \x01(\x08R\x03own\x12\x31\n\x07\x64ialect\x18\x08 \x01(\x0e\x32\x17.limber.edge.v1.DialectR\x07\x64ialect\x12\x1d\n\nper_minute\x18\n \x01(\rR\tperMinute\x12\x1b\n\tmax_bytes\x18\x0b \x01(\rR\x08maxBytes\x12>\n\nworkspaces\x18\x0c \x01(\x0e\x32\x1e.limber.edge.v1.WorkspaceReachR\nworkspaces\x12-\n\x06yields\x18\r \x01(\x0e\x32\x15.limber.edge.v1.YieldR\x06yields\x12\x34\n\x08priority\x18\x0e \x01(\x0e\x32\x18.limber.edge.v1.PriorityR\x08priorityJ\x04\x08\t\x10\nR\x0cmax_body_mib\"\xbf\x01\n\x07Refusal\x12\x16\n\x06status\x18\x01 \x01(\rR\x06status\x12\x32\n\x08rpc_code\x18\x02 \x01(\x0e\x32\x17.limber.edge.v1.RpcCodeR\x07rpcCode\x12-\n\x04type\x18\x03 \x01(\x0e\x32\x19.limber.edge.v1.ErrorTypeR\x04type\x12\x1c\n\tretryable\x18\x04 \x01(\x08R\tretryable\x12\x1b\n\tscim_type\x18\x05 \x01(\tR\x08scimType*\xa7\x01\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x12\n\x0ePRIORITY_BATCH\x10\x01\x12\x1b\n\x17PRIORITY_ADMINISTRATION\x10\x02\x12\x14\n\x10PRIORITY_PREDICT\x10\x03\x12\x10\n\x0cPRIORITY_ACT\x10\x04\x12\x11\n\rPRIORITY_LOOP\x10\x05\x12\x15\n\x11PRIORITY_CRITICAL\x10\x06*\xb7\x01\n\x0eWorkspaceReach\x12\x1f\n\x1bWORKSPACE_REACH_UNSPECIFIED\x10\x00\x12\x18\n\x14WORKSPACE_REACH_NONE\x10\x01\x12!\n\x1dWORKSPACE_REACH_OWN_WORKSPACE\x10\x02\x12%\n!WORKSPACE_REACH_ORGANISATION_READ\x10\x03\x12 \n\x1cWORKSPACE_REACH_ORGANISATION\x10\x04*Y\n\x05Yield\x12\x15\n\x11YIELD_UNSPECIFIED\x10\x00\x12\x11\n\rYIELD_NOTHING\x10\x01\x12\x13\n\x0fYIELD_AUTHORITY\x10\x02\x12\x11\n\rYIELD_GRANTED\x10\x03*G\n\x07\x44ialect\x12\x17\n\x13\x44IALECT_UNSPECIFIED\x10\x00\x12\x11\n\rDIALECT_OAUTH\x10\x01\x12\x10\n\x0c\x44IALECT_SCIM\x10\x02*\x8a\x01\n\x06\x41\x63\x63\x65ss\x12\x16\n\x12\x41\x43\x43\x45SS_UNSPECIFIED\x10\x00\x12\x11\n\rACCESS_PUBLIC\x10\x01\x12\x0e\n\nACCESS_KEY\x10\x02\x12\x10\n\x0c\x41\x43\x43\x45SS_ADMIN\x10\x03\x12\x17\n\x13\x41\x43\x43\x45SS_ADMIN_OR_KEY\x10\x04\x12\x1a\n\x16\x41\x43\x43\x45SS_ADMIN_OR_SIGNUP\x10\x05*]\n\x0cStreamFormat\x12\x1d\n\x19STREAM_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n\x11STREAM_FORMAT_SSE\x10\x01\x12\x17\n\x13STREAM_FORMAT_LINES\x10\x02*\x93\x03\n\x07RpcCode\x12\x18\n\x14RPC_CODE_UNSPECIFIED\x10\x00\x12\x16\n\x12RPC_CODE_CANCELLED\x10\x01\x12\x1d\n\x19RPC_CODE_INVALID_ARGUMENT\x10\x03\x12\x1e\n\x1aRPC_CODE_DEADLINE_EXCEEDED\x10\x04\x12\x16\n\x12RPC_CODE_NOT_FOUND\x10\x05\x12\x1b\n\x17RPC_CODE_ALREADY_EXISTS\x10\x06\x12\x1e\n\x1aRPC_CODE_PERMISSION_DENIED\x10\x07\x12\x1f\n\x1bRPC_CODE_RESOURCE_EXHAUSTED\x10\x08\x12 \n\x1cRPC_CODE_FAILED_PRECONDITION\x10\t\x12\x14\n\x10RPC_CODE_ABORTED\x10\n\x12\x1a\n\x16RPC_CODE_UNIMPLEMENTED\x10\x0c\x12\x15\n\x11RPC_CODE_INTERNAL\x10\r\x12\x18\n\x14RPC_CODE_UNAVAILABLE\x10\x0e\x12\x1c\n\x18RPC_CODE_UNAUTHENTICATED\x10\x10*\x84\x03\n\tErrorType\x12\x1a\n\x16\x45RROR_TYPE_UNSPECIFIED\x10\x00\x12#\n\x1f\x45RROR_TYPE_AUTHENTICATION_ERROR\x10\x01\x12\x1f\n\x1b\x45RROR_TYPE_PERMISSION_ERROR\x10\x02\x12\x1c\n\x18\x45RROR_TYPE_BILLING_ERROR\x10\x03\x12\x1f\n\x1b\x45RROR_TYPE_RATE_LIMIT_ERROR\x10\x04\x12\x1f\n\x1b\x45RROR_TYPE_VALIDATION_ERROR\x10\x05\x12\x1e\n\x1a\x45RROR_TYPE_NOT_FOUND_ERROR\x10\x06\x12\x1d\n\x19\x45RROR_TYPE_CONFLICT_ERROR\x10\x07\x12\x1c\n\x18\x45RROR_TYPE_ROUTING_ERROR\x10\x08\x12\x1d\n\x19\x45RROR_TYPE_UPSTREAM_ERROR\x10\t\x12\x1c\n\x18\x45RROR_TYPE_TIMEOUT_ERROR\x10\n\x12\x1b\n\x17\x45RROR_TYPE_SERVER_ERROR\x10\x0b\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/edge/v1/options.proto\x12\x0elimber.edge.v1\"\xd9\x04\n\x03Rpc\x12.\n\x06\x61\x63\x63\x65ss\x18\x01 \x01(\x0e\x32\x16.limber.edge.v1.AccessR\x06\x61\x63\x63\x65ss\x12\x1e\n\npermission\x18\x02 \x01(\tR\npermission\x12%\n\x0esuccess_status\x18\x03 \x01(\rR\rsuccessStatus\x12\x1e\n\nidempotent\x18\x04 \x01(\x08R\nidempotent\x12\x41\n\rstream_format\x18\x05 \x01(\x0e\x32\x1c.limber.edge.v1.StreamFormatR\x0cstreamFormat\x12\x14\n\x05scope\x18\x06 \x01(\tR\x05scope\x12\x10\n\x03own\x18\x07 \x01(\x08R\x03own\x12\x31\n\x07\x64ialect\x18\x08 \x01(\x0e\x32\x17.limber.edge.v1.DialectR\x07\x64ialect\x12\x1d\n\nper_minute\x18\n \x01(\rR\tperMinute\x12\x1b\n\tmax_bytes\x18\x0b \x01(\rR\x08maxBytes\x12>\n\nworkspaces\x18\x0c \x01(\x0e\x32\x1e.limber.edge.v1.WorkspaceReachR\nworkspaces\x12-\n\x06yields\x18\r \x01(\x0e\x32\x15.limber.edge.v1.YieldR\x06yields\x12\x34\n\x08priority\x18\x0e \x01(\x0e\x32\x18.limber.edge.v1.PriorityR\x08priority\x12(\n\x04tool\x18\x0f \x01(\x0b\x32\x14.limber.edge.v1.ToolR\x04toolJ\x04\x08\t\x10\nR\x0cmax_body_mib\"j\n\x04Tool\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12 \n\x0b\x64\x65scription\x18\x02 \x01(\tR\x0b\x64\x65scription\x12\x16\n\x06\x66ields\x18\x03 \x03(\tR\x06\x66ields\x12\x14\n\x05moves\x18\x04 \x01(\x08R\x05moves\"\xbf\x01\n\x07Refusal\x12\x16\n\x06status\x18\x01 \x01(\rR\x06status\x12\x32\n\x08rpc_code\x18\x02 \x01(\x0e\x32\x17.limber.edge.v1.RpcCodeR\x07rpcCode\x12-\n\x04type\x18\x03 \x01(\x0e\x32\x19.limber.edge.v1.ErrorTypeR\x04type\x12\x1c\n\tretryable\x18\x04 \x01(\x08R\tretryable\x12\x1b\n\tscim_type\x18\x05 \x01(\tR\x08scimType*\xa7\x01\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x12\n\x0ePRIORITY_BATCH\x10\x01\x12\x1b\n\x17PRIORITY_ADMINISTRATION\x10\x02\x12\x14\n\x10PRIORITY_PREDICT\x10\x03\x12\x10\n\x0cPRIORITY_ACT\x10\x04\x12\x11\n\rPRIORITY_LOOP\x10\x05\x12\x15\n\x11PRIORITY_CRITICAL\x10\x06*\xb7\x01\n\x0eWorkspaceReach\x12\x1f\n\x1bWORKSPACE_REACH_UNSPECIFIED\x10\x00\x12\x18\n\x14WORKSPACE_REACH_NONE\x10\x01\x12!\n\x1dWORKSPACE_REACH_OWN_WORKSPACE\x10\x02\x12%\n!WORKSPACE_REACH_ORGANISATION_READ\x10\x03\x12 \n\x1cWORKSPACE_REACH_ORGANISATION\x10\x04*Y\n\x05Yield\x12\x15\n\x11YIELD_UNSPECIFIED\x10\x00\x12\x11\n\rYIELD_NOTHING\x10\x01\x12\x13\n\x0fYIELD_AUTHORITY\x10\x02\x12\x11\n\rYIELD_GRANTED\x10\x03*G\n\x07\x44ialect\x12\x17\n\x13\x44IALECT_UNSPECIFIED\x10\x00\x12\x11\n\rDIALECT_OAUTH\x10\x01\x12\x10\n\x0c\x44IALECT_SCIM\x10\x02*\x8a\x01\n\x06\x41\x63\x63\x65ss\x12\x16\n\x12\x41\x43\x43\x45SS_UNSPECIFIED\x10\x00\x12\x11\n\rACCESS_PUBLIC\x10\x01\x12\x0e\n\nACCESS_KEY\x10\x02\x12\x10\n\x0c\x41\x43\x43\x45SS_ADMIN\x10\x03\x12\x17\n\x13\x41\x43\x43\x45SS_ADMIN_OR_KEY\x10\x04\x12\x1a\n\x16\x41\x43\x43\x45SS_ADMIN_OR_SIGNUP\x10\x05*]\n\x0cStreamFormat\x12\x1d\n\x19STREAM_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n\x11STREAM_FORMAT_SSE\x10\x01\x12\x17\n\x13STREAM_FORMAT_LINES\x10\x02*\x93\x03\n\x07RpcCode\x12\x18\n\x14RPC_CODE_UNSPECIFIED\x10\x00\x12\x16\n\x12RPC_CODE_CANCELLED\x10\x01\x12\x1d\n\x19RPC_CODE_INVALID_ARGUMENT\x10\x03\x12\x1e\n\x1aRPC_CODE_DEADLINE_EXCEEDED\x10\x04\x12\x16\n\x12RPC_CODE_NOT_FOUND\x10\x05\x12\x1b\n\x17RPC_CODE_ALREADY_EXISTS\x10\x06\x12\x1e\n\x1aRPC_CODE_PERMISSION_DENIED\x10\x07\x12\x1f\n\x1bRPC_CODE_RESOURCE_EXHAUSTED\x10\x08\x12 \n\x1cRPC_CODE_FAILED_PRECONDITION\x10\t\x12\x14\n\x10RPC_CODE_ABORTED\x10\n\x12\x1a\n\x16RPC_CODE_UNIMPLEMENTED\x10\x0c\x12\x15\n\x11RPC_CODE_INTERNAL\x10\r\x12\x18\n\x14RPC_CODE_UNAVAILABLE\x10\x0e\x12\x1c\n\x18RPC_CODE_UNAUTHENTICATED\x10\x10*\x84\x03\n\tErrorType\x12\x1a\n\x16\x45RROR_TYPE_UNSPECIFIED\x10\x00\x12#\n\x1f\x45RROR_TYPE_AUTHENTICATION_ERROR\x10\x01\x12\x1f\n\x1b\x45RROR_TYPE_PERMISSION_ERROR\x10\x02\x12\x1c\n\x18\x45RROR_TYPE_BILLING_ERROR\x10\x03\x12\x1f\n\x1b\x45RROR_TYPE_RATE_LIMIT_ERROR\x10\x04\x12\x1f\n\x1b\x45RROR_TYPE_VALIDATION_ERROR\x10\x05\x12\x1e\n\x1a\x45RROR_TYPE_NOT_FOUND_ERROR\x10\x06\x12\x1d\n\x19\x45RROR_TYPE_CONFLICT_ERROR\x10\x07\x12\x1c\n\x18\x45RROR_TYPE_ROUTING_ERROR\x10\x08\x12\x1d\n\x19\x45RROR_TYPE_UPSTREAM_ERROR\x10\t\x12\x1c\n\x18\x45RROR_TYPE_TIMEOUT_ERROR\x10\n\x12\x1b\n\x17\x45RROR_TYPE_SERVER_ERROR\x10\x0b\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'limber.edge.v1.options_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PRIORITY']._serialized_start=805
-  _globals['_PRIORITY']._serialized_end=972
-  _globals['_WORKSPACEREACH']._serialized_start=975
-  _globals['_WORKSPACEREACH']._serialized_end=1158
-  _globals['_YIELD']._serialized_start=1160
-  _globals['_YIELD']._serialized_end=1249
-  _globals['_DIALECT']._serialized_start=1251
-  _globals['_DIALECT']._serialized_end=1322
-  _globals['_ACCESS']._serialized_start=1325
-  _globals['_ACCESS']._serialized_end=1463
-  _globals['_STREAMFORMAT']._serialized_start=1465
-  _globals['_STREAMFORMAT']._serialized_end=1558
-  _globals['_RPCCODE']._serialized_start=1561
-  _globals['_RPCCODE']._serialized_end=1964
-  _globals['_ERRORTYPE']._serialized_start=1967
-  _globals['_ERRORTYPE']._serialized_end=2355
+  _globals['_PRIORITY']._serialized_start=955
+  _globals['_PRIORITY']._serialized_end=1122
+  _globals['_WORKSPACEREACH']._serialized_start=1125
+  _globals['_WORKSPACEREACH']._serialized_end=1308
+  _globals['_YIELD']._serialized_start=1310
+  _globals['_YIELD']._serialized_end=1399
+  _globals['_DIALECT']._serialized_start=1401
+  _globals['_DIALECT']._serialized_end=1472
+  _globals['_ACCESS']._serialized_start=1475
+  _globals['_ACCESS']._serialized_end=1613
+  _globals['_STREAMFORMAT']._serialized_start=1615
+  _globals['_STREAMFORMAT']._serialized_end=1708
+  _globals['_RPCCODE']._serialized_start=1711
+  _globals['_RPCCODE']._serialized_end=2114
+  _globals['_ERRORTYPE']._serialized_start=2117
+  _globals['_ERRORTYPE']._serialized_end=2505
   _globals['_RPC']._serialized_start=49
-  _globals['_RPC']._serialized_end=608
-  _globals['_REFUSAL']._serialized_start=611
-  _globals['_REFUSAL']._serialized_end=802
+  _globals['_RPC']._serialized_end=650
+  _globals['_TOOL']._serialized_start=652
+  _globals['_TOOL']._serialized_end=758
+  _globals['_REFUSAL']._serialized_start=761
+  _globals['_REFUSAL']._serialized_end=952
 # @@protoc_insertion_point(module_scope)

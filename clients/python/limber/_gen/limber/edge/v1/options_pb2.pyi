@@ -1,6 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -138,7 +140,7 @@ ERROR_TYPE_TIMEOUT_ERROR: ErrorType
 ERROR_TYPE_SERVER_ERROR: ErrorType
 
 class Rpc(_message.Message):
-    __slots__ = ("access", "permission", "success_status", "idempotent", "stream_format", "scope", "own", "dialect", "per_minute", "max_bytes", "workspaces", "yields", "priority")
+    __slots__ = ("access", "permission", "success_status", "idempotent", "stream_format", "scope", "own", "dialect", "per_minute", "max_bytes", "workspaces", "yields", "priority", "tool")
     ACCESS_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +154,7 @@ class Rpc(_message.Message):
     WORKSPACES_FIELD_NUMBER: _ClassVar[int]
     YIELDS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
     access: Access
     permission: str
     success_status: int
@@ -165,7 +168,20 @@ class Rpc(_message.Message):
     workspaces: WorkspaceReach
     yields: Yield
     priority: Priority
-    def __init__(self, access: _Optional[_Union[Access, str]] = ..., permission: _Optional[str] = ..., success_status: _Optional[int] = ..., idempotent: _Optional[bool] = ..., stream_format: _Optional[_Union[StreamFormat, str]] = ..., scope: _Optional[str] = ..., own: _Optional[bool] = ..., dialect: _Optional[_Union[Dialect, str]] = ..., per_minute: _Optional[int] = ..., max_bytes: _Optional[int] = ..., workspaces: _Optional[_Union[WorkspaceReach, str]] = ..., yields: _Optional[_Union[Yield, str]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
+    tool: Tool
+    def __init__(self, access: _Optional[_Union[Access, str]] = ..., permission: _Optional[str] = ..., success_status: _Optional[int] = ..., idempotent: _Optional[bool] = ..., stream_format: _Optional[_Union[StreamFormat, str]] = ..., scope: _Optional[str] = ..., own: _Optional[bool] = ..., dialect: _Optional[_Union[Dialect, str]] = ..., per_minute: _Optional[int] = ..., max_bytes: _Optional[int] = ..., workspaces: _Optional[_Union[WorkspaceReach, str]] = ..., yields: _Optional[_Union[Yield, str]] = ..., priority: _Optional[_Union[Priority, str]] = ..., tool: _Optional[_Union[Tool, _Mapping]] = ...) -> None: ...
+
+class Tool(_message.Message):
+    __slots__ = ("name", "description", "fields", "moves")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: str
+    fields: _containers.RepeatedScalarFieldContainer[str]
+    moves: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., moves: _Optional[bool] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("status", "rpc_code", "type", "retryable", "scim_type")

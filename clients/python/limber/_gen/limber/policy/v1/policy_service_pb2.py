@@ -16,47 +16,48 @@ _sym_db = _symbol_database.Default()
 from limber._gen.limber.v1 import action_pb2 as limber_dot_v1_dot_action__pb2
 from limber._gen.limber.v1 import contract_pb2 as limber_dot_v1_dot_contract__pb2
 from limber._gen.limber.v1 import grounding_pb2 as limber_dot_v1_dot_grounding__pb2
+from limber._gen.limber.v1 import input_contract_pb2 as limber_dot_v1_dot_input__contract__pb2
 from limber._gen.limber.v1 import observation_pb2 as limber_dot_v1_dot_observation__pb2
 from limber._gen.limber.v1 import prediction_pb2 as limber_dot_v1_dot_prediction__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n%limber/policy/v1/policy_service.proto\x12\x10limber.policy.v1\x1a\x16limber/v1/action.proto\x1a\x18limber/v1/contract.proto\x1a\x19limber/v1/grounding.proto\x1a\x1blimber/v1/observation.proto\x1a\x1alimber/v1/prediction.proto\"\x11\n\x0f\x44\x65scribeRequest\"I\n\x10\x44\x65scribeResponse\x12\x35\n\x06models\x18\x01 \x03(\x0b\x32\x1d.limber.policy.v1.ServedModelR\x06models\"\x95\x04\n\x0bServedModel\x12\x12\n\x04slug\x18\x01 \x01(\tR\x04slug\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n\x07summary\x18\x03 \x01(\tR\x07summary\x12\x16\n\x06limits\x18\x04 \x01(\tR\x06limits\x12\x31\n\tcontracts\x18\x05 \x03(\x0e\x32\x13.limber.v1.ContractR\tcontracts\x12#\n\raction_spaces\x18\x06 \x03(\tR\x0c\x61\x63tionSpaces\x12\x1d\n\naction_dim\x18\x07 \x01(\rR\tactionDim\x12 \n\x0b\x65mbodiments\x18\x08 \x03(\tR\x0b\x65mbodiments\x12\x16\n\x06\x66\x61mily\x18\t \x01(\tR\x06\x66\x61mily\x12\x13\n\x05\x64t_ms\x18\n \x01(\rR\x04\x64tMs\x12\x1f\n\x0bmax_horizon\x18\x0b \x01(\rR\nmaxHorizon\x12#\n\rproprio_names\x18\x0c \x03(\tR\x0cproprioNames\x12\x18\n\x07\x63\x61meras\x18\r \x03(\tR\x07\x63\x61meras\x12\x1e\n\nparameters\x18\x0e \x03(\tR\nparameters\x12\x18\n\x07runtime\x18\x0f \x01(\tR\x07runtime\x12\x1a\n\x08\x65ndpoint\x18\x10 \x01(\tR\x08\x65ndpoint\x12\x30\n\x07samples\x18\x11 \x03(\x0b\x32\x16.limber.v1.ObservationR\x07samples\"\x96\x01\n\nActRequest\x12\x17\n\x07\x63\x61ll_id\x18\x01 \x01(\rR\x06\x63\x61llId\x12/\n\x04\x63\x61ll\x18\x02 \x01(\x0b\x32\x19.limber.policy.v1.ActCallH\x00R\x04\x63\x61ll\x12\x36\n\x06\x63\x61ncel\x18\x03 \x01(\x0b\x32\x1c.limber.policy.v1.CancelCallH\x00R\x06\x63\x61ncelB\x06\n\x04\x62ody\"\xd6\x04\n\x07\x41\x63tCall\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12:\n\x0cobservations\x18\x02 \x03(\x0b\x32\x16.limber.v1.ObservationR\x0cobservations\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\x12/\n\ngoal_image\x18\x04 \x01(\x0b\x32\x10.limber.v1.FrameR\tgoalImage\x12!\n\x0c\x61\x63tion_space\x18\x05 \x01(\tR\x0b\x61\x63tionSpace\x12\x18\n\x07horizon\x18\x06 \x01(\rR\x07horizon\x12\x17\n\x04seed\x18\x07 \x01(\rH\x00R\x04seed\x88\x01\x01\x12%\n\x0btemperature\x18\x08 \x01(\x01H\x01R\x0btemperature\x88\x01\x01\x12+\n\x11return_prediction\x18\t \x01(\x08R\x10returnPrediction\x12\x1d\n\nsession_id\x18\n \x01(\tR\tsessionId\x12\x1d\n\nrequest_id\x18\x0b \x01(\tR\trequestId\x12\x1b\n\tbudget_ms\x18\x0c \x01(\rR\x08\x62udgetMs\x12\x46\n\x14prev_chunk_left_over\x18\r \x03(\x0b\x32\x15.limber.v1.ActionStepR\x11prevChunkLeftOver\x12,\n\x0finference_delay\x18\x0e \x01(\rH\x02R\x0einferenceDelay\x88\x01\x01\x42\x07\n\x05_seedB\x0e\n\x0c_temperatureB\x12\n\x10_inference_delay\"\x0c\n\nCancelCall\"\x97\x01\n\x0b\x41\x63tResponse\x12\x17\n\x07\x63\x61ll_id\x18\x01 \x01(\rR\x06\x63\x61llId\x12\x32\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.limber.policy.v1.ActChunkH\x00R\x05\x63hunk\x12\x33\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.limber.policy.v1.CallErrorH\x00R\x05\x65rrorB\x06\n\x04\x62ody\"\xbc\x01\n\x08\x41\x63tChunk\x12+\n\x05steps\x18\x01 \x03(\x0b\x32\x15.limber.v1.ActionStepR\x05steps\x12\x13\n\x05\x64t_ms\x18\x02 \x01(\rR\x04\x64tMs\x12\x12\n\x04note\x18\x03 \x01(\tR\x04note\x12\x39\n\nprediction\x18\x04 \x03(\x0b\x32\x19.limber.v1.PredictedFrameR\nprediction\x12\x1f\n\x0bgpu_seconds\x18\x05 \x01(\x01R\ngpuSeconds\"Z\n\tCallError\x12\x33\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x1f.limber.policy.v1.CallErrorCodeR\x04\x63ode\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\"\xd3\x02\n\x0ePredictRequest\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12:\n\x0cobservations\x18\x02 \x03(\x0b\x32\x16.limber.v1.ObservationR\x0cobservations\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\x12\x18\n\x07horizon\x18\x04 \x01(\rR\x07horizon\x12/\n\x07\x61\x63tions\x18\x05 \x03(\x0b\x32\x15.limber.v1.ActionStepR\x07\x61\x63tions\x12!\n\x0c\x61\x63tion_space\x18\x06 \x01(\tR\x0b\x61\x63tionSpace\x12\x17\n\x04seed\x18\x07 \x01(\rH\x00R\x04seed\x88\x01\x01\x12\x15\n\x03\x66ps\x18\x08 \x01(\x01H\x01R\x03\x66ps\x88\x01\x01\x12\x1e\n\nresolution\x18\t \x01(\tR\nresolutionB\x07\n\x05_seedB\x06\n\x04_fps\"\x8a\x01\n\x0fPredictResponse\x12\x31\n\x05\x66rame\x18\x01 \x01(\x0b\x32\x19.limber.v1.PredictedFrameH\x00R\x05\x66rame\x12<\n\x07summary\x18\x02 \x01(\x0b\x32 .limber.policy.v1.PredictSummaryH\x00R\x07summaryB\x06\n\x04\x62ody\"E\n\x0ePredictSummary\x12\x1f\n\x0bgpu_seconds\x18\x01 \x01(\x01R\ngpuSeconds\x12\x12\n\x04note\x18\x02 \x01(\tR\x04note\"\x81\x01\n\rGroundRequest\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x38\n\x0bobservation\x18\x02 \x01(\x0b\x32\x16.limber.v1.ObservationR\x0bobservation\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\"\xcc\x01\n\x0eGroundResponse\x12\x30\n\x06points\x18\x01 \x03(\x0b\x32\x18.limber.v1.GroundedPointR\x06points\x12,\n\x05\x62oxes\x18\x02 \x03(\x0b\x32\x16.limber.v1.GroundedBoxR\x05\x62oxes\x12\x12\n\x04note\x18\x03 \x01(\tR\x04note\x12!\n\x0cinput_tokens\x18\x04 \x01(\rR\x0binputTokens\x12#\n\routput_tokens\x18\x05 \x01(\rR\x0coutputTokens*\x8b\x01\n\rCallErrorCode\x12\x1f\n\x1b\x43\x41LL_ERROR_CODE_UNSPECIFIED\x10\x00\x12!\n\x1d\x43\x41LL_ERROR_CODE_INVALID_INPUT\x10\x01\x12\x18\n\x14\x43\x41LL_ERROR_CODE_BUSY\x10\x02\x12\x1c\n\x18\x43\x41LL_ERROR_CODE_INTERNAL\x10\x03\x32\xc9\x02\n\rPolicyService\x12Q\n\x08\x44\x65scribe\x12!.limber.policy.v1.DescribeRequest\x1a\".limber.policy.v1.DescribeResponse\x12\x46\n\x03\x41\x63t\x12\x1c.limber.policy.v1.ActRequest\x1a\x1d.limber.policy.v1.ActResponse(\x01\x30\x01\x12P\n\x07Predict\x12 .limber.policy.v1.PredictRequest\x1a!.limber.policy.v1.PredictResponse0\x01\x12K\n\x06Ground\x12\x1f.limber.policy.v1.GroundRequest\x1a .limber.policy.v1.GroundResponseb\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n%limber/policy/v1/policy_service.proto\x12\x10limber.policy.v1\x1a\x16limber/v1/action.proto\x1a\x18limber/v1/contract.proto\x1a\x19limber/v1/grounding.proto\x1a\x1elimber/v1/input_contract.proto\x1a\x1blimber/v1/observation.proto\x1a\x1alimber/v1/prediction.proto\"\x11\n\x0f\x44\x65scribeRequest\"I\n\x10\x44\x65scribeResponse\x12\x35\n\x06models\x18\x01 \x03(\x0b\x32\x1d.limber.policy.v1.ServedModelR\x06models\"\xf9\x04\n\x0bServedModel\x12\x12\n\x04slug\x18\x01 \x01(\tR\x04slug\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n\x07summary\x18\x03 \x01(\tR\x07summary\x12\x16\n\x06limits\x18\x04 \x01(\tR\x06limits\x12\x31\n\tcontracts\x18\x05 \x03(\x0e\x32\x13.limber.v1.ContractR\tcontracts\x12#\n\raction_spaces\x18\x06 \x03(\tR\x0c\x61\x63tionSpaces\x12\x1d\n\naction_dim\x18\x07 \x01(\rR\tactionDim\x12 \n\x0b\x65mbodiments\x18\x08 \x03(\tR\x0b\x65mbodiments\x12\x16\n\x06\x66\x61mily\x18\t \x01(\tR\x06\x66\x61mily\x12\x13\n\x05\x64t_ms\x18\n \x01(\rR\x04\x64tMs\x12\x1f\n\x0bmax_horizon\x18\x0b \x01(\rR\nmaxHorizon\x12#\n\rproprio_names\x18\x0c \x03(\tR\x0cproprioNames\x12\x18\n\x07\x63\x61meras\x18\r \x03(\tR\x07\x63\x61meras\x12\x1e\n\nparameters\x18\x0e \x03(\tR\nparameters\x12\x18\n\x07runtime\x18\x0f \x01(\tR\x07runtime\x12\x1a\n\x08\x65ndpoint\x18\x10 \x01(\tR\x08\x65ndpoint\x12\x30\n\x07samples\x18\x11 \x03(\x0b\x32\x16.limber.v1.ObservationR\x07samples\x12.\n\x05input\x18\x12 \x01(\x0b\x32\x18.limber.v1.InputContractR\x05input\x12\x32\n\x07\x61\x63tions\x18\x13 \x03(\x0b\x32\x18.limber.v1.ActionMeaningR\x07\x61\x63tions\"\x96\x01\n\nActRequest\x12\x17\n\x07\x63\x61ll_id\x18\x01 \x01(\rR\x06\x63\x61llId\x12/\n\x04\x63\x61ll\x18\x02 \x01(\x0b\x32\x19.limber.policy.v1.ActCallH\x00R\x04\x63\x61ll\x12\x36\n\x06\x63\x61ncel\x18\x03 \x01(\x0b\x32\x1c.limber.policy.v1.CancelCallH\x00R\x06\x63\x61ncelB\x06\n\x04\x62ody\"\xd6\x04\n\x07\x41\x63tCall\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12:\n\x0cobservations\x18\x02 \x03(\x0b\x32\x16.limber.v1.ObservationR\x0cobservations\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\x12/\n\ngoal_image\x18\x04 \x01(\x0b\x32\x10.limber.v1.FrameR\tgoalImage\x12!\n\x0c\x61\x63tion_space\x18\x05 \x01(\tR\x0b\x61\x63tionSpace\x12\x18\n\x07horizon\x18\x06 \x01(\rR\x07horizon\x12\x17\n\x04seed\x18\x07 \x01(\rH\x00R\x04seed\x88\x01\x01\x12%\n\x0btemperature\x18\x08 \x01(\x01H\x01R\x0btemperature\x88\x01\x01\x12+\n\x11return_prediction\x18\t \x01(\x08R\x10returnPrediction\x12\x1d\n\nsession_id\x18\n \x01(\tR\tsessionId\x12\x1d\n\nrequest_id\x18\x0b \x01(\tR\trequestId\x12\x1b\n\tbudget_ms\x18\x0c \x01(\rR\x08\x62udgetMs\x12\x46\n\x14prev_chunk_left_over\x18\r \x03(\x0b\x32\x15.limber.v1.ActionStepR\x11prevChunkLeftOver\x12,\n\x0finference_delay\x18\x0e \x01(\rH\x02R\x0einferenceDelay\x88\x01\x01\x42\x07\n\x05_seedB\x0e\n\x0c_temperatureB\x12\n\x10_inference_delay\"\x0c\n\nCancelCall\"\x97\x01\n\x0b\x41\x63tResponse\x12\x17\n\x07\x63\x61ll_id\x18\x01 \x01(\rR\x06\x63\x61llId\x12\x32\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.limber.policy.v1.ActChunkH\x00R\x05\x63hunk\x12\x33\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.limber.policy.v1.CallErrorH\x00R\x05\x65rrorB\x06\n\x04\x62ody\"\xbc\x01\n\x08\x41\x63tChunk\x12+\n\x05steps\x18\x01 \x03(\x0b\x32\x15.limber.v1.ActionStepR\x05steps\x12\x13\n\x05\x64t_ms\x18\x02 \x01(\rR\x04\x64tMs\x12\x12\n\x04note\x18\x03 \x01(\tR\x04note\x12\x39\n\nprediction\x18\x04 \x03(\x0b\x32\x19.limber.v1.PredictedFrameR\nprediction\x12\x1f\n\x0bgpu_seconds\x18\x05 \x01(\x01R\ngpuSeconds\"Z\n\tCallError\x12\x33\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x1f.limber.policy.v1.CallErrorCodeR\x04\x63ode\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\"\xd3\x02\n\x0ePredictRequest\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12:\n\x0cobservations\x18\x02 \x03(\x0b\x32\x16.limber.v1.ObservationR\x0cobservations\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\x12\x18\n\x07horizon\x18\x04 \x01(\rR\x07horizon\x12/\n\x07\x61\x63tions\x18\x05 \x03(\x0b\x32\x15.limber.v1.ActionStepR\x07\x61\x63tions\x12!\n\x0c\x61\x63tion_space\x18\x06 \x01(\tR\x0b\x61\x63tionSpace\x12\x17\n\x04seed\x18\x07 \x01(\rH\x00R\x04seed\x88\x01\x01\x12\x15\n\x03\x66ps\x18\x08 \x01(\x01H\x01R\x03\x66ps\x88\x01\x01\x12\x1e\n\nresolution\x18\t \x01(\tR\nresolutionB\x07\n\x05_seedB\x06\n\x04_fps\"\x8a\x01\n\x0fPredictResponse\x12\x31\n\x05\x66rame\x18\x01 \x01(\x0b\x32\x19.limber.v1.PredictedFrameH\x00R\x05\x66rame\x12<\n\x07summary\x18\x02 \x01(\x0b\x32 .limber.policy.v1.PredictSummaryH\x00R\x07summaryB\x06\n\x04\x62ody\"E\n\x0ePredictSummary\x12\x1f\n\x0bgpu_seconds\x18\x01 \x01(\x01R\ngpuSeconds\x12\x12\n\x04note\x18\x02 \x01(\tR\x04note\"\x81\x01\n\rGroundRequest\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x38\n\x0bobservation\x18\x02 \x01(\x0b\x32\x16.limber.v1.ObservationR\x0bobservation\x12 \n\x0binstruction\x18\x03 \x01(\tR\x0binstruction\"\xcc\x01\n\x0eGroundResponse\x12\x30\n\x06points\x18\x01 \x03(\x0b\x32\x18.limber.v1.GroundedPointR\x06points\x12,\n\x05\x62oxes\x18\x02 \x03(\x0b\x32\x16.limber.v1.GroundedBoxR\x05\x62oxes\x12\x12\n\x04note\x18\x03 \x01(\tR\x04note\x12!\n\x0cinput_tokens\x18\x04 \x01(\rR\x0binputTokens\x12#\n\routput_tokens\x18\x05 \x01(\rR\x0coutputTokens*\x8b\x01\n\rCallErrorCode\x12\x1f\n\x1b\x43\x41LL_ERROR_CODE_UNSPECIFIED\x10\x00\x12!\n\x1d\x43\x41LL_ERROR_CODE_INVALID_INPUT\x10\x01\x12\x18\n\x14\x43\x41LL_ERROR_CODE_BUSY\x10\x02\x12\x1c\n\x18\x43\x41LL_ERROR_CODE_INTERNAL\x10\x03\x32\xc9\x02\n\rPolicyService\x12Q\n\x08\x44\x65scribe\x12!.limber.policy.v1.DescribeRequest\x1a\".limber.policy.v1.DescribeResponse\x12\x46\n\x03\x41\x63t\x12\x1c.limber.policy.v1.ActRequest\x1a\x1d.limber.policy.v1.ActResponse(\x01\x30\x01\x12P\n\x07Predict\x12 .limber.policy.v1.PredictRequest\x1a!.limber.policy.v1.PredictResponse0\x01\x12K\n\x06Ground\x12\x1f.limber.policy.v1.GroundRequest\x1a .limber.policy.v1.GroundResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'limber.policy.v1.policy_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CALLERRORCODE']._serialized_start=2922
-  _globals['_CALLERRORCODE']._serialized_end=3061
-  _globals['_DESCRIBEREQUEST']._serialized_start=193
-  _globals['_DESCRIBEREQUEST']._serialized_end=210
-  _globals['_DESCRIBERESPONSE']._serialized_start=212
-  _globals['_DESCRIBERESPONSE']._serialized_end=285
-  _globals['_SERVEDMODEL']._serialized_start=288
-  _globals['_SERVEDMODEL']._serialized_end=821
-  _globals['_ACTREQUEST']._serialized_start=824
-  _globals['_ACTREQUEST']._serialized_end=974
-  _globals['_ACTCALL']._serialized_start=977
-  _globals['_ACTCALL']._serialized_end=1575
-  _globals['_CANCELCALL']._serialized_start=1577
-  _globals['_CANCELCALL']._serialized_end=1589
-  _globals['_ACTRESPONSE']._serialized_start=1592
-  _globals['_ACTRESPONSE']._serialized_end=1743
-  _globals['_ACTCHUNK']._serialized_start=1746
-  _globals['_ACTCHUNK']._serialized_end=1934
-  _globals['_CALLERROR']._serialized_start=1936
-  _globals['_CALLERROR']._serialized_end=2026
-  _globals['_PREDICTREQUEST']._serialized_start=2029
-  _globals['_PREDICTREQUEST']._serialized_end=2368
-  _globals['_PREDICTRESPONSE']._serialized_start=2371
-  _globals['_PREDICTRESPONSE']._serialized_end=2509
-  _globals['_PREDICTSUMMARY']._serialized_start=2511
-  _globals['_PREDICTSUMMARY']._serialized_end=2580
-  _globals['_GROUNDREQUEST']._serialized_start=2583
-  _globals['_GROUNDREQUEST']._serialized_end=2712
-  _globals['_GROUNDRESPONSE']._serialized_start=2715
-  _globals['_GROUNDRESPONSE']._serialized_end=2919
-  _globals['_POLICYSERVICE']._serialized_start=3064
-  _globals['_POLICYSERVICE']._serialized_end=3393
+  _globals['_CALLERRORCODE']._serialized_start=3054
+  _globals['_CALLERRORCODE']._serialized_end=3193
+  _globals['_DESCRIBEREQUEST']._serialized_start=225
+  _globals['_DESCRIBEREQUEST']._serialized_end=242
+  _globals['_DESCRIBERESPONSE']._serialized_start=244
+  _globals['_DESCRIBERESPONSE']._serialized_end=317
+  _globals['_SERVEDMODEL']._serialized_start=320
+  _globals['_SERVEDMODEL']._serialized_end=953
+  _globals['_ACTREQUEST']._serialized_start=956
+  _globals['_ACTREQUEST']._serialized_end=1106
+  _globals['_ACTCALL']._serialized_start=1109
+  _globals['_ACTCALL']._serialized_end=1707
+  _globals['_CANCELCALL']._serialized_start=1709
+  _globals['_CANCELCALL']._serialized_end=1721
+  _globals['_ACTRESPONSE']._serialized_start=1724
+  _globals['_ACTRESPONSE']._serialized_end=1875
+  _globals['_ACTCHUNK']._serialized_start=1878
+  _globals['_ACTCHUNK']._serialized_end=2066
+  _globals['_CALLERROR']._serialized_start=2068
+  _globals['_CALLERROR']._serialized_end=2158
+  _globals['_PREDICTREQUEST']._serialized_start=2161
+  _globals['_PREDICTREQUEST']._serialized_end=2500
+  _globals['_PREDICTRESPONSE']._serialized_start=2503
+  _globals['_PREDICTRESPONSE']._serialized_end=2641
+  _globals['_PREDICTSUMMARY']._serialized_start=2643
+  _globals['_PREDICTSUMMARY']._serialized_end=2712
+  _globals['_GROUNDREQUEST']._serialized_start=2715
+  _globals['_GROUNDREQUEST']._serialized_end=2844
+  _globals['_GROUNDRESPONSE']._serialized_start=2847
+  _globals['_GROUNDRESPONSE']._serialized_end=3051
+  _globals['_POLICYSERVICE']._serialized_start=3196
+  _globals['_POLICYSERVICE']._serialized_end=3525
 # @@protoc_insertion_point(module_scope)

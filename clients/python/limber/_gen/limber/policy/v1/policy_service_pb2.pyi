@@ -1,6 +1,7 @@
 from limber._gen.limber.v1 import action_pb2 as _action_pb2
 from limber._gen.limber.v1 import contract_pb2 as _contract_pb2
 from limber._gen.limber.v1 import grounding_pb2 as _grounding_pb2
+from limber._gen.limber.v1 import input_contract_pb2 as _input_contract_pb2
 from limber._gen.limber.v1 import observation_pb2 as _observation_pb2
 from limber._gen.limber.v1 import prediction_pb2 as _prediction_pb2
 from google.protobuf.internal import containers as _containers
@@ -34,7 +35,7 @@ class DescribeResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[ServedModel, _Mapping]]] = ...) -> None: ...
 
 class ServedModel(_message.Message):
-    __slots__ = ("slug", "name", "summary", "limits", "contracts", "action_spaces", "action_dim", "embodiments", "family", "dt_ms", "max_horizon", "proprio_names", "cameras", "parameters", "runtime", "endpoint", "samples")
+    __slots__ = ("slug", "name", "summary", "limits", "contracts", "action_spaces", "action_dim", "embodiments", "family", "dt_ms", "max_horizon", "proprio_names", "cameras", "parameters", "runtime", "endpoint", "samples", "input", "actions")
     SLUG_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +53,8 @@ class ServedModel(_message.Message):
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     slug: str
     name: str
     summary: str
@@ -69,7 +72,9 @@ class ServedModel(_message.Message):
     runtime: str
     endpoint: str
     samples: _containers.RepeatedCompositeFieldContainer[_observation_pb2.Observation]
-    def __init__(self, slug: _Optional[str] = ..., name: _Optional[str] = ..., summary: _Optional[str] = ..., limits: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., action_dim: _Optional[int] = ..., embodiments: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., dt_ms: _Optional[int] = ..., max_horizon: _Optional[int] = ..., proprio_names: _Optional[_Iterable[str]] = ..., cameras: _Optional[_Iterable[str]] = ..., parameters: _Optional[_Iterable[str]] = ..., runtime: _Optional[str] = ..., endpoint: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ...) -> None: ...
+    input: _input_contract_pb2.InputContract
+    actions: _containers.RepeatedCompositeFieldContainer[_input_contract_pb2.ActionMeaning]
+    def __init__(self, slug: _Optional[str] = ..., name: _Optional[str] = ..., summary: _Optional[str] = ..., limits: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., action_dim: _Optional[int] = ..., embodiments: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., dt_ms: _Optional[int] = ..., max_horizon: _Optional[int] = ..., proprio_names: _Optional[_Iterable[str]] = ..., cameras: _Optional[_Iterable[str]] = ..., parameters: _Optional[_Iterable[str]] = ..., runtime: _Optional[str] = ..., endpoint: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Iterable[_Union[_input_contract_pb2.ActionMeaning, _Mapping]]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
     __slots__ = ("call_id", "call", "cancel")
