@@ -41,6 +41,7 @@ function stampOf(ms: number): string {
 /** The prefixes that a resource's name may start with. */
 export type IdPrefix =
   | "act"
+  | "arm"
   | "aud"
   | "cred"
   | "dlv"
@@ -65,6 +66,7 @@ export type IdPrefix =
   | "ses"
   | "stop"
   | "replica"
+  | "run"
   | "req"
   | "grnd"
   | "grp"

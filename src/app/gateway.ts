@@ -6,6 +6,7 @@ import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { RefusedCalls } from "../edge/refused-calls.ts";
+import { openArmedLoops } from "../edge/transports/armed.ts";
 import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
@@ -14,6 +15,7 @@ import { loadScenarios } from "../scenarios/index.ts";
 import { OidcClients } from "../services/issuer/oidc.ts";
 import { JobSeals } from "../services/job/seal.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
+import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
 import { SessionCache } from "../store/account/session-cache.ts";
 import { openBilling } from "./billing.ts";
@@ -121,6 +123,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
     },
   };
   const gate = openGate(subsystems, () => phase.isRefusing);
+  inference.robots.bind(openArmedLoops({ gate, limits, find: (keyId) => findKey(sql, keyId) }));
 
   if (config.referenceSupply) await openReference(context, subsystems);
   outward.upstream.hub.onChange(() => void supply.loader.load());
@@ -189,7 +192,7 @@ const LATE_CALLS_MS = 1_000;
 /** Moves callers elsewhere for `delayMs`, then takes no new work, and resolves when what runs has ended or `patienceMs` are over. */
 async function drain(
   transports: Transports,
-  { inference: { loops }, outward, limits }: Subsystems,
+  { inference: { loops, robots }, outward, limits }: Subsystems,
   phase: Phase,
   { patienceMs, delayMs }: { patienceMs: number; delayMs: number },
 ): Promise<void> {
@@ -203,6 +206,7 @@ async function drain(
     if (delayMs > 0) await sleep(Math.min(LATE_CALLS_MS, delayMs));
     phase.isRefusing = true;
     loops.drain();
+    robots.drain();
     outward.upstream.hub.close();
     await limits.idle();
   })();

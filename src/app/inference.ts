@@ -4,6 +4,7 @@ import type { Implementation } from "../call.ts";
 import { after } from "../clock.ts";
 import { GossipTransport } from "../events/gossip-transport.ts";
 import { StopTransport } from "../events/stop-transport.ts";
+import { AttendedRobots } from "../inference/armed/attended.ts";
 import type { InferenceServiceDeps } from "../inference/call.ts";
 import { LiveLoops } from "../inference/loops/live-loops.ts";
 import { LoopRegistry } from "../inference/loops/loop-registry.ts";
@@ -38,6 +39,8 @@ export interface Inference {
   readonly ownKeys: OwnKeyCache;
   readonly stops: ActiveStops;
   readonly stopOrders: StopOrders;
+  /** The robots that wait here for runs of agents. */
+  readonly robots: AttendedRobots;
 }
 
 /** The subsystems that inference is opened over. */
@@ -87,6 +90,9 @@ export async function openInference(
   closers.add(async () => stopOrders.close());
   await patiently(log, () => stops.load());
   loops.obey(stops);
+  const warn = (text: string, cause: unknown): void => log.warn({ err: cause }, text);
+  const robots = new AttendedRobots({ sql, notifications, stops, warn });
+  closers.add(async () => robots.close());
 
   const presets = new PresetCache(sql, notifications);
   closers.add(async () => presets.close());
@@ -111,5 +117,5 @@ export async function openInference(
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };
-  return { service: inferenceService(deps), loops, liveLoops, sessions, presets, ownKeys, stops, stopOrders };
+  return { service: inferenceService(deps), loops, liveLoops, sessions, presets, ownKeys, stops, stopOrders, robots };
 }

@@ -3,6 +3,7 @@ import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
+import { ArmingService } from "../../gen/limber/v1/arming_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { BroadcastService } from "../../gen/limber/v1/broadcast_service_pb.ts";
@@ -37,6 +38,7 @@ import { payerOf } from "../edge/gate/principal.ts";
 import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { type AccountDeps, accountService } from "../services/account.ts";
+import { armingService } from "../services/arming.ts";
 import { auditService } from "../services/audit.ts";
 import { billingService } from "../services/billing.ts";
 import { broadcastService } from "../services/broadcast.ts";
@@ -184,6 +186,7 @@ const TABLE: readonly ServiceRow[] = [
     fleetService({ sql, inference: { supply, sessions } }),
   ),
   row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
+  row(ArmingService, ({ storage: { sql }, inference: { stops, robots } }) => armingService({ sql, stops, robots })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
   row(CheckpointService, (subsystems) => checkpointService(supplyDeps(subsystems))),
   row(LogService, ({ storage: { sql }, billing: { leaser } }) =>

@@ -63,6 +63,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["robots.read", "++++-+-", "See robots, and the control loops that run."],
   ["robots.write", "++++---", "Write robots down, and forget them."],
   ["robots.stop", "++++---", "Stop robots at once."],
+  ["robots.arm", "++-+---", "Arm robots for agents."],
   ["org.transfer", "+------", "Hand the organisation on to another owner."],
   ["org.export", "+------", "Export everything of the organisation."],
   ["org.delete", "+------", "Delete the organisation."],

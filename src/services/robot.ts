@@ -20,6 +20,7 @@ import { findKey } from "../store/account/keys.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { endArmingsUnder } from "../store/replicas/armings.ts";
 import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
@@ -172,18 +173,35 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     }
     if (scope === "workspace" && !(await findWorkspace(tx, orgId, subject, now()))) throw noSuch("workspace");
     const { stop, fresh } = await store.orderStop(tx, order);
-    if (!fresh) return stop;
+    const ended = await endArmingsUnder(tx, stop);
+    if (!fresh && ended.length === 0) return stop;
     // Every replica keeps what stands in memory. A stop of a workspace or of the organisation is never one too many.
-    if (scope !== "workspace" && scope !== "org" && (await store.countStandingStops(tx, orgId)) > MOST_STANDING)
+    if (
+      fresh &&
+      scope !== "workspace" &&
+      scope !== "org" &&
+      (await store.countStandingStops(tx, orgId)) > MOST_STANDING
+    )
       throw refuse(
         Reason.TOO_MANY,
         `${MOST_STANDING} emergency stops stand in this organisation: stop the workspace or the organisation instead, or release some`,
       );
+    const disarmed = async (): Promise<void> => {
+      for (const { id, robotId } of ended) {
+        const act = { action: "robot.disarmed", subject: id, details: { robot_id: robotId, why: "stopped" } };
+        await audit(tx, { ...act, actor: createdBy, requestId, orgId });
+      }
+    };
+    if (!fresh) {
+      await disarmed();
+      return stop;
+    }
     await store.tellStop(tx, stop);
     const value = { stopId: stop.id, scope: SCOPES[scope], subject };
     await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop));
     const details = { scope, subject, reason };
     await audit(tx, { actor: createdBy, requestId, orgId, action: "robot.stopped", subject: stop.id, details });
+    await disarmed();
     return stop;
   });
 }

@@ -41,6 +41,15 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
   await app.sql`insert into maker_key ${app.sql({ id: maker_key_id, owner, org_id: org, public_key: "" })}`;
   const [delivery] = await app.sql`select id from webhook_delivery where hook_id = ${hook.id} limit 1`;
   const [act] = await app.sql`select id from audit where org_id = ${org} and action = 'webhook.created' limit 1`;
+  const arming = {
+    ...{ robot_id: `armed-${mark}`, client_id: (await register(app, key)).body.client_id },
+    ...{ models: ["acme/base"], max_seconds: 1, expires_in: 600 },
+  };
+  const arming_id = (await made("/v1/robots/arm", arming)).id;
+  const run_id = newId("run");
+  const run = { id: run_id, org_id: org, arming_id, robot_id: arming.robot_id, key_id: member.keyId };
+  const past = new Date(1e12);
+  await app.sql`insert into robot_run ${app.sql({ ...run, model: "acme/base", instruction: "", max_seconds: 1, created: past, seen: past, ended: past })}`;
   const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
   return {
     org_id: org,
@@ -61,6 +70,8 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
     log_id: act?.id,
     job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
+    arming_id,
+    run_id,
     file: "members.jsonl",
     robot_id: (await made(`/v1/robots/arm-${mark}`, { action_space: "base_twist_2d" }, "PUT")).id,
     stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
@@ -86,6 +97,8 @@ export const NOBODYS: Belongings = {
       job_id: "job",
       stop_id: "stop",
       maker_key_id: "mkk",
+      arming_id: "arm",
+      run_id: "run",
     }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),
   ),
   robot_id: "arm-nobodys",

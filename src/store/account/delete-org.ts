@@ -44,6 +44,8 @@ export const EMPTIED = [
   "broadcast_target",
   "robot_stop",
   "robot",
+  "robot_run",
+  "robot_arming",
   "job",
   "idempotency",
   "outbox",

@@ -18,6 +18,7 @@ const CHANNELS = [
   "credential_changed",
   "outbox",
   "robots_stopped",
+  "robot_run",
   "loop_taken",
   "job",
   "webhook",

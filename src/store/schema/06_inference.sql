@@ -171,6 +171,67 @@ $$;
 create trigger robots_stopped after insert or update on robot_stop
   for each row execute function notify_robots_stopped();
 
+-- A person's word that an agent may move a robot, for a while.
+create table robot_arming (
+  id text primary key,
+  org_id text not null references org,
+  -- The workspace of the key that armed it, and of the robot then; null: the organisation's.
+  workspace_id text,
+  robot_id text not null,
+  -- The agent: a key, or an application.
+  key_id text,
+  client_id text,
+  -- The workspace of the agent's key; null where it is the organisation's, or an application's.
+  agent_workspace_id text,
+  models text[] not null,
+  -- ProtoJSON of SafetyBounds.
+  bounds jsonb,
+  max_seconds integer not null,
+  created timestamptz not null,
+  created_by text not null,
+  ends timestamptz not null,
+  ended timestamptz,
+  ended_why text,
+  check ((key_id is null) <> (client_id is null))
+);
+
+create index robot_arming_of_org on robot_arming (org_id, id desc);
+
+-- A policy that moves an armed robot.
+create table robot_run (
+  id text primary key,
+  org_id text not null references org,
+  arming_id text not null references robot_arming,
+  robot_id text not null,
+  key_id text not null,
+  model text not null,
+  instruction text not null,
+  max_seconds integer not null,
+  created timestamptz not null,
+  started timestamptz,
+  -- When the replica that carries it said so last.
+  seen timestamptz not null,
+  ended timestamptz,
+  why text,
+  chunks integer not null default 0,
+  holds integer not null default 0,
+  cost_micro bigint not null default 0
+);
+
+-- A robot is moved by one at a time.
+create unique index robot_run_standing on robot_run (org_id, robot_id) where ended is null;
+create index robot_run_of_arming on robot_run (arming_id);
+
+create function notify_robot_run() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('robot_run', new.org_id || ' ' || new.robot_id);
+  return null;
+end
+$$;
+
+create trigger robot_run_asked after insert on robot_run for each row execute function notify_robot_run();
+create trigger robot_run_changed after update of started, ended on robot_run for each row execute function notify_robot_run();
+
 -- Which replica holds the connection of a provider's server that dialled the gateway; all replicas call the server through it. A replica renews its
 -- rows; a row that is not renewed is of a replica that is gone, and the connection with it.
 create table outbound_connection (

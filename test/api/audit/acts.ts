@@ -356,6 +356,16 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     const { id } = await aStop();
     return { action: "robot.released", run: () => send("POST", "/v1/robots/release", { stop_id: id }) };
   },
+  ArmRobot: async ({ send, aKey, fresh }) => {
+    const { id } = await aKey();
+    const arming = { robot_id: fresh("robot"), key_id: id, models: ["acme/base"], max_seconds: 1, expires_in: 60 };
+    return { action: "robot.armed", run: () => send("POST", "/v1/robots/arm", arming) };
+  },
+  DisarmRobot: async ({ send, made, aKey, fresh }) => {
+    const agent = { key_id: (await aKey()).id, models: ["acme/base"] };
+    const { id } = await made("/v1/robots/arm", { robot_id: fresh("robot"), ...agent, max_seconds: 1, expires_in: 60 });
+    return { action: "robot.disarmed", run: () => send("POST", "/v1/robots/disarm", { arming_id: id }) };
+  },
   RegisterProvider: ({ send, fresh }) => ({
     action: "provider.registered",
     run: () => send("POST", "/v1/supply/providers", { name: fresh("provider") }),

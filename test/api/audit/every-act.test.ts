@@ -36,6 +36,10 @@ const ON_RECORD_AS_WORK = new Set([
   "ReportEpisode",
   "FinishEvaluation",
   "Serve",
+  // On record as `robot.run` and `robot.run_cancelled` by tests of their own: they need a robot that attends.
+  "RunPolicy",
+  "CancelRun",
+  "AttendRobot",
 ]);
 
 const mayChange = (method: DescMethod): boolean =>

@@ -722,7 +722,28 @@ export class CursorExpired extends ConflictError {
   static override readonly retryable: boolean = false;
 }
 
+/** No person has armed this robot for this key, or not for this model or for so long; or what was armed has ended. */
+export class RobotNotArmed extends PermissionRefused {
+  static override readonly code: string = "robot_not_armed";
+  static override readonly status: number = 403;
+  static override readonly retryable: boolean = false;
+}
+
+/** Another run moves this robot. */
+export class RobotBusy extends ConflictError {
+  static override readonly code: string = "robot_busy";
+  static override readonly status: number = 409;
+  static override readonly retryable: boolean = false;
+}
+
+/** The robot does not attend, so that nothing could move it. */
+export class RobotAbsent extends ConflictError {
+  static override readonly code: string = "robot_absent";
+  static override readonly status: number = 409;
+  static override readonly retryable: boolean = false;
+}
+
 /** The class of each reason by its code. */
 export const BY_CODE: ReadonlyMap<string, RefusedClass> = new Map<string, RefusedClass>(
-  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, InvalidRedirectUri, InvalidClientMetadata, InvalidTarget, MailUnavailable, MailFailed, KeyLineTooLong, CursorExpired].map((each) => [each.code, each]),
+  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, InvalidRedirectUri, InvalidClientMetadata, InvalidTarget, MailUnavailable, MailFailed, KeyLineTooLong, CursorExpired, RobotNotArmed, RobotBusy, RobotAbsent].map((each) => [each.code, each]),
 );

@@ -1,0 +1,50 @@
+/** Control loops that agents' runs open on robots that wait: in the name of the agent's key, through the gate, within its limits. */
+import { ArmingService } from "../../../gen/limber/v1/arming_service_pb.ts";
+import { type ActStreamRequest, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Listener, Speaker } from "../../call.ts";
+import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
+import type { LoopOpener } from "../../inference/armed/attended.ts";
+import type { KeyRecord } from "../../store/account/keys.ts";
+import { aboveOf } from "../gate/authenticate.ts";
+import type { Gate } from "../gate/gate.ts";
+import { isNarrowed } from "../gate/principal.ts";
+import type { RateLimits } from "../gate/rate-limits.ts";
+
+/** What such loops depend on. */
+export interface ArmedLoopsDeps {
+  readonly gate: Gate;
+  readonly limits: Pick<RateLimits, "enter">;
+  /** A key as the database has it now. */
+  find(keyId: string): Promise<KeyRecord | undefined>;
+}
+
+const LOOP = InferenceService.method.actStream;
+
+/** Opens loops through the gate. */
+export const openArmedLoops = ({ gate, limits, find }: ArmedLoopsDeps): LoopOpener => ({
+  async open(keyId, speaker, { signal, again }) {
+    const record = await find(keyId);
+    const principal = gate.inNameOf(LOOP, record);
+    const slot = await limits.enter(keyId, record!.rateLimit, "streams", aboveOf(record)); // a key that is not there was refused
+    signal.addEventListener("abort", () => slot.leave());
+    if (signal.aborted) slot.leave();
+    const admission = {
+      principal,
+      headers: [],
+      leave: () => slot.leave(),
+      step: () => slot.step(),
+      async again() {
+        if (isNarrowed(gate.inNameOf(LOOP, await find(keyId)), principal))
+          throw refuse(Reason.KEY_NARROWED, "the agent's key may do less than when the run began");
+        await again();
+      },
+    };
+    const context = { requestId: newId("req"), signal, deadline: undefined, idempotencyKey: undefined };
+    // The gate knows messages by their RPC, the compiler does not.
+    return gate.conversation(LOOP, admission, speaker as Speaker<never>, context) as Listener<ActStreamRequest>;
+  },
+  async assertMayArm(keyId) {
+    gate.inNameOf(ArmingService.method.armRobot, await find(keyId));
+  },
+});
