@@ -23,7 +23,7 @@ export interface Attending {
   readonly chunks: number;
   /** How the stream ended; undefined while it lasts. */
   readonly ended: Promise<unknown>;
-  observe(step: number, proprio?: readonly number[]): void;
+  observe(step: number, proprio?: readonly number[], names?: readonly string[]): void;
   leave(): void;
 }
 
@@ -54,8 +54,9 @@ export function attend(
       return heard.filter((event) => event.case === "chunk").length;
     },
     ended: ended.promise,
-    observe(step, proprio = [step / 1000]) {
-      queue.push({ case: "observation", value: { step, observations: [{ proprio: [...proprio] }] } } as Said);
+    observe(step, proprio = [step / 1000], names = []) {
+      const observations = [{ proprio: [...proprio], proprioNames: [...names] }];
+      queue.push({ case: "observation", value: { step, observations } } as Said);
       wake();
     },
     leave: () => gone.abort(),
