@@ -70,6 +70,7 @@ const ZEROS: Readonly<Record<string, string>> = {
   "TakeProcessorMessageRequest.payload": "refused for its signature",
   "TakeProcessorMessageRequest.signature": "refused",
   "StopRobotsRequest.reason": "none is told",
+  "RunPolicyRequest.instruction": "none is told",
   "FrameMapping.camera": "the frame of the same position",
   "FrameMapping.layout": "height, width, channels",
   "FrameMapping.fit": "fills up",

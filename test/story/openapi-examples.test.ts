@@ -8,9 +8,11 @@ import { SERVICES } from "../../src/app/services.ts";
 import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
+import { attend } from "../support/attending.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
 import { Browser, OWN_PAGE, signedIn } from "../support/browser.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { EMAIL, type LyingIssuer, startLyingIssuer } from "../support/identity-provider.ts";
 import { person } from "../support/members.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
@@ -139,6 +141,16 @@ const BEFORE: Readonly<Record<string, Before>> = {
     await app.sql`insert into served_day ${app.sql({ ...line, ...served })}`;
     return {};
   },
+  // The robot attends, and another's key has armed it for the caller's.
+  RunPolicy: async (caller) => {
+    const { id } = (await app.call("/v1/key", undefined, { key: caller.key })).body;
+    const operator = await app.key(caller.org, { role: "operator" });
+    const arming = { robot_id: "base-7", key_id: id, models: ["reference/potential-nav"] };
+    await app.call("/v1/robots/arm", { ...arming, max_seconds: 60, expires_in: 60 }, { key: operator });
+    const robot = attend(app, caller.key, { robotId: "base-7", actionSpace: "base_twist_2d" });
+    await eventually(() => expect(robot.heard).toHaveLength(1));
+    return {};
+  },
   DeprecateModel: async () => ({ owner: "reference", name: "ik-reach" }),
   TransferOwnership: async (caller, own) => {
     await app.call(
@@ -156,6 +168,7 @@ const OWN: Readonly<Record<string, string>> = {
   usr: "user_id",
   stop: "stop_id",
   iss: "issuer_id",
+  arm: "arming_id",
   oac: "client_id",
   code: "code",
   lmb_inv: "invite",

@@ -178,6 +178,22 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   },
   NewCredential: { secret: "sk-of-your-own-account", label: "lab account" },
   StopRobotsRequest: { robot_id: "cell-4", reason: "light curtain" },
+  ArmRobotRequest: {
+    robot_id: "base-7",
+    client_id: `oac_${ULID}`,
+    models: ["reference/potential-nav"],
+    bounds: { lowest: [-0.5], highest: [0.5] },
+    max_seconds: 60,
+    expires_in: 3600,
+  },
+  DisarmRobotRequest: { arming_id: `arm_${ULID}` },
+  RunPolicyRequest: {
+    robot_id: "base-7",
+    model: "reference/potential-nav",
+    instruction: "drive to the dock",
+    max_seconds: 20,
+    wait_s: 0,
+  },
   ReleaseRobotsRequest: { stop_id: `stop_${ULID}` },
   RegisterProviderRequest: {
     name: "acme",

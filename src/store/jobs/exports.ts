@@ -251,6 +251,37 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     order: "id, workspace_id",
   },
   {
+    file: "robot_armings.jsonl",
+    table: "robot_arming",
+    columns: [
+      ...["id", "workspace_id", "robot_id", "key_id", "client_id", "agent_workspace_id", "models", "bounds"],
+      ...["max_seconds", "created_by", "ended_why"],
+    ],
+    times: ["created", "ends", "ended"],
+    order: "id",
+  },
+  {
+    file: "robot_runs.jsonl",
+    table: "robot_run",
+    columns: [
+      ...[
+        "id",
+        "arming_id",
+        "robot_id",
+        "key_id",
+        "model",
+        "instruction",
+        "max_seconds",
+        "why",
+        "chunks",
+        "holds",
+        "cost_micro",
+      ],
+    ],
+    times: ["created", "started", "seen", "ended"],
+    order: "id",
+  },
+  {
     file: "account.jsonl",
     table: "account",
     columns: ["granted_micro", "available_micro", "fee_micro", "owed_micro", "requests"],
