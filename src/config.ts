@@ -324,10 +324,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     problems.push("TLS_CERT and TLS_KEY must be a certificate and its key in PEM");
 
   const memoryMib = Number(text("LIMBER_BODY_MEMORY_MIB") ?? "256");
-  if (!Number.isInteger(memoryMib) || memoryMib < 128 || memoryMib > 1 << 20)
-    bad("LIMBER_BODY_MEMORY_MIB", "a whole number of MiB from 128 to 1048576");
+  const isMemory = Number.isInteger(memoryMib) && memoryMib >= 128 && memoryMib <= 1 << 20;
+  if (!isMemory) bad("LIMBER_BODY_MEMORY_MIB", "a whole number of MiB from 128 to 1048576");
   const keyMemoryMib = Number(text("LIMBER_BODY_MEMORY_PER_KEY_MIB") ?? "128");
-  if (!Number.isInteger(keyMemoryMib) || keyMemoryMib < 64 || keyMemoryMib > memoryMib)
+  if (!Number.isInteger(keyMemoryMib) || keyMemoryMib < 64 || (isMemory && keyMemoryMib > memoryMib))
     bad("LIMBER_BODY_MEMORY_PER_KEY_MIB", "a whole number of MiB from 64 to LIMBER_BODY_MEMORY_MIB");
 
   const watchdogUs = Number(text("WATCHDOG_USEC") ?? "0");
