@@ -3,6 +3,7 @@ import { accessSync, constants, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
+import { natsAddress } from "./events/nats/address.ts";
 import { databaseAddress } from "./store/database/address.ts";
 
 /** What a process does: answers calls, works off jobs, or both. */
@@ -262,21 +263,21 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!corsOrigins.every(isOrigin))
     bad("LIMBER_CORS_ORIGINS", "a list of origins such as https://console.example.com, without a path");
 
-  const database = (name: "DATABASE_URL" | "LIMBER_DATABASE_DIRECT_URL"): string | undefined => {
+  const address = (name: Setting, read: (text: string) => unknown): string | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
     try {
-      databaseAddress(value);
+      read(value);
     } catch (thrown) {
       bad(name, thrown instanceof Error ? thrown.message : String(thrown));
     }
     return value;
   };
-  const databaseUrl = database("DATABASE_URL");
-  const databaseDirectUrl = database("LIMBER_DATABASE_DIRECT_URL");
+  const databaseUrl = address("DATABASE_URL", databaseAddress);
+  const databaseDirectUrl = address("LIMBER_DATABASE_DIRECT_URL", databaseAddress);
   if (databaseDirectUrl !== undefined && databaseUrl === undefined)
     problems.push("DATABASE_URL must be set when LIMBER_DATABASE_DIRECT_URL is");
-  const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
+  const natsUrl = address("NATS_URL", natsAddress);
   const host = text("HOST") ?? "127.0.0.1";
   const embedded = databaseUrl === undefined;
 

@@ -1,0 +1,54 @@
+/** The address of NATS: its servers, and who the gateway is to them. */
+import { existsSync, readFileSync } from "node:fs";
+import { type ConnectionOptions, credsAuthenticator } from "nats";
+
+/** Schemes of NATS: its own protocol, in clear text and encrypted, and the same over WebSocket. */
+const SCHEMES = /^(nats|tls|ws|wss):\/\/([^/?#]*)\/?(?:\?([^#]*))?$/;
+/** Files that an address may name. */
+const FILES = ["creds", "ca", "cert", "key"] as const;
+
+/** Where NATS is, and with what to connect. */
+export interface NatsAddress {
+  /** One or several of a cluster. */
+  readonly servers: readonly string[];
+  readonly isWebSocket: boolean;
+  /** Who connects, and under which certificate. Files are read anew each time. */
+  options(): Pick<ConnectionOptions, "user" | "pass" | "token" | "tls" | "authenticator">;
+}
+
+/**
+ * Reads `nats://user:password@a:4222,b:4222?creds=/path`: a user alone is a token; `creds` is a file of a user's JWT and seed, `ca`,
+ * `cert` and `key` are files for TLS. Throws an error whose message says what the address must be.
+ */
+export function natsAddress(text: string): NatsAddress {
+  const [, scheme = "", authority = "", query = ""] = SCHEMES.exec(text) ?? [];
+  const at = authority.lastIndexOf("@");
+  const hosts = authority.slice(at + 1).split(",");
+  if (!hosts.every((host) => host !== "" && URL.canParse(`nats://${host}`)))
+    throw new Error("an address that begins with nats:// or tls:// or ws:// or wss://, with commas between servers");
+  const asked = new URLSearchParams(query);
+  const files = new Map<string, string>();
+  for (const [name, path] of asked) {
+    if (!FILES.some((file) => file === name))
+      throw new Error(`an address whose parameters are ${FILES.join(", ")}, not ${name}`);
+    if (!existsSync(path)) throw new Error(`an address whose ${name} is the path of a file that can be read`);
+    files.set(name, path);
+  }
+  if (files.has("cert") !== files.has("key")) throw new Error("an address with cert and key together");
+  const [user = "", ...password] = (at < 0 ? "" : authority.slice(0, at)).split(":").map(decodeURIComponent);
+  const pass = password.join(":");
+  const isEncrypted = scheme === "tls" || files.has("ca") || files.has("cert");
+  return {
+    servers: hosts.map((host) => `${scheme}://${host}`),
+    isWebSocket: scheme.startsWith("ws"),
+    options: () => ({
+      ...(pass !== "" ? { user, pass } : user !== "" && { token: user }),
+      ...(files.has("creds") && { authenticator: credsAuthenticator(readFileSync(files.get("creds")!)) }),
+      ...(isEncrypted && {
+        tls: Object.fromEntries(
+          ["ca", "cert", "key"].flatMap((name) => (files.has(name) ? [[`${name}File`, files.get(name)]] : [])),
+        ),
+      }),
+    }),
+  };
+}
