@@ -118,6 +118,13 @@ export class Pair {
     await launched.ended;
   }
 
+  /** Stops a gateway where it stands; the returned function lets it go on. */
+  pause(place: number): () => void {
+    const { pid } = this.#places[place]!;
+    signal(pid, "SIGSTOP");
+    return () => signal(pid, "SIGCONT");
+  }
+
   /** Kills the database's server; it's started again by itself. */
   killPostgres(): void {
     signal(this.postgres.pid, "SIGKILL");

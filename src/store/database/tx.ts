@@ -238,6 +238,7 @@ const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
   "28P01": "the user or the password is refused",
   "28000": "the user is refused",
   "3D000": "there is no such database",
+  "53300": "it takes no more connections: max_connections is lower than what all processes hold",
   "57P03": "the server is starting up or shutting down",
 };
 
