@@ -49,7 +49,7 @@ for (let place = 0; !over.signal.aborted; place = 1 - place) {
 const code = await ended;
 const figures = JSON.parse(said || "{}");
 if (code !== 0) wrong.push(`the robot ended with ${code}: ${(figures.faults ?? []).join("; ")}`);
-if (!(figures.actions > seconds * 100 * 0.5))
+if (!(figures.actions > seconds * 100 * 0.25))
   wrong.push(`the robot acted only ${figures.actions} times in ${seconds} s`);
 if (kills < Math.floor(seconds / everyS / 2)) wrong.push(`only ${kills} gateways were killed`);
 if (!(figures.streams > kills / 2)) wrong.push(`the robot opened only ${figures.streams} streams over ${kills} kills`);
