@@ -278,7 +278,7 @@ class OpenpiServer:
             raise Fault("its first message is a text; openpi's servers send their metadata as MessagePack")
         try:
             metadata = self._msgpack.unpackb(first, raw=False, strict_map_key=False)
-        except ValueError:
+        except (ValueError, TypeError):
             raise Fault("its first message is no MessagePack; openpi's servers send their metadata") from None
         return f"it answers, with {len(metadata) if isinstance(metadata, dict) else 'no'} entries of metadata"
 
@@ -311,8 +311,8 @@ class OpenpiServer:
             raise InputRefused(f"it says: {answer.strip().splitlines()[-1][:200] if answer.strip() else 'nothing'}")
         try:
             said = self._msgpack.unpackb(answer, object_hook=_unpacked, raw=False, strict_map_key=False)
-        except ValueError as error:
-            raise Fault(f"the answer is no MessagePack: {error}") from None
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise Fault(f"the answer is no MessagePack with arrays of numpy: {error}") from None
         if not isinstance(said, dict) or "actions" not in said:
             raise Fault("the answer has no `actions`")
         return _rows(said["actions"], None)

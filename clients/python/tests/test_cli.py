@@ -164,7 +164,29 @@ def test_an_openpi_server_passes_the_probe(capsys: pytest.CaptureFixture[str]) -
     assert checks["wrong_input_refused"]["passed"]
 
 
-@pytest.mark.parametrize("given", [b"\xc1", b"\x80", "Traceback\nValueError: no", np.zeros(3), np.zeros((2, 8))], ids=str)
+def array(**members: Any) -> bytes:
+    """An answer whose array says of itself what it likes."""
+    msgpack = pytest.importorskip("msgpack")
+    made = {"__ndarray__": True, "data": b"12345678", "dtype": "<f8", "shape": [1]}
+    return bytes(msgpack.packb({"actions": {name: value for name, value in {**made, **members}.items() if value is not None}}))
+
+
+GARBAGE = {
+    "no MessagePack": b"\xc1",
+    "no actions": b"\x80",
+    "a text": "Traceback\nValueError: no",
+    "one row": np.zeros(3),
+    "another dimension": np.zeros((2, 8)),
+    "more than there is": array(shape=[1000, 7]),
+    "a shape that is none": array(shape=[-1, 7]),
+    "a huge shape": array(shape=[2**62, 2**62]),
+    "objects": array(dtype="|O"),
+    "a type that is none": array(dtype="what"),
+    "no shape": array(shape=None),
+}
+
+
+@pytest.mark.parametrize("given", GARBAGE.values(), ids=GARBAGE.keys())
 def test_an_openpi_server_that_answers_garbage_fails_the_probe(capsys: pytest.CaptureFixture[str], given: Any) -> None:
     with OpenpiLike(lambda obs: given) as server:
         code, checks = probed(capsys, server.address, "--action-space", "joint_pos_7")
