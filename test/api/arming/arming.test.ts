@@ -180,11 +180,16 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     const { robotId, robot, arming } = all;
     await end(all);
     await isOver(robot, "stopped", "robot_stopped", "disarmed", "robot_not_armed");
+    // A stop is in force before it is written, and the arming ends with its writing.
+    const stands = async (): Promise<boolean> => {
+      const { data } = (await app.call("/v1/robots/armings?ended=true", undefined, { key: operator.key })).body;
+      return data.find(({ id }: { id: string }) => id === arming.id).stands;
+    };
+    await eventually(async () => expect(await stands()).toBe(false));
     // What was stopped is released; the arming stays over.
     const { data } = (await app.call("/v1/robots/stops", undefined, { key: operator.key })).body;
     for (const { id } of data) await post("/v1/robots/release", { stop_id: id }, people.key);
-    const armings = (await app.call("/v1/robots/armings?ended=true", undefined, { key: operator.key })).body.data;
-    expect(armings.find(({ id }: { id: string }) => id === arming.id)).toMatchObject({ stands: false });
+    expect(await stands()).toBe(false);
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
   });
 
