@@ -3,7 +3,6 @@ import { execFile, execFileSync } from "node:child_process";
 import { accessSync, constants, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
-import type { Model } from "@kubernetes-models/base";
 import { Deployment } from "kubernetes-models/apps/v1/Deployment";
 import { HorizontalPodAutoscaler } from "kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler";
 import { NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
@@ -31,7 +30,7 @@ const has = (program: string): boolean =>
   });
 
 // Each kind's own shape differs; all of them are made of what was read, and judge it.
-const KINDS: Readonly<Record<string, new (data: never) => Pick<Model<unknown>, "validate">>> = {
+const KINDS: Readonly<Record<string, new (data: never) => { validate(): void }>> = {
   Deployment,
   HorizontalPodAutoscaler,
   NetworkPolicy,
