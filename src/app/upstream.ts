@@ -29,7 +29,7 @@ export interface OpenedUpstream {
 /** Opens the way out. */
 export function openUpstream(
   { config, log, replica, closers }: AppContext,
-  { sql, notifications }: Storage,
+  { sql, notifications, natsUrl }: Storage,
 ): OpenedUpstream {
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
   const guard = { allowPrivate, dnsServers };
@@ -47,7 +47,8 @@ export function openUpstream(
     fastUpstream(config.fast),
   );
   closers.add(() => upstream.close());
-  const relay = new ReplicaRelay({ sql, notifications, hub: upstream.hub, replica, warn: (text) => log.warn(text) });
+  const { hub } = upstream;
+  const relay = new ReplicaRelay({ sql, notifications, hub, replica, natsUrl, warn: (text) => log.warn(text) });
   closers.add(() => relay.close());
   return { upstream, agent, hookAgent, relay, allowPrivate, own };
 }

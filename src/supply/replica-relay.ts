@@ -1,12 +1,14 @@
 /**
- * Servers that are registered at one replica, called by all: the database has the replica of each stream, and so it has what the others ask
- * on it and what is answered, for as long as it takes to read it.
+ * Servers that are registered at one replica, called by all: the database has the replica of each stream. What the others ask on it and
+ * what is answered goes over NATS (`events/replica-mail.ts`) where both have it, and else through the database, for as long as it takes
+ * to read it.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { Cancel } from "../cancellation.ts";
 import { after, every } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { ReplicaMail } from "../events/replica-mail.ts";
 import { newId } from "../ids.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -32,6 +34,8 @@ export interface ReplicaRelayDeps {
   hub: OutboundHub;
   /** Names this replica among all. */
   replica: string;
+  /** Where NATS is; undefined without one. */
+  natsUrl: string | undefined;
   warn(text: string): void;
 }
 
@@ -62,6 +66,7 @@ export class ReplicaRelay {
   /** Calls that others make on streams held here. */
   readonly #carried = new Map<string, Cancel>();
   readonly #offs: (() => void)[];
+  readonly #mail: ReplicaMail | undefined;
   #told: readonly string[] = [];
   #work: Promise<void> = Promise.resolve();
   #waiting: RelayMessage[] = [];
@@ -73,7 +78,11 @@ export class ReplicaRelay {
 
   constructor(deps: ReplicaRelayDeps) {
     this.#deps = deps;
-    const { notifications, hub, replica } = deps;
+    const { notifications, hub, replica, natsUrl } = deps;
+    this.#mail =
+      natsUrl === undefined
+        ? undefined
+        : new ReplicaMail({ url: natsUrl, replica, hear: (message) => this.#closed || this.#unpack(message) });
     this.#offs = [
       notifications.on(
         "outbound_connection_changed",
@@ -105,6 +114,7 @@ export class ReplicaRelay {
     for (const off of this.#offs) off();
     for (const cancel of this.#carried.values()) cancel.abort(undefined);
     await this.#sending;
+    await this.#mail?.close();
     await this.#taking;
     await this.#work;
     await keepConnections(this.#deps.sql, this.#deps.replica, []).catch(() => {});
@@ -173,10 +183,17 @@ export class ReplicaRelay {
         batch.push(message);
         bytes += message.body.length;
       }
-      await sendRelayMessages(this.#deps.sql, batch).catch(() => this.#lose(batch));
+      await this.#post(batch);
       for (const { body } of batch) this.#waitingBytes -= body.length;
     }
     this.#sending = undefined;
+  }
+
+  async #post(batch: readonly RelayMessage[]): Promise<void> {
+    const { returned, lost } = (await this.#mail?.post(batch)) ?? { returned: batch, lost: [] };
+    // What may have been taken is not sent again: a policy would act twice.
+    this.#lose(lost);
+    if (returned.length > 0) await sendRelayMessages(this.#deps.sql, returned).catch(() => this.#lose(returned));
   }
 
   /** What was asked and never left fails here and now. */

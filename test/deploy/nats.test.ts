@@ -82,7 +82,9 @@ it("lets an organisation hear its own events, and neither another's nor what rep
   const connection = await dial(url(mine!.org));
   closers.push(() => connection.close());
   const own = hear(connection, `limber.v1.${mine!.org}.>`);
-  const [foreign, all, inner] = [`limber.v1.${other!.org}.>`, ">", "limber.replica.v1.>"].map((at) => hear(connection, at));
+  const [foreign, all, inner] = [`limber.v1.${other!.org}.>`, ">", "limber.replica.v1.>"].map((at) =>
+    hear(connection, at),
+  );
   await connection.flush();
   for (const { key, org } of orgs) {
     const made = await app.call(`/v1/orgs/${org}/keys`, { role: "owner", name: "another" }, { key });

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   OutboundService,
@@ -17,6 +18,7 @@ import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.
 import { centreOfRed } from "../support/centre-of-red.ts";
 import { eventually } from "../support/eventually.ts";
 import { frameOf, honestSteps } from "../support/model.ts";
+import { startNats } from "../support/nats.ts";
 
 let app: App;
 let supplier: Caller;
@@ -207,13 +209,30 @@ describe("a server that dials", () => {
   });
 });
 
-describe("a server that has dialled another replica", () => {
+describe.each(["the database", "NATS"])("a server that has dialled another replica, over %s", (way) => {
   let other: App;
+  let nats: Awaited<ReturnType<typeof startNats>> | undefined;
+  let natsUrl: string | undefined;
+  let [plain, plainSupplier, plainRobot] = [app, supplier, robot];
 
   beforeAll(async () => {
-    other = await openApp({ database: app.database });
+    [plain, plainSupplier, plainRobot] = [app, supplier, robot];
+    if (way === "NATS") {
+      nats = await startNats();
+      natsUrl = nats.url;
+      app = await openApp({ natsUrl });
+      supplier = await app.caller(0, { role: "supplier" });
+      robot = await app.caller(10);
+    }
+    other = await openApp({ database: app.database, natsUrl });
   });
-  afterAll(() => other.close());
+  afterAll(async () => {
+    await other.close();
+    if (nats === undefined) return;
+    await app.close();
+    await nats.close();
+    [app, supplier, robot] = [plain, plainSupplier, plainRobot];
+  });
 
   const there = (name: string, more: object = {}, path = "/v1/act") =>
     other.call(
@@ -247,6 +266,27 @@ describe("a server that has dialled another replica", () => {
     expect(Buffer.from(shown ?? []).toString("base64")).toBe(seen.frames[0]!.data);
     const { body } = await other.call("/v1/predict", { ...asks, horizon: 5 }, { key: robot.key });
     expect(body.frames.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it("gets pictures through it that are larger than a message of NATS may be", async () => {
+    const { name, server } = await live({ contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.01 });
+    const noise = Buffer.from(Array.from({ length: 800 * 800 * 3 }, (_, i) => ((i * 2_654_435_761) >>> 13) & 255));
+    const picture = await sharp(noise, { raw: { width: 800, height: 800, channels: 3 } })
+      .png({ compressionLevel: 0 })
+      .toBuffer();
+    expect(picture.length).toBeGreaterThan(1_500_000);
+    const asks = {
+      model: `${name}/base`,
+      instruction: "it",
+      observations: [{ frames: [{ camera: "front", data: picture.toString("base64") }] }],
+    };
+    server.honest = true;
+    await eventually(async () => {
+      await other.call("/v1/ground", asks, { key: robot.key });
+      const ask = server.heard.findLast(({ case: kind }) => kind === "ground");
+      const shown = ask?.case === "ground" ? ask.value.request?.observation?.frames[0]?.data : undefined;
+      expect(Buffer.compare(Buffer.from(shown ?? []), picture)).toBe(0);
+    });
   });
 
   it("is declared and probed through it", async () => {
@@ -311,7 +351,7 @@ describe("a server that has dialled another replica", () => {
   }, 30_000);
 
   it("is left alone by a replica that closes, and known elsewhere as soon as it has dialled anew", async () => {
-    const third = await openApp({ database: app.database });
+    const third = await openApp({ database: app.database, natsUrl });
     const name = await provider();
     const server = await new Server(third.url, supplier.key, name).welcome();
     const { id } = (await declare(name)).body;
@@ -324,6 +364,34 @@ describe("a server that has dialled another replica", () => {
     expect(await app.sql`select 1 from outbound_connection where provider = ${name}`).toHaveLength(0);
     await new Server(app.url, supplier.key, name).welcome();
     await known(name);
+  });
+
+  it("carries each message once, by that way alone", async () => {
+    const { name, server } = await live();
+    await known(name);
+    const carried = async (): Promise<number> => {
+      const [row] = await app.sql<{ last: number }[]>`select last_value as last from relay_message_id_seq`;
+      return row!.last;
+    };
+    const [rows, heard] = [await carried(), server.heard.length];
+    for (let i = 0; i < 20; i++) expect((await there(name)).status).toBe(200);
+    expect(server.heard.length - heard).toBe(20);
+    // A question and an answer for each.
+    expect((await carried()) - rows).toBe(way === "NATS" ? 0 : 40);
+    if (nats === undefined) return;
+
+    // Without NATS the database carries them, and nobody notices.
+    await nats.kill();
+    await eventually(async () => expect((await there(name)).status).toBe(200));
+    const after = await carried();
+    expect((await there(name)).status).toBe(200);
+    expect(await carried()).toBeGreaterThan(after);
+    await nats.start();
+    await eventually(async () => {
+      const before = await carried();
+      expect((await there(name)).status).toBe(200);
+      expect(await carried()).toBe(before);
+    });
   });
 });
 

@@ -1,0 +1,163 @@
+/**
+ * What one replica says to another over NATS, where both have it: each message is acknowledged by the replica that it is for. What NATS
+ * carries needs no row of the database; what nobody took is given back, and goes there.
+ */
+import { headers, type NatsConnection, RequestError } from "nats";
+import { BRAND } from "../brand.ts";
+import { sleep, steadyNow } from "../clock.ts";
+import { newId } from "../ids.ts";
+import type { RelayMessage } from "../store/replicas/outbound-connections.ts";
+import { dial } from "./nats/connect.ts";
+
+/** What it depends on. */
+export interface ReplicaMailDeps {
+  /** Where NATS is. */
+  readonly url: string;
+  /** Names this replica among all. */
+  readonly replica: string;
+  /** Takes a message for this replica, in the order of its sender. */
+  hear(message: RelayMessage): void;
+}
+
+/** What became of messages. */
+export interface Posted {
+  /** No replica took them: they may be sent by another way. */
+  readonly returned: readonly RelayMessage[];
+  /** They may have been taken: they must not be sent again. */
+  readonly lost: readonly RelayMessage[];
+}
+
+const SUBJECT = `${BRAND}.replica.v1.relay`;
+/** The parts of a large message: what fits into a message of NATS in any usual configuration. */
+const PART_BYTES = 512_000;
+/** How long the other replica has to take a message, in milliseconds. */
+const TAKEN_MS = 2_000;
+const REDIAL_MS = 2_000;
+/** After a message that nobody took, others for that replica go the other way for as long: they would overtake it. */
+const ORDER_MS = 2_000;
+/** The most of one message that comes in parts. */
+const MOST_BYTES = 64 << 20;
+/** Messages whose parts are kept; that of which nothing came for longest is forgotten first. */
+const MOST_IN_PARTS = 64;
+
+/** All of a message but its body, as it travels. */
+interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
+  /** Under which name all but the last of its parts came; undefined for a message of one part. */
+  readonly parts?: string;
+}
+
+/** The mail of one replica. */
+export class ReplicaMail {
+  readonly #deps: ReplicaMailDeps;
+  readonly #leaving = new AbortController();
+  readonly #stay: Promise<void>;
+  readonly #elsewhereUntil = new Map<string, number>();
+  /** Parts of messages that are not whole yet, by their names. */
+  readonly #parts = new Map<string, Buffer[]>();
+  #nats: NatsConnection | undefined;
+
+  /** Subscribes. NATS need not be reachable: what is posted meanwhile is returned. */
+  constructor(deps: ReplicaMailDeps) {
+    this.#deps = deps;
+    this.#stay = this.#dialOn();
+  }
+
+  /** Posts messages in order; resolves when each was taken or not. Never rejects. */
+  async post(messages: readonly RelayMessage[]): Promise<Posted> {
+    const fates = await Promise.all(messages.map((message) => this.#postOne(message)));
+    return {
+      returned: messages.filter((_, i) => fates[i] === "returned"),
+      lost: messages.filter((_, i) => fates[i] === "lost"),
+    };
+  }
+
+  /** Unsubscribes. */
+  async close(): Promise<void> {
+    this.#leaving.abort();
+    await this.#nats?.close();
+    await this.#stay;
+  }
+
+  /** Everything is written before the first await, so that messages leave in the order in which they were posted. */
+  async #postOne({ toReplica, body, ...head }: RelayMessage): Promise<"taken" | "returned" | "lost"> {
+    const connection = this.#nats;
+    if (connection === undefined || (this.#elsewhereUntil.get(toReplica) ?? 0) > steadyNow()) return "returned";
+    const subject = `${SUBJECT}.${toReplica}`;
+    const parts = body.length > PART_BYTES ? newId("line") : undefined;
+    const told = headers();
+    told.set("Limber-Message", JSON.stringify({ ...head, ...(parts !== undefined && { parts }) } satisfies Head));
+    try {
+      let at = 0;
+      for (; parts !== undefined && body.length - at > PART_BYTES; at += PART_BYTES)
+        connection.publish(subject, body.subarray(at, at + PART_BYTES), { reply: parts });
+      const rest = { headers: told, timeout: TAKEN_MS };
+      await connection.request(subject, body.subarray(at), rest);
+      return "taken";
+    } catch (error) {
+      if (!(error instanceof RequestError && error.isNoResponders())) return "lost";
+      this.#elsewhereUntil.set(toReplica, steadyNow() + ORDER_MS);
+      return "returned";
+    }
+  }
+
+  async #dialOn(): Promise<void> {
+    const { signal } = this.#leaving;
+    while (!signal.aborted) {
+      await this.#once().catch(() => {});
+      this.#nats = undefined;
+      this.#parts.clear();
+      await sleep(REDIAL_MS, signal).catch(() => {});
+    }
+  }
+
+  async #once(): Promise<void> {
+    const connection = await dial(this.#deps.url);
+    if (this.#leaving.signal.aborted) return connection.close();
+    connection.subscribe(`${SUBJECT}.${this.#deps.replica}`, {
+      callback: (error, message) => {
+        if (error) return;
+        const told = message.headers?.get("Limber-Message");
+        if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
+        else if (message.respond()) this.#take(told, Buffer.from(message.data));
+      },
+    });
+    await connection.flush();
+    this.#nats = connection;
+    await connection.closed();
+  }
+
+  #keep(name: string, part: Buffer): void {
+    const parts = this.#parts.get(name) ?? [];
+    // Anew at the end: the first is the one of which nothing came for longest.
+    this.#parts.delete(name);
+    if (parts.length * PART_BYTES >= MOST_BYTES) return;
+    this.#parts.set(name, [...parts, part]);
+    if (this.#parts.size > MOST_IN_PARTS) this.#parts.delete(this.#parts.keys().next().value ?? "");
+  }
+
+  #take(told: string, last: Buffer): void {
+    const head = headOf(told);
+    if (head === undefined) return;
+    const { parts: name, ...message } = head;
+    const parts = name === undefined ? [] : this.#parts.get(name);
+    if (name !== undefined) this.#parts.delete(name);
+    // One whose parts were forgotten is no message: who asked waits until its time is over.
+    if (parts === undefined) return;
+    this.#deps.hear({ ...message, toReplica: this.#deps.replica, body: Buffer.concat([...parts, last]) });
+  }
+}
+
+/** Only replicas write it; what is not theirs is left alone. */
+function headOf(text: string): Head | undefined {
+  try {
+    const head = JSON.parse(text) as Partial<Head>; // each field is looked at below
+    const { fromReplica, line, provider, kind, budgetMs, parts } = head;
+    const areTexts = [fromReplica, line, provider].every((each) => typeof each === "string");
+    const isKind = kind === "ask" || kind === "reply" || kind === "failed";
+    const isBudget = budgetMs === null || typeof budgetMs === "number";
+    const isName = parts === undefined || typeof parts === "string";
+    return areTexts && isKind && isBudget && isName ? (head as Head) : undefined;
+  } catch {
+    return undefined;
+  }
+}
