@@ -27,6 +27,7 @@ interface Manifest {
 
 /** Makes the package anew in `folder`, which is emptied, and returns its path. Throws where the sources don't compile. */
 export function build(folder = join(ROOT, "dist")): string {
+  execFileSync(process.execPath, [join(ROOT, "console/build.ts"), "--if-stale", "--strict"], { stdio: "inherit" });
   rmSync(folder, { recursive: true, force: true });
   const tsc = join(ROOT, "node_modules/.bin/tsc");
   const args = [tsc, "-p", "tsconfig.build.json", "--outDir", folder];

@@ -22,6 +22,8 @@ export interface SignInOptions {
   readonly gate: Gate;
   readonly address: OwnAddress;
   readonly log: CallLog;
+  /** Answers `/sign-in` with the page of that name; undefined where there is none. */
+  readonly page: ((request: FastifyRequest, reply: FastifyReply) => FastifyReply) | undefined;
 }
 
 const { beginSignIn, finishSignIn } = SessionService.method;
@@ -31,10 +33,7 @@ export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): v
   fastify.get("/sign-in", async (request, reply) => {
     const query = new URLSearchParams(queryOf(request));
     const email = query.get("email");
-    if (email === null) {
-      reply.callNotFound();
-      return;
-    }
+    if (email === null) return options.page === undefined ? reply.callNotFound() : options.page(request, reply);
     // A sign-in that another site's page begins might end as somebody else: the person begins it anew at the gateway's own page.
     if (isForeign(request.headers)) return goOn(reply, "/sign-in");
     const returnTo = query.get("return_to");

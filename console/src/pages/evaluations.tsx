@@ -1,0 +1,155 @@
+/** Evaluations: how well policies do, with the interval that a few episodes leave, and two of them compared. */
+
+import { createQueryOptions, useTransport } from "@connectrpc/connect-query";
+import { useQueries } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useCallback, useMemo } from "react";
+import type { Evaluation } from "../gen/limber/v1/evaluation_pb.ts";
+import { EvaluationService } from "../gen/limber/v1/evaluation_service_pb.ts";
+import { JobKind, JobStatusSchema } from "../gen/limber/v1/job_pb.ts";
+import { JobService } from "../gen/limber/v1/job_service_pb.ts";
+import { percent } from "../lib/format.ts";
+import { useList } from "../lib/list.ts";
+import { useMay } from "../lib/session.ts";
+import { wordOf } from "../lib/words.ts";
+import { Code, Empty, Head, Money, None, Refused, Time, Word } from "../parts/basics.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Comparison } from "./evaluations/comparison.tsx";
+import { Interval } from "./evaluations/interval.tsx";
+import { NewEvaluation } from "./evaluations/new.tsx";
+import { EvaluationSheet } from "./evaluations/sheet.tsx";
+
+/** How many evaluations are shown; each is asked for by itself. */
+const SHOWN = 50;
+const LOOK_MS = 4_000;
+
+const COLUMNS: readonly Column<Evaluation>[] = [
+  {
+    id: "policy",
+    title: "policy",
+    width: "3fr",
+    cell: ({ policy }) => <Code>{policy?.endpoint}</Code>,
+    value: ({ policy }) => policy?.endpoint ?? "",
+  },
+  {
+    id: "scenario",
+    title: "scenario",
+    width: "2fr",
+    cell: ({ scenario }) => scenario?.id,
+    value: ({ scenario }) => scenario?.id ?? "",
+  },
+  {
+    id: "status",
+    title: "state",
+    width: 116,
+    phone: 96,
+    cell: ({ status }) => <Word>{wordOf(JobStatusSchema, status)}</Word>,
+    value: ({ status }) => status,
+  },
+  {
+    id: "episodes",
+    title: "episodes",
+    width: 84,
+    right: true,
+    wide: true,
+    cell: ({ progress }) => `${progress?.completed ?? 0} / ${progress?.total ?? 0}`,
+  },
+  {
+    id: "rate",
+    title: "success",
+    width: 72,
+    right: true,
+    cell: ({ scores, progress }) =>
+      scores?.successRate === undefined ? (
+        progress?.runningSuccessRate === undefined ? (
+          <None />
+        ) : (
+          percent(progress.runningSuccessRate)
+        )
+      ) : (
+        percent(scores.successRate.value)
+      ),
+    value: ({ scores }) => scores?.successRate?.value ?? -1,
+  },
+  {
+    id: "interval",
+    title: "95 % interval, 0 to 100 %",
+    width: "3fr",
+    wide: true,
+    cell: ({ scores }) => <Interval of={scores?.successRate} />,
+  },
+  {
+    id: "cost",
+    title: "cost",
+    width: 92,
+    right: true,
+    wide: true,
+    cell: ({ usage }) => <Money usd={usage?.totalCostUsd} />,
+    value: ({ usage }) => usage?.totalCostUsd ?? 0,
+  },
+  {
+    id: "created",
+    title: "asked",
+    width: 112,
+    wide: true,
+    cell: ({ createdAt }) => <Time at={createdAt} />,
+    value: ({ createdAt }) => createdAt,
+  },
+];
+
+/** The page. */
+export function EvaluationsPage() {
+  const search = useSearch({ from: "/console/evaluations" });
+  const navigate = useNavigate({ from: "/console/evaluations" });
+  const may = useMay("jobs.write");
+  const transport = useTransport();
+  const show = useCallback(
+    (change: Partial<typeof search>) => void navigate({ search: (now) => ({ ...now, ...change }), replace: true }),
+    [navigate],
+  );
+  const jobs = useList(
+    JobService.method.listJobs,
+    { kind: JobKind.EVALUATION, limit: SHOWN },
+    { refetchInterval: LOOK_MS },
+  );
+  const ids = useMemo(() => jobs.rows.slice(0, SHOWN), [jobs.rows]);
+  const asked = useQueries({
+    queries: ids.map(({ id, finishedAt }) => ({
+      ...createQueryOptions(EvaluationService.method.getEvaluation, { jobId: id }, { transport }),
+      staleTime: finishedAt === undefined ? 0 : Number.POSITIVE_INFINITY,
+      refetchInterval: finishedAt === undefined ? LOOK_MS : (false as const),
+    })),
+  });
+  const rows = asked.flatMap(({ data }) => (data?.evaluation === undefined ? [] : [data.evaluation]));
+  return (
+    <>
+      <Head title="Evaluations">
+        {may && (
+          <button type="button" className="button button-main" onClick={() => show({ new: "1", run: undefined })}>
+            Evaluate a policy
+          </button>
+        )}
+      </Head>
+      <Refused error={jobs.error} again={jobs.again} />
+      <Table
+        label="evaluations"
+        columns={COLUMNS}
+        rows={rows}
+        keyOf={({ id }) => id}
+        open={search.run}
+        onOpen={({ id }) => show({ run: id, new: undefined })}
+        loading={jobs.isPending || (rows.length === 0 && ids.length > 0)}
+        empty={
+          <Empty
+            command={`curl -s ${location.origin}/v1/evaluate -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \\\n  -d '{"policy_endpoint": "reference/ik-reach", "scenario": "arm-reach", "episodes": 10, "action_space": "joint_pos_7"}'`}
+          >
+            No evaluation yet. One runs a policy in a built-in scenario and says how often it succeeds.
+          </Empty>
+        }
+      />
+      <Comparison runs={rows} one={search.run} other={search.with} onChoose={(other) => show({ with: other })} />
+      {search.run !== undefined && <EvaluationSheet id={search.run} onClose={() => show({ run: undefined })} />}
+      {search.new !== undefined && <NewEvaluation onClose={(run) => show({ new: undefined, run })} />}
+    </>
+  );
+}

@@ -1,0 +1,185 @@
+/** The pictures of a request: dropped, chosen, or taken by this computer's camera; with what an answer points at over them. */
+import { useEffect, useRef, useState } from "react";
+import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
+import { percent } from "../../lib/format.ts";
+import type { Picture } from "./draft.ts";
+
+const read = (file: Blob): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+
+/** The pictures, and the ways to others. */
+export function Pictures({
+  pictures,
+  onChange,
+  boxes = [],
+  points = [],
+}: {
+  pictures: readonly Picture[];
+  onChange: (pictures: readonly Picture[]) => void;
+  boxes?: readonly GroundedBox[];
+  points?: readonly GroundedPoint[];
+}) {
+  const file = useRef<HTMLInputElement>(null);
+  const [over, setOver] = useState(false);
+  const [filming, setFilming] = useState(false);
+  const add = async (files: Iterable<File>): Promise<void> => {
+    const urls = await Promise.all([...files].filter(({ type }) => type.startsWith("image/")).map(read));
+    const first = pictures.length;
+    onChange([
+      ...pictures,
+      ...urls.map((url, i) => ({ camera: first + i === 0 ? "wrist" : `camera_${first + i}`, url })),
+    ]);
+  };
+  return (
+    <div
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        void add(event.dataTransfer.files);
+      }}
+      className={`grid gap-2 rounded ${over ? "outline-2 outline-accent" : ""}`}
+    >
+      <div className={`grid gap-2 ${pictures.length > 1 ? "grid-cols-2" : ""}`}>
+        {pictures.map((picture, i) => (
+          <figure key={i} className="min-w-0">
+            <div className="relative">
+              <img src={picture.url} alt={`what ${picture.camera} sees`} className="block w-full rounded bg-panel" />
+              {i === 0 && <Marks boxes={boxes} points={points} />}
+            </div>
+            <figcaption className="mt-1 flex items-center gap-1">
+              <input
+                aria-label={`name of camera ${i + 1}`}
+                className="input w-full"
+                value={picture.camera}
+                onChange={(event) =>
+                  onChange(pictures.map((other, k) => (k === i ? { ...other, camera: event.target.value } : other)))
+                }
+              />
+              <button
+                type="button"
+                className="button"
+                aria-label={`remove ${picture.camera}`}
+                onClick={() => onChange(pictures.filter((_, k) => k !== i))}
+              >
+                ×
+              </button>
+            </figcaption>
+          </figure>
+        ))}
+      </div>
+      {pictures.length === 0 && (
+        <p className="grid min-h-32 place-items-center rounded border border-dashed border-edge p-4 text-center text-muted">
+          Drop a picture here.
+        </p>
+      )}
+      <div className="flex flex-wrap gap-2">
+        <button type="button" className="button" onClick={() => file.current?.click()}>
+          Add a picture
+        </button>
+        <button type="button" className="button" onClick={() => setFilming(!filming)}>
+          {filming ? "Close the camera" : "This computer's camera"}
+        </button>
+        <input
+          ref={file}
+          type="file"
+          accept="image/png,image/jpeg,image/webp"
+          multiple
+          hidden
+          aria-label="pictures"
+          onChange={(event) => void add(event.target.files ?? [])}
+        />
+      </div>
+      {filming && (
+        <Webcam
+          onTake={(url) => {
+            onChange([{ camera: "webcam", url }]);
+            setFilming(false);
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+/** Boxes and points, by their share of the picture. What they are called comes from a model and is a text. */
+function Marks({ boxes, points }: { boxes: readonly GroundedBox[]; points: readonly GroundedPoint[] }) {
+  const share = (value: number): string => `${Math.min(Math.max(value, 0), 1) * 100}%`;
+  return (
+    <>
+      {boxes.map((box, i) => (
+        <div
+          key={i}
+          data-box=""
+          className="absolute border-2 border-[#f0e442] outline outline-black"
+          style={{
+            left: share(box.xMin),
+            top: share(box.yMin),
+            width: share(box.xMax - box.xMin),
+            height: share(box.yMax - box.yMin),
+          }}
+        >
+          <span className="absolute bottom-full left-0 max-w-48 truncate bg-black px-1 text-xs text-white">
+            {box.label} {percent(box.confidence)}
+          </span>
+        </div>
+      ))}
+      {points.map((point, i) => (
+        <div
+          key={i}
+          title={point.label}
+          className="absolute size-3 -translate-x-1/2 -translate-y-1/2 rounded-full border-2 border-black bg-[#f0e442]"
+          style={{ left: share(point.x), top: share(point.y) }}
+        />
+      ))}
+    </>
+  );
+}
+
+function Webcam({ onTake }: { onTake: (url: string) => void }) {
+  const video = useRef<HTMLVideoElement>(null);
+  const [fault, setFault] = useState("");
+  useEffect(() => {
+    let stream: MediaStream | undefined;
+    let gone = false;
+    navigator.mediaDevices?.getUserMedia({ video: { width: 640, height: 480 } }).then(
+      (opened) => {
+        stream = opened;
+        if (gone) for (const track of opened.getTracks()) track.stop();
+        else if (video.current !== null) video.current.srcObject = opened;
+      },
+      (error: unknown) => setFault(error instanceof Error ? error.message : String(error)),
+    );
+    return () => {
+      gone = true;
+      for (const track of stream?.getTracks() ?? []) track.stop();
+    };
+  }, []);
+  const take = (): void => {
+    const seen = video.current;
+    if (seen === null) return;
+    const canvas = document.createElement("canvas");
+    canvas.width = seen.videoWidth;
+    canvas.height = seen.videoHeight;
+    canvas.getContext("2d")?.drawImage(seen, 0, 0);
+    onTake(canvas.toDataURL("image/jpeg", 0.9));
+  };
+  if (fault !== "") return <p className="text-bad">No camera: {fault}</p>;
+  return (
+    <div className="grid gap-2">
+      <video ref={video} autoPlay playsInline muted className="w-full rounded bg-panel" />
+      <button type="button" className="button" onClick={take}>
+        Take the picture
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,124 @@
+/** Signing in by a one-time link: its token stands behind the `#`, which no server is sent. */
+import { useMutation } from "@connectrpc/connect-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useState } from "react";
+import { SessionService } from "../gen/limber/v1/session_service_pb.ts";
+import { queryClient } from "../lib/api.ts";
+import { spaced } from "../lib/words.ts";
+import { Head, Refused, Status, TextField } from "../parts/basics.tsx";
+
+/** The token of a link, or what somebody pasted: the whole link or its token. */
+const tokenOf = (text: string): string => /(?:#|^|[?&])token=([^&\s]+)/.exec(text)?.[1] ?? text.trim();
+
+const tokenOfAddress = (): string => (location.hash.includes("token=") ? tokenOf(location.hash) : "");
+
+/** A page of the console, and no other place. */
+const isOwnPage = (path: string | undefined): path is string =>
+  path !== undefined && /^\/console(?:[/?#]|$)/.test(path);
+
+/** The page. A link signs in by one click on it, so that what only looks at links uses none up. */
+export function SignInPage() {
+  const { to } = useSearch({ from: "/sign-in" });
+  const navigate = useNavigate();
+  const [token, setToken] = useState(tokenOfAddress);
+  const [fault] = useState(() => /(?:#|&)error=(\w+)/.exec(location.hash)?.[1]);
+  const [pasted, setPasted] = useState("");
+  const signIn = useMutation(SessionService.method.createSession);
+  useEffect(() => {
+    // What is in the address is in the history too.
+    const forget = (): void => {
+      if (location.hash !== "") history.replaceState(history.state, "", location.pathname + location.search);
+    };
+    // A link that is opened where this page is open already changes what stands behind the `#`, and loads nothing.
+    const changed = (): void => {
+      const next = tokenOfAddress();
+      if (next === "") return;
+      setToken(next);
+      forget();
+    };
+    forget();
+    window.addEventListener("hashchange", changed);
+    return () => window.removeEventListener("hashchange", changed);
+  }, []);
+  const go = async (text: string): Promise<void> => {
+    await signIn.mutateAsync({ token: tokenOf(text) });
+    queryClient.clear();
+    await navigate({ href: isOwnPage(to) ? to : "/console" });
+  };
+  return (
+    <Card>
+      <Head title="Sign in" />
+      <form
+        className="grid gap-3"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void go(token === "" ? pasted : token).catch(() => undefined);
+        }}
+      >
+        {token === "" ? (
+          <>
+            <p className="text-muted">
+              Open the link that the gateway printed when it started, or paste it here. An administrator of your
+              organisation makes you another one.
+            </p>
+            <TextField
+              label="Link"
+              value={pasted}
+              onChange={setPasted}
+              placeholder={`${location.origin}/sign-in#token=…`}
+              required
+            />
+          </>
+        ) : (
+          <p className="text-muted">The link in your browser's address signs you in once.</p>
+        )}
+        <Refused error={signIn.error} />
+        <button type="submit" className="button button-main justify-center" disabled={signIn.isPending}>
+          Sign in
+        </button>
+      </form>
+      {token === "" && <ByMail to={isOwnPage(to) ? to : undefined} fault={fault} />}
+    </Card>
+  );
+}
+
+/** The identity provider of an organisation: the gateway knows it by the domain of the address, and sends the browser there. */
+function ByMail({ to, fault }: { to: string | undefined; fault: string | undefined }) {
+  const [email, setEmail] = useState("");
+  return (
+    <form
+      className="mt-6 grid gap-3 border-t border-line pt-4"
+      onSubmit={(event) => {
+        event.preventDefault();
+        location.assign(`/sign-in?${new URLSearchParams({ email, ...(to !== undefined && { return_to: to }) })}`);
+      }}
+    >
+      {fault !== undefined && (
+        <p role="alert">
+          <Status tone="bad">The sign-in ended: {spaced(fault)}</Status>{" "}
+          <a className="underline" href={`/docs/errors#${fault}`}>
+            what that means
+          </a>
+        </p>
+      )}
+      <TextField
+        label="E-mail"
+        type="email"
+        value={email}
+        onChange={setEmail}
+        required
+        help="Of an organisation that signs in at its own identity provider."
+      />
+      <button type="submit" className="button justify-center">
+        Go to the identity provider
+      </button>
+    </form>
+  );
+}
+
+const Card = ({ children }: { children: ReactNode }) => (
+  <main className="mx-auto mt-[12vh] w-[min(420px,calc(100vw-24px))]">
+    <p className="mb-4 font-semibold">limber</p>
+    <div className="panel p-4">{children}</div>
+  </main>
+);

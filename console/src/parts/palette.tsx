@@ -1,0 +1,111 @@
+/** Everything by name: pages, models, calls by id. */
+import { useQuery } from "@connectrpc/connect-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useDeferredValue, useEffect, useRef, useState } from "react";
+import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+import type { Page } from "../lib/routes.ts";
+import type { router } from "../router.tsx";
+import { Modal } from "./basics.tsx";
+
+interface Found {
+  readonly id: string;
+  readonly title: string;
+  readonly kind: string;
+  readonly href: string;
+}
+
+/** Ids of calls, of their answers and of what was charged for them. */
+const CALL = /^(?:req|act|pred|grnd|chunk|use)_\w+$/;
+const ID: readonly (readonly [RegExp, string, string])[] = [
+  [CALL, "call", "/console/calls?call="],
+  [/^(?:eval|ev)_\w+$/, "evaluation", "/console/evaluations?run="],
+  [/^(?:batch|bat)_\w+$/, "batch", "/console/jobs?job="],
+  [/^key_\w+$/, "key", "/console/keys?key="],
+  [/^off_\w+$/, "offering", "/console/supply?offering="],
+];
+
+/** The palette. */
+export function Palette({ open, onClose, pages }: { open: boolean; onClose: () => void; pages: readonly Page[] }) {
+  return (
+    <Modal title="Go to" open={open} onClose={onClose}>
+      {open && <Search onClose={onClose} pages={pages} />}
+    </Modal>
+  );
+}
+
+function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[] }) {
+  const navigate = useNavigate();
+  const [text, setText] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const asked = useDeferredValue(text.trim());
+  const models = useQuery(RegistryService.method.listModels, { q: asked, limit: 8 }, { enabled: asked.length > 1 });
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
+  const wanted = text.trim().toLowerCase();
+  const found: Found[] = [
+    ...ID.filter(([pattern]) => pattern.test(text.trim())).map(([, kind, href]) => ({
+      id: kind,
+      title: text.trim(),
+      kind,
+      href: href + encodeURIComponent(text.trim()),
+    })),
+    ...pages
+      .filter(({ title }) => title.toLowerCase().includes(wanted))
+      .map(({ path, title }) => ({ id: path, title, kind: "page", href: path })),
+    ...(asked.length > 1 ? (models.data?.data ?? []) : []).map(({ id }) => ({
+      id,
+      title: id,
+      kind: "model",
+      href: `/console/models/${id}`,
+    })),
+  ];
+  const go = (to: Found | undefined): void => {
+    if (to === undefined) return;
+    onClose();
+    void navigate({ href: to.href } as Parameters<typeof router.navigate>[0]);
+  };
+  return (
+    <>
+      <input
+        ref={input}
+        className="input w-full"
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="found"
+        aria-activedescendant={found[chosen] === undefined ? undefined : `found-${chosen}`}
+        aria-label="Name or id"
+        placeholder="A page, a model, the id of a call"
+        value={text}
+        onChange={(event) => {
+          setText(event.target.value);
+          setChosen(0);
+        }}
+        onKeyDown={(event) => {
+          const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+          if (step !== 0) {
+            event.preventDefault();
+            setChosen((now) => Math.min(Math.max(now + step, 0), found.length - 1));
+          }
+          if (event.key === "Enter") go(found[chosen]);
+        }}
+      />
+      <div id="found" role="listbox" aria-label="Found" className="grid max-h-80 overflow-auto">
+        {found.map((one, i) => (
+          <div
+            key={`${one.kind} ${one.id}`}
+            id={`found-${i}`}
+            role="option"
+            tabIndex={-1}
+            aria-selected={i === chosen}
+            className="flex min-h-8 cursor-pointer items-center justify-between gap-2 rounded px-2 hover:bg-panel aria-selected:bg-chosen"
+            onClick={() => go(one)}
+          >
+            <span className="truncate">{one.title}</span>
+            <span className="text-sm text-muted">{one.kind}</span>
+          </div>
+        ))}
+      </div>
+      {found.length === 0 && <p className="text-muted">Nothing of this name.</p>}
+    </>
+  );
+}

@@ -1,0 +1,95 @@
+/** Every address of the console. What a page filters by stands in its address; each page is loaded when it is opened. */
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet } from "@tanstack/react-router";
+import { Frame } from "./frame.tsx";
+import { SignInPage } from "./pages/sign-in.tsx";
+
+/** Search parameters are texts; those of other names are dropped, and those without a text too. */
+const texts =
+  <K extends string>(...names: readonly K[]) =>
+  (search: Record<string, unknown>): Partial<Record<K, string>> =>
+    Object.fromEntries(
+      names.flatMap((name) => {
+        const value = search[name];
+        return typeof value === "string" && value !== "" ? [[name, value]] : [];
+      }),
+    ) as Partial<Record<K, string>>;
+
+const root = createRootRoute({
+  component: Outlet,
+  notFoundComponent: () => <p className="p-8">There is no such page.</p>,
+});
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in",
+  component: SignInPage,
+  validateSearch: texts("to", "token"),
+});
+const frame = createRoute({ getParentRoute: () => root, path: "/console", component: Frame });
+
+const inFrame = <P extends string, K extends string>(
+  path: P,
+  names: readonly K[],
+  load: Parameters<typeof lazyRouteComponent>[0],
+  name: string,
+) =>
+  createRoute({
+    getParentRoute: () => frame,
+    path,
+    validateSearch: texts(...names),
+    component: lazyRouteComponent(load, name),
+  });
+
+const pages = [
+  inFrame("/", ["robot", "workspace", "loop"], () => import("./pages/robots.tsx"), "RobotsPage"),
+  inFrame(
+    "/calls",
+    ["kind", "status", "http", "model", "provider", "robot", "session", "since", "call", "from", "until"],
+    () => import("./pages/calls.tsx"),
+    "CallsPage",
+  ),
+  inFrame(
+    "/playground",
+    ["contract", "model", "against", "space"],
+    () => import("./pages/playground.tsx"),
+    "PlaygroundPage",
+  ),
+  inFrame(
+    "/models",
+    ["q", "contract", "domain", "tier", "embodiment", "space", "kind"],
+    () => import("./pages/models.tsx"),
+    "ModelsPage",
+  ),
+  inFrame("/models/$owner/$name", [], () => import("./pages/model.tsx"), "ModelPage"),
+  inFrame("/evaluations", ["run", "with", "new"], () => import("./pages/evaluations.tsx"), "EvaluationsPage"),
+  inFrame("/jobs", ["kind", "job"], () => import("./pages/jobs.tsx"), "JobsPage"),
+  inFrame("/supply", ["offering", "new", "status"], () => import("./pages/supply.tsx"), "SupplyPage"),
+  inFrame("/routing", ["preset"], () => import("./pages/routing.tsx"), "RoutingPage"),
+  inFrame("/spend", ["days"], () => import("./pages/spend.tsx"), "SpendPage"),
+  inFrame("/keys", ["key", "new"], () => import("./pages/keys.tsx"), "KeysPage"),
+  inFrame("/members", ["member"], () => import("./pages/members.tsx"), "MembersPage"),
+  inFrame("/workspaces", ["workspace", "new"], () => import("./pages/workspaces.tsx"), "WorkspacesPage"),
+  inFrame("/webhooks", ["hook", "new"], () => import("./pages/webhooks.tsx"), "WebhooksPage"),
+  inFrame("/audit", ["action", "actor", "record"], () => import("./pages/audit.tsx"), "AuditPage"),
+  inFrame("/settings", [], () => import("./pages/settings.tsx"), "SettingsPage"),
+  inFrame("/status", [], () => import("./pages/status.tsx"), "StatusPage"),
+] as const;
+
+/** The router. Search parameters are spelt as forms spell them, so that an address can be read. */
+export const router = createRouter({
+  routeTree: root.addChildren([signIn, frame.addChildren(pages)]),
+  parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
+  stringifySearch: (search) => {
+    const given = Object.entries(search).filter(([, value]) => typeof value === "string" && value !== "");
+    const text = new URLSearchParams(given as [string, string][]).toString();
+    return text === "" ? "" : `?${text}`;
+  },
+  defaultPreload: "intent",
+  scrollRestoration: false,
+  defaultPendingComponent: () => <p className="p-6 text-muted">Loading…</p>,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
