@@ -75,7 +75,7 @@ describe.skipIf(browser === undefined)("every page", () => {
     expect(await faultsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox").waitFor();
+    await page.getByRole("combobox", { name: "Name or id" }).waitFor();
     expect(await faultsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.goto(`${console.app.url}/sign-in`);

@@ -2,8 +2,10 @@
 
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { buildConsole, isStale } from "../../console/build.ts";
+import { ACT } from "../console/fill.ts";
 import { type App, type Caller, openApp } from "./app.ts";
 import { browser } from "./chromium.ts";
+import { eventually } from "./eventually.ts";
 
 /** A gateway that serves the console, and one organisation with an owner's key. */
 export interface ConsoleApp {
@@ -30,6 +32,11 @@ export async function openConsole(): Promise<ConsoleApp> {
   if (isStale()) await buildConsole();
   const app = await openApp({ referenceSupply: true, importCatalog: true });
   const caller = await app.caller(50);
+  // Supply is read once in a while, and what was declared is served from then on.
+  await eventually(async () => {
+    const { status, text } = await app.call("/v1/act", ACT, { key: caller.key });
+    if (status !== 200) throw new Error(text);
+  });
   const contexts: BrowserContext[] = [];
   return {
     app,

@@ -1,0 +1,121 @@
+/**
+ * `npm run console:pictures`: a picture of every page of the console, in both themes and at the width of a phone, into `docs/console/`. It
+ * starts a gateway of its own with the embedded database, and uses it a little first.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import sharp from "sharp";
+import { callRest } from "../support/app.ts";
+import { browser } from "../support/chromium.ts";
+import { ACT, fill } from "./fill.ts";
+import { PLACES } from "./places.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const OUT = join(ROOT, "docs/console");
+const LOOKS = [
+  { look: "light", width: 1280, colorScheme: "light" },
+  { look: "dark", width: 1280, colorScheme: "dark" },
+  { look: "phone", width: 390, colorScheme: "light" },
+] as const;
+/** How long loops run before they are looked at, so that there is a minute to see, in milliseconds. */
+const RUN_MS = 10_000;
+/** How long a page has for what it asks for, in milliseconds. */
+const SETTLE_MS = 1_500;
+
+/** Pages with something open on them: what is clicked, and the name of the picture. */
+const OPENED = [
+  { path: "/console", name: "loop", click: '[data-row="0"] [data-open]' },
+  { path: "/console/calls", name: "call", click: '[data-row="4"] [data-open]' },
+  { path: "/console/playground", name: "playground-answer", click: 'button:text-is("Run")' },
+  { path: "/console", name: "stop", click: 'header button:has-text("STOP")' },
+] as const;
+
+const data = mkdtempSync(join(tmpdir(), "limber-pictures-"));
+const env = { ...process.env, DATA_DIR: data, PORT: "0", LOG_LEVEL: "error" };
+const gateway = spawn(process.execPath, ["src/main.ts"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+const children: ChildProcess[] = [gateway];
+process.on("exit", () => {
+  for (const child of children) child.kill();
+  rmSync(data, { recursive: true, force: true });
+});
+
+async function started(): Promise<{ url: string; key: string }> {
+  let said = "";
+  for await (const part of gateway.stdout!) {
+    said += String(part);
+    const url = /limber ready (\S+)/.exec(said)?.[1];
+    const key = /LIMBER_KEY=(\S+)/.exec(said)?.[1];
+    if (url !== undefined && key !== undefined && said.includes("Try it")) return { url, key };
+  }
+  throw new Error("the gateway did not start");
+}
+
+async function keep(page: Page, name: string): Promise<void> {
+  await sharp(await page.screenshot())
+    .png({ palette: true, colours: 128, effort: 10 })
+    .toFile(join(OUT, `${name}.png`));
+}
+
+const { url, key } = await started();
+gateway.stdout?.resume();
+const call = (path: string, body?: unknown, options = {}) => callRest(url, path, body, { key, ...options });
+const org: string = (await call("/v1/key")).body.org_id;
+while ((await call("/v1/act", ACT)).status !== 200) await new Promise((resolve) => setTimeout(resolve, 200));
+await fill({ app: { call }, caller: { org, key } });
+for (let i = 0; i < 120; i++) {
+  const [model, space] = i % 3 === 0 ? ["service/auto", "waypoint_se2"] : ["reference/potential-nav", "base_twist_2d"];
+  const provider = { deadline_ms: i % 11 === 0 ? 5 : 800, ...(i % 17 === 0 && { max_latency_ms: 1 }) };
+  const proprio = { x: i / 100, y: 0, yaw: 0, goal_x: 1, goal_y: 1, goal_yaw: 0 };
+  const observations = [{ proprio: Object.values(proprio), proprio_names: Object.keys(proprio) }];
+  await call("/v1/act", { model, action_space: space, observations, provider, robot_id: `base-${i % 4}` });
+}
+for (const seed of [1, 2])
+  await call("/v1/evaluate", {
+    policy_endpoint: "reference/ik-reach",
+    scenario: "arm-reach",
+    action_space: "joint_pos_7",
+    episodes: 8,
+    seed,
+    media: "gif",
+  });
+for (let i = 0; i < 2; i++)
+  children.push(
+    spawn(process.execPath, ["examples/robot-loop.ts", "600", url], {
+      cwd: ROOT,
+      env: { ...env, LIMBER_KEY: key },
+      stdio: "ignore",
+    }),
+  );
+await new Promise((resolve) => setTimeout(resolve, RUN_MS));
+
+if (browser === undefined) throw new Error("no browser starts here");
+mkdirSync(OUT, { recursive: true });
+for (const { look, width, colorScheme } of LOOKS) {
+  const context = await browser.newContext({
+    viewport: { width, height: 800 },
+    colorScheme,
+    locale: "en-US",
+    reducedMotion: "reduce",
+  });
+  await context.setExtraHTTPHeaders({ authorization: `Bearer ${key}` });
+  const page = await context.newPage();
+  for (const { path, heading, name } of PLACES) {
+    await page.goto(url + path);
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await page.waitForTimeout(SETTLE_MS);
+    await keep(page, `${name}-${look}`);
+  }
+  for (const { path, name, click } of OPENED) {
+    await page.goto(url + path);
+    await page.locator(click).first().click();
+    await page.waitForTimeout(name === "loop" ? RUN_MS : SETTLE_MS);
+    await keep(page, `${name}-${look}`);
+  }
+  await context.close();
+}
+await browser.close();
+console.log(`docs/console has ${LOOKS.length * (PLACES.length + OPENED.length)} pictures`);
+process.exit(0);
