@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/billing_service.proto.
  */
 export const file_limber_v1_billing_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QifwoSR2V0QmlsbGluZ1Jlc3BvbnNlEg8KB2VuYWJsZWQYASABKAgSEAoIY3VycmVuY3kYAiABKAkSDwoHbWluX3VzZBgDIAEoARIPCgdtYXhfdXNkGAQgASgBEhYKCXByb2Nlc3NvchgFIAEoCUgAiAEBQgwKCl9wcm9jZXNzb3IiEwoRR2V0QmFsYW5jZVJlcXVlc3QiOQoSR2V0QmFsYW5jZVJlc3BvbnNlEiMKB2JhbGFuY2UYASABKAsyEi5saW1iZXIudjEuQmFsYW5jZSKmAQoMVG9wVXBSZXF1ZXN0EhIKCmFtb3VudF91c2QYASABKAESGAoLc3VjY2Vzc191cmwYAiABKAlIAIgBARIXCgpjYW5jZWxfdXJsGAMgASgJSAGIAQESHAoPaWRlbXBvdGVuY3lfa2V5GAQgASgJSAKIAQFCDgoMX3N1Y2Nlc3NfdXJsQg0KC19jYW5jZWxfdXJsQhIKEF9pZGVtcG90ZW5jeV9rZXkinAEKDVRvcFVwUmVzcG9uc2USEgoKcGF5bWVudF9pZBgBIAEoCRIUCgxjaGVja291dF91cmwYAiABKAkSEgoKYW1vdW50X3VzZBgDIAEoARIPCgdmZWVfdXNkGAQgASgBEigKBnN0YXR1cxgFIAEoDjIYLmxpbWJlci52MS5QYXltZW50U3RhdHVzEhIKCmV4cGlyZXNfYXQYBiABKA0iUwoTTGlzdFBheW1lbnRzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0UGF5bWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5QYXltZW50EhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIi0KF1JlY29uY2lsZVBheW1lbnRSZXF1ZXN0EhIKCnBheW1lbnRfaWQYASABKAkiPwoYUmVjb25jaWxlUGF5bWVudFJlc3BvbnNlEiMKB3BheW1lbnQYASABKAsyEi5saW1iZXIudjEuUGF5bWVudCJBChtUYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QSDwoHcGF5bG9hZBgBIAEoDBIRCglzaWduYXR1cmUYAiABKAkiMAocVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZRIQCghyZWNlaXZlZBgBIAEoCDKIBAoOQmlsbGluZ1NlcnZpY2USTgoKR2V0QmlsbGluZxIcLmxpbWJlci52MS5HZXRCaWxsaW5nUmVxdWVzdBodLmxpbWJlci52MS5HZXRCaWxsaW5nUmVzcG9uc2UiA5ACARJOCgpHZXRCYWxhbmNlEhwubGltYmVyLnYxLkdldEJhbGFuY2VSZXF1ZXN0Gh0ubGltYmVyLnYxLkdldEJhbGFuY2VSZXNwb25zZSIDkAIBEjoKBVRvcFVwEhcubGltYmVyLnYxLlRvcFVwUmVxdWVzdBoYLmxpbWJlci52MS5Ub3BVcFJlc3BvbnNlElQKDExpc3RQYXltZW50cxIeLmxpbWJlci52MS5MaXN0UGF5bWVudHNSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RQYXltZW50c1Jlc3BvbnNlIgOQAgESWwoQUmVjb25jaWxlUGF5bWVudBIiLmxpbWJlci52MS5SZWNvbmNpbGVQYXltZW50UmVxdWVzdBojLmxpbWJlci52MS5SZWNvbmNpbGVQYXltZW50UmVzcG9uc2USZwoUVGFrZVByb2Nlc3Nvck1lc3NhZ2USJi5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0GicubGltYmVyLnYxLlRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2ViBnByb3RvMw", [file_limber_v1_account, file_limber_v1_payment]);
+  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QiJwoRR2V0UmVjZWlwdFJlcXVlc3QSEgoKcGF5bWVudF9pZBgBIAEoCSJNChJHZXRSZWNlaXB0UmVzcG9uc2USEAoIZmlsZW5hbWUYASABKAkSFAoMY29udGVudF90eXBlGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiIgoRR2V0SW52b2ljZVJlcXVlc3QSDQoFbW9udGgYASABKAkibgoSR2V0SW52b2ljZVJlc3BvbnNlEhAKCGZpbGVuYW1lGAEgASgJEhQKDGNvbnRlbnRfdHlwZRgCIAEoCRIPCgdjb250ZW50GAMgASgMEhEKCXRvdGFsX3VzZBgEIAEoARIMCgRvcGVuGAUgASgIIn8KEkdldEJpbGxpbmdSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhAKCGN1cnJlbmN5GAIgASgJEg8KB21pbl91c2QYAyABKAESDwoHbWF4X3VzZBgEIAEoARIWCglwcm9jZXNzb3IYBSABKAlIAIgBAUIMCgpfcHJvY2Vzc29yIhMKEUdldEJhbGFuY2VSZXF1ZXN0IjkKEkdldEJhbGFuY2VSZXNwb25zZRIjCgdiYWxhbmNlGAEgASgLMhIubGltYmVyLnYxLkJhbGFuY2UipgEKDFRvcFVwUmVxdWVzdBISCgphbW91bnRfdXNkGAEgASgBEhgKC3N1Y2Nlc3NfdXJsGAIgASgJSACIAQESFwoKY2FuY2VsX3VybBgDIAEoCUgBiAEBEhwKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUgCiAEBQg4KDF9zdWNjZXNzX3VybEINCgtfY2FuY2VsX3VybEISChBfaWRlbXBvdGVuY3lfa2V5IpwBCg1Ub3BVcFJlc3BvbnNlEhIKCnBheW1lbnRfaWQYASABKAkSFAoMY2hlY2tvdXRfdXJsGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAESDwoHZmVlX3VzZBgEIAEoARIoCgZzdGF0dXMYBSABKA4yGC5saW1iZXIudjEuUGF5bWVudFN0YXR1cxISCgpleHBpcmVzX2F0GAYgASgNIlMKE0xpc3RQYXltZW50c1JlcXVlc3QSEgoFbGltaXQYASABKA1IAIgBARITCgZjdXJzb3IYAiABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKEAQoUTGlzdFBheW1lbnRzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUGF5bWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChdSZWNvbmNpbGVQYXltZW50UmVxdWVzdBISCgpwYXltZW50X2lkGAEgASgJIj8KGFJlY29uY2lsZVBheW1lbnRSZXNwb25zZRIjCgdwYXltZW50GAEgASgLMhIubGltYmVyLnYxLlBheW1lbnQiQQobVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0Eg8KB3BheWxvYWQYASABKAwSEQoJc2lnbmF0dXJlGAIgASgJIjAKHFRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2USEAoIcmVjZWl2ZWQYASABKAgyqAUKDkJpbGxpbmdTZXJ2aWNlEk4KCkdldEJpbGxpbmcSHC5saW1iZXIudjEuR2V0QmlsbGluZ1JlcXVlc3QaHS5saW1iZXIudjEuR2V0QmlsbGluZ1Jlc3BvbnNlIgOQAgESTgoKR2V0QmFsYW5jZRIcLmxpbWJlci52MS5HZXRCYWxhbmNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRCYWxhbmNlUmVzcG9uc2UiA5ACARI6CgVUb3BVcBIXLmxpbWJlci52MS5Ub3BVcFJlcXVlc3QaGC5saW1iZXIudjEuVG9wVXBSZXNwb25zZRJUCgxMaXN0UGF5bWVudHMSHi5saW1iZXIudjEuTGlzdFBheW1lbnRzUmVxdWVzdBofLmxpbWJlci52MS5MaXN0UGF5bWVudHNSZXNwb25zZSIDkAIBElsKEFJlY29uY2lsZVBheW1lbnQSIi5saW1iZXIudjEuUmVjb25jaWxlUGF5bWVudFJlcXVlc3QaIy5saW1iZXIudjEuUmVjb25jaWxlUGF5bWVudFJlc3BvbnNlEk4KCkdldFJlY2VpcHQSHC5saW1iZXIudjEuR2V0UmVjZWlwdFJlcXVlc3QaHS5saW1iZXIudjEuR2V0UmVjZWlwdFJlc3BvbnNlIgOQAgESTgoKR2V0SW52b2ljZRIcLmxpbWJlci52MS5HZXRJbnZvaWNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRJbnZvaWNlUmVzcG9uc2UiA5ACARJnChRUYWtlUHJvY2Vzc29yTWVzc2FnZRImLmxpbWJlci52MS5UYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QaJy5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZWIGcHJvdG8z", [file_limber_v1_account, file_limber_v1_payment]);
 
 /**
  * Asks whether there is self-serve billing.
@@ -30,6 +30,132 @@ export type GetBillingRequest = Message<"limber.v1.GetBillingRequest"> & {
  */
 export const GetBillingRequestSchema: GenMessage<GetBillingRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 0);
+
+/**
+ * Asks for a receipt.
+ *
+ * @generated from message limber.v1.GetReceiptRequest
+ */
+export type GetReceiptRequest = Message<"limber.v1.GetReceiptRequest"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetReceiptRequest.
+ * Use `create(GetReceiptRequestSchema)` to create a new message.
+ */
+export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 1);
+
+/**
+ * A receipt.
+ *
+ * @generated from message limber.v1.GetReceiptResponse
+ */
+export type GetReceiptResponse = Message<"limber.v1.GetReceiptResponse"> & {
+  /**
+   * What to call the file.
+   *
+   * @generated from field: string filename = 1;
+   */
+  filename: string;
+
+  /**
+   * Constant `application/pdf`.
+   *
+   * @generated from field: string content_type = 2;
+   */
+  contentType: string;
+
+  /**
+   * The file, in base64 over JSON.
+   *
+   * @generated from field: bytes content = 3;
+   */
+  content: Uint8Array;
+};
+
+/**
+ * Describes the message limber.v1.GetReceiptResponse.
+ * Use `create(GetReceiptResponseSchema)` to create a new message.
+ */
+export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 2);
+
+/**
+ * Asks for an invoice.
+ *
+ * @generated from message limber.v1.GetInvoiceRequest
+ */
+export type GetInvoiceRequest = Message<"limber.v1.GetInvoiceRequest"> & {
+  /**
+   * The month, such as `2026-11`, in UTC.
+   *
+   * @generated from field: string month = 1;
+   */
+  month: string;
+};
+
+/**
+ * Describes the message limber.v1.GetInvoiceRequest.
+ * Use `create(GetInvoiceRequestSchema)` to create a new message.
+ */
+export const GetInvoiceRequestSchema: GenMessage<GetInvoiceRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 3);
+
+/**
+ * An invoice.
+ *
+ * @generated from message limber.v1.GetInvoiceResponse
+ */
+export type GetInvoiceResponse = Message<"limber.v1.GetInvoiceResponse"> & {
+  /**
+   * What to call the file.
+   *
+   * @generated from field: string filename = 1;
+   */
+  filename: string;
+
+  /**
+   * Constant `application/pdf`.
+   *
+   * @generated from field: string content_type = 2;
+   */
+  contentType: string;
+
+  /**
+   * The file, in base64 over JSON.
+   *
+   * @generated from field: bytes content = 3;
+   */
+  content: Uint8Array;
+
+  /**
+   * What was charged for in the month, in US dollars, the fee included.
+   *
+   * @generated from field: double total_usd = 4;
+   */
+  totalUsd: number;
+
+  /**
+   * The month is not over.
+   *
+   * @generated from field: bool open = 5;
+   */
+  open: boolean;
+};
+
+/**
+ * Describes the message limber.v1.GetInvoiceResponse.
+ * Use `create(GetInvoiceResponseSchema)` to create a new message.
+ */
+export const GetInvoiceResponseSchema: GenMessage<GetInvoiceResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 4);
 
 /**
  * Whether an organisation can pay by itself, and how much at once.
@@ -78,7 +204,7 @@ export type GetBillingResponse = Message<"limber.v1.GetBillingResponse"> & {
  * Use `create(GetBillingResponseSchema)` to create a new message.
  */
 export const GetBillingResponseSchema: GenMessage<GetBillingResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 1);
+  messageDesc(file_limber_v1_billing_service, 5);
 
 /**
  * Asks for the balance.
@@ -93,7 +219,7 @@ export type GetBalanceRequest = Message<"limber.v1.GetBalanceRequest"> & {
  * Use `create(GetBalanceRequestSchema)` to create a new message.
  */
 export const GetBalanceRequestSchema: GenMessage<GetBalanceRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 2);
+  messageDesc(file_limber_v1_billing_service, 6);
 
 /**
  * The balance.
@@ -114,7 +240,7 @@ export type GetBalanceResponse = Message<"limber.v1.GetBalanceResponse"> & {
  * Use `create(GetBalanceResponseSchema)` to create a new message.
  */
 export const GetBalanceResponseSchema: GenMessage<GetBalanceResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 3);
+  messageDesc(file_limber_v1_billing_service, 7);
 
 /**
  * Asks for a checkout.
@@ -156,7 +282,7 @@ export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
  * Use `create(TopUpRequestSchema)` to create a new message.
  */
 export const TopUpRequestSchema: GenMessage<TopUpRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 4);
+  messageDesc(file_limber_v1_billing_service, 8);
 
 /**
  * A checkout that waits to be paid.
@@ -212,7 +338,7 @@ export type TopUpResponse = Message<"limber.v1.TopUpResponse"> & {
  * Use `create(TopUpResponseSchema)` to create a new message.
  */
 export const TopUpResponseSchema: GenMessage<TopUpResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 5);
+  messageDesc(file_limber_v1_billing_service, 9);
 
 /**
  * Asks for payments.
@@ -240,7 +366,7 @@ export type ListPaymentsRequest = Message<"limber.v1.ListPaymentsRequest"> & {
  * Use `create(ListPaymentsRequestSchema)` to create a new message.
  */
 export const ListPaymentsRequestSchema: GenMessage<ListPaymentsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 6);
+  messageDesc(file_limber_v1_billing_service, 10);
 
 /**
  * Payments.
@@ -282,7 +408,7 @@ export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
  * Use `create(ListPaymentsResponseSchema)` to create a new message.
  */
 export const ListPaymentsResponseSchema: GenMessage<ListPaymentsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 7);
+  messageDesc(file_limber_v1_billing_service, 11);
 
 /**
  * Asks what became of a payment.
@@ -303,7 +429,7 @@ export type ReconcilePaymentRequest = Message<"limber.v1.ReconcilePaymentRequest
  * Use `create(ReconcilePaymentRequestSchema)` to create a new message.
  */
 export const ReconcilePaymentRequestSchema: GenMessage<ReconcilePaymentRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 8);
+  messageDesc(file_limber_v1_billing_service, 12);
 
 /**
  * What became of a payment.
@@ -324,7 +450,7 @@ export type ReconcilePaymentResponse = Message<"limber.v1.ReconcilePaymentRespon
  * Use `create(ReconcilePaymentResponseSchema)` to create a new message.
  */
 export const ReconcilePaymentResponseSchema: GenMessage<ReconcilePaymentResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 9);
+  messageDesc(file_limber_v1_billing_service, 13);
 
 /**
  * A message of the payment processor.
@@ -352,7 +478,7 @@ export type TakeProcessorMessageRequest = Message<"limber.v1.TakeProcessorMessag
  * Use `create(TakeProcessorMessageRequestSchema)` to create a new message.
  */
 export const TakeProcessorMessageRequestSchema: GenMessage<TakeProcessorMessageRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 10);
+  messageDesc(file_limber_v1_billing_service, 14);
 
 /**
  * The message was taken.
@@ -373,7 +499,7 @@ export type TakeProcessorMessageResponse = Message<"limber.v1.TakeProcessorMessa
  * Use `create(TakeProcessorMessageResponseSchema)` to create a new message.
  */
 export const TakeProcessorMessageResponseSchema: GenMessage<TakeProcessorMessageResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 11);
+  messageDesc(file_limber_v1_billing_service, 15);
 
 /**
  * The prepaid balance, and the payments that fill it.
@@ -431,6 +557,27 @@ export const BillingService: GenService<{
     methodKind: "unary";
     input: typeof ReconcilePaymentRequestSchema;
     output: typeof ReconcilePaymentResponseSchema;
+  },
+  /**
+   * Makes the receipt of a payment that was paid, as PDF.
+   *
+   * @generated from rpc limber.v1.BillingService.GetReceipt
+   */
+  getReceipt: {
+    methodKind: "unary";
+    input: typeof GetReceiptRequestSchema;
+    output: typeof GetReceiptResponseSchema;
+  },
+  /**
+   * Makes the invoice of a month, as PDF: what each key was charged for, the fee for an unused commitment, and what was paid. That of the
+   * running month says that it is not over.
+   *
+   * @generated from rpc limber.v1.BillingService.GetInvoice
+   */
+  getInvoice: {
+    methodKind: "unary";
+    input: typeof GetInvoiceRequestSchema;
+    output: typeof GetInvoiceResponseSchema;
   },
   /**
    * Takes a message of the payment processor, which signs it. It may come late, twice and out of order.
