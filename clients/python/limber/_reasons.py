@@ -795,6 +795,22 @@ class InvalidTarget(family.ValidationError):
     retryable = False
 
 
+class MailUnavailable(family.ServerError):
+    """No mail is sent: the operator has named no mail server."""
+
+    code = "mail_unavailable"
+    status = 501
+    retryable = False
+
+
+class MailFailed(family.UpstreamError):
+    """The mail server did not take a mail."""
+
+    code = "mail_failed"
+    status = 502
+    retryable = True
+
+
 class KeyLineTooLong(family.ConflictError):
     """The key that makes this one descends from as many keys as one may."""
 
@@ -808,6 +824,30 @@ class CursorExpired(family.ConflictError):
 
     code = "cursor_expired"
     status = 410
+    retryable = False
+
+
+class RobotNotArmed(family.PermissionRefused):
+    """No person has armed this robot for this key, or not for this model or for so long; or what was armed has ended."""
+
+    code = "robot_not_armed"
+    status = 403
+    retryable = False
+
+
+class RobotBusy(family.ConflictError):
+    """Another run moves this robot."""
+
+    code = "robot_busy"
+    status = 409
+    retryable = False
+
+
+class RobotAbsent(family.ConflictError):
+    """The robot does not attend, so that nothing could move it."""
+
+    code = "robot_absent"
+    status = 409
     retryable = False
 
 
@@ -912,8 +952,13 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "invalid_redirect_uri": InvalidRedirectUri,
     "invalid_client_metadata": InvalidClientMetadata,
     "invalid_target": InvalidTarget,
+    "mail_unavailable": MailUnavailable,
+    "mail_failed": MailFailed,
     "key_line_too_long": KeyLineTooLong,
     "cursor_expired": CursorExpired,
+    "robot_not_armed": RobotNotArmed,
+    "robot_busy": RobotBusy,
+    "robot_absent": RobotAbsent,
 }
 
 __all__ = [
@@ -973,6 +1018,8 @@ __all__ = [
     "KeyLineTooLong",
     "KeyNarrowed",
     "LastOwner",
+    "MailFailed",
+    "MailUnavailable",
     "MalformedBody",
     "MalformedRequest",
     "MemberNotActive",
@@ -1000,6 +1047,9 @@ __all__ = [
     "ProcessorUnavailable",
     "RateLimitExceeded",
     "RequestTimeout",
+    "RobotAbsent",
+    "RobotBusy",
+    "RobotNotArmed",
     "RobotStopped",
     "ScenarioNotRunnable",
     "ScopeDenied",

@@ -12,6 +12,42 @@ class GetBillingRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class GetReceiptRequest(_message.Message):
+    __slots__ = ("payment_id",)
+    PAYMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    payment_id: str
+    def __init__(self, payment_id: _Optional[str] = ...) -> None: ...
+
+class GetReceiptResponse(_message.Message):
+    __slots__ = ("filename", "content_type", "content")
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    filename: str
+    content_type: str
+    content: bytes
+    def __init__(self, filename: _Optional[str] = ..., content_type: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class GetInvoiceRequest(_message.Message):
+    __slots__ = ("month",)
+    MONTH_FIELD_NUMBER: _ClassVar[int]
+    month: str
+    def __init__(self, month: _Optional[str] = ...) -> None: ...
+
+class GetInvoiceResponse(_message.Message):
+    __slots__ = ("filename", "content_type", "content", "total_usd", "open")
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_USD_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    filename: str
+    content_type: str
+    content: bytes
+    total_usd: float
+    open: bool
+    def __init__(self, filename: _Optional[str] = ..., content_type: _Optional[str] = ..., content: _Optional[bytes] = ..., total_usd: _Optional[float] = ..., open: _Optional[bool] = ...) -> None: ...
+
 class GetBillingResponse(_message.Message):
     __slots__ = ("enabled", "currency", "min_usd", "max_usd", "processor")
     ENABLED_FIELD_NUMBER: _ClassVar[int]

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x16limber/v1/member.proto\x12\tlimber.v1\"\x95\x03\n\x06Member\x12\x17\n\x07user_id\x18\x01 \x01(\tR\x06userId\x12\x15\n\x06org_id\x18\x02 \x01(\tR\x05orgId\x12\x14\n\x05\x65mail\x18\x03 \x01(\tR\x05\x65mail\x12\x12\n\x04role\x18\x04 \x01(\tR\x04role\x12\x1d\n\ngiven_role\x18\x05 \x01(\tR\tgivenRole\x12#\n\rworkspace_ids\x18\x06 \x03(\tR\x0cworkspaceIds\x12/\n\x06status\x18\x07 \x01(\x0e\x32\x17.limber.v1.MemberStatusR\x06status\x12\x18\n\x07\x63reated\x18\x08 \x01(\rR\x07\x63reated\x12\x1b\n\x06invite\x18\t \x01(\tH\x00R\x06invite\x88\x01\x01\x12/\n\x11invite_expires_at\x18\n \x01(\rH\x01R\x0finviteExpiresAt\x88\x01\x01\x12#\n\x0bsign_in_url\x18\x0b \x01(\tH\x02R\tsignInUrl\x88\x01\x01\x42\t\n\x07_inviteB\x14\n\x12_invite_expires_atB\x0e\n\x0c_sign_in_url\"\x97\x01\n\x04Role\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12 \n\x0b\x64\x65scription\x18\x03 \x01(\tR\x0b\x64\x65scription\x12 \n\x0bpermissions\x18\x04 \x03(\tR\x0bpermissions\x12\'\n\x0fown_permissions\x18\x05 \x03(\tR\x0eownPermissions\"\\\n\nPermission\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12 \n\x0b\x64\x65scription\x18\x02 \x01(\tR\x0b\x64\x65scription\x12\x1c\n\tendpoints\x18\x03 \x03(\tR\tendpoints\"\xa2\x01\n\x0fRolePermissions\x12M\n\x0bpermissions\x18\x01 \x03(\x0b\x32+.limber.v1.RolePermissions.PermissionsEntryR\x0bpermissions\x1a>\n\x10PermissionsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x08R\x05value:\x02\x38\x01:\x00*\x81\x01\n\x0cMemberStatus\x12\x1d\n\x19MEMBER_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_STATUS_INVITED\x10\x01\x12\x18\n\x14MEMBER_STATUS_ACTIVE\x10\x02\x12\x1d\n\x19MEMBER_STATUS_DEACTIVATED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x16limber/v1/member.proto\x12\tlimber.v1\"\xd1\x03\n\x06Member\x12\x17\n\x07user_id\x18\x01 \x01(\tR\x06userId\x12\x15\n\x06org_id\x18\x02 \x01(\tR\x05orgId\x12\x14\n\x05\x65mail\x18\x03 \x01(\tR\x05\x65mail\x12\x12\n\x04role\x18\x04 \x01(\tR\x04role\x12\x1d\n\ngiven_role\x18\x05 \x01(\tR\tgivenRole\x12#\n\rworkspace_ids\x18\x06 \x03(\tR\x0cworkspaceIds\x12/\n\x06status\x18\x07 \x01(\x0e\x32\x17.limber.v1.MemberStatusR\x06status\x12\x18\n\x07\x63reated\x18\x08 \x01(\rR\x07\x63reated\x12\x1b\n\x06invite\x18\t \x01(\tH\x00R\x06invite\x88\x01\x01\x12/\n\x11invite_expires_at\x18\n \x01(\rH\x01R\x0finviteExpiresAt\x88\x01\x01\x12#\n\x0bsign_in_url\x18\x0b \x01(\tH\x02R\tsignInUrl\x88\x01\x01\x12(\n\rinvite_mailed\x18\x0c \x01(\x08H\x03R\x0cinviteMailed\x88\x01\x01\x42\t\n\x07_inviteB\x14\n\x12_invite_expires_atB\x0e\n\x0c_sign_in_urlB\x10\n\x0e_invite_mailed\"\x97\x01\n\x04Role\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12 \n\x0b\x64\x65scription\x18\x03 \x01(\tR\x0b\x64\x65scription\x12 \n\x0bpermissions\x18\x04 \x03(\tR\x0bpermissions\x12\'\n\x0fown_permissions\x18\x05 \x03(\tR\x0eownPermissions\"\\\n\nPermission\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12 \n\x0b\x64\x65scription\x18\x02 \x01(\tR\x0b\x64\x65scription\x12\x1c\n\tendpoints\x18\x03 \x03(\tR\tendpoints\"\xa2\x01\n\x0fRolePermissions\x12M\n\x0bpermissions\x18\x01 \x03(\x0b\x32+.limber.v1.RolePermissions.PermissionsEntryR\x0bpermissions\x1a>\n\x10PermissionsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x08R\x05value:\x02\x38\x01:\x00*\x81\x01\n\x0cMemberStatus\x12\x1d\n\x19MEMBER_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_STATUS_INVITED\x10\x01\x12\x18\n\x14MEMBER_STATUS_ACTIVE\x10\x02\x12\x1d\n\x19MEMBER_STATUS_DEACTIVATED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,16 +24,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._loaded_options = None
   _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._serialized_options = b'8\001'
-  _globals['_MEMBERSTATUS']._serialized_start=859
-  _globals['_MEMBERSTATUS']._serialized_end=988
+  _globals['_MEMBERSTATUS']._serialized_start=919
+  _globals['_MEMBERSTATUS']._serialized_end=1048
   _globals['_MEMBER']._serialized_start=38
-  _globals['_MEMBER']._serialized_end=443
-  _globals['_ROLE']._serialized_start=446
-  _globals['_ROLE']._serialized_end=597
-  _globals['_PERMISSION']._serialized_start=599
-  _globals['_PERMISSION']._serialized_end=691
-  _globals['_ROLEPERMISSIONS']._serialized_start=694
-  _globals['_ROLEPERMISSIONS']._serialized_end=856
-  _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._serialized_start=792
-  _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._serialized_end=854
+  _globals['_MEMBER']._serialized_end=503
+  _globals['_ROLE']._serialized_start=506
+  _globals['_ROLE']._serialized_end=657
+  _globals['_PERMISSION']._serialized_start=659
+  _globals['_PERMISSION']._serialized_end=751
+  _globals['_ROLEPERMISSIONS']._serialized_start=754
+  _globals['_ROLEPERMISSIONS']._serialized_end=916
+  _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._serialized_start=852
+  _globals['_ROLEPERMISSIONS_PERMISSIONSENTRY']._serialized_end=914
 # @@protoc_insertion_point(module_scope)

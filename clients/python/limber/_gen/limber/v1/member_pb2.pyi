@@ -19,7 +19,7 @@ MEMBER_STATUS_ACTIVE: MemberStatus
 MEMBER_STATUS_DEACTIVATED: MemberStatus
 
 class Member(_message.Message):
-    __slots__ = ("user_id", "org_id", "email", "role", "given_role", "workspace_ids", "status", "created", "invite", "invite_expires_at", "sign_in_url")
+    __slots__ = ("user_id", "org_id", "email", "role", "given_role", "workspace_ids", "status", "created", "invite", "invite_expires_at", "sign_in_url", "invite_mailed")
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     EMAIL_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Member(_message.Message):
     INVITE_FIELD_NUMBER: _ClassVar[int]
     INVITE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     SIGN_IN_URL_FIELD_NUMBER: _ClassVar[int]
+    INVITE_MAILED_FIELD_NUMBER: _ClassVar[int]
     user_id: str
     org_id: str
     email: str
@@ -42,7 +43,8 @@ class Member(_message.Message):
     invite: str
     invite_expires_at: int
     sign_in_url: str
-    def __init__(self, user_id: _Optional[str] = ..., org_id: _Optional[str] = ..., email: _Optional[str] = ..., role: _Optional[str] = ..., given_role: _Optional[str] = ..., workspace_ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[MemberStatus, str]] = ..., created: _Optional[int] = ..., invite: _Optional[str] = ..., invite_expires_at: _Optional[int] = ..., sign_in_url: _Optional[str] = ...) -> None: ...
+    invite_mailed: bool
+    def __init__(self, user_id: _Optional[str] = ..., org_id: _Optional[str] = ..., email: _Optional[str] = ..., role: _Optional[str] = ..., given_role: _Optional[str] = ..., workspace_ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[MemberStatus, str]] = ..., created: _Optional[int] = ..., invite: _Optional[str] = ..., invite_expires_at: _Optional[int] = ..., sign_in_url: _Optional[str] = ..., invite_mailed: _Optional[bool] = ...) -> None: ...
 
 class Role(_message.Message):
     __slots__ = ("id", "name", "description", "permissions", "own_permissions")

@@ -1,4 +1,4 @@
-from limber._gen.limber.v1 import robot_registry_pb2 as _robot_registry_pb2
+from limber._gen.limber.v1 import fleet_pb2 as _fleet_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -14,14 +14,14 @@ class PutRobotRequest(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     robot_id: str
     workspace_id: str
-    config: _robot_registry_pb2.RobotConfig
-    def __init__(self, robot_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., config: _Optional[_Union[_robot_registry_pb2.RobotConfig, _Mapping]] = ...) -> None: ...
+    config: _fleet_pb2.RobotConfig
+    def __init__(self, robot_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., config: _Optional[_Union[_fleet_pb2.RobotConfig, _Mapping]] = ...) -> None: ...
 
 class PutRobotResponse(_message.Message):
     __slots__ = ("robot",)
     ROBOT_FIELD_NUMBER: _ClassVar[int]
-    robot: _robot_registry_pb2.Robot
-    def __init__(self, robot: _Optional[_Union[_robot_registry_pb2.Robot, _Mapping]] = ...) -> None: ...
+    robot: _fleet_pb2.Robot
+    def __init__(self, robot: _Optional[_Union[_fleet_pb2.Robot, _Mapping]] = ...) -> None: ...
 
 class GetRobotRequest(_message.Message):
     __slots__ = ("robot_id", "workspace_id")
@@ -34,8 +34,8 @@ class GetRobotRequest(_message.Message):
 class GetRobotResponse(_message.Message):
     __slots__ = ("robot",)
     ROBOT_FIELD_NUMBER: _ClassVar[int]
-    robot: _robot_registry_pb2.Robot
-    def __init__(self, robot: _Optional[_Union[_robot_registry_pb2.Robot, _Mapping]] = ...) -> None: ...
+    robot: _fleet_pb2.Robot
+    def __init__(self, robot: _Optional[_Union[_fleet_pb2.Robot, _Mapping]] = ...) -> None: ...
 
 class ListRobotsRequest(_message.Message):
     __slots__ = ("workspace_id", "limit", "cursor")
@@ -54,10 +54,10 @@ class ListRobotsResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     object: str
-    data: _containers.RepeatedCompositeFieldContainer[_robot_registry_pb2.Robot]
+    data: _containers.RepeatedCompositeFieldContainer[_fleet_pb2.Robot]
     has_more: bool
     next_cursor: str
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_robot_registry_pb2.Robot, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_fleet_pb2.Robot, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class DeleteRobotRequest(_message.Message):
     __slots__ = ("robot_id", "workspace_id")
@@ -101,6 +101,6 @@ class CheckRobotResponse(_message.Message):
     robot_id: str
     considered: int
     fit: int
-    can_drive: _containers.RepeatedCompositeFieldContainer[_robot_registry_pb2.DrivingOffering]
-    cannot_drive: _containers.RepeatedCompositeFieldContainer[_robot_registry_pb2.UnfitOffering]
-    def __init__(self, object: _Optional[str] = ..., robot_id: _Optional[str] = ..., considered: _Optional[int] = ..., fit: _Optional[int] = ..., can_drive: _Optional[_Iterable[_Union[_robot_registry_pb2.DrivingOffering, _Mapping]]] = ..., cannot_drive: _Optional[_Iterable[_Union[_robot_registry_pb2.UnfitOffering, _Mapping]]] = ...) -> None: ...
+    can_drive: _containers.RepeatedCompositeFieldContainer[_fleet_pb2.DrivingOffering]
+    cannot_drive: _containers.RepeatedCompositeFieldContainer[_fleet_pb2.UnfitOffering]
+    def __init__(self, object: _Optional[str] = ..., robot_id: _Optional[str] = ..., considered: _Optional[int] = ..., fit: _Optional[int] = ..., can_drive: _Optional[_Iterable[_Union[_fleet_pb2.DrivingOffering, _Mapping]]] = ..., cannot_drive: _Optional[_Iterable[_Union[_fleet_pb2.UnfitOffering, _Mapping]]] = ...) -> None: ...
