@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, inject, it } from "vitest";
 import { ACT_DECLARATION, callRest } from "../support/app.ts";
+import { Browser } from "../support/browser.ts";
 import { freshDatabase } from "../support/database.ts";
 import {
   descendantsOf,
@@ -35,6 +36,8 @@ const lineAfter = (text: string, start: string): string =>
     .split("\n")
     .find((line) => line.startsWith(start))
     ?.slice(start.length) ?? "";
+const linkIn = (text: string): string => text.split("\n").find((line) => line.includes("/sign-in#token=")) ?? "";
+let linkBefore = "";
 const get = (path: string) => callRest(gateway.url, path, undefined, { key });
 const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids), { timeout: 15_000 }).toEqual([]);
 
@@ -64,6 +67,18 @@ describe("a gateway on an empty directory", () => {
     expect(balance).toMatchObject({ spent_usd: answer.usage.cost_usd, held_usd: 0 });
     expect(Math.round((balance.granted_usd - balance.spent_usd) * 1e6)).toBe(Math.round(balance.balance_usd * 1e6));
     expect(gateway.stderr()).toBe("");
+  });
+
+  it("prints a link that signs the first user in, once", async () => {
+    const link = linkIn(gateway.stdout());
+    expect(link.startsWith(`${gateway.url}/sign-in#token=lmb_in_`)).toBe(true);
+    const browser = new Browser(gateway.url);
+    const token = link.split("token=")[1];
+    const { status, body } = await browser.call("/v1/session", { token });
+    expect([status, body.org_name, body.role]).toEqual([201, "demo", "owner"]);
+    expect((await browser.call("/v1/usage")).status).toBe(200);
+    expect((await new Browser(gateway.url).call("/v1/session", { token })).status).toBe(401);
+    linkBefore = link;
   });
 
   it("answers buf curl over gRPC without the protos", async () => {
@@ -99,6 +114,8 @@ describe("a gateway on an empty directory", () => {
     const { status, body } = await get("/v1/billing/balance");
     expect([status, body.held_usd]).toEqual([200, 0]);
     expect(body.spent_usd).toBeGreaterThan(0);
+    await expect.poll(() => linkIn(gateway.stdout())).toContain("#token=");
+    expect(linkIn(gateway.stdout())).not.toBe(linkBefore);
     expect((await get("/ready")).status).toBe(200);
   });
 
