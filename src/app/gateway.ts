@@ -1,6 +1,6 @@
 /** The composition root: opens one subsystem after the other, and closes them in reverse. */
 import { pino } from "pino";
-import { sleep } from "../clock.ts";
+import { now, sleep } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
 import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
@@ -18,6 +18,7 @@ import { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
 import { SessionCache } from "../store/account/session-cache.ts";
+import { endOf, findSession } from "../store/account/sessions.ts";
 import { openBilling } from "./billing.ts";
 import { Closers } from "./closers.ts";
 import type { AppContext } from "./context.ts";
@@ -123,7 +124,11 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
     },
   };
   const gate = openGate(subsystems, () => phase.isRefusing);
-  inference.robots.bind(openArmedLoops({ gate, limits, find: (keyId) => findKey(sql, keyId) }));
+  const isOpen = async (id: string): Promise<boolean> => {
+    const session = await findSession(sql, id);
+    return session !== undefined && endOf(session) > now();
+  };
+  inference.robots.bind(openArmedLoops({ gate, limits, find: (keyId) => findKey(sql, keyId), isOpen }));
 
   if (config.referenceSupply) await openReference(context, subsystems);
   outward.upstream.hub.onChange(() => void supply.loader.load());

@@ -104,6 +104,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
           agentWorkspaceId: agentKey?.workspaceId,
           bounds: held && (toJson(SafetyBoundsSchema, held) as object),
           createdBy: key.keyId,
+          sessionId: key.session?.id,
           endsMs: createdMs + expiresIn * 1000,
         });
         const who = agentKey === undefined ? { client_id: clientId } : { key_id: agentKey.id };

@@ -17,12 +17,14 @@ export interface ArmedLoopsDeps {
   readonly limits: Pick<RateLimits, "enter">;
   /** A key as the database has it now. */
   find(keyId: string): Promise<KeyRecord | undefined>;
+  /** Whether a person's session goes on. */
+  isOpen(sessionId: string): Promise<boolean>;
 }
 
 const LOOP = InferenceService.method.actStream;
 
 /** Opens loops through the gate. */
-export const openArmedLoops = ({ gate, limits, find }: ArmedLoopsDeps): LoopOpener => ({
+export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): LoopOpener => ({
   async open(keyId, speaker, { signal, again }) {
     const record = await find(keyId);
     const principal = gate.inNameOf(LOOP, record);
@@ -44,7 +46,9 @@ export const openArmedLoops = ({ gate, limits, find }: ArmedLoopsDeps): LoopOpen
     // The gate knows messages by their RPC, the compiler does not.
     return gate.conversation(LOOP, admission, speaker as Speaker<never>, context) as Listener<ActStreamRequest>;
   },
-  async assertMayArm(keyId) {
+  async assertMayArm(keyId, sessionId) {
     gate.inNameOf(ArmingService.method.armRobot, await find(keyId));
+    if (sessionId !== undefined && !(await isOpen(sessionId)))
+      throw refuse(Reason.SESSION_ENDED, "the session is over that this was done in");
   },
 });

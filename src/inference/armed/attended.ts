@@ -55,8 +55,8 @@ export interface LoopOpener {
     speaker: Speaker<ActStreamResponse>,
     options: { readonly requestId: string; readonly signal: Cancel; readonly again: () => Promise<void> },
   ): Promise<Listener<ActStreamRequest>>;
-  /** Refuses where a key may not arm robots, or not any more. */
-  assertMayArm(keyId: string): Promise<void>;
+  /** Refuses where a key may not arm robots, or not any more, or the session is over that it armed in. */
+  assertMayArm(keyId: string, sessionId: string | undefined): Promise<void>;
 }
 
 /** What attended robots depend on. */
@@ -300,10 +300,10 @@ class AttendedRobot implements Listener<AttendRobotRequest> {
   }
 
   /** Refuses where the arming stands no more, or who gave it may not give it any more; that ends it. */
-  async #assertArmed({ id, createdBy }: ArmingRecord): Promise<void> {
+  async #assertArmed({ id, createdBy, sessionId }: ArmingRecord): Promise<void> {
     const arming = await findArming(this.#deps.sql, id);
     if (!arming?.stands) throw refuse(Reason.ROBOT_NOT_ARMED, "the robot is armed for this agent no more");
-    await assertOperator(this.#deps.sql, this.#opener(), { id, createdBy });
+    await assertOperator(this.#deps.sql, this.#opener(), { id, createdBy, sessionId });
   }
 
   #opening({ run, arming, episode }: Running): ActStreamRequest {
@@ -424,10 +424,10 @@ class AttendedRobot implements Listener<AttendRobotRequest> {
 export async function assertOperator(
   sql: Sql,
   opener: LoopOpener,
-  { id, createdBy }: Pick<ArmingRecord, "id" | "createdBy">,
+  { id, createdBy, sessionId }: Pick<ArmingRecord, "id" | "createdBy" | "sessionId">,
 ): Promise<void> {
   try {
-    await opener.assertMayArm(createdBy);
+    await opener.assertMayArm(createdBy, sessionId);
   } catch (thrown) {
     if (!(thrown instanceof Refusal)) throw thrown;
     await tx(sql, (tx) => endArming(tx, id, "operator_gone"));

@@ -19,6 +19,8 @@ export interface NewArming {
   readonly bounds: object | undefined;
   readonly maxSeconds: number;
   readonly createdBy: string;
+  /** The session of the person that arms, with which the arming ends; undefined where a key does that is no session's. */
+  readonly sessionId: string | undefined;
   readonly createdMs: number;
   readonly endsMs: number;
 }
@@ -76,6 +78,7 @@ interface ArmingRow {
   maxSeconds: number;
   created: Date;
   createdBy: string;
+  sessionId: string | null;
   ends: Date;
   ended: Date | null;
   endedWhy: string | null;
@@ -93,13 +96,13 @@ interface RunRow extends Omit<RunRecord, "created" | "started" | "ended" | "why"
 /** Writes an arming. */
 export async function addArming(tx: Tx, arming: NewArming): Promise<ArmingRecord> {
   const { orgId, workspaceId, robotId, keyId, clientId, agentWorkspaceId, models, bounds, maxSeconds } = arming;
-  const { createdBy, createdMs, endsMs } = arming;
+  const { createdBy, sessionId, createdMs, endsMs } = arming;
   const [row] = await tx<ArmingRow[]>`
     insert into robot_arming (id, org_id, workspace_id, robot_id, key_id, client_id, agent_workspace_id, models, bounds, max_seconds, created,
-      created_by, ends)
+      created_by, session_id, ends)
     values (${newId("arm")}, ${orgId}, ${workspaceId ?? null}, ${robotId}, ${keyId ?? null}, ${clientId ?? null}, ${agentWorkspaceId ?? null},
       ${[...models]}, ${bounds === undefined ? null : JSON.stringify(bounds)}::text::jsonb, ${maxSeconds}, ${new Date(createdMs)}, ${createdBy},
-      ${new Date(endsMs)})
+      ${sessionId ?? null}, ${new Date(endsMs)})
     returning *, ended is null and ends > now() as stands`;
   return armingOf(row!);
 }
@@ -275,6 +278,7 @@ const armingOf = ({
   clientId,
   agentWorkspaceId,
   bounds,
+  sessionId,
   created,
   ends,
   ended,
@@ -287,6 +291,7 @@ const armingOf = ({
   clientId: clientId ?? undefined,
   agentWorkspaceId: agentWorkspaceId ?? undefined,
   bounds: bounds ?? undefined,
+  sessionId: sessionId ?? undefined,
   created: unixSeconds(created),
   ends: unixSeconds(ends),
   ended: ended === null ? undefined : unixSeconds(ended),

@@ -189,6 +189,8 @@ create table robot_arming (
   max_seconds integer not null,
   created timestamptz not null,
   created_by text not null,
+  -- The session of the person that armed it, with which it ends; null where a key did that is no session's.
+  session_id text,
   ends timestamptz not null,
   ended timestamptz,
   ended_why text,

@@ -2,8 +2,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { type Agent, type Attending, agent, attend, type Heard } from "../../support/attending.ts";
+import { signedIn } from "../../support/browser.ts";
 import { seeded } from "../../support/chance.ts";
 import { eventually } from "../../support/eventually.ts";
+import { person } from "../../support/members.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -216,6 +218,20 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     await run(robotId);
     await eventually(() => expect(robot.chunks).toBeGreaterThan(2));
     await app.sql`update key set role = 'viewer' where id = ${leaving.id}`;
+    await isOver(robot, "operator_gone", "robot_not_armed");
+    expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
+  });
+
+  it("the end of the session of who armed it", async () => {
+    const { userId } = await person(app, people.org, "operator");
+    const browser = await signedIn(app, people.org, userId);
+    const robotId = freshRobot();
+    const robot = await waiting(robotId);
+    const armed = await browser.call("/v1/robots/arm", { robot_id: robotId, key_id: agentKey.id, ...ARM });
+    expect(armed.status, armed.text).toBe(201);
+    await run(robotId);
+    await eventually(() => expect(robot.chunks).toBeGreaterThan(2));
+    expect((await browser.call("/v1/session", undefined, { method: "DELETE" })).status).toBeLessThan(300);
     await isOver(robot, "operator_gone", "robot_not_armed");
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
   });
