@@ -41,6 +41,9 @@ export async function buildConsole({ watch = false } = {}): Promise<void> {
     import("@vitejs/plugin-react"),
     import("@tailwindcss/vite"),
   ]);
+  // Vite leaves what the environment says as it is, and a test's would make a build for development of it.
+  const { NODE_ENV } = process.env;
+  process.env.NODE_ENV = "production";
   const outDir = watch ? DIST : `${DIST}.${process.pid}`;
   await build({
     root: HERE,
@@ -59,6 +62,8 @@ export async function buildConsole({ watch = false } = {}): Promise<void> {
       ...(watch && { watch: {} }),
     },
   });
+  if (NODE_ENV === undefined) delete process.env.NODE_ENV;
+  else process.env.NODE_ENV = NODE_ENV;
   if (watch) return;
   for (const name of readdirSync(outDir, { recursive: true, encoding: "utf8" }))
     if (TEXT.test(name)) compress(join(outDir, name));
