@@ -107,7 +107,7 @@ export type Arming = Message<"limber.v1.Arming"> & {
   ended?: number | undefined;
 
   /**
-   * Why it ended before that: `disarmed`, `stopped`, or `operator_gone`.
+   * Why it ended before that: `disarmed`, `stopped`, or `operator_gone`: who armed it may not any more, or has signed out.
    *
    * @generated from field: optional string ended_why = 13;
    */
