@@ -37,13 +37,14 @@ type Shape = unknown;
 /** A value without what differs from call to call: names and words stay, numbers and ids don't. */
 function shapeOf(value: unknown, name = ""): Shape {
   // Who was tried differs by chance.
-  if (name === "route" || name === "note") return name;
+  if (name === "route") return name;
   // Details of Connect in base64, which hold the request's id.
   if (name === "value" && typeof value === "string") return name;
   if (Array.isArray(value)) return name === "values" || name === "steps" ? "list" : value.map((each) => shapeOf(each));
   if (typeof value === "object" && value !== null)
     return Object.fromEntries(
       Object.entries(value)
+        .filter(([key]) => key !== "note")
         .sort(([a], [b]) => a.localeCompare(b))
         .map(([key, each]) => [key, shapeOf(each, key)]),
     );
