@@ -39,6 +39,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
       environment: "simulation",
       user_id: null,
       permissions: [],
+      require_signed: false,
     });
     const [row] = await app.sql`select row_to_json(key)::text as text from key where id = ${body.id}`;
     expect(row?.text).not.toContain(body.key);

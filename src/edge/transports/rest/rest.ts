@@ -67,7 +67,18 @@ export function serveRest(fastify: FastifyInstance, transport: RestTransport): v
       handler: unreachable,
     });
   }
-  for (const [url, { taken, dialect }] of verbs) serveOtherVerbs(fastify, url, taken, dialect);
+  for (const [url, { taken, dialect }] of verbs) {
+    // A robot may be called `arm`, and `/v1/robots/arm` is a path of its own, too.
+    const named = [...verbs].filter(([other]) => names(other, url)).flatMap(([, { taken }]) => taken);
+    serveOtherVerbs(fastify, url, [...new Set([...taken, ...named])], dialect);
+  }
+}
+
+/** Whether a path with parameters has this one, which has none, among those that it stands for. */
+function names(template: string, url: string): boolean {
+  const [parts, segments] = [template.split("/"), url.split("/")];
+  if (!template.includes(":") || url.includes(":") || parts.length !== segments.length) return false;
+  return parts.every((part, i) => part.startsWith(":") || part === segments[i]);
 }
 
 function refuseConversation({ parent, name }: DescMethod): Refusal {

@@ -21,7 +21,7 @@ export const file_limber_v1_fleet_service: GenFile = /*@__PURE__*/
  */
 export type PutRobotRequest = Message<"limber.v1.PutRobotRequest"> & {
   /**
-   * Its name, as calls give it in `robot_id`. `stop`, `stops` and `release` are paths of the emergency stop, and no names here.
+   * Its name, as calls give it in `robot_id`. `stop`, `stops`, `release`, `armings` and `runs` are paths of their own, and no names here.
    *
    * @generated from field: string robot_id = 1;
    */
