@@ -1,6 +1,6 @@
 /** The console's frame: how it is served, and what stands around every page. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { browser } from "../support/chromium.ts";
+import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
 
 let console: ConsoleApp;
@@ -83,7 +83,7 @@ describe("the files of the console", () => {
   });
 });
 
-describe.skipIf(browser === undefined)("in a browser", () => {
+describe.skipIf(!canBrowse)("in a browser", () => {
   it("lands on the robots, and goes to pages by keys", async () => {
     const { page, faults } = await console.open("/");
     await page.getByRole("heading", { name: "Robots", level: 1 }).waitFor();

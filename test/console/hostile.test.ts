@@ -1,6 +1,6 @@
 /** Texts that callers, providers and models put anywhere: shown as they are, on every page, and run nowhere. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { browser } from "../support/chromium.ts";
+import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
 import { fill } from "./fill.ts";
 import { PLACES } from "./places.ts";
@@ -27,7 +27,7 @@ afterAll(async () => {
   await console?.close();
 });
 
-describe.skipIf(browser === undefined)("hostile texts", () => {
+describe.skipIf(!canBrowse)("hostile texts", () => {
   it.each(PLACES)("do nothing on $name, nor in what opens there", async ({ path, heading }) => {
     const { page, faults } = await console.open(path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { browser } from "../support/chromium.ts";
+import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
 import { fill } from "./fill.ts";
 import { PLACES } from "./places.ts";
@@ -36,7 +36,7 @@ async function settled(page: Page, heading: string): Promise<void> {
   await expect.poll(() => page.getByText("Loading…").count()).toBe(0);
 }
 
-describe.skipIf(browser === undefined)("every page", () => {
+describe.skipIf(!canBrowse)("every page", () => {
   it.each(PLACES)(
     "$name has no fault that axe finds, light and dark, and breaks nothing",
     async ({ path, heading }) => {
@@ -93,7 +93,7 @@ describe("the size of the build", () => {
     const html = readFileSync(new URL("index.html", dist), "utf8");
     const first = [...html.matchAll(/(?:src|href)="\/console\/([^"]+\.js)"/g)].map(([, name]) => name!);
     // The landing page is Robots: its own scripts are of the first page too.
-    const { page } = browser === undefined ? { page: undefined } : await console.open("/console");
+    const { page } = canBrowse ? await console.open("/console") : { page: undefined };
     await page?.getByRole("heading", { name: "Robots", level: 1 }).waitFor();
     const loaded =
       page === undefined

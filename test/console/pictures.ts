@@ -9,7 +9,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import sharp from "sharp";
 import { callRest } from "../support/app.ts";
-import { browser } from "../support/chromium.ts";
+import { openBrowser } from "../support/chromium.ts";
 import { ACT, fill } from "./fill.ts";
 import { PLACES } from "./places.ts";
 
@@ -91,7 +91,7 @@ for (let i = 0; i < 2; i++)
   );
 await new Promise((resolve) => setTimeout(resolve, RUN_MS));
 
-if (browser === undefined) throw new Error("no browser starts here");
+const browser = await openBrowser();
 mkdirSync(OUT, { recursive: true });
 for (const { look, width, colorScheme } of LOOKS) {
   const context = await browser.newContext({

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { browser } from "../support/chromium.ts";
+import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
@@ -27,7 +27,7 @@ function answersOf(page: Page, method: string): object[] {
   return answers;
 }
 
-describe.skipIf(browser === undefined)("signing in", () => {
+describe.skipIf(!canBrowse)("signing in", () => {
   const invited = async (role: string): Promise<string> => {
     const { app, caller } = console;
     const member = await app.admin(`/v1/orgs/${caller.org}/members`, { email: `${role}@example.com`, role });
@@ -78,7 +78,7 @@ describe.skipIf(browser === undefined)("signing in", () => {
   );
 });
 
-describe.skipIf(browser === undefined)("the playground", () => {
+describe.skipIf(!canBrowse)("the playground", () => {
   it("answers one click, and the numbers behind the plot are the answer's", async () => {
     const { page, faults } = await console.open("/console/playground");
     const answers = answersOf(page, "Act");
@@ -120,7 +120,7 @@ describe.skipIf(browser === undefined)("the playground", () => {
   });
 });
 
-describe.skipIf(browser === undefined)("calls", () => {
+describe.skipIf(!canBrowse)("calls", () => {
   it("filters by the address, opens a call by its id, and says what it was", async () => {
     const { app, caller } = console;
     const body = { model: "nobody/nothing", observations: [{ proprio: [0] }], robot_id: "lost-1" };
@@ -146,7 +146,7 @@ describe.skipIf(browser === undefined)("calls", () => {
   });
 });
 
-describe.skipIf(browser === undefined)("robots", () => {
+describe.skipIf(!canBrowse)("robots", () => {
   it("are seen while they move, after a lost connection too, stopped by a held button, and released", async () => {
     const { app, caller } = console;
     const robot = spawn(
@@ -203,7 +203,7 @@ describe.skipIf(browser === undefined)("robots", () => {
   });
 });
 
-describe.skipIf(browser === undefined)("the wizard of supply", () => {
+describe.skipIf(!canBrowse)("the wizard of supply", () => {
   let model: Model;
   beforeAll(async () => {
     model = await startModel();

@@ -26,5 +26,14 @@ async function launch(): Promise<Browser | undefined> {
   return undefined;
 }
 
-/** The browser of this test file; undefined where none starts. */
-export const browser = await launch();
+let running = await launch();
+
+/** Whether a browser starts here. */
+export const canBrowse = running !== undefined;
+
+/** The browser, started anew where the file of tests before this one, in the same process, has closed it. */
+export async function openBrowser(): Promise<Browser> {
+  if (!running?.isConnected()) running = await launch();
+  if (running === undefined) throw new Error("no Chromium starts here");
+  return running;
+}

@@ -4,7 +4,7 @@ import type { BrowserContext, BrowserContextOptions, Page } from "playwright-cor
 import { buildConsole, isStale } from "../../console/build.ts";
 import { ACT } from "../console/fill.ts";
 import { type App, type Caller, openApp } from "./app.ts";
-import { browser } from "./chromium.ts";
+import { canBrowse, openBrowser } from "./chromium.ts";
 import { eventually } from "./eventually.ts";
 
 /** A gateway that serves the console, and one organisation with an owner's key. */
@@ -37,6 +37,7 @@ export async function openConsole(): Promise<ConsoleApp> {
     const { status, text } = await app.call("/v1/act", ACT, { key: caller.key });
     if (status !== 200) throw new Error(text);
   });
+  const browser = canBrowse ? await openBrowser() : undefined;
   const contexts: BrowserContext[] = [];
   return {
     app,
