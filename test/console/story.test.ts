@@ -226,6 +226,7 @@ describe.skipIf(!canBrowse)("the wizard of supply", () => {
     expect(await sheet.getByRole("listitem").count()).toBeGreaterThan(5);
     await sheet.getByRole("button", { name: "Done" }).click();
     await page.getByRole("table", { name: "offerings" }).getByText("acme/base").waitFor();
-    expect(faults).toEqual([]);
+    // There is no report before the probe's first check has ended, which is no fault of the page.
+    expect(faults.filter((fault) => !/404 .*GetReport$/.test(fault))).toEqual([]);
   });
 });

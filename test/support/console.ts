@@ -56,7 +56,7 @@ export async function openConsole(): Promise<ConsoleApp> {
       const faults: string[] = [];
       page.on("pageerror", (error) => faults.push(error.message));
       page.on("console", (message) => {
-        if (message.type() === "error") faults.push(message.text());
+        if (message.type() === "error") faults.push(`${message.text()} ${message.location().url}`);
       });
       await page.goto(app.url + path);
       return { page, context, faults };

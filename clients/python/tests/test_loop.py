@@ -326,7 +326,8 @@ def test_a_stream_of_garbage_ends_the_run(client: limber.Limber, gateway: FakeGa
 
 
 CTRL_C = """
-import sys, limber
+import signal, sys, limber
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what started the tests may have had it ignored
 from limber.testing import FakeGateway
 with FakeGateway() as gateway, limber.Limber(gateway.url, gateway.key) as client:
     acted = []
