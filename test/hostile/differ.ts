@@ -34,6 +34,9 @@ const OF_THE_MOMENT = /^(date|x-request-id|ratelimit.*|x-ratelimit.*|retry-after
 
 type Shape = unknown;
 
+/** What one server of a model says and another one does not. */
+const OF_A_SERVER = new Set(["note", "gpuSeconds", "gpu_seconds"]);
+
 /** A value without what differs from call to call: names and words stay, numbers and ids don't. */
 function shapeOf(value: unknown, name = ""): Shape {
   // Who was tried differs by chance.
@@ -44,7 +47,7 @@ function shapeOf(value: unknown, name = ""): Shape {
   if (typeof value === "object" && value !== null)
     return Object.fromEntries(
       Object.entries(value)
-        .filter(([key]) => key !== "note")
+        .filter(([key]) => !OF_A_SERVER.has(key))
         .sort(([a], [b]) => a.localeCompare(b))
         .map(([key, each]) => [key, shapeOf(each, key)]),
     );
