@@ -64,6 +64,7 @@ describe.skipIf(!canBrowse)("every page", () => {
   it("has no fault that axe finds on sheets, dialogs and the sign-in", async () => {
     const { page, faults } = await console.open("/console/calls", { reducedMotion: "reduce" });
     await settled(page, "Calls");
+    await page.getByRole("table", { name: "calls" }).getByRole("row").nth(1).waitFor();
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
     await page.getByRole("dialog").getByRole("heading", { name: "Tries" }).waitFor();

@@ -138,7 +138,8 @@ describe("a robot", () => {
   });
 
   it("bears no name of a path of the emergency stop", async () => {
-    for (const id of ["stop", "stops", "release"]) expect((await put(id, BASE)).status, id).toBeGreaterThanOrEqual(400);
+    for (const id of ["stop", "stops", "release", "armings", "runs"])
+      expect((await put(id, BASE)).status, id).toBeGreaterThanOrEqual(400);
     const client = createClient(FleetService, createGrpcTransport({ baseUrl: app.url }));
     const asked = { robotId: "stops", config: { actionSpace: "base_twist_2d" } };
     await expect(client.putRobot(asked, bearer(owner.key))).rejects.toThrow("robot_id");
