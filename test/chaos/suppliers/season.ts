@@ -421,7 +421,9 @@ class Run {
 
   /** A season in which nothing happened proves nothing. */
   #covered(): void {
-    const few = NAMES.filter((name) => (this.#heard[name] ?? 0) < this.#season.calls / 500);
+    const least = this.#season.calls / 500;
+    // Breakers keep calls from servers that fail, for longer than a quick season lasts.
+    const few = NAMES.filter((name) => (this.#heard[name] ?? 0) < (FAULTY.has(name) ? Math.min(5, least) : least));
     if (few.length > 0) this.#wrong.push(`too few calls reached ${few.join(", ")}`);
     if (this.#poisoned < 20) this.#wrong.push(`${this.#poisoned} inputs are too few to break a server by`);
     if (this.#served < this.#season.calls / 4) this.#wrong.push(`only ${this.#served} calls were served`);
