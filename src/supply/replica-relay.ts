@@ -1,6 +1,6 @@
 /**
  * Servers that are registered at one replica, called by all: the database has the replica of each stream. What the others ask on it and
- * what is answered goes over NATS (`events/replica-mail.ts`) where both have it, and else through the database, for as long as it takes
+ * what is answered goes over NATS (`events/replica-messenger.ts`) where both have it, and else through the database, for as long as it takes
  * to read it.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -8,7 +8,7 @@ import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbou
 import { Cancel } from "../cancellation.ts";
 import { after, every } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import { ReplicaMail } from "../events/replica-mail.ts";
+import { ReplicaMessenger } from "../events/replica-messenger.ts";
 import { newId } from "../ids.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -66,7 +66,7 @@ export class ReplicaRelay {
   /** Calls that others make on streams held here. */
   readonly #carried = new Map<string, Cancel>();
   readonly #offs: (() => void)[];
-  readonly #mail: ReplicaMail | undefined;
+  readonly #messenger: ReplicaMessenger | undefined;
   #told: readonly string[] = [];
   #work: Promise<void> = Promise.resolve();
   #waiting: RelayMessage[] = [];
@@ -79,10 +79,10 @@ export class ReplicaRelay {
   constructor(deps: ReplicaRelayDeps) {
     this.#deps = deps;
     const { notifications, hub, replica, natsUrl } = deps;
-    this.#mail =
+    this.#messenger =
       natsUrl === undefined
         ? undefined
-        : new ReplicaMail({ url: natsUrl, replica, hear: (message) => this.#closed || this.#unpack(message) });
+        : new ReplicaMessenger({ url: natsUrl, replica, hear: (message) => this.#closed || this.#unpack(message) });
     this.#offs = [
       notifications.on(
         "outbound_connection_changed",
@@ -114,7 +114,7 @@ export class ReplicaRelay {
     for (const off of this.#offs) off();
     for (const cancel of this.#carried.values()) cancel.abort(undefined);
     await this.#sending;
-    await this.#mail?.close();
+    await this.#messenger?.close();
     await this.#taking;
     await this.#work;
     await keepConnections(this.#deps.sql, this.#deps.replica, []).catch(() => {});
@@ -190,7 +190,7 @@ export class ReplicaRelay {
   }
 
   async #post(batch: readonly RelayMessage[]): Promise<void> {
-    const { returned, lost } = (await this.#mail?.post(batch)) ?? { returned: batch, lost: [] };
+    const { returned, lost } = (await this.#messenger?.post(batch)) ?? { returned: batch, lost: [] };
     // What may have been taken is not sent again: a policy would act twice.
     this.#lose(lost);
     if (returned.length > 0) await sendRelayMessages(this.#deps.sql, returned).catch(() => this.#lose(returned));

@@ -10,7 +10,7 @@ export * from "./api.ts";
 export interface LimberOptions {
   /** The gateway; the page's own origin when absent. */
   readonly url?: string;
-  /** Gives a token that ends soon, for each call. A secret key is refused: whoever opens the page could read it. */
+  /** Gives a token that ends soon, for each call. A secret key is refused: everybody who opens the page could read it. */
   readonly token?: () => string | Promise<string>;
   /** Never: it throws. */
   readonly key?: never;

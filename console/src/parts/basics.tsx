@@ -33,7 +33,7 @@ export const None = () => (
   </span>
 );
 
-/** A moment in unix seconds: local time, and UTC for whoever points at it. */
+/** A moment in unix seconds: local time, and UTC under the pointer. */
 export function Time({ at }: { at: number | undefined }) {
   if (at === undefined || at === 0) return <None />;
   const date = new Date(at * 1000);
@@ -91,7 +91,7 @@ export function toneOf(word: string): Tone {
 export const Word = ({ children }: { children: string }) =>
   children === "" ? <None /> : <Status tone={toneOf(children)}>{children}</Status>;
 
-/** An id, a model, a path: in letters of one width, cut where there is no room, whole for whoever points at it. */
+/** An id, a model, a path: in letters of one width, cut where there is no room, whole under the pointer. */
 export const Code = ({ children }: { children: string | undefined }) =>
   children === undefined || children === "" ? (
     <None />

@@ -1,6 +1,6 @@
 /**
  * What a request tells of the browser that sent it: the session's cookie, and whether a page of the gateway's own sent it. A cookie goes with
- * every request to the gateway, whoever's page makes it, so that it counts only where that is known (RFC 6265bis, Fetch Metadata).
+ * every request to the gateway, of any site's page, so that it counts only where that is known (RFC 6265bis, Fetch Metadata).
  */
 import { SESSION_COOKIE } from "../../brand.ts";
 import type { BrowserHead } from "../../call.ts";

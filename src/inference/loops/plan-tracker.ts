@@ -35,7 +35,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
   #refusal: Refusal | undefined;
   /** The supply that it was made from; undefined where it is to be made anew. */
   #madeFrom: unknown;
-  /** What actions have to mean in the episode; undefined where whoever serves it says nothing. */
+  /** What actions have to mean in the episode; undefined where the offering that serves it says nothing. */
   #meaning: ActionMeaning | undefined;
   /** What the robot is to do, and the goal that it was opened with. */
   #words: Pick<GivenInput, "instruction" | "goalImage">;

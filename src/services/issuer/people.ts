@@ -22,7 +22,7 @@ export const domainOf = (email: string): string => /@([^@\s]+)$/.exec(email)?.[1
 /**
  * The active member that an issuer's claims stand for: the one that it signed in as before, else the one whose SCIM `externalId` it names,
  * else the one with the e-mail that it has verified, else a new one where newcomers may join. Accepts an invite that waits. Refuses with
- * `sign_in_refused` all others: the e-mail of whoever signs in has to be of a domain of the issuer.
+ * `sign_in_refused` all others: the e-mail of the person has to be of a domain of the issuer.
  */
 export async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
   const { id, orgId, domains, joinRole } = issuer;

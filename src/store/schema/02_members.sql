@@ -119,7 +119,7 @@ $$;
 create trigger session_changed after update of hash, key_id, ends or delete on session
   for each row execute function notify_session_changed();
 
--- A member that is deactivated is signed out, whoever does it, and stays so when activated again.
+-- A member that is deactivated is signed out, by SCIM or by hand, and stays so when activated again.
 create function end_sessions() returns trigger language plpgsql as $$
 begin
   delete from session where user_id = new.id;

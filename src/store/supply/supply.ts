@@ -213,7 +213,7 @@ export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<v
     on conflict (owner) do nothing`;
 }
 
-/** Gives an owner's name to an organisation, whoever had it, or to nobody; answers who had it. */
+/** Gives an owner's name to an organisation, also where another one had it, or to nobody; answers who had it. */
 export async function setOwner(tx: Tx, owner: string, orgId: string | undefined): Promise<string | undefined> {
   const [before] = await tx<{ orgId: string }[]>`select org_id from model_owner where owner = ${owner} for update`;
   // The keys of who had it sign nothing for who has it now.

@@ -10,7 +10,7 @@ import type { RelayMessage } from "../store/replicas/outbound-connections.ts";
 import { dial } from "./nats/connect.ts";
 
 /** What it depends on. */
-export interface ReplicaMailDeps {
+export interface ReplicaMessengerDeps {
   /** Where NATS is. */
   readonly url: string;
   /** Names this replica among all. */
@@ -47,8 +47,8 @@ interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
 }
 
 /** The mail of one replica. */
-export class ReplicaMail {
-  readonly #deps: ReplicaMailDeps;
+export class ReplicaMessenger {
+  readonly #deps: ReplicaMessengerDeps;
   readonly #leaving = new AbortController();
   readonly #stay: Promise<void>;
   readonly #elsewhereUntil = new Map<string, number>();
@@ -57,7 +57,7 @@ export class ReplicaMail {
   #nats: NatsConnection | undefined;
 
   /** Subscribes. NATS need not be reachable: what is posted meanwhile is returned. */
-  constructor(deps: ReplicaMailDeps) {
+  constructor(deps: ReplicaMessengerDeps) {
     this.#deps = deps;
     this.#stay = this.#dialOn();
   }
