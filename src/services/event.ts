@@ -39,8 +39,8 @@ const CURSOR_S = EVENT_DAYS * 86_400 - 3_600;
 /** What is shown only where it is named. */
 const BY_NAME: ReadonlySet<string> = new Set(["request.failed", "route.fallback_used"]);
 
-/** A place among the events of an organisation: all up to `position` were shown at `at`, in unix seconds. */
-interface Place {
+/** A position among the events of an organisation: all up to `position` were shown at `at`, in unix seconds. */
+interface EventPosition {
   readonly position: number;
   readonly at: number;
 }
@@ -108,11 +108,11 @@ async function endOf(sql: Sql, orgId: string, signal: Signal): Promise<number> {
 const contextOf = (orgId: string): string => JSON.stringify(["event_cursor", orgId]);
 
 // Sealed: how fast positions grow is nobody's business but the operator's.
-const cursorOf = (vault: Vault, orgId: string, { position, at }: Place): string =>
+const cursorOf = (vault: Vault, orgId: string, { position, at }: EventPosition): string =>
   `evc_${vault.seal(`${position} ${at}`, contextOf(orgId)).toString("base64url")}`;
 
 /** The place that a cursor of an organisation stands for. Refuses one that is none of it (422) or too old (410). */
-function placeIn(vault: Vault, orgId: string, cursor: string, field: string): Place {
+function placeIn(vault: Vault, orgId: string, cursor: string, field: string): EventPosition {
   const [position = "", at = ""] = opened(vault, orgId, cursor, field).split(" ");
   const place = { position: Number(position), at: Number(at) };
   if (nowSeconds() - place.at <= CURSOR_S) return place;

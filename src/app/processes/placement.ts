@@ -1,7 +1,7 @@
 /** Which process a new connection goes to. */
 
-/** A process as its parent sees it. */
-export interface Place {
+/** A process that a new connection may go to, as its parent knows it. */
+export interface Candidate {
   /** Connections that it has, with those that are on their way to it. */
   readonly connections: number;
   /** Loops and calls that run in it. */
@@ -17,7 +17,7 @@ const LATE_MS = 1_000;
  * The least loaded of the processes that were heard of lately, or of all where none was; undefined without any. Of equals the first in
  * the order of `from` on, so that they take turns.
  */
-export function place<T extends Place>(processes: readonly T[], from = 0): T | undefined {
+export function place<T extends Candidate>(processes: readonly T[], from = 0): T | undefined {
   const prompt = processes.filter(({ silentMs }) => silentMs < LATE_MS);
   const choice = prompt.length > 0 ? prompt : processes;
   let best: T | undefined;
@@ -35,4 +35,4 @@ const WORK_OF_A_CONNECTION = 2;
  * Connections are counted here the moment they are handed over, and work is told of later: so work counts only where it is more than its
  * connections account for, as that of a proxy which carries the calls of many over one.
  */
-const loadOf = ({ connections, work }: Place): number => Math.max(connections, work / WORK_OF_A_CONNECTION);
+const loadOf = ({ connections, work }: Candidate): number => Math.max(connections, work / WORK_OF_A_CONNECTION);

@@ -14,7 +14,7 @@ import type { Config } from "../../config.ts";
 import { naming } from "../listening.ts";
 import { handedArgument, LOAD_MS } from "./child.ts";
 import type { MetricsPart, PortName, ProcessLoad, ToChild, ToParent } from "./messages.ts";
-import { type Place, place } from "./placement.ts";
+import { type Candidate, place } from "./placement.ts";
 
 /** A process that turns its event loop this long not once is replaced, in milliseconds; while it starts it has longer. */
 const HUNG_MS = 10_000;
@@ -46,7 +46,7 @@ export interface SupervisorOptions {
 type Fate = "crashed" | "hung";
 
 /** One process. */
-class Child implements Place {
+class Child implements Candidate {
   readonly index: number;
   readonly process: ChildProcess;
   readonly startedAt = steadyNow();
