@@ -66,6 +66,8 @@ const MOST_FAILURES = 20;
 /** How a gateway that has too many calls refuses one, over REST and gRPC. */
 const OVERLOADED = /overloaded|more%20calls%20than%20it%20can%20serve/;
 
+const sinceMs = (began: number): number => Math.round(performance.now() - began);
+
 /** A good client at work. */
 export class GoodClient {
   readonly answers: Record<Road, number> = { rest: 0, grpc: 0, loop: 0, fresh: 0 };
@@ -150,7 +152,14 @@ export class GoodClient {
 
   #rest(path: string, body: string | undefined, agent: Agent | undefined): Promise<void> {
     const { port, good } = this.#target;
-    return new Promise((resolve, reject) => {
+    const began = performance.now();
+    let connectedMs: number | undefined;
+    return new Promise((resolve, rejectBare) => {
+      // When a connection opened and when it failed tells whose fault it is: a silent one is closed after ten seconds.
+      const reject = (error: Error): void => {
+        const opened = connectedMs === undefined ? "never" : `after ${connectedMs} ms`;
+        rejectBare(new Error(`${error.message} (open ${opened}, failed after ${sinceMs(began)} ms)`));
+      };
       const request = httpRequest({
         ...{ port, host: "127.0.0.1", path, agent: agent ?? false, method: body === undefined ? "GET" : "POST" },
         headers: {
@@ -158,6 +167,7 @@ export class GoodClient {
           ...(body !== undefined && { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
         },
       });
+      request.once("socket", (socket) => socket.once("connect", () => (connectedMs = sinceMs(began))));
       request.once("error", reject).once("response", (response) => {
         let text = "";
         response.setEncoding("utf8").on("data", (part: string) => (text += part));
