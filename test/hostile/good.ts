@@ -167,7 +167,11 @@ export class GoodClient {
           ...(body !== undefined && { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
         },
       });
-      request.once("socket", (socket) => socket.once("connect", () => (connectedMs = sinceMs(began))));
+      request.once("socket", (socket) => {
+        // A kept one stands open already.
+        if (socket.connecting) socket.once("connect", () => (connectedMs = sinceMs(began)));
+        else connectedMs = 0;
+      });
       request.once("error", reject).once("response", (response) => {
         let text = "";
         response.setEncoding("utf8").on("data", (part: string) => (text += part));
