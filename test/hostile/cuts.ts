@@ -12,7 +12,7 @@ const A_WHILE = 40;
 /** Readers of nothing that stay at once. */
 const MOST_DEAF = 48;
 
-const MANNERS: Readonly<Record<string, Manner>> = {
+export const MANNERS: Readonly<Record<string, Manner>> = {
   "is reset at once": async (socket) => void socket.resetAndDestroy(),
   "is reset a turn later": async (socket) => {
     await turns(2);
@@ -42,7 +42,7 @@ const MANNERS: Readonly<Record<string, Manner>> = {
 const waitingOf = new WeakMap<AttackContext, Socket[]>();
 
 /** Who doesn't read in this context, the oldest first. */
-function deafOf(context: AttackContext): Socket[] {
+export function deafOf(context: AttackContext): Socket[] {
   const known = waitingOf.get(context) ?? [];
   waitingOf.set(context, known);
   return known;
@@ -55,7 +55,7 @@ interface Cut {
 }
 
 /** The bytes of a conversation of so many requests. */
-const bytesOf = ({ prelude, requests }: Script, count: number): readonly Buffer[] => [
+export const bytesOf = ({ prelude, requests }: Script, count: number): readonly Buffer[] => [
   ...prelude,
   ...requests.slice(0, count).flat(),
 ];

@@ -1,6 +1,7 @@
 /** The good client beside every attack: it calls by each road that robots use, one call after the other, and counts its answers. */
-import { Agent, request as httpRequest } from "node:http";
+import * as http from "node:http";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
+import * as https from "node:https";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   ActRequestSchema,
@@ -76,7 +77,9 @@ export class GoodClient {
   /** What else was not answered well, and why; the first of it. */
   readonly failures: string[] = [];
   readonly #target: Target;
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  /** By whether there is TLS. */
+  readonly #http: typeof http | typeof https;
+  readonly #agent: http.Agent;
   readonly #session: ClientHttp2Session;
   readonly #waiting = new Set<() => void>();
   #stopping = false;
@@ -86,6 +89,8 @@ export class GoodClient {
 
   constructor(target: Target) {
     this.#target = target;
+    this.#http = target.url.startsWith("https:") ? https : http;
+    this.#agent = new this.#http.Agent({ keepAlive: true, maxSockets: 1 });
     this.#session = connect(target.url);
     this.#session.on("error", (error) => this.#fail("grpc", error));
     const calls: Record<Road, () => Promise<void>> = {
@@ -150,7 +155,7 @@ export class GoodClient {
     this.#waiting.clear();
   }
 
-  #rest(path: string, body: string | undefined, agent: Agent | undefined): Promise<void> {
+  #rest(path: string, body: string | undefined, agent: http.Agent | undefined): Promise<void> {
     const { port, good } = this.#target;
     const began = performance.now();
     let connectedMs: number | undefined;
@@ -160,7 +165,7 @@ export class GoodClient {
         const opened = connectedMs === undefined ? "never" : `after ${connectedMs} ms`;
         rejectBare(new Error(`${error.message} (open ${opened}, failed after ${sinceMs(began)} ms)`));
       };
-      const request = httpRequest({
+      const request = this.#http.request({
         ...{ port, host: "127.0.0.1", path, agent: agent ?? false, method: body === undefined ? "GET" : "POST" },
         headers: {
           authorization: `Bearer ${good.key}`,

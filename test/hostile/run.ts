@@ -31,7 +31,8 @@ console.log(`seed ${seed}, ${attacks.length} attacks`);
 for (let nth = 0; minute() < minutes; nth++) {
   // The first round takes samples, so that every kind is seen early; the others try everything.
   const whole = nth >= attacks.length;
-  const outcome = await suite.run(attacks[nth % attacks.length]!, seed + nth, whole);
+  const attack = attacks[nth % attacks.length]!;
+  const outcome = await suite.run(attack, seed + nth, whole);
   totals.attacks! += 1;
   totals["good answers"]! += outcome.goodAnswers;
   for (const [kind, count] of Object.entries(outcome.counts)) totals[kind] = (totals[kind] ?? 0) + count;
@@ -43,7 +44,7 @@ for (let nth = 0; minute() < minutes; nth++) {
   if (outcome.after === undefined) {
     deaths += 1;
     level = undefined; // another process, another level
-  } else {
+  } else if (attack.place === undefined) {
     last = outcome;
     if (nth >= attacks.length) level ??= outcome;
   }

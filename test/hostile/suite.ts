@@ -6,13 +6,16 @@ import { differAttacks, PLAIN } from "./differ.ts";
 import { floodAttacks } from "./floods.ts";
 import { rowAttacks } from "./rows.ts";
 import { openTarget, type Target } from "./target.ts";
+import { tlsAttacks, tlsSettings } from "./tls.ts";
 
 /** Every attack, and the gateways that they are run against. */
 export class Suite {
   readonly #target = new Replaceable(() => openTarget());
   readonly #plain = new Replaceable(() => openTarget(PLAIN));
+  readonly #tls = new Replaceable(() => openTarget(tlsSettings()));
   readonly attacks: readonly Attack[] = [
     ...cutAttacks(TRANSPORTS),
+    ...tlsAttacks(),
     ...rowAttacks(),
     ...differAttacks(() => this.#plain.get()),
     ...floodAttacks(),
@@ -20,11 +23,12 @@ export class Suite {
   ];
 
   async run(attack: Attack, seed: number, whole: boolean): Promise<Outcome> {
-    return assail(await this.#target.get(), attack, seed, whole);
+    const place = attack.place === "tls" ? this.#tls : this.#target;
+    return assail(await place.get(), attack, seed, whole);
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.#target.stop(), this.#plain.stop()]);
+    await Promise.all([this.#target, this.#plain, this.#tls].map((each) => each.stop()));
   }
 }
 
