@@ -136,15 +136,19 @@ const isRejected = ({ reason }: Try): boolean => reason === AttemptFailure.INPUT
 /** The models' own error text is not handed on: the refusal says what they declared, what the gateway found, and where to look. */
 function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): Refusal {
   const needed = new Set<string>();
+  let isMet = true;
   for (const { step, lack } of tries) {
     const { model, provider } = step.offering;
     const declared = reads?.(step);
+    if (declared === undefined || lack !== undefined) isMet = false;
     if (declared !== undefined) needed.add(`${model} at ${provider} reads ${declared}`);
     if (lack !== undefined) needed.add(`${model} at ${provider}: ${lack}`);
   }
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
   const found = [...needed].map((each) => `${each}; `).join("");
-  const text = `every offering that was asked rejected the observations or the instruction: ${found}${[...models].join(", ")} says what the model reads`;
+  // What is declared was compared before the call: where it is met, it is what the input says that the model can't serve.
+  const why = isMet ? ", which hold what it reads: it may not find in the pictures what the instruction asks for" : "";
+  const text = `every offering that was asked rejected the observations or the instruction${why}: ${found}${[...models].join(", ")} says what the model reads`;
   return refuse(Reason.INPUT_CONTRACT, text, { needed: [...needed] }, { route });
 }
 

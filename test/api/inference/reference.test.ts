@@ -79,6 +79,19 @@ describe("POST /v1/act", () => {
     expect(body.error.details.suggestions[0]).toMatchObject({ field: "observations.0.proprio", value: 10, admits: 2 });
     expect(body).not.toHaveProperty("route");
   });
+
+  it("says that it may be the picture, where what was sent is what a model reads and it finds nothing in it", async () => {
+    const grey = sharp({ create: { width: 64, height: 64, channels: 3, background: "#888888" } });
+    const url = `data:image/png;base64,${(await grey.png().toBuffer()).toString("base64")}`;
+    const request = {
+      model: "reference/visual-reach",
+      instruction: "reach the green cube",
+      observations: [{ frames: [{ camera: "wrist", url }] }],
+    };
+    const { status, body } = await app.call("/v1/act", request, { key: caller.key });
+    expect([status, body.error.code]).toEqual([422, "input_contract"]);
+    expect(body.error.message).toContain("may not find in the pictures what the instruction asks for");
+  });
 });
 
 describe("POST /v1/predict", () => {
