@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** The command `limber`: `npx limber start`, and the rest of its commands. Each reads its own options. */
 const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: () => Promise<unknown> }>> = {
-  start: { does: "runs the gateway", run: () => import("./main.ts") },
+  start: { does: "runs the gateway", run: async () => (await import("./app/start-command.ts")).startCommand() },
   lerobot: {
     does: "LeRobot's policy server on the robot, in front of a gateway",
     run: () => import("./sidecar/main.ts"),

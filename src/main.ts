@@ -8,7 +8,7 @@ import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json/near.ts";
-import { tuneCollector } from "./fast/collector.ts";
+import { collectBetweenSlices } from "./fast/collector.ts";
 import { signInLink } from "./services/session/link.ts";
 
 /** How long running calls have to end after an unhandled error. */
@@ -39,7 +39,7 @@ async function main(): Promise<void> {
   const handed = handedOf(process.argv);
   if (handed === undefined) warnOfUnknownSettings();
   if (handed === undefined && config.processes !== 1) return superviseProcesses(config);
-  if (config.fast.has("collector")) tuneCollector();
+  if (config.fast.has("collector")) collectBetweenSlices();
   parent = handed && new ParentLink(handed);
   // A parent of several has no use for any of it.
   const { openGateway } = await import("./app/gateway.ts");

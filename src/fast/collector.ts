@@ -1,12 +1,17 @@
-/** V8's garbage collector as this gateway wants it: many small pauses instead of a few that stop the world for long. */
+/**
+ * V8's garbage collector as this gateway wants it: many small pauses instead of a few that stop the world for long. The flags are those of
+ * the command line that starts the process: V8 promises nothing of flags that change while it runs.
+ */
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
-import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { getHeapSpaceStatistics } from "node:v8";
 import { sleep } from "../clock.ts";
 import { breathe, installPause } from "../slices.ts";
 
-/** What V8 is told at the start, each unless the command line of the process sets it. */
-const FLAGS = [
+/**
+ * Flags of V8 that a gateway is started with. `npm start`, the unit of systemd and the image name them on their command lines; `limber
+ * start` and the parent of several processes take them from here.
+ */
+export const START_FLAGS: readonly string[] = [
   /*
    * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:
    * those of calls too, because calls wait. There they stay until the next full collection and hold on to younger ones, which
@@ -15,11 +20,13 @@ const FLAGS = [
   "--no-allocation-site-pretenuring",
   /*
    * The old are marked and swept beside the program; what is left for the pause at the end is a matter of two or three milliseconds.
-   * Helpers shorten nothing of that, and where others want the CPU the pause waits for the last of them.
+   * Helpers shorten nothing of that, and where others want the CPU the pause waits for the last of them. The same goes for the young:
+   * few of them live on, and the median pause without helpers is half of that with them on a machine that has other work.
    */
   "--no-parallel-compaction",
   "--no-parallel-pointer-update",
   "--no-parallel-weak-ref-clearing",
+  "--no-parallel-scavenge",
   /*
    * The old may come to three times of what lives of them. In a calm process V8 would let them grow by a tenth, and collect them after
    * every few megabytes, each time with a pause. (Beginning later within that tenth is worse: then the pause comes before the marking
@@ -31,25 +38,24 @@ const FLAGS = [
    * back, and robots that ask at an even pace are such a calm.
    */
   `--gc-memory-reducer-start-delay-ms=${2 ** 31 - 1}`,
+  // The one way to ask for a small collection.
+  "--expose-gc",
 ];
 
-/** Small collections that are asked for are done by this thread alone, for the same reason. */
-const ALONE = "--no-parallel-scavenge";
-
-/** Whether a process was started with words of its own about a flag: `--no_parallel-scavenge` is some about `--parallel-scavenge`. */
-export function isChosen(flag: string, words: readonly string[]): boolean {
+/** The start flags that a command line leaves to V8: `--no_parallel-scavenge` is a choice about `--parallel-scavenge`, and one against it stays. */
+export function missingFlags(words: readonly string[]): string[] {
   const nameOf = (word: string): string =>
     word
       .replaceAll("_", "-")
       .replace(/^--(no-?)?/, "")
       .split("=")[0]!;
-  return words.some((word) => [nameOf(flag), "single-threaded", "single-threaded-gc"].includes(nameOf(word)));
+  const chosen = new Set(words.map(nameOf));
+  return START_FLAGS.filter((flag) => !chosen.has(nameOf(flag)));
 }
 
-/** Tells V8 how this gateway wants its garbage collected. */
-export function tuneCollector(): void {
-  for (const flag of FLAGS) if (!isChosen(flag, process.execArgv)) setFlagsFromString(flag);
-  installPause(breatheOut);
+/** Has small collections made between slices of long work, where the process was started with `--expose-gc`; elsewhere V8 makes them when it likes. */
+export function collectBetweenSlices(): void {
+  if (globalThis.gc !== undefined) installPause(breatheOut);
 }
 
 /**
@@ -59,43 +65,16 @@ export function tuneCollector(): void {
  */
 const MOST_YOUNG_BYTES = 1_000_000;
 
-interface Collector {
-  /** Collects the young at once. */
-  readonly collect: () => void;
-  /** Whether V8 marks what lives among the old, which it does beside the program, in many steps; as of the last turn of the event loop that began. */
-  readonly isMarking: () => boolean;
-}
+/** Whether V8 marks what lives among the old, as of the entries that were heard. */
+let marking = false;
+let observer: PerformanceObserver | undefined;
 
-let collector: Collector | undefined;
-
-function open(): Collector {
-  // The one way to ask for a small collection. No command line has to name the flag, and nobody else gets to see the function.
-  setFlagsFromString("--expose-gc");
-  const gc: (how: { type: "minor" }) => void = runInNewContext("gc");
-  setFlagsFromString("--no-expose-gc");
-  let marking = false;
-  const hear = (entries: readonly PerformanceEntry[]): void => {
-    for (const entry of entries) {
-      const { kind } = (entry as PerformanceEntry & { detail: { kind: number } }).detail; // as Node documents entries of this type
-      if (kind === constants.NODE_PERFORMANCE_GC_INCREMENTAL) marking = true;
-      else if (kind === constants.NODE_PERFORMANCE_GC_MAJOR) marking = false;
-    }
-  };
-  const observer = new PerformanceObserver((list) => hear(list.getEntries()));
-  observer.observe({ entryTypes: ["gc"] });
-  const isMarking = (): boolean => {
-    // It is told a turn later than it could be asked, and a small collection in that turn would do all of the marking in its pause.
-    hear(observer.takeRecords());
-    return marking;
-  };
-  const collect = (): void => gc({ type: "minor" });
-  if (isChosen(ALONE, process.execArgv)) return { collect, isMarking };
-  const alone = (): void => {
-    setFlagsFromString(ALONE);
-    collect();
-    setFlagsFromString(ALONE.replace("no-", ""));
-  };
-  return { collect: alone, isMarking };
+function hear(entries: readonly PerformanceEntry[]): void {
+  for (const entry of entries) {
+    const { kind } = (entry as PerformanceEntry & { detail: { kind: number } }).detail; // as Node documents entries of this type
+    if (kind === constants.NODE_PERFORMANCE_GC_INCREMENTAL) marking = true;
+    else if (kind === constants.NODE_PERFORMANCE_GC_MAJOR) marking = false;
+  }
 }
 
 /** Whether so much is young that its collection would be felt. */
@@ -104,17 +83,22 @@ export const isYoungMany = (): boolean =>
     ({ space_name, space_used_size }) => space_name === "new_space" && space_used_size > MOST_YOUNG_BYTES,
   );
 
-/** Whether V8 is about to collect the old generation: a small collection now would finish that in the same pause. */
+/**
+ * Whether V8 is about to collect the old generation, as of the last turn of the event loop that began: a small collection now would
+ * finish that in the same pause.
+ */
 export function isCollectorBusy(): boolean {
-  collector ??= open();
-  return collector.isMarking();
+  if (observer === undefined) {
+    observer = new PerformanceObserver((list) => hear(list.getEntries()));
+    observer.observe({ entryTypes: ["gc"] });
+  }
+  // It is told a turn later than it could be asked, and a small collection in that turn would do all of the marking in its pause.
+  hear(observer.takeRecords());
+  return marking;
 }
 
-/** Has the young collected at once. */
-export function collectYoung(): void {
-  collector ??= open();
-  collector.collect();
-}
+/** Has the young collected at once; nothing where the process was started without `--expose-gc`. */
+export const collectYoung = (): void => globalThis.gc?.({ type: "minor" });
 
 /** How long the collector may need for the old, and how often it is asked whether it has ended. */
 const MARKING_MS = 1_000;

@@ -14,7 +14,7 @@ import { surelyObeys } from "./validation.ts";
 /** The pieces to install, by their names. */
 export type FastPieces = ReadonlySet<FastPiece>;
 
-/** Installs what belongs to the whole process, and takes away what is not among the pieces. (`collector` is `main.ts`'s: V8 has to be told before anything else runs.) */
+/** Installs what belongs to the whole process, and takes away what is not among the pieces. (`collector` is `main.ts`'s.) */
 export function installFast(pieces: FastPieces): void {
   installQuickCheck(pieces.has("validation") ? surelyObeys : undefined);
 }

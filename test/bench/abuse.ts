@@ -9,14 +9,14 @@ import { sleep } from "../../src/clock.ts";
 import { actJson } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
-import { start } from "./support/processes.ts";
+import { start, startModelServer } from "./support/processes.ts";
 
 const slow = Number(process.argv[2] ?? 10_000);
 const flooders = Number(process.argv[3] ?? 4);
 const CALLS = 400;
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-const upstream = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const upstream = await startModelServer();
 const ports: { grpc: number } = JSON.parse(upstream.line);
 const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`);
 const url = `http://127.0.0.1:${gateway.port}/v1/act`;

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
 import { type Bench, openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
-import { descendants, median, pin, type Started, start } from "./support/processes.ts";
+import { descendants, median, pin, type Started, start, startModelServer } from "./support/processes.ts";
 import { type Figures, inTurns, type Program, ratiosOf } from "./support/turns.ts";
 
 const rounds = Number(process.argv[2] ?? 25);
@@ -72,7 +72,7 @@ const QUESTIONS: readonly Question[] = [
 ];
 
 async function ask({ id, caller, relays, gateway: name, env, goal }: Question): Promise<void> {
-  const upstream = await start("test/bench/support/upstream.ts", [], isJson);
+  const upstream = await startModelServer();
   const ports: { grpc: number; rest: number } = JSON.parse(upstream.line);
   const started: (Started | Bench)[] = [upstream];
   const programs: Program[] = [];

@@ -12,7 +12,7 @@ import { connect, type Sql } from "../../src/store/database/tx.ts";
 import { actFrame, GRPC_PATH } from "./support/act-call.ts";
 import { type Bench, openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load } from "./support/load.ts";
-import { median, start } from "./support/processes.ts";
+import { median, startModelServer } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 3);
 const calls = Number(process.argv[3] ?? 4000);
@@ -27,7 +27,7 @@ interface TestGateway {
 }
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-const upstream = await start("test/bench/support/upstream.ts", [String(MODEL_MS)], (line) => line.startsWith("{"));
+const upstream = await startModelServer([String(MODEL_MS)]);
 const { grpc: modelPort }: { grpc: number } = JSON.parse(upstream.line);
 
 async function open(name: string, settings: Record<string, string>): Promise<TestGateway> {

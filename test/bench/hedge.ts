@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { Pool } from "undici";
 import { actJson } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
-import { type Started, start } from "./support/processes.ts";
+import { type Started, startModelServer } from "./support/processes.ts";
 
 const calls = Number(process.argv[2] ?? 3000);
 const SERVICE_MS = 50;
@@ -23,8 +23,7 @@ const POLICY_CALLERS = 32;
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const upstreams: Started[] = [];
-for (let i = 0; i < 2; i++)
-  upstreams.push(await start("test/bench/support/upstream.ts", ["0"], (line) => line.startsWith("{")));
+for (let i = 0; i < 2; i++) upstreams.push(await startModelServer(["0"]));
 const ports = upstreams.map(({ line }): { grpc: number; rest: number } => JSON.parse(line));
 const gateway = await openGateway(
   folder,

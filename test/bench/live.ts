@@ -8,12 +8,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openGateway } from "./support/gateway.ts";
 import { closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
-import { cpuNanos, median, start } from "./support/processes.ts";
+import { cpuNanos, median, startModelServer } from "./support/processes.ts";
 
 const [rounds = 5, seconds = 10, count = 200, hz = 10, watchers = 5] = process.argv.slice(2).map(Number);
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-const upstream = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const upstream = await startModelServer();
 const { grpc }: { grpc: number } = JSON.parse(upstream.line);
 const gateway = await openGateway(folder, `grpc://127.0.0.1:${grpc}`);
 const url = `http://127.0.0.1:${gateway.port}`;

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { BOUNDLESS, Pair } from "../support/pair.ts";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, pacedLoops, robots } from "./support/loop-load.ts";
-import { type Started, start } from "./support/processes.ts";
+import { type Started, startModelServer } from "./support/processes.ts";
 
 const times = Number(process.argv[2] ?? 5);
 const ROBOTS = 20;
@@ -22,10 +22,9 @@ const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(
 /** Kills whoever serves most, again and again. */
 async function deaths(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-  const isJson = (line: string): boolean => line.startsWith("{");
   const models: { started: Started; grpc: number; rest: number }[] = await Promise.all(
     Array.from({ length: times + 1 }, async () => {
-      const started = await start("test/bench/support/upstream.ts", [], isJson);
+      const started = await startModelServer();
       return { started, ...JSON.parse(started.line) };
     }),
   );

@@ -16,14 +16,22 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tuneCollector } from "../../src/fast/collector.ts";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
-import { cpuNanos, median, pin, queuedNanos, type Started, start } from "./support/processes.ts";
+import {
+  cpuNanos,
+  haveStartFlags,
+  median,
+  pin,
+  queuedNanos,
+  type Started,
+  start,
+  startModelServer,
+} from "./support/processes.ts";
 import { getsFaster } from "./support/turns.ts";
 
 // A pause of the robots would be taken for one of who answers them.
-tuneCollector();
+haveStartFlags();
 
 const rounds = Number(process.argv[2] ?? 5);
 const each = Number(process.argv[3] ?? 500);
@@ -32,7 +40,7 @@ const isWanted = (section: string): boolean => wanted === undefined || wanted.in
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
-const upstream = await start("test/bench/support/upstream.ts", [], isJson);
+const upstream = await startModelServer();
 const ports: { grpc: number } = JSON.parse(upstream.line);
 const floor = (kind: string): Promise<Started> =>
   start("test/bench/support/floors.ts", [kind, `http://127.0.0.1:${ports.grpc}`], isJson);

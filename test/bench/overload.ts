@@ -12,7 +12,7 @@ import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
 import type { CallerSeen, LoadAsked, LoadSeen } from "./support/open-load.ts";
-import { cpuNanos, pin, start } from "./support/processes.ts";
+import { cpuNanos, pin, start, startModelServer } from "./support/processes.ts";
 import { refusedUs } from "./support/refused.ts";
 
 const share = Number(process.argv[2] ?? 0.125);
@@ -32,7 +32,7 @@ for (const way of ["echo", "rest", "grpc", "plain"] as const)
   console.log(`${WAYS[way].padEnd(36)} ${(await refusedUs(way)).toFixed(1)} us`);
 
 const folder = mkdtempSync(join(tmpdir(), "limber-overload-"));
-const upstream = await start("test/bench/support/upstream.ts", ["20"], (line) => line.startsWith("{"));
+const upstream = await startModelServer(["20"]);
 const ports: { grpc: number } = JSON.parse(upstream.line);
 const operationsPort = await freePort();
 const settings = { LIMBER_OPERATIONS_PORT: String(operationsPort) };

@@ -17,7 +17,7 @@ import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { closedLoops, robots } from "./support/loop-load.ts";
-import { descendants, median, pin, start } from "./support/processes.ts";
+import { descendants, median, pin, startModelServer } from "./support/processes.ts";
 import { inTurns, type Program, ratiosOf } from "./support/turns.ts";
 
 const rounds = Number(process.argv[2] ?? 15);
@@ -84,7 +84,7 @@ async function loopLoad(at: string, key: string, each: number): Promise<Load> {
 }
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-const upstream = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const upstream = await startModelServer();
 const ports: { grpc: number } = JSON.parse(upstream.line);
 
 for (const piece of pieces) {

@@ -16,7 +16,7 @@ import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, type Bench, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
 import { robots } from "./support/loop-load.ts";
-import { cpuNanos, descendants, median, start } from "./support/processes.ts";
+import { cpuNanos, descendants, median, startModelServer } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 15);
 const calls = Number(process.argv[3] ?? 4_000);
@@ -25,7 +25,7 @@ const FLEETS = [10, 20, 50, 100, 200];
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const postgres = await startPostgres({ dataDir: join(folder, "postgres") });
-const model = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const model = await startModelServer();
 const { grpc } = JSON.parse(model.line) as { grpc: number };
 
 /** Each on a database of its own, on one server. */

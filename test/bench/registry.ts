@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
 import { writingJson } from "../../src/edge/messages/json.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
-import { breatheOut, tuneCollector } from "../../src/fast/collector.ts";
+import { breatheOut } from "../../src/fast/collector.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { inSlices } from "../../src/slices.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
@@ -27,7 +27,7 @@ import { createVault } from "../../src/vault.ts";
 import { createUpstream } from "../support/upstream.ts";
 import { openGateway } from "./support/gateway.ts";
 import { collected, collectorMs, longestOwnMs, type Pauses, watchCollector, watchLoop } from "./support/loop-watch.ts";
-import { cpuNanos, median, start } from "./support/processes.ts";
+import { cpuNanos, haveStartFlags, median, startModelServer } from "./support/processes.ts";
 
 /** Rounds that count, and how many go before them until everything is compiled. */
 const roundsOf = (offerings: number) => (offerings > 50_000 ? { warmUp: 2, rounds: 5 } : { warmUp: 5, rounds: 25 });
@@ -37,7 +37,7 @@ const GOAL_MS = 5;
 const ms = (value: number): string => value.toFixed(1);
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 
-tuneCollector(); // as the gateway does
+haveStartFlags();
 const postgres = await startPostgres({ dataDir: join(folder, "reload") });
 const sql = connect(postgres.url, { max: 2 });
 await migrate(sql);
@@ -184,7 +184,7 @@ await sql.end();
 await upstream.close();
 await postgres.stop();
 
-const server = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const server = await startModelServer();
 const ports: { grpc: number } = JSON.parse(server.line);
 const gateway = await openGateway(join(folder, "gateway"), `grpc://127.0.0.1:${ports.grpc}`);
 const page = async (): Promise<{ bytes: number; cpu: number }> => {

@@ -45,12 +45,7 @@ const NO_LIMIT = { requests: 10_000_000, window_s: 1, burst: 10_000_000, concurr
 const MOST_HEAP_MB = 1_536;
 /** No answer of a process for so long: it hangs. */
 const HANG_MS = 120_000;
-const FLAGS = [
-  "--expose-gc",
-  `--max-old-space-size=${MOST_HEAP_MB}`,
-  "--import",
-  fileURLToPath(new URL("probe.ts", import.meta.url)),
-];
+const FLAGS = [`--max-old-space-size=${MOST_HEAP_MB}`, "--import", fileURLToPath(new URL("probe.ts", import.meta.url))];
 
 /** Starts a gateway on an empty directory with its own database and the reference provider. */
 export async function openTarget(env: Readonly<Record<string, string>> = {}): Promise<Target> {

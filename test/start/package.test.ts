@@ -1,10 +1,11 @@
 /** The gateway as a package: packed, installed into an empty folder, and called. */
 import { execFile, spawn } from "node:child_process";
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { API_VERSION } from "../../src/brand.ts";
+import { START_FLAGS } from "../../src/fast/collector.ts";
 import { build } from "../../tools/build.ts";
 import { licencesOf, versionsOf } from "../../tools/release.ts";
 import { scratchDir } from "../support/gateway.ts";
@@ -24,6 +25,7 @@ async function limber(...args: readonly string[]): Promise<{ code: number; said:
   );
 }
 
+let pid = 0;
 let url = "";
 let key = "";
 let stop = async (): Promise<void> => {};
@@ -37,6 +39,7 @@ beforeAll(async () => {
   await run("npm", ["install", ...quiet, at(tarball)], { cwd: at("empty") });
   const env = { ...process.env, PORT: "0", DATA_DIR: at("data"), LIMBER_DRAIN_DELAY_S: "0" };
   const child = spawn(at("empty/node_modules/.bin/limber"), ["start"], { cwd: at("empty"), env });
+  pid = child.pid!;
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   stop = () => {
     child.kill("SIGTERM");
@@ -72,6 +75,15 @@ it("serves a first call from an empty folder", async () => {
   expect(answer.status, await answer.clone().text()).toBe(200);
   expect(await answer.json()).toMatchObject({ action: { space: "base_twist_2d" } });
 });
+
+it.runIf(process.platform === "linux")(
+  "runs as the process that was started, with the flags of V8 of a gateway",
+  () => {
+    const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+    expect(words.slice(1, 1 + START_FLAGS.length)).toEqual(START_FLAGS);
+    expect(words).toContainEqual(expect.stringMatching(/\/src\/main\.js$/));
+  },
+);
 
 it("brings its catalog, its documents and its interface description along", async () => {
   const models = (await (await fetch(`${url}/v1/models?limit=1`)).json()) as { total: number };

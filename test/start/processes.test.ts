@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
+import { START_FLAGS } from "../../src/fast/collector.ts";
 import { callGrpc, callRest as callOverRest, loop, type Tally } from "../chaos/rolling/callers.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -79,6 +80,10 @@ describe("several processes on one port", () => {
     const gateway = await start({ LIMBER_PROCESSES: "4" });
     const processes = processesOf(gateway);
     expect(processes).toHaveLength(4);
+    for (const pid of processes)
+      expect(readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")).toEqual(
+        expect.arrayContaining([...START_FLAGS]),
+      );
     expect(gateway.stdout()).toMatch(/^limber ready http:\/\/127\.0\.0\.1:\d+\n4 processes\n$/);
 
     const sessions = await Promise.all(

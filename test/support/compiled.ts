@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { START_FLAGS } from "../../src/fast/collector.ts";
 
 const HOME_CACHE = join(import.meta.dirname, "../../node_modules/.cache/compiled");
 const known = new Map<string, string>();
@@ -21,7 +22,8 @@ export function compiled(tree: string, isHome: boolean): string {
   mkdirSync(folder, { recursive: true });
   const script = `await import(${JSON.stringify(pathToFileURL(join(tree, "src/app/gateway.ts")).href)})`;
   const env = { ...process.env, NODE_COMPILE_CACHE: folder };
-  execFileSync(process.execPath, ["--input-type=module", "-e", script], { env, stdio: "ignore" });
+  // Node keeps what it made apart by the flags of V8.
+  execFileSync(process.execPath, [...START_FLAGS, "--input-type=module", "-e", script], { env, stdio: "ignore" });
   writeFileSync(note, newest);
   return folder;
 }

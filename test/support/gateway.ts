@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { START_FLAGS } from "../../src/fast/collector.ts";
 import { compiled } from "./compiled.ts";
 
 /** The source tree that runs unless a test names another. */
@@ -47,7 +48,7 @@ function launch(
   ended: Promise<Ended>;
 } {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
-  const child = spawn(process.execPath, [...flags, join(tree, "src/main.ts")], {
+  const child = spawn(process.execPath, [...START_FLAGS, ...flags, join(tree, "src/main.ts")], {
     env: {
       PATH,
       HOME,

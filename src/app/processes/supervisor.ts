@@ -5,12 +5,13 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { createServer, type Server, type Socket } from "node:net";
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { Counter, Gauge, Registry } from "prom-client";
 import { BRAND } from "../../brand.ts";
 import { after, every, sleep, steadyNow } from "../../clock.ts";
 import type { Config } from "../../config.ts";
+import { missingFlags } from "../../fast/collector.ts";
 import { naming } from "../listening.ts";
 import { handedArgument, LOAD_MS } from "./child.ts";
 import type { MetricsPart, PortName, ProcessLoad, ToChild, ToParent } from "./messages.ts";
@@ -30,7 +31,7 @@ const MEASURE_MS = 2_000;
 /** Connections that may wait for the first process. */
 const MOST_WAITING = 1_000;
 
-const MAIN = join(import.meta.dirname, "..", "..", "main.ts");
+const MAIN = fileURLToPath(new URL("../../main.ts", import.meta.url));
 
 /** How a supervised gateway is started. */
 export interface SupervisorOptions {
@@ -250,6 +251,7 @@ class Supervisor {
   #start(index: number, backOffMs: number = RESTART_MS.first): Child {
     const started = fork(MAIN, [handedArgument({ index, ports: this.#ports })], {
       stdio: ["ignore", "inherit", "inherit", "ipc"],
+      execArgv: [...missingFlags(process.execArgv), ...process.execArgv],
     });
     const child = new Child(index, started, backOffMs, (from, message) => this.#hear(from, message));
     this.#children.add(child);

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Bench, openGateway } from "../support/gateway.ts";
-import { start } from "../support/processes.ts";
+import { startModelServer } from "../support/processes.ts";
 
 /** The operator's token of the gateways that benchmarks start. */
 const ADMIN_TOKEN = "benchmark-admin-token";
@@ -27,7 +27,7 @@ export interface BenchHouse {
 /** Opens it; the model takes `modelMs` for an answer, and `flags` are Node's for the gateway. */
 export async function openBenchHouse(modelMs = "20", flags: string[] = []): Promise<BenchHouse> {
   const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-  const upstream = await start("test/bench/support/upstream.ts", [modelMs], (line) => line.startsWith("{"));
+  const upstream = await startModelServer([modelMs]);
   const { grpc }: { grpc: number } = JSON.parse(upstream.line);
   const gateway = await openGateway(join(folder, "gateway"), `grpc://127.0.0.1:${grpc}`, {}, flags);
   const url = `http://127.0.0.1:${gateway.port}`;

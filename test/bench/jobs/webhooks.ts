@@ -7,7 +7,7 @@ import { Signer } from "../../../src/events/webhooks.ts";
 import { MOST_AT_ONE_HOOK } from "../../../src/store/events/webhooks.ts";
 import { post } from "../../../src/upstream/post/post.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
-import { cpuNanos, median, start } from "../support/processes.ts";
+import { cpuNanos, median, startModelServer } from "../support/processes.ts";
 import { cpuMicros, openBenchHouse, seconds } from "./gateway.ts";
 
 /** An organisation has at most 50. */
@@ -73,7 +73,7 @@ const SECRET = `whsec_${Buffer.alloc(24, 7).toString("base64")}`;
 
 /** Prints what CPU a signed delivery takes here, and against the platform's own fetch (goal W1: 50 us); each by the median of rounds. */
 export async function deliveryCost(): Promise<void> {
-  const upstream = await start("test/bench/support/upstream.ts", ["0"], (line) => line.startsWith("{"));
+  const upstream = await startModelServer(["0"]);
   const { rest: port }: { rest: number } = JSON.parse(upstream.line);
   const urls = Array.from({ length: RECEIVERS }, (_, i) => `http://127.0.0.1:${port}/hook/${i}`);
   const reach = { allowPrivate: true };

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, setPriority } from "node:os";
 import { createInterface } from "node:readline";
+import { missingFlags, START_FLAGS } from "../../../src/fast/collector.ts";
 
 /** A started process and the first line it printed that `ready` accepted. */
 export interface Started {
@@ -54,6 +55,17 @@ export function start(
       });
     });
   });
+}
+
+/** Starts the model server of benchmarks, with the start flags of a gateway: a pause of its own would be taken for one of who asks it. */
+export const startModelServer = (args: string[] = []): Promise<Started> =>
+  start("test/bench/support/upstream.ts", args, (line) => line.startsWith("{"), { flags: [...START_FLAGS] });
+
+/** Replaces this program by itself with the start flags of a gateway, where it was started without them. */
+export function haveStartFlags(): void {
+  const flags = missingFlags(process.execArgv);
+  if (flags.length > 0)
+    process.execve?.(process.execPath, [process.execPath, ...flags, ...process.execArgv, ...process.argv.slice(1)]);
 }
 
 /** On-CPU nanoseconds of all threads of a process so far. */

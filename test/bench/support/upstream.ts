@@ -18,10 +18,6 @@ import {
   ActResponseSchema as PublicActResponse,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage, MessageReader, PREFIX } from "../../../src/codecs/grpc.ts";
-import { tuneCollector } from "../../../src/fast/collector.ts";
-
-// A pause of its own would be taken for one of who asks it.
-tuneCollector();
 
 /** How long it takes; and the share of its calls that takes so many times as long. Told anew by `POST /pace?delay=50&share=0.02&times=20`. */
 const pace = { delay: Number(process.argv[2] ?? 0), share: 0, times: 1 };

@@ -1,70 +1,100 @@
-/** Small collections of what is young, when they are asked for; and what V8 is told at the start. */
+/** Small collections of what is young, when they are asked for; and the flags of V8 that a gateway is started with. */
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { breatheOut, collectYoung, isChosen, isCollectorBusy, isYoungMany } from "../../../src/fast/collector.ts";
+import { missingFlags, START_FLAGS } from "../../../src/fast/collector.ts";
 
-/** Some megabytes of small objects that stay. */
-const much = (): object[] => Array.from({ length: 50_000 }, (_, i) => ({ i, name: `n${i}` }));
+const ROOT = join(import.meta.dirname, "../../..");
+const read = (name: string): string => readFileSync(join(ROOT, name), "utf8");
 
-test("much that was made a moment ago is young until it is collected, and stays", () => {
-  // A young generation that is small yet would be collected before it is much.
-  let kept = much();
-  for (let i = 0; i < 20 && !isYoungMany(); i++) kept = [...kept, ...much()];
-  expect(isYoungMany()).toBe(true);
-  collectYoung();
-  collectYoung(); // what is met twice is old
-  expect(isYoungMany()).toBe(false);
-  expect(kept.at(-1)).toEqual({ i: 49_999, name: "n49999" });
+/** What a script prints of a process with these flags; the collector's functions are `collector`, `much` makes megabytes of small objects that stay. */
+async function print(flags: readonly string[], script: string): Promise<unknown> {
+  const text = `
+    import * as collector from ${JSON.stringify(join(ROOT, "src/fast/collector.ts"))};
+    const much = () => Array.from({ length: 50_000 }, (_, i) => ({ i, name: "n" + i }));
+    const turn = () => new Promise(setImmediate);
+    ${script}`;
+  const { stdout } = await promisify(execFile)(process.execPath, [...flags, "--input-type=module", "-e", text]);
+  return JSON.parse(stdout);
+}
+
+/** A young generation that is small yet would be collected before it is much. */
+const GROW = "let kept = much(); for (let i = 0; i < 20 && !collector.isYoungMany(); i++) kept = [...kept, ...much()];";
+
+test("much that was made a moment ago is young until it is collected, and stays", async () => {
+  const script = `${GROW}
+    const before = collector.isYoungMany();
+    collector.collectYoung();
+    collector.collectYoung(); // what is met twice is old
+    console.log(JSON.stringify([before, collector.isYoungMany(), kept.at(-1)]));`;
+  expect(await print(START_FLAGS, script)).toEqual([true, false, { i: 49_999, name: "n49999" }]);
 });
 
-test("whoever breathes out leaves nothing much that is young", async () => {
-  let kept = much();
-  for (let i = 0; i < 20 && !isYoungMany(); i++) kept = [...kept, ...much()];
-  expect(isYoungMany()).toBe(true);
-  for (let i = 0; i < 3 && isYoungMany(); i++) await breatheOut();
-  expect(isYoungMany()).toBe(false);
-  expect(kept).not.toHaveLength(0);
+test("a pause between slices leaves nothing much that is young", async () => {
+  const script = `${GROW}
+    const before = collector.isYoungMany();
+    for (let i = 0; i < 3 && collector.isYoungMany(); i++) await collector.breatheOut();
+    console.log(JSON.stringify([before, collector.isYoungMany(), kept.length > 0]));`;
+  expect(await print(START_FLAGS, script)).toEqual([true, false, true]);
 });
 
-test("what was asked for shows to nobody else, and the collector is not busy for ever", async () => {
-  expect(globalThis.gc).toBeUndefined();
-  for (let i = 0; i < 300 && isCollectorBusy(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
-  expect(isCollectorBusy()).toBe(false);
+test("a process that was started without the flags has pauses that collect nothing", async () => {
+  const script = `${GROW}
+    const slices = await import(${JSON.stringify(join(ROOT, "src/slices.ts"))});
+    collector.collectBetweenSlices();
+    await slices.pause();
+    await collector.breatheOut();
+    console.log(JSON.stringify([collector.isYoungMany(), kept.length > 0]));`;
+  expect(await print([], script)).toEqual([true, true]);
 });
 
 test.each([
-  [[], false],
-  [["--parallel-scavenge"], true],
-  [["--trace-gc", "--no_parallel_scavenge"], true],
-  [["--noparallel-scavenge"], true],
-  [["--single-threaded-gc"], true],
-  [["--parallel-scavenge-more", "--max-semi-space-size=16"], false],
-])("of processes started with %j it is said whether they chose how small collections are done", (words, chosen) => {
-  expect(isChosen("--no-parallel-scavenge", words)).toBe(chosen);
+  [[], []],
+  [["--parallel-scavenge"], ["--no-parallel-scavenge"]],
+  [["--trace-gc", "--no_parallel_scavenge"], ["--no-parallel-scavenge"]],
+  [
+    ["--noparallel-scavenge", "--heap-growing-percent", "50"],
+    ["--no-parallel-scavenge", "--heap-growing-percent=200"],
+  ],
+  [["--parallel-scavenge-more", "--max-semi-space-size=16"], []],
+  [START_FLAGS, START_FLAGS],
+])("of processes started with %j the choices stay", (words, stay) => {
+  expect(missingFlags(words)).toEqual(START_FLAGS.filter((flag) => !stay.includes(flag)));
+});
+
+/** The words of a command line up to the main file, as flags. */
+const flagsOf = (line: string): string[] => line.match(/--(?!watch)[\w-]+(?:=\d+)?/g) ?? [];
+
+test("every command line that starts a gateway names the flags", () => {
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  const image = /^CMD \[((?:.|\n)*?)\]/m.exec(read("deploy/container/Containerfile"))?.[1];
+  const unit = /^ExecStart=((?:.*\\\n)*.*)/m.exec(read("deploy/systemd/limber.service"))?.[1];
+  for (const line of [scripts.start, scripts.dev, image, unit]) {
+    expect(line).toContain("src/main.ts");
+    expect(flagsOf(line!)).toEqual(START_FLAGS);
+  }
 });
 
 test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single-threaded-gc"]]])(
-  "V8 takes what it is told at run time, when it was started with %j: full and small collections go on",
+  "V8 takes the flags beside %j: full and small collections go on",
   { timeout: 60_000 },
   async (words) => {
     const script = `
-      import { PerformanceObserver } from "node:perf_hooks";
-      import { collectYoung, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../../src/fast/collector.ts"))};
-      tuneCollector();
+      const { PerformanceObserver } = await import("node:perf_hooks");
       const kinds = new Set();
       new PerformanceObserver((list) => list.getEntries().forEach((entry) => kinds.add(entry.detail.kind))).observe({ entryTypes: ["gc"] });
       const kept = [];
       for (let i = 0; i < 3000 && kinds.size < 3; i++) {
         kept[i % 300] = Array.from({ length: 2000 }, (_, n) => ({ n, text: "n" + n }));
         if (i % 10 > 0) continue;
-        collectYoung();
-        await new Promise(setImmediate);
+        collector.collectYoung();
+        await turn();
       }
-      console.log(kept.length, [...kinds].sort().join());`;
-    const { stdout } = await promisify(execFile)(process.execPath, [...words, "--input-type=module", "-e", script]);
-    expect(stdout.trim()).toMatch(/^\d+ 1,4,8$/); // small, full, and the steps on the way to a full one
+      console.log(JSON.stringify([...kinds].sort()));`;
+    // Small, full, and the steps on the way to a full one.
+    expect(await print([...missingFlags(words), ...words], script)).toEqual([1, 4, 8]);
   },
 );
 
@@ -72,24 +102,22 @@ test("that the collector began with the old is known in the turn of the event lo
   timeout: 60_000,
 }, async () => {
   const script = `
-    import { constants, PerformanceObserver } from "node:perf_hooks";
-    import { isCollectorBusy, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../../src/fast/collector.ts"))};
-    tuneCollector();
+    const { constants, PerformanceObserver } = await import("node:perf_hooks");
     let told = 0;
     new PerformanceObserver((list) => {
       for (const { detail } of list.getEntries()) if (detail.kind === constants.NODE_PERFORMANCE_GC_INCREMENTAL) told++;
     }).observe({ entryTypes: ["gc"] });
-    isCollectorBusy();
+    collector.isCollectorBusy();
     const kept = [];
     let [begun, late, wasBusy] = [0, 0, false];
     for (let i = 0; i < 30_000 && begun < 1; i++) {
       kept[i % 3000] = Array.from({ length: 200 }, (_, n) => ({ n, text: "n" + n }));
-      await new Promise(setImmediate);
-      const busy = isCollectorBusy();
+      await turn();
+      const busy = collector.isCollectorBusy();
       if (busy && !wasBusy && ++begun <= told) late++;
       wasBusy = busy;
     }
-    console.log(begun, late);`;
-  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script]);
-  expect(stdout.trim()).toBe("1 0");
+    for (let i = 0; i < 300 && collector.isCollectorBusy(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
+    console.log(JSON.stringify({ begun, late, isBusy: collector.isCollectorBusy() }));`;
+  expect(await print(START_FLAGS, script)).toEqual({ begun: 1, late: 0, isBusy: false });
 });
