@@ -41,7 +41,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 };
 /** Files of src/ itself that every folder may import. */
 const OPEN_TO_ALL = new Set(
-  "brand call cancellation clock errors flow ids random slices vault".split(" ").map((name) => `${name}.ts`),
+  "brand call cancellation clock errors ids random slices vault".split(" ").map((name) => `${name}.ts`),
 );
 
 /** Folders within a folder, each with the neighbours that it may import. */

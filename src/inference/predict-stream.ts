@@ -13,30 +13,53 @@ import {
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import type { Call } from "../call.ts";
+import type { Items } from "../cancellation.ts";
 import { now, nowSeconds, steadyNow } from "../clock.ts";
 import type { PredictAnswerPart } from "../contracts/contract.ts";
 import { AttemptFailure } from "../contracts/failure.ts";
 import * as predict from "../contracts/predict.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
-import { type Flow, flowOf, Items, type Taker } from "../flow.ts";
 import { attemptStream, type Outcome, owed, type PlanStep, routeOf } from "../routing/index.ts";
 import { assertSound, InferenceCall, type InferenceDeps, speaking } from "./call.ts";
 import type { CallBilling, Charge } from "./call-billing.ts";
 import { prepareInTime } from "./prepare.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
-export const streamPredict = (
+export async function* streamPredict(
   deps: InferenceDeps,
   asked: PredictRequest,
   call: Call,
-): AsyncIterable<PredictStreamResponse> => new Items(new PredictionStream(() => begin(deps, asked, call)));
+): AsyncGenerator<PredictStreamResponse, undefined, undefined> {
+  const { bill, delivered, first, rest } = await begin(deps, asked, call);
+  let failure: Refusal | undefined;
+  try {
+    yield delivered.started();
+    delivered.take(first);
+    if (first.kind === "frame") yield eventOf("frame", first.frame);
+    for await (const part of rest) {
+      delivered.take(part);
+      if (part.kind === "frame") yield eventOf("frame", part.frame);
+    }
+  } catch (thrown) {
+    // A caller that has left hears no more, and owes what has reached it.
+    if (call.signal.aborted) throw thrown;
+    failure = asRefusal(thrown);
+  } finally {
+    rest.return();
+    delivered.settle(bill, failure);
+  }
+  const ranOut = failure?.reason === Reason.DEADLINE_EXCEEDED && delivered.frames > 0;
+  if (failure !== undefined && !ranOut) throw delivered.told(failure);
+  yield eventOf("done", delivered.done(ranOut));
+  return undefined;
+}
 
 /** A prediction whose first part is there. */
 interface Begun {
   readonly bill: CallBilling;
   readonly delivered: Delivered;
   readonly first: PredictAnswerPart;
-  readonly rest: Flow<PredictAnswerPart>;
+  readonly rest: Items<PredictAnswerPart>;
 }
 
 async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Promise<Begun> {
@@ -53,8 +76,8 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
       open: (step, options) => {
         const { wire, target } = inferenceCall.reach(step);
         const asked = { ...input, horizon: Math.min(input.horizon, step.units) };
-        const deps = speaking(wire, "predict").predict(target, asked, frames, inferenceCall.options(options, step));
-        return new Items(new SoundParts(flowOf(deps), step.units));
+        const parts = speaking(wire, "predict").predict(target, asked, frames, inferenceCall.options(options, step));
+        return soundParts(parts, step.units);
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
@@ -62,106 +85,17 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
     try {
       await inferenceCall.pinned(attempted.step);
     } catch (thrown) {
-      rest.flow.leave();
+      rest.return();
       throw thrown;
     }
     const { step, ...tried } = await owed(attempted);
     delivered.begin(step, tried);
-    return { bill, delivered, first, rest: rest.flow };
+    return { bill, delivered, first, rest };
   } catch (thrown) {
     const refusal = asRefusal(thrown);
     inferenceCall.noteRefused(refusal);
     delivered.settle(bill, refusal);
     throw thrown;
-  }
-}
-
-/** What its caller gets of it, one part for each request. */
-class PredictionStream implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
-  readonly #begin: () => Promise<Begun>;
-  #begun: Begun | undefined;
-  #taker: Taker<PredictStreamResponse> | undefined;
-  #said: "nothing" | "route" | "first" | "done" = "nothing";
-
-  constructor(begin: () => Promise<Begun>) {
-    this.#begin = begin;
-  }
-
-  next(taker: Taker<PredictStreamResponse>): void {
-    this.#taker = taker;
-    const begun = this.#begun;
-    if (this.#said === "done") taker.over();
-    else if (begun === undefined) this.#begin().then(this.#hasBegun, this.#refused);
-    else if (this.#said === "first") begun.rest.next(this);
-    else {
-      this.#said = "first";
-      this.item(begun.first);
-    }
-  }
-
-  leave(): void {
-    this.#taker = undefined;
-    this.#end(undefined);
-  }
-
-  /** As Taker. */
-  item(part: PredictAnswerPart): void {
-    if (this.#begun === undefined || this.#said === "done") return;
-    const { delivered, rest } = this.#begun;
-    delivered.take(part);
-    if (part.kind === "frame") this.#tell(eventOf("frame", part.frame));
-    else rest.next(this);
-  }
-
-  /** As Taker. */
-  over(): void {
-    if (this.#end(undefined)) this.#tellDone(false);
-  }
-
-  /** As Taker. */
-  failed(thrown: unknown): void {
-    const failure = asRefusal(thrown);
-    if (!this.#end(failure)) return;
-    const ranOut = failure.reason === Reason.DEADLINE_EXCEEDED && this.#begun!.delivered.frames > 0; // ended, so begun
-    if (ranOut) this.#tellDone(true);
-    else this.#taker?.failed(this.#begun!.delivered.told(failure));
-  }
-
-  readonly #hasBegun = (begun: Begun): void => {
-    this.#begun = begun;
-    if (this.#said === "done") {
-      begun.rest.leave();
-      begun.delivered.settle(begun.bill, undefined);
-      return;
-    }
-    this.#said = "route";
-    this.#tell(begun.delivered.started());
-  };
-
-  readonly #refused = (thrown: unknown): void => {
-    this.#said = "done";
-    this.#taker?.failed(thrown);
-  };
-
-  /** Ends it and settles it, once; true the first time, if it has begun. */
-  #end(failure: Refusal | undefined): boolean {
-    if (this.#said === "done") return false;
-    this.#said = "done";
-    const begun = this.#begun;
-    if (begun === undefined) return false;
-    begun.rest.leave();
-    begun.delivered.settle(begun.bill, failure);
-    return true;
-  }
-
-  #tellDone(ranOut: boolean): void {
-    this.#tell(eventOf("done", this.#begun!.delivered.done(ranOut))); // only what has begun is done
-  }
-
-  #tell(event: PredictStreamResponse): void {
-    const taker = this.#taker;
-    this.#taker = undefined;
-    taker?.item(event);
   }
 }
 
@@ -280,52 +214,16 @@ const eventOf = <C extends StreamEvent["case"]>(
 });
 
 /** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
-class SoundParts implements Flow<PredictAnswerPart>, Taker<PredictAnswerPart> {
-  readonly #deps: Flow<PredictAnswerPart>;
-  readonly #most: number;
-  #taker: Taker<PredictAnswerPart> | undefined;
-  #count = 0;
-
-  constructor(deps: Flow<PredictAnswerPart>, most: number) {
-    this.#deps = deps;
-    this.#most = most;
+async function* soundParts(
+  parts: AsyncIterable<PredictAnswerPart>,
+  most: number,
+): AsyncGenerator<PredictAnswerPart, undefined, undefined> {
+  let count = 0;
+  for await (const part of parts) {
+    if (part.kind === "frame" && count === most) return undefined;
+    if (part.kind === "summary") assertSound(count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
+    else assertSound(predict.checkFrame(part.frame, count++));
+    yield part;
   }
-
-  next(taker: Taker<PredictAnswerPart>): void {
-    this.#taker = taker;
-    this.#deps.next(this);
-  }
-
-  leave(): void {
-    this.#taker = undefined;
-    this.#deps.leave();
-  }
-
-  /** As Taker. */
-  item(part: PredictAnswerPart): void {
-    if (part.kind === "frame" && this.#count === this.#most) {
-      this.#deps.leave();
-      this.over();
-      return;
-    }
-    try {
-      if (part.kind === "summary") assertSound(this.#count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
-      else assertSound(predict.checkFrame(part.frame, this.#count++));
-    } catch (thrown) {
-      this.#deps.leave();
-      this.failed(thrown);
-      return;
-    }
-    this.#taker?.item(part);
-  }
-
-  /** As Taker. */
-  over(): void {
-    this.#taker?.over();
-  }
-
-  /** As Taker. */
-  failed(thrown: unknown): void {
-    this.#taker?.failed(thrown);
-  }
+  return undefined;
 }

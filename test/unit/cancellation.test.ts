@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Cancel, nativeOf } from "../../src/cancellation.ts";
+import { Cancel, nativeOf, untilAbort } from "../../src/cancellation.ts";
 
 describe("calling work off", () => {
   it("tells everyone who listens once, with the first reason, in the order in which they came", () => {
@@ -35,5 +35,52 @@ describe("calling work off", () => {
     expect([native.aborted, native.reason]).toEqual([true, "over"]);
     expect(nativeOf(cancel).reason).toBe("over");
     expect(nativeOf(native)).toBe(native);
+  });
+});
+
+describe("items until work is called off", () => {
+  /** Counts for ever, or stands still after `still`; says how often it was left. */
+  function counting(still = Number.POSITIVE_INFINITY) {
+    const seen = { left: 0 };
+    let at = 0;
+    const items: AsyncIterableIterator<number> = {
+      [Symbol.asyncIterator]: () => items,
+      next: () => (at === still ? new Promise(() => {}) : Promise.resolve({ done: false, value: ++at })),
+      async return() {
+        seen.left += 1;
+        return { done: true, value: undefined };
+      },
+    };
+    return { items, seen };
+  }
+
+  it("end with the reason for a reader that waits in vain, who leaves the source once", async () => {
+    const { items, seen } = counting(1);
+    const cancel = new Cancel();
+    const until = untilAbort(items, cancel);
+    expect(await until.next()).toEqual({ done: false, value: 1 });
+    const waits = until.next();
+    cancel.abort("now");
+    await expect(waits).rejects.toBe("now");
+    expect(await until.next()).toEqual({ done: true, value: undefined });
+    await until.return();
+    expect(seen.left).toBe(1);
+  });
+
+  it("end with the reason at the next question of a reader that does not wait", async () => {
+    const { items, seen } = counting();
+    const cancel = new Cancel();
+    const until = untilAbort(items, cancel);
+    await until.next();
+    cancel.abort("now");
+    expect(seen.left).toBe(0);
+    await expect(until.next()).rejects.toBe("now");
+    expect(seen.left).toBe(1);
+  });
+
+  it("are left by a reader that stops", async () => {
+    const { items, seen } = counting();
+    for await (const item of untilAbort(items, new Cancel())) if (item === 3) break;
+    expect(seen.left).toBe(1);
   });
 });

@@ -1,9 +1,8 @@
 /** The gRPC client on the own HTTP/2 client: no stream object of Node, and no promise, for a message. */
 import { BRAND } from "../../brand.ts";
-import type { Signal } from "../../cancellation.ts";
+import type { Items, Signal } from "../../cancellation.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
-import { type Flow, Items, type Taker } from "../../flow.ts";
 import { calledOff, failureOf } from "../../upstream/transport/failures.ts";
 import {
   type DuplexEvents,
@@ -49,7 +48,7 @@ class FastGrpcClient implements GrpcClient {
 
   stream<T>(exchange: GrpcExchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
     const begin = async (hearer: ReplyHearer): Promise<GrpcReply> => this.#begin(exchange, await message(), hearer);
-    return new Items(new Answers(begin, read, exchange.signal));
+    return new Answers(begin, read, exchange.signal);
   }
 
   unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
@@ -155,15 +154,16 @@ class DuplexCall implements GrpcDuplex, ReplyHearer {
 }
 
 /** The messages of one reply, for a reader that takes them at its own pace. */
-class Answers<T> implements Flow<T>, ReplyHearer {
+class Answers<T> implements Items<T>, ReplyHearer {
   readonly #begin: (hearer: ReplyHearer) => Promise<GrpcReply>;
   readonly #read: (message: Buffer) => T;
   readonly #signal: Signal;
   #reply: GrpcReply | undefined;
   #hasBegun = false;
-  #hasLeft = false;
-  /** The question that waits for the next message. */
-  #taker: Taker<T> | undefined;
+  /** Nothing is given any more: its reader has left, or knows how it ended. */
+  #isDone = false;
+  /** The reader, where it waits for the next message. */
+  #reader: PromiseWithResolvers<IteratorResult<T, undefined>> | undefined;
   /** Messages that came and were not taken yet. */
   #messages: Buffer[] = [];
   #isOver = false;
@@ -176,27 +176,32 @@ class Answers<T> implements Flow<T>, ReplyHearer {
     this.#signal = signal;
   }
 
-  next(taker: Taker<T>): void {
-    this.#taker = taker;
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<T, undefined>> {
+    if (this.#isDone) return Promise.resolve(END);
+    this.#reader = Promise.withResolvers();
+    const { promise } = this.#reader;
     if (!this.#hasBegun) {
       this.#hasBegun = true;
       this.#begin(this).then(this.#begun, (thrown) => this.ended(thrown));
-      return;
+      return promise;
     }
     const message = this.#messages.shift();
-    if (message === undefined) {
-      if (this.#isOver) this.#tellEnd();
-      return;
-    }
-    if (!this.isFull) this.#reply?.release();
-    this.#give(message);
+    if (message !== undefined) {
+      if (!this.isFull) this.#reply?.release();
+      this.#give(message);
+    } else if (this.#isOver) this.#tellEnd();
+    return promise;
   }
 
-  leave(): void {
-    this.#hasLeft = true;
-    this.#taker = undefined;
-    this.#messages = [];
-    this.#reply?.cancel();
+  return(): Promise<IteratorReturnResult<undefined>> {
+    this.#leave();
+    this.#reader?.resolve(END);
+    this.#reader = undefined;
+    return Promise.resolve(END);
   }
 
   /** As ReplyHearer. */
@@ -206,7 +211,8 @@ class Answers<T> implements Flow<T>, ReplyHearer {
 
   /** As ReplyHearer. */
   message(bytes: Buffer): void {
-    if (this.#taker === undefined) this.#messages.push(kept(bytes));
+    if (this.#isDone) return;
+    if (this.#reader === undefined) this.#messages.push(kept(bytes));
     else this.#give(bytes);
   }
 
@@ -217,33 +223,42 @@ class Answers<T> implements Flow<T>, ReplyHearer {
     if (!this.isFull) this.#tellEnd();
   }
 
+  #leave(): void {
+    this.#isDone = true;
+    this.#messages = [];
+    this.#reply?.cancel();
+  }
+
   readonly #begun = (reply: GrpcReply): void => {
     this.#reply = reply;
-    if (this.#hasLeft) reply.cancel();
+    if (this.#isDone) reply.cancel();
   };
 
+  /** Gives a message to the reader, who waits. */
   #give(message: Buffer): void {
-    const taker = this.#taker;
-    this.#taker = undefined;
-    let part: T;
+    const reader = this.#reader;
+    this.#reader = undefined;
     try {
       if (this.#signal.aborted) throw calledOff(this.#signal);
-      part = this.#read(message);
+      reader?.resolve({ done: false, value: this.#read(message) });
     } catch (thrown) {
-      this.leave();
-      taker?.failed(thrown);
-      return;
+      this.#leave();
+      reader?.reject(thrown);
     }
-    taker?.item(part);
   }
 
+  /** Tells the reader how it ended, who waits or will ask. */
   #tellEnd(): void {
-    const taker = this.#taker;
-    this.#taker = undefined;
-    if (this.#failure === undefined) taker?.over();
-    else taker?.failed(this.#failure);
+    const reader = this.#reader;
+    if (reader === undefined) return;
+    this.#reader = undefined;
+    this.#isDone = true;
+    if (this.#failure === undefined) reader.resolve(END);
+    else reader.reject(this.#failure);
   }
 }
+
+const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
 /** A message that waits is copied: a view would keep the whole block that many messages were read into. */
 const kept = (bytes: Buffer): Buffer => (2 * bytes.length > bytes.buffer.byteLength ? bytes : Buffer.from(bytes));

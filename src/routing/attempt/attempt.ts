@@ -1,8 +1,7 @@
 /** Stage 5: down the plan until one answers. Time and I/O come in as arguments. */
 
-import type { Signal } from "../../cancellation.ts";
+import { Cancel, type Items, type Signal, untilAbort } from "../../cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { type Flow, flowOf, Items, type Taker } from "../../flow.ts";
 import type { Plan, PlanStep } from "../plan/plan.ts";
 import type { Outcome } from "./record.ts";
 import {
@@ -81,7 +80,7 @@ export async function attemptStream<T>(
   try {
     const { attempt, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
     attempt.record.wake?.answered();
-    const rest = new Items(new Continued(run, { attempt, answer }, streams.unitsOf));
+    const rest = new Continued(run, { attempt, answer }, streams.unitsOf);
     return { first: answer.first, rest, ...run.outcome(attempt.step) };
   } catch (thrown) {
     run.close();
@@ -91,115 +90,101 @@ export async function attemptStream<T>(
 
 interface Begun<T> {
   readonly first: T;
-  readonly flow: Flow<T>;
+  /** The elements after the first. */
+  readonly elements: AsyncIterator<T>;
 }
 
 async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun<T>> {
-  const flow = flowOf(stream);
-  const first = await new Promise<T>((item, failed) => {
-    const over = () =>
-      failed(new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element"));
-    flow.next({ item, over, failed });
-  });
+  const elements = stream[Symbol.asyncIterator]();
+  const read = await elements.next();
+  if (read.done) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element");
   // An attempt that lost in the meantime must not stay open.
-  if (signal.aborted) flow.leave();
-  return { first, flow };
+  if (signal.aborted) elements.return?.().catch(() => undefined);
+  return { first: read.value, elements };
 }
 
 /** What follows a stream's first element. It ends by itself, by its reader, by time, or when the caller leaves: whichever is first. */
-class Continued<T> implements Flow<T>, Taker<T> {
-  private readonly run: AttemptRun<Begun<T>>;
-  private readonly attempt: RunningAttempt<Begun<T>>;
-  private readonly flow: Flow<T>;
-  private readonly unitsOf: (element: T) => number;
-  private units: number;
-  private isOver = false;
-  private thrown: unknown;
-  /** Who waits. */
-  private taker: Taker<T> | undefined;
-  private readonly forgetDeadline: () => void;
+class Continued<T> implements Items<T> {
+  readonly #run: AttemptRun<Begun<T>>;
+  readonly #attempt: RunningAttempt<Begun<T>>;
+  readonly #elements: Items<T>;
+  readonly #unitsOf: (element: T) => number;
+  #units: number;
+  #isOver = false;
+  /** Aborted with what ends it early. */
+  readonly #stop = new Cancel();
+  readonly #forgetDeadline: () => void;
   /** Since when the next element is awaited; undefined while none is. */
-  private waitsSince: number | undefined;
-  private forgetWatch: (() => void) | undefined;
+  #waitsSince: number | undefined;
+  #forgetWatch: (() => void) | undefined;
 
   constructor(run: AttemptRun<Begun<T>>, { attempt, answer }: Won<Begun<T>>, unitsOf: (element: T) => number) {
-    this.run = run;
-    this.attempt = attempt;
-    this.flow = answer.flow;
-    this.unitsOf = unitsOf;
-    this.units = unitsOf(answer.first);
-    this.forgetDeadline = run.atEnd(() => this.failed(stoodStill(AttemptFailure.DEADLINE)));
-    run.onLeave(() => this.failed(run.left()));
+    this.#run = run;
+    this.#attempt = attempt;
+    this.#elements = untilAbort({ [Symbol.asyncIterator]: () => answer.elements }, this.#stop);
+    this.#unitsOf = unitsOf;
+    this.#units = unitsOf(answer.first);
+    this.#forgetDeadline = run.atEnd(() => this.#fail(stoodStill(AttemptFailure.DEADLINE)));
+    run.onLeave(() => this.#fail(run.left()));
   }
 
-  next(taker: Taker<T>): void {
-    if (this.isOver) {
-      if (this.thrown === undefined) taker.over();
-      else taker.failed(this.thrown);
-      return;
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<T, undefined>> {
+    this.#waitsSince = this.#run.world.clock.steady();
+    if (!this.#isOver && this.#forgetWatch === undefined) this.#watch(this.#attempt.step.budgetMs);
+    try {
+      const read = await this.#elements.next();
+      this.#stop.throwIfAborted();
+      this.#waitsSince = undefined;
+      if (read.done) this.#finish("ok", undefined);
+      else this.#units += this.#unitsOf(read.value);
+      return read;
+    } catch (thrown) {
+      this.#fail(thrown);
+      throw this.#stop.reason;
     }
-    this.taker = taker;
-    this.waitsSince = this.run.world.clock.steady();
-    if (this.forgetWatch === undefined) this.watch(this.attempt.step.budgetMs);
-    this.flow.next(this);
   }
 
-  leave(): void {
-    this.taker = undefined;
-    this.finish("left", undefined);
+  /** Its reader wants nothing more. */
+  return(): Promise<IteratorReturnResult<undefined>> {
+    this.#finish("left", undefined);
+    return this.#elements.return();
   }
 
-  /** As Taker. */
-  item(element: T): void {
-    if (this.isOver) return;
-    this.waitsSince = undefined;
-    this.units += this.unitsOf(element);
-    const { taker } = this;
-    this.taker = undefined;
-    taker?.item(element);
-  }
-
-  /** As Taker. */
-  over(): void {
-    if (this.isOver) return;
-    this.finish("ok", undefined);
-    this.taker?.over();
-  }
-
-  /** As Taker. */
-  failed(thrown: unknown): void {
-    if (this.isOver) return;
+  #fail(thrown: unknown): void {
+    if (this.#isOver) return;
     if (thrown instanceof UpstreamFailure) {
-      this.finish("error", thrown.failure);
-      this.thrown = this.run.refusal();
+      this.#finish("error", thrown.failure);
+      this.#stop.abort(this.#run.refusal());
     } else {
-      this.finish("left", undefined);
-      this.thrown = thrown;
+      this.#finish("left", undefined);
+      this.#stop.abort(thrown);
     }
-    this.taker?.failed(this.thrown);
   }
 
   /** One timer for all elements: where it comes too early for the one that is awaited, it comes again. */
-  private watch(ms: number): void {
-    const { clock } = this.run.world;
-    this.forgetWatch = clock.after(ms, () => {
-      this.forgetWatch = undefined;
-      if (this.waitsSince === undefined) return;
-      const left = this.waitsSince + this.attempt.step.budgetMs - clock.steady();
-      if (left > 0) this.watch(left);
-      else this.failed(stoodStill(AttemptFailure.TIMEOUT));
+  #watch(ms: number): void {
+    const { clock } = this.#run.world;
+    this.#forgetWatch = clock.after(ms, () => {
+      this.#forgetWatch = undefined;
+      if (this.#waitsSince === undefined) return;
+      const left = this.#waitsSince + this.#attempt.step.budgetMs - clock.steady();
+      if (left > 0) this.#watch(left);
+      else this.#fail(stoodStill(AttemptFailure.TIMEOUT));
     });
   }
 
-  private finish(how: AttemptEnding, reason: AttemptFailure | undefined): void {
-    if (this.isOver) return;
-    this.isOver = true;
-    this.forgetDeadline();
-    this.forgetWatch?.();
-    this.run.end(this.attempt, how, reason, this.units);
-    this.run.close();
-    this.attempt.signal.abort(CALLED_OFF);
-    this.flow.leave();
+  #finish(how: AttemptEnding, reason: AttemptFailure | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#forgetDeadline();
+    this.#forgetWatch?.();
+    this.#run.end(this.#attempt, how, reason, this.#units);
+    this.#run.close();
+    this.#attempt.signal.abort(CALLED_OFF);
   }
 }
 

@@ -6,7 +6,6 @@ import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
 import type { Cancel } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
-import { flowOf } from "../../../flow.ts";
 import { newId } from "../../../ids.ts";
 import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
@@ -283,7 +282,7 @@ export class RestTransport implements WholeRequestHandler {
   ): Promise<void> {
     const form = route.lines ? LINES : EVENTS;
     const { signal, requestId } = context;
-    return pushEvents(flowOf(items), {
+    return pushEvents(items, {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
