@@ -19,14 +19,17 @@ export interface Figures {
   readonly micros: number[];
   /** The same of its database. */
   readonly databaseMicros: number[];
-  /** The median latency, in milliseconds. */
+  /** Of latencies, in milliseconds. */
   readonly p50: number[];
+  readonly p99: number[];
 }
 
 /** How long a turn is. */
 export interface TurnOptions {
   readonly rounds: number;
   readonly calls: number;
+  /** Calls to each program before any counts, where they are not to be as many as V8 wants. */
+  readonly warmUp?: { readonly least: number; readonly most: number };
 }
 
 /** What a turn leaves to be done later, such as a last line of a log, is done in this time and counted with it. */
@@ -41,14 +44,15 @@ const FASTER = 0.97;
 export async function inTurns(programs: readonly Program[], options: TurnOptions): Promise<Figures[]> {
   const cold = programs.map(figuresOf);
   const falls = (): boolean => cold.some(({ micros }) => getsFaster(micros));
-  for (let calls = 0; calls < WARM_UP.least || (calls < WARM_UP.most && falls()); calls += options.calls)
+  const { least, most } = options.warmUp ?? WARM_UP;
+  for (let calls = 0; calls < least || (calls < most && falls()); calls += options.calls)
     await round(programs, cold, options.calls);
   const figures = programs.map(figuresOf);
   for (let i = 0; i < options.rounds; i++) await round(programs, figures, options.calls, i % 2 === 1);
   return figures;
 }
 
-const figuresOf = ({ name }: Program): Figures => ({ name, micros: [], databaseMicros: [], p50: [] });
+const figuresOf = ({ name }: Program): Figures => ({ name, micros: [], databaseMicros: [], p50: [], p99: [] });
 
 /** Whether what is done in turns gets faster still: `micros` are the figures of all turns so far. */
 export const getsFaster = (micros: readonly number[]): boolean =>
@@ -75,6 +79,7 @@ async function turn(program: Program, figures: Figures, calls: number): Promise<
   figures.micros.push((cpuNanos(pid) - before) / 1000 / answered);
   figures.databaseMicros.push((databaseNanos() - databaseBefore) / 1000 / answered);
   figures.p50.push(median(latencies));
+  figures.p99.push(latencies[Math.floor((latencies.length - 1) * 0.99)] ?? Number.NaN);
 }
 
 /** The ratios of two programs, round by round, sorted. */
