@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyInstance } from "fastify";
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { ADMIN_HEADER, BRAND } from "../brand.ts";
+import { pictureTurns, type TurnFigures } from "../codecs/pictures/turns.ts";
 import { asRefusal, Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { LogLine } from "./call-log.ts";
@@ -149,6 +150,21 @@ export class Metrics {
       "Bytes of request bodies of more than 64 KiB that running calls hold.",
       [],
       (set) => set({}, sources.bodyBytes()),
+    );
+    const pictures = (
+      kind: "counter" | "gauge",
+      name: string,
+      help: string,
+      of: (figures: TurnFigures) => number,
+    ): void => told(kind, name, help, [], (set) => set({}, of(pictureTurns.figures)));
+    pictures("gauge", "pictures_running", "Pictures that are decoded, resized or encoded now.", (all) => all.running);
+    pictures("gauge", "pictures_waiting", "Pictures that wait for their turn.", (all) => all.waiting);
+    pictures("counter", "pictures_total", "Pictures that were decoded, resized or encoded.", (all) => all.begun);
+    pictures(
+      "counter",
+      "pictures_left_total",
+      "Pictures whose calls were over before it was their turn.",
+      (all) => all.left,
     );
     const load = (kind: "counter" | "gauge", name: string, help: string, of: (figures: LoadFigures) => number): void =>
       told(kind, name, help, [], (set) => set({}, of(sources.load())));

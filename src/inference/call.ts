@@ -175,6 +175,7 @@ export class InferenceCall {
       allowPrivate,
       signal: this.call.signal,
       deadline: this.plan.endsAt,
+      asker: { key: keyOf(this.call).keyId, robot: this.call.requestId },
     });
   }
 

@@ -176,6 +176,9 @@ function transfersIn(messages: readonly Buffer[]): Buffer[] {
   return whole;
 }
 
+/** Pictures of the one robot that this runs on. */
+const ROBOT = { key: "", robot: "" } as const;
+
 /** One connection of a client: its setup, and the newest observation that was not answered. */
 class LerobotRobot {
   readonly #options: LerobotOptions;
@@ -234,7 +237,7 @@ class LerobotRobot {
     const { task } = seen;
     const proprio = names.map((name) => readNumber(seen, name));
     const frames = cameras.map(async (camera) => {
-      const data = Buffer.from(await encoded(readPicture(seen, camera), camera, false)).toString("base64");
+      const data = Buffer.from(await encoded(readPicture(seen, camera), camera, { asker: ROBOT })).toString("base64");
       return { camera, url: `data:image/png;base64,${data}` };
     });
     const { preset } = this.#options;

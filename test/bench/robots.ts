@@ -61,37 +61,47 @@ interface Ports {
 }
 
 const ACTS = { contracts: ["act"], action_spaces: ["ee_delta_6d_grip"], price_per_action_step: 0.000001 };
-const framesAt = (prefix: string) =>
-  CAMERAS.map((camera) => ({ key: `${prefix}${camera}`, camera, width: SIDE, height: SIDE, optional: true }));
+/** Without pictures nothing is declared: what is in the profile has to be sent. */
+const framesAt = (prefix: string, pictures: number): object =>
+  pictures === 0
+    ? {}
+    : {
+        frames: CAMERAS.slice(0, pictures).map((camera) => ({
+          key: `${prefix}${camera}`,
+          camera,
+          width: SIDE,
+          height: SIDE,
+        })),
+      };
 
 /** What the offering of an instant server declares, and where that server is. */
-const MODELS: Record<ModelWire, { readonly endpoint: (ports: Ports) => string; readonly served: object }> = {
-  native: { endpoint: ({ grpc }) => `grpc://127.0.0.1:${grpc}`, served: ACTS },
+const MODELS: Record<ModelWire, { readonly endpoint: (ports: Ports) => string; served(pictures: number): object }> = {
+  native: { endpoint: ({ grpc }) => `grpc://127.0.0.1:${grpc}`, served: () => ACTS },
   openpi: {
     endpoint: ({ openpi }) => `ws://127.0.0.1:${openpi}`,
-    served: {
+    served: (pictures) => ({
       ...ACTS,
       runtime: "openpi-ws",
       action_dim: 7,
       max_horizon: 16,
-      profile: { frames: framesAt("observation/") },
-    },
+      profile: framesAt("observation/", pictures),
+    }),
   },
   gr00t: {
     endpoint: ({ gr00t }) => `tcp://127.0.0.1:${gr00t}`,
-    served: {
+    served: (pictures) => ({
       ...ACTS,
       runtime: "gr00t-zmq",
       action_dim: 7,
       max_horizon: 16,
       profile: {
         dialect: "gr00t_n1_6",
-        frames: framesAt("video."),
-        proprio: [{ start: 0, key: "state.base" }],
+        ...framesAt("video.", pictures),
+        proprio: [{ start: 0, end: 14, key: "state.base" }],
         instruction_key: "annotation.task",
         action_keys: ["base"],
       },
-    },
+    }),
   },
 };
 
@@ -122,7 +132,7 @@ interface Stage {
 
 let stages = 0;
 
-async function stageOf(wire: CallerWire, model: ModelWire): Promise<Stage> {
+async function stageOf(wire: CallerWire, model: ModelWire, pictures: number): Promise<Stage> {
   const policy = await start("test/bench/support/upstream.ts", [], isJson);
   const instant = await start("test/bench/support/instant-wires.ts", [], isJson);
   const ports: Ports = { ...JSON.parse(policy.line), ...JSON.parse(instant.line) };
@@ -135,7 +145,7 @@ async function stageOf(wire: CallerWire, model: ModelWire): Promise<Stage> {
   const gr00tPort = await freePort();
   const { endpoint, served } = MODELS[model];
   const env = { LIMBER_GR00T_PORT: String(gr00tPort), LIMBER_GR00T_MODEL: "bench/instant" };
-  const gateway = await openGateway(join(folder, String(stages++)), endpoint(ports), env, [], served);
+  const gateway = await openGateway(join(folder, String(stages++)), endpoint(ports), env, [], served(pictures));
   return {
     relay,
     gateway,
@@ -244,21 +254,20 @@ function report(
   for (const [name, count] of lost) if (count > 0) line(`not answered: ${name}`, String(count));
 }
 
+async function section(wire: CallerWire, model: ModelWire, pictures: number, mode: Mode): Promise<void> {
+  const kept = mode === "cold" ? undefined : await stageOf(wire, model, pictures);
+  for (const callers of numbers(3, [1, 8, 32, 128]))
+    for (let i = 0; i < (mode === "cold" ? rounds : 1); i++) {
+      const stage = kept ?? (await stageOf(wire, model, pictures));
+      await measure({ wire, model, pictures, callers, mode }, stage);
+      if (stage !== kept) await stage.stop();
+    }
+  await kept?.stop();
+}
+
 for (const wire of listed(0, CALLER_WIRES))
   for (const model of listed(1, MODEL_WIRES))
-    for (const mode of listed(4, MODES)) {
-      if (mode === "paced" && wire !== "loop") continue;
-      let stage = mode === "cold" ? undefined : await stageOf(wire, model);
-      for (const pictures of numbers(2, [0, 1, 3]))
-        for (const callers of numbers(3, [1, 8, 32, 128])) {
-          const times = mode === "cold" ? rounds : 1;
-          for (let i = 0; i < times; i++) {
-            const own = stage ?? (await stageOf(wire, model));
-            await measure({ wire, model, pictures, callers, mode }, own);
-            if (mode === "cold") await own.stop();
-          }
-        }
-      await stage?.stop();
-      stage = undefined;
-    }
+    for (const pictures of numbers(2, [0, 1, 3]))
+      for (const mode of listed(4, MODES))
+        if (mode !== "paced" || wire === "loop") await section(wire, model, pictures, mode);
 rmSync(folder, { recursive: true, force: true });

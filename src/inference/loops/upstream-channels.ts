@@ -7,7 +7,7 @@ import type { ActAnswer, ActInput } from "../../contracts/contract.ts";
 import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
 import type { PlanStep } from "../../routing/index.ts";
 import type { Reached } from "../../supply/live-supply.ts";
-import { FrameSet } from "../../upstream/pictures/frames.ts";
+import { FrameSet, KeptPixels } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import type { ActLine } from "../../upstream/wire.ts";
 import { type InferenceDeps, speaking } from "../call.ts";
@@ -43,6 +43,8 @@ export class UpstreamChannels {
   readonly #common: ChannelDeps;
   /** The one that was used last: most loops have no other. */
   #last: UpstreamChannel | undefined;
+  /** Pixels of observations that several offerings are asked about. */
+  readonly #pixels = new WeakMap<ParsedObservation, KeptPixels>();
 
   constructor(common: ChannelDeps) {
     this.#common = common;
@@ -101,18 +103,34 @@ export class UpstreamChannels {
   async #call(
     { wire, target, step, instruction }: UpstreamChannel,
     signal: PendingRequest,
-    { observations, prevChunkLeftOver, inferenceDelay }: ParsedObservation,
+    seen: ParsedObservation,
     budgetMs: number,
   ): Promise<ActAnswer> {
     const { deps, call, open, watch, input } = this.#common;
     const { agent, allowPrivate } = deps;
     const deadline = steadyNow() + budgetMs;
-    const frames = new FrameSet(frameSources(observations, open.goalImage), { agent, allowPrivate, signal, deadline });
+    const { observations, prevChunkLeftOver, inferenceDelay } = seen;
+    const frames = new FrameSet(frameSources(observations, open.goalImage), {
+      agent,
+      allowPrivate,
+      signal,
+      deadline,
+      asker: { key: keyOf(call).keyId, robot: call.requestId },
+      pixels: this.#pixelsOf(seen),
+    });
     const horizon = step.units;
     const question = { ...input, observations, instruction, horizon, leftOver: prevChunkLeftOver, inferenceDelay };
     const { requestId } = call;
     const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
     return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });
+  }
+
+  #pixelsOf(seen: ParsedObservation): KeptPixels {
+    const known = this.#pixels.get(seen);
+    if (known) return known;
+    const pixels = new KeptPixels();
+    this.#pixels.set(seen, pixels);
+    return pixels;
   }
 }
 

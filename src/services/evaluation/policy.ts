@@ -214,6 +214,7 @@ export function serverPolicy(
         allowPrivate: deps.allowPrivate,
         signal: cancel,
         deadline: startedAt + policyTimeoutMs,
+        asker: { key: about.jobId, robot: `${episode}` },
       });
       try {
         if (!wire?.act) throw new PolicyUnusable("unsupported", "no wire reaches this address");

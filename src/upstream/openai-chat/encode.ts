@@ -1,5 +1,6 @@
 /** A ground call as the chat that an OpenAI-compatible server completes. */
 import sharp from "sharp";
+import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import type { GroundInput } from "../../contracts/contract.ts";
 import type { Profile } from "../payload/profile.ts";
 import type { FrameSet } from "../pictures/frames.ts";
@@ -21,9 +22,11 @@ export async function showPicture(frames: FrameSet, index: number, { multipleOf 
   if (multipleOf === undefined) return { url: dataUrl(format, bytes), width, height };
   const size = sizeFor({ width, height }, multipleOf);
   const { data } = await frames.rgb(index, { ...size, fit: "stretch" });
-  const png = await sharp(data, { raw: { ...size, channels: 3 } })
-    .png({ compressionLevel: 1 })
-    .toBuffer();
+  const work = (): Promise<Buffer> =>
+    sharp(data, { raw: { ...size, channels: 3 } })
+      .png({ compressionLevel: 1 })
+      .toBuffer();
+  const png = await pictureTurns.run(frames.asker, size.width * size.height, work);
   return { url: dataUrl("png", png), ...size };
 }
 

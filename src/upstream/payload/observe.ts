@@ -1,6 +1,7 @@
 /** The newest observation of a request in the parts that a server's profile names, each under its key. */
 import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
 import { encoded } from "../../codecs/pictures/raw-pictures.ts";
+import type { Asker } from "../../codecs/pictures/turns.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -13,6 +14,8 @@ export interface ObservationPart {
   readonly key: string;
   readonly kind: "frame" | "proprio";
   readonly value: NdArray | EncodedFrame;
+  /** Whose picture it is. */
+  readonly asker?: Asker;
 }
 
 /**
@@ -26,7 +29,7 @@ export async function partsOf(profile: Profile, input: ModelInput, frames: Frame
   const pictures = picturesFor(profile, input);
   const shown = pictures.map(async ({ slot, index }): Promise<ObservationPart> => {
     const value = slot.form === PixelForm.ENCODED ? await frames.bytes(index) : await pixelsOf(frames, index, slot);
-    return { key: slot.key, kind: "frame", value };
+    return { key: slot.key, kind: "frame", value, asker: frames.asker };
   });
   return [...(await Promise.all(shown)), ...proprio];
 }
@@ -38,10 +41,16 @@ export function arrayOf({ key, value }: ObservationPart): NdArray {
 }
 
 /** A frame as a file: as its camera encoded it, or pixels as a PNG. */
-export async function fileOf({ key, value }: ObservationPart): Promise<Pick<EncodedFrame, "bytes" | "format">> {
+export async function fileOf({
+  key,
+  value,
+  asker = SOMEBODY,
+}: ObservationPart): Promise<Pick<EncodedFrame, "bytes" | "format">> {
   if (!(value instanceof NdArray)) return value;
-  return { bytes: Buffer.from(await encoded(value, key, false)), format: "png" };
+  return { bytes: Buffer.from(await encoded(value, key, { asker })), format: "png" };
 }
+
+const SOMEBODY: Asker = { key: "", robot: "" };
 
 /** The failure of a caller whose observation a server couldn't use. */
 export const rejected = (message: string): UpstreamFailure =>

@@ -7,13 +7,15 @@ import { create } from "@bufbuild/protobuf";
 import sharp, { type Sharp } from "sharp";
 import type { Dispatcher } from "undici";
 import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
-import type { Signal } from "../../cancellation.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, readImageHeader } from "../../codecs/pictures/image.ts";
+import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
+import { SharedWork, type WorkProgress } from "./shared-work.ts";
 
 /** A frame as the request gives it: encoded bytes in `data`, else a `url`. */
 export interface FrameSource {
@@ -36,6 +38,39 @@ export interface FrameOptions {
   readonly signal?: Signal | undefined;
   /** On the steady clock in milliseconds; waits end with FrameRefused `frame_timed_out`. */
   readonly deadline?: number | undefined;
+  /** Whose turn it is when several ask for pixels; all that are not named share one. */
+  readonly asker?: Asker | undefined;
+  /** Where pixels are kept, for several sets of the same pictures; each set's own when absent. */
+  readonly pixels?: KeptPixels | undefined;
+}
+
+/** The pixels of one request's pictures, by their sizes. */
+export class KeptPixels {
+  readonly decoded = new SharedWork<RgbPixels>();
+  readonly resized = new SharedWork<RgbPixels>();
+  /** What each of them takes. */
+  readonly #bytes = new Map<string, number>();
+  #decodedBytes = 0;
+  #resizedBytes = 0;
+
+  /** Whether the decoded picture, so many bytes, is kept for other sizes; else it is decoded anew for each. */
+  keeps(index: number, bytes: number): boolean {
+    const name = `${index}`;
+    if (this.#bytes.has(name)) return true;
+    if (this.#decodedBytes + bytes > MAX_DECODED_BYTES) return false;
+    this.#bytes.set(name, bytes);
+    this.#decodedBytes += bytes;
+    return true;
+  }
+
+  /** Whether there is room for a picture in one more size, so many bytes. */
+  takes(name: string, bytes: number): boolean {
+    if (this.#bytes.has(name)) return true;
+    if (this.#resizedBytes + bytes > MAX_PIXEL_BYTES) return false;
+    this.#bytes.set(name, bytes);
+    this.#resizedBytes += bytes;
+    return true;
+  }
 }
 
 /** A picture as its camera encoded it; both sides are above zero, together at most 64 megapixels. */
@@ -77,6 +112,7 @@ const SENTENCES = {
   frame_not_an_image: "the frame is not a PNG, JPEG or WebP picture that can be decoded",
   frame_truncated: "the frame's picture is cut short",
   frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
+  frames_too_many_pixels: "the frames of the request would take more than 64 MiB in the sizes that the model reads",
 } as const;
 
 const ADDRESSES: ReadonlySet<FrameReason> = new Set([
@@ -108,6 +144,11 @@ const DECODE_TIMEOUT_S = 10;
 const ACCEPT = "image/png, image/jpeg, image/webp";
 /** Pictures up to 1080p stay decoded (6 MB); a larger one would cost more memory than the time that decoding it again costs. */
 const MAX_KEPT_PIXELS = 1920 * 1080;
+/** What a request's decoded pictures may take: two of 1080p, or 18 of 640 by 480. */
+const MAX_DECODED_BYTES = 16 * 2 ** 20;
+/** The same in the sizes that models read: 16 moments of four cameras at 512 by 512 take 50 MB. */
+const MAX_PIXEL_BYTES = 64 * 2 ** 20;
+const NOBODY: Asker = { key: "", robot: "" };
 
 /** What has no scheme was meant to be the picture itself. */
 function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
@@ -121,16 +162,22 @@ export class FrameSet {
   readonly #options: FrameOptions;
   readonly #encoded: (EncodedFrame | Promise<EncodedFrame>)[] = [];
   /** Made when a wire first asks for pixels: most pass pictures on as they came. */
-  #pixels: { decoded: Map<number, Promise<RgbPixels>>; resized: Map<string, Promise<RgbPixels>> } | undefined;
+  #pixels: KeptPixels | undefined;
 
   constructor(sources: readonly FrameSource[], options: FrameOptions) {
     this.#sources = sources;
     this.#options = options;
+    this.#pixels = options.pixels;
   }
 
   /** The cameras' names, in the order of the request. */
   get cameras(): readonly string[] {
     return this.#sources.map(({ camera }) => camera);
+  }
+
+  /** Whose turn it is where more is done with the pictures. */
+  get asker(): Asker {
+    return this.#options.asker ?? NOBODY;
   }
 
   /** Resolves when every frame is fetched and looks whole; rejects with FrameRefused or the signal's reason. */
@@ -152,14 +199,16 @@ export class FrameSet {
 
   /** The picture's pixels in the size that an upstream takes. Transparency is dropped; the camera's rotation tag is ignored. */
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
-    const { path } = this.#source(index);
-    const key = `${index} ${size.width}x${size.height} ${size.fit}`;
-    return kept(this.#kept.resized, key, () => this.#inTime(path, this.#resize(index, size)));
-  }
-
-  get #kept() {
-    this.#pixels ??= { decoded: new Map(), resized: new Map() };
-    return this.#pixels;
+    const source = this.#source(index);
+    return this.#inTime(source.path, async (leaving) => {
+      // Fetched by this set, whoever shares the pixels: where one leaves, its fetches end.
+      const encoded = await this.bytes(index);
+      this.#pixels ??= new KeptPixels();
+      const name = `${index} ${size.width}x${size.height} ${size.fit}`;
+      if (!this.#pixels.takes(name, 3 * size.width * size.height))
+        throw new FrameRefused("frames_too_many_pixels", source.path);
+      return this.#pixels.resized.join(name, leaving, (progress) => this.#resize(index, encoded, size, progress));
+    });
   }
 
   #source(index: number): FrameSource {
@@ -209,14 +258,34 @@ export class FrameSet {
     }
   }
 
-  async #resize(index: number, size: FrameSize): Promise<RgbPixels> {
-    this.#options.signal?.throwIfAborted();
-    const { bytes, width, height } = await this.bytes(index);
+  async #resize(index: number, from: EncodedFrame, size: FrameSize, progress: WorkProgress): Promise<RgbPixels> {
     const { path } = this.#source(index);
-    if (width * height > MAX_KEPT_PIXELS) return decoded(path, fitted(open(bytes), { width, height }, size));
-    const pixels = await kept(this.#kept.decoded, index, () => decoded(path, open(bytes)));
-    if (pixels.width === size.width && pixels.height === size.height) return pixels;
-    return decoded(path, fitted(reopen(pixels), pixels, size));
+    const { bytes, width, height } = from;
+    const pixels = this.#pixels!; // what this is kept in
+    const turn = (work: () => Sharp, count: number, { signal, begun }: WorkProgress): Promise<RgbPixels> =>
+      pictureTurns.run(
+        this.asker,
+        count,
+        () => {
+          begun();
+          return decoded(path, work());
+        },
+        signal,
+      );
+    const count = width * height;
+    if (count > MAX_KEPT_PIXELS || !pixels.keeps(index, 3 * count))
+      return turn(() => fitted(open(bytes), from, size), Math.max(count, size.width * size.height), progress);
+    const whole = await pixels.decoded.join(`${index}`, progress.signal, (inner) =>
+      turn(() => open(bytes), count, {
+        signal: inner.signal,
+        begun: () => {
+          inner.begun();
+          progress.begun();
+        },
+      }),
+    );
+    if (whole.width === size.width && whole.height === size.height) return whole;
+    return turn(() => fitted(reopen(whole), whole, size), size.width * size.height, progress);
   }
 
   #timeLeft(): number {
@@ -224,17 +293,25 @@ export class FrameSet {
     return deadline === undefined ? Number.POSITIVE_INFINITY : deadline - steadyNow();
   }
 
-  /** Decoding cannot be stopped, but an aborted call does not wait for it. */
-  #inTime<T>(path: string, work: Promise<T>): Promise<T> {
+  /** Decoding that has begun cannot be stopped, but an aborted call does not wait for it. */
+  #inTime<T>(path: string, begin: (leaving: Signal) => Promise<T>): Promise<T> {
     const { signal } = this.#options;
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const leaving = new Cancel();
     return new Promise((resolve, reject) => {
-      const leave = (): void => reject(signal?.reason);
-      const forget = after(this.#timeLeft(), () => reject(new FrameRefused("frame_timed_out", path)));
+      const end = (reason: unknown): void => {
+        leaving.abort(reason);
+        reject(reason);
+      };
+      const leave = (): void => end(signal?.reason);
+      const forget = after(this.#timeLeft(), () => end(new FrameRefused("frame_timed_out", path)));
       signal?.addEventListener("abort", leave, { once: true });
-      work.then(resolve, reject).finally(() => {
-        forget();
-        signal?.removeEventListener("abort", leave);
-      });
+      begin(leaving)
+        .then(resolve, reject)
+        .finally(() => {
+          forget();
+          signal?.removeEventListener("abort", leave);
+        });
     });
   }
 }
@@ -246,15 +323,6 @@ const FETCH_REASONS = {
   timed_out: "frame_timed_out",
   too_large: "frame_too_large",
 } as const satisfies Record<FetchFailed["reason"], FrameReason>;
-
-/** What `make` gives for the key, made on first demand only. */
-function kept<K, V>(map: Map<K, Promise<V>>, key: K, make: () => Promise<V>): Promise<V> {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
-}
 
 function readDataUrl(url: string, path: string): Buffer {
   try {

@@ -6,6 +6,7 @@ import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { readImageHeader } from "../../codecs/pictures/image.ts";
 import { countMp4Frames, isMp4 } from "../../codecs/pictures/mp4.ts";
+import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { malformed } from "../transport/failures.ts";
@@ -26,15 +27,20 @@ export async function framesIn(video: NdArray, dtMs: number, most = MAX_PREDICTE
   return Promise.all(
     Array.from({ length: Math.min(most, count) }, async (_, index) => {
       const pixels = video.data.subarray(index * size, (index + 1) * size);
-      const data = await sharp(pixels, { raw: { width, height, channels: 3 } })
-        .png()
-        .toBuffer();
+      const png = (): Promise<Buffer> =>
+        sharp(pixels, { raw: { width, height, channels: 3 } })
+          .png()
+          .toBuffer();
+      const data = await pictureTurns.run(MODELS, width * height, png);
       const tMs = (index + 1) * dtMs;
       const facts = { width, height, format: ImageFormat.PNG };
       return { $typeName: "limber.v1.PredictedFrame" as const, index, tMs, camera: "", ...facts, data };
     }),
   );
 }
+
+/** Pictures that models made share turns: no caller has more of them for its own. */
+const MODELS = { key: "models", robot: "" } as const;
 
 const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
 

@@ -11,6 +11,7 @@ import type { CallTrail, Principal } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
+import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { encodeGr00t, type Gr00tArrays, readGr00t } from "../../../codecs/python/gr00t.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
@@ -122,6 +123,7 @@ class Gr00tPeer {
   /** Bytes of a message that has not come whole, or is not answered. */
   #coming = 0;
   #owner = UNKNOWN;
+  readonly #robot = newId("req");
   #held: HeldBytes;
   /** Forgets that a half-sent message is waited for; undefined where none is. */
   #forgetMessage: (() => void) | undefined;
@@ -234,7 +236,7 @@ class Gr00tPeer {
         const data = message.get("data");
         const model = modelAsked(data) ?? usual;
         const embodiment = this.#options.embodimentOf(model);
-        const asked = await actionAsked(data, { model, embodiment, session: this.#session });
+        const asked = await actionAsked(data, { model, embodiment, session: this.#session, by: this.#by });
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
@@ -252,6 +254,10 @@ class Gr00tPeer {
     } finally {
       this.#note(requestId, steadyNow() - startedAt, refusal, trail);
     }
+  }
+
+  get #by(): EncodeOptions {
+    return { asker: { key: this.#owner, robot: this.#robot }, signal: this.#gone };
   }
 
   /** From now on it is this key's memory that messages take. */

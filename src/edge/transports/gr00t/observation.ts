@@ -1,7 +1,7 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
@@ -27,6 +27,8 @@ export interface AskedOf {
   /** How the model acts, where it is known. */
   readonly embodiment: Embodiment | undefined;
   readonly session: string;
+  /** Whose pictures they are. */
+  readonly by: EncodeOptions;
 }
 
 /** The model that `options` of the client name. */
@@ -40,7 +42,7 @@ export function modelAsked(data: Gr00tValue | undefined): string | undefined {
 /** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon`, `robot_id` and `action_keys`. */
 export async function actionAsked(
   data: Gr00tValue | undefined,
-  { model, embodiment, session }: AskedOf,
+  { model, embodiment, session, by }: AskedOf,
 ): Promise<AskedAction> {
   if (!(data instanceof Map)) throw unfit("data", "is a map");
   const nested = data.get("observation");
@@ -60,7 +62,7 @@ export async function actionAsked(
     throw unfit("options.horizon", "is a whole number");
   const [preset, robotId] = [text("preset"), text("robot_id")];
   const actionSpace = text("action_space") ?? (preset === undefined ? embodiment?.actionSpace : undefined);
-  const moments = await momentsIn(fields.get("video"));
+  const moments = await momentsIn(fields.get("video"), by);
   const proprio = proprioIn(fields.get("state"), embodiment?.layout.state ?? []);
   const [instruction] = [...entriesOf(fields.get("language"))].map(([key, value]) => firstText(key, value));
   const request = create(ActRequestSchema, {
@@ -78,11 +80,17 @@ export async function actionAsked(
   return { request, dotted, bare, parts: partsOf(option("action_keys")), usualParts };
 }
 
+/** As many as `proprio` may have. */
+const MOST_NUMBERS = 4096;
+
 /** Moments of a video that are looked at. */
 const MOST_MOMENTS = 16;
 
 /** The pictures of each moment, oldest first: of cameras that show fewer moments than others in the last ones. */
-async function momentsIn(video: Gr00tValue | undefined): Promise<{ camera: string; data: Uint8Array }[][]> {
+async function momentsIn(
+  video: Gr00tValue | undefined,
+  by: EncodeOptions,
+): Promise<{ camera: string; data: Uint8Array }[][]> {
   const films = [...entriesOf(video)].map(([camera, value]) => {
     if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
     return { camera, pictures: picturesOf(value, camera) };
@@ -93,7 +101,7 @@ async function momentsIn(video: Gr00tValue | undefined): Promise<{ camera: strin
       Promise.all(
         films.flatMap(({ camera, pictures }) => {
           const picture = pictures[moment - most + pictures.length];
-          return picture ? [encoded(picture, camera, false).then((data) => ({ camera, data }))] : [];
+          return picture ? [encoded(picture, camera, by).then((data) => ({ camera, data }))] : [];
         }),
       ),
     ),
@@ -107,7 +115,8 @@ function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]):
     if (!(value instanceof NdArray)) throw unfit(name, "a state is an array");
     assertOneRobot(value, name, STATE_AXES);
     const dim = value.shape.at(-1) ?? 1;
-    parts.set(name, dim > 0 ? [...value.toFloat64().slice(-dim)] : []);
+    if (dim > MOST_NUMBERS) throw unfit(name, `has ${dim} numbers, and an observation ${MOST_NUMBERS} at most`);
+    parts.set(name, dim > 0 ? [...newestOf(value, dim).toFloat64()] : []);
   }
   const has = layout.filter(({ name }) => parts.has(name)).sort((a, b) => a.start - b.start);
   if (has.length === 0 || layout.some(({ name, optional }) => !optional && !parts.has(name)))
@@ -137,6 +146,12 @@ function modalitiesOf(flat: ReadonlyMap<unknown, Gr00tValue>): Map<string, Map<s
 
 function* entriesOf(value: Gr00tValue | Map<string, Gr00tValue> | undefined): IterableIterator<[string, Gr00tValue]> {
   if (value instanceof Map) for (const [key, inner] of value) yield [String(key), inner as Gr00tValue];
+}
+
+/** The numbers of the last moment. */
+function newestOf({ dtype, shape, data }: NdArray, dim: number): NdArray {
+  const moments = shape.slice(0, -1).reduce((product, size) => product * size, 1);
+  return moments > 0 ? new NdArray(dtype, [dim], data.subarray(-data.length / moments)) : new NdArray(dtype, [0], data);
 }
 
 /** Axes of an array that has one for the batch: [batch, time, dim] and [batch, time, height, width, 3]. */

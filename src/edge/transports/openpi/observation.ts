@@ -5,7 +5,7 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { encoded, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, encoded, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 
@@ -81,7 +81,7 @@ const POSE = "observation/cartesian_position";
 const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
 
 /** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
-export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): Promise<ActRequest> {
+export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by: EncodeOptions): Promise<ActRequest> {
   if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
   const fields = flatten(observation);
   const cameras = {
@@ -91,14 +91,19 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
   };
   const pictures: { camera: Camera; key: string; value: NdArray }[] = [];
   const numbers = new Map<string, Float64Array>();
+  let count = 0;
   const { sessionId, roboarena, ...request } = asked;
   for (const [key, value] of fields) {
     if (ADDRESS.has(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
     if (value instanceof NdArray && isPicture(value)) {
       if (pictures.length === MOST_PICTURES) throw unfit("", `an observation has ${MOST_PICTURES} pictures at most`);
       pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value });
-    } else if (isNumbers(value)) numbers.set(key, numbersIn(value, key));
-    else if (!isSaid(value))
+    } else if (isNumbers(value)) {
+      const read = numbersIn(value, key);
+      count += read.length;
+      if (count > MOST_NUMBERS) throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
+      numbers.set(key, read);
+    } else if (!isSaid(value))
       throw unfit(key, "a picture is an array of [height, width, 3], numbers are an array or a list of them");
   }
   const order = [
@@ -109,7 +114,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
   if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
   // Begun when nothing else can be wrong any more: what fails is heard.
   const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
-    return { camera: name, data: await encoded(value, key, turned) };
+    return { camera: name, data: await encoded(value, key, { ...by, turned }) };
   });
   return create(ActRequestSchema, {
     ...request,
@@ -135,11 +140,17 @@ const isSaid = (value: OpenpiValue): boolean =>
 
 /** What a robot senses in numbers: history and all, but no picture that lacks its colours. */
 const MOST_AXES = 2;
+/** As many as `proprio` may have. */
+const MOST_NUMBERS = 4096;
 
 function numbersIn(value: OpenpiNumbers, key: string): Float64Array {
   if (typeof value === "number") return Float64Array.of(value);
+  const count = value instanceof NdArray ? value.shape.reduce((product, size) => product * size, 1) : value.length;
+  const isPlain = !(value instanceof NdArray) || value.shape.length <= MOST_AXES;
+  // Refused before megabytes of them are read.
+  if (isPlain && count > MOST_NUMBERS) throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
   if (value instanceof NdArray) {
-    if (value.shape.length <= MOST_AXES) return value.toFloat64();
+    if (isPlain) return value.toFloat64();
     throw unfit(
       key,
       `an array of [${value.shape.join(", ")}] is neither numbers nor a picture, [height, width, 3] or [3, height, width]`,

@@ -20,6 +20,7 @@ import {
 import type { CallTrail } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
+import type { Asker } from "../../../codecs/pictures/turns.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
@@ -252,6 +253,7 @@ function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
 class OpenpiRobot {
   readonly #options: OpenpiOptions;
   readonly #client: WebSocket;
+  readonly #asker: Asker;
   readonly #caller: Omit<CallHead, "requestId">;
   readonly #protocol: RobotProtocol;
   readonly #fault: Refusal | undefined;
@@ -269,6 +271,7 @@ class OpenpiRobot {
   constructor(options: OpenpiOptions, client: WebSocket, { owner, caller, protocol, fault }: Admitted) {
     this.#options = options;
     this.#held = options.memory.open(owner);
+    this.#asker = { key: owner, robot: newId("req") };
     this.#client = client;
     this.#caller = caller;
     this.#protocol = protocol;
@@ -378,7 +381,7 @@ class OpenpiRobot {
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
         if (this.#fault) throw this.#fault;
-        const request = await this.#protocol.read(data, isBinary);
+        const request = await this.#protocol.read(data, isBinary, { asker: this.#asker, signal: this.#gone });
         if (request.kind === "frames") return this.#tell(request.frames);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
         const answer = (await gate.unary(method, admission, request.request, context)) as ActResponse; // what the method answers

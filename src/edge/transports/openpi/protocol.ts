@@ -2,6 +2,7 @@
 import type { ActRequest, ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { API_VERSION, BRAND } from "../../../brand.ts";
 import { CodecError } from "../../../codecs/error.ts";
+import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { Reason, refuse } from "../../../errors.ts";
@@ -22,8 +23,8 @@ export interface RobotProtocol {
   readonly greeting: Buffer | undefined;
   /** The frames that answer a message which can be no act, and costs nothing; undefined for any other message. Throws nothing. */
   aside(message: Buffer, isBinary: boolean): readonly RobotFrame[] | undefined;
-  /** What a message of an admitted caller comes to. Refuses what is no message. */
-  read(message: Buffer, isBinary: boolean): Promise<Heard>;
+  /** What a message of an admitted caller comes to; `by` says whose pictures they are. Refuses what is no message. */
+  read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard>;
   /** The frame of an act's answer, which took `tookMs`. */
   written(answer: ActResponse, tookMs: number): Buffer;
   /** The frame of a refusal. */
@@ -52,11 +53,11 @@ export class OpenpiProtocol implements RobotProtocol {
     return undefined;
   }
 
-  async read(message: Buffer, isBinary: boolean): Promise<Heard> {
+  async read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard> {
     const observation = messageIn(message, isBinary);
     const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
     if (endpoint === "infer")
-      return { kind: "act", request: await requestOf(observation, { ...this.#asked, sessionId }) };
+      return { kind: "act", request: await requestOf(observation, { ...this.#asked, sessionId }, by) };
     // Another episode, in a session of its own. Nothing is run for it, and nothing billed.
     this.#asked = { ...this.#asked, sessionId: newSession() };
     return { kind: "frames", frames: [RESET_DONE] };

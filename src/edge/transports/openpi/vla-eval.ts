@@ -10,7 +10,7 @@ import { ActRequestSchema, type ActResponse } from "../../../../gen/limber/v1/in
 import { BRAND } from "../../../brand.ts";
 import { now } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
-import { encoded, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, encoded, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
 import { MOST_PICTURES, type OpenpiQuery } from "./observation.ts";
@@ -55,7 +55,7 @@ export class VlaEvalProtocol implements RobotProtocol {
     }
   }
 
-  async read(message: Buffer, isBinary: boolean): Promise<Heard> {
+  async read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard> {
     const said = messageIn(message, isBinary);
     this.#seq = numberOf(said);
     const frames = this.#about(said);
@@ -70,7 +70,7 @@ export class VlaEvalProtocol implements RobotProtocol {
     const request = create(ActRequestSchema, {
       model,
       horizon: 1,
-      observations: [{ frames: await framesIn(payload, this.#turned), proprio: stateIn(payload) }],
+      observations: [{ frames: await framesIn(payload, { ...by, turned: this.#turned }), proprio: stateIn(payload) }],
       provider: { sessionId },
       ...(task !== undefined && { instruction: task }),
       ...(preset !== undefined && { preset }),
@@ -131,22 +131,22 @@ function numberOf(said: VlaEvalValue): number {
 }
 
 /** Pictures by their cameras, one after the other: turning takes each whole. */
-async function framesIn(payload: VlaEvalMap, turned: boolean): Promise<{ camera: string; data: Uint8Array }[]> {
+async function framesIn(payload: VlaEvalMap, options: EncodeOptions): Promise<{ camera: string; data: Uint8Array }[]> {
   const images = payload.get("images") ?? new Map();
   if (!(images instanceof Map)) throw unfit("images", "is a map of pictures by their cameras");
   if (images.size > MOST_PICTURES) throw unfit("images", `an observation has ${MOST_PICTURES} pictures at most`);
   const frames: { camera: string; data: Uint8Array }[] = [];
-  for (const [camera, image] of images) frames.push({ camera, data: await fileOf(image, camera, turned) });
+  for (const [camera, image] of images) frames.push({ camera, data: await fileOf(image, camera, options) });
   return frames;
 }
 
 /** A picture as an array, as bytes with a shape, or as a file. */
-async function fileOf(image: VlaEvalValue, camera: string, turned: boolean): Promise<Uint8Array> {
-  if (image instanceof NdArray) return encoded(image, camera, turned);
+async function fileOf(image: VlaEvalValue, camera: string, options: EncodeOptions): Promise<Uint8Array> {
+  if (image instanceof NdArray) return encoded(image, camera, options);
   const data = image instanceof Map ? image.get("data") : undefined;
   if (!(image instanceof Map) || !Buffer.isBuffer(data)) throw unfit(camera, "a picture is an array or a file");
-  if (image.get("format") === "raw") return encoded(arrayIn(image, data, camera), camera, turned);
-  return turned ? turnedFile(data, camera) : data;
+  if (image.get("format") === "raw") return encoded(arrayIn(image, data, camera), camera, options);
+  return options.turned ? turnedFile(data, camera, options) : data;
 }
 
 function arrayIn(image: VlaEvalMap, data: Buffer, camera: string): NdArray {

@@ -1,0 +1,54 @@
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { encoded } from "../../../../src/codecs/pictures/raw-pictures.ts";
+import { NdArray } from "../../../../src/codecs/python/ndarray.ts";
+
+const [WIDTH, HEIGHT] = [61, 47];
+const pixels = Uint8Array.from({ length: WIDTH * HEIGHT * 3 }, (_, i) => (i * 37 + (i >> 8)) % 256);
+const by = { asker: { key: "key", robot: "robot" } };
+const SHAPE = [HEIGHT, WIDTH, 3];
+
+const pixelsOf = async (array: NdArray, turned = false): Promise<Buffer> =>
+  sharp(await encoded(array, "front", { ...by, turned }))
+    .raw()
+    .toBuffer();
+
+/** Channels first. */
+const planes = (from: Uint8Array): Uint8Array =>
+  Uint8Array.from(from, (_, i) => from[3 * (i % (WIDTH * HEIGHT)) + Math.floor(i / (WIDTH * HEIGHT))]!);
+
+describe("a picture as an array", () => {
+  it("is the same as bytes, as floats, with its channels first, and turned", async () => {
+    const expected = Buffer.from(pixels);
+    expect(await pixelsOf(NdArray.uint8(pixels, SHAPE))).toEqual(expected);
+    const parts = Array.from(pixels, (byte) => byte / 255);
+    expect(await pixelsOf(NdArray.float32(parts, SHAPE))).toEqual(expected);
+    expect(await pixelsOf(NdArray.float64(parts, SHAPE))).toEqual(expected);
+    expect(await pixelsOf(NdArray.uint8(planes(pixels), [3, HEIGHT, WIDTH]))).toEqual(expected);
+    const turned = Buffer.from(
+      Uint8Array.from(pixels, (_, i) => pixels[pixels.length - 3 - 3 * Math.floor(i / 3) + (i % 3)]!),
+    );
+    expect(await pixelsOf(NdArray.uint8(pixels, SHAPE), true)).toEqual(turned);
+  });
+
+  it("is black and white beyond its range, and black where it is no number", async () => {
+    const odd = Float64Array.of(-1, 2, Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5);
+    expect([...(await pixelsOf(NdArray.float64(odd, [1, 2, 3])))]).toEqual([0, 255, 0, 255, 0, 128]);
+  });
+
+  it("of 12 million floats leaves the event loop to others while it is read", async () => {
+    const side = 2048;
+    const large = new NdArray("<f4", [3, side, side], new Uint8Array(3 * side * side * 4));
+    let turns = 0;
+    let isRead = false;
+    const count = (): void => {
+      turns += 1;
+      if (!isRead) setImmediate(count);
+    };
+    setImmediate(count);
+    await encoded(large, "front", by);
+    isRead = true;
+    // 768 slices: of a machine of any speed each is long enough for some turns between them.
+    expect(turns).toBeGreaterThan(5);
+  });
+});
