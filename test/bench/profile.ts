@@ -2,8 +2,9 @@
  * Where the time of an act call, of a control loop's message and of a predicted frame goes: shares of the gateway's CPU by room, and the functions
  * that take most of it.
  * "itself" is time in the room's own code; "with what it calls" adds the libraries and Node's own code called from there,
- * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced|frames] [allocations]`:
- * with `allocations`, what is allocated for each call, by whom, in its place.
+ * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced|frames|REST-3] [allocations]`:
+ * with `allocations`, what is allocated for each call, by whom, in its place. `REST-3` is an act over REST with three pictures by 32 callers;
+ * so are `gRPC-1`, `loop-3`, `openpi-1`.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,6 +16,7 @@ import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { type BenchRobot, closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
 import { descendants, pin, pinThread, start } from "./support/processes.ts";
 import { type Allocation, allocations, inspectorOf, profile, type Sample } from "./support/profiler.ts";
+import { type CallerWire, robotsOf } from "./support/robot-load.ts";
 
 const calls = Number(process.argv[2] ?? 10_000);
 const only = process.argv[3];
@@ -129,6 +131,15 @@ const LOADS: Record<string, (count: number) => Promise<Pick<Load, "failed">>> = 
   loops: (count) => loopLoad(count, false),
   paced: (count) => loopLoad(count, true),
 };
+/** Calls with pictures, by the name of the wire and how many. */
+const [, wire, pictures] = /^(REST|gRPC|loop|openpi)-(\d)$/.exec(only ?? "") ?? [];
+if (wire !== undefined)
+  LOADS[only!] = async (count) => {
+    const party = await robotsOf(wire as CallerWire, Number(pictures), gateway, 32);
+    const load = await party.load(count);
+    await party.close();
+    return load;
+  };
 const loads = frames ? { frames: frameLoad } : LOADS;
 for (const [name, load] of Object.entries(loads)) {
   if (only !== undefined && only !== name) continue;
