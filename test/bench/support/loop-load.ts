@@ -23,25 +23,31 @@ const openFrame = (open: Open): Buffer =>
       create(ActStreamRequestSchema, { message: { case: "open", value: create(LoopOpenSchema, open) } }),
     ),
   );
-const observationFrame = frameMessage(
-  toBinary(
-    ActStreamRequestSchema,
-    create(ActStreamRequestSchema, {
-      message: { case: "observation", value: { step: FIRST_STEP, observations: [{ proprio: PROPRIO }] } },
-    }),
-  ),
-);
-const STEP_AT = observationFrame.indexOf(Buffer.from([0x08, 0x80, 0x80, 0x80, 0x01])) + 1;
+/** Makes the observation of a step. */
+export type Observe = (step: number) => Buffer;
 
-function observe(step: number): Buffer {
-  const frame = Buffer.from(observationFrame);
-  const value = FIRST_STEP + step;
-  frame[STEP_AT] = (value & 0x7f) | 0x80;
-  frame[STEP_AT + 1] = ((value >> 7) & 0x7f) | 0x80;
-  frame[STEP_AT + 2] = ((value >> 14) & 0x7f) | 0x80;
-  frame[STEP_AT + 3] = (value >> 21) & 0x7f;
-  return frame;
+/** Observations of numbers and of these pictures, none of which has the bytes of another step's. */
+export function observing(pictures: readonly Uint8Array[]): Observe {
+  const frames = pictures.map((data, i) => ({ camera: `camera_${i}`, data }));
+  const value = { step: FIRST_STEP, observations: [{ frames, proprio: PROPRIO }] };
+  const message = create(ActStreamRequestSchema, { message: { case: "observation", value } });
+  const whole = frameMessage(toBinary(ActStreamRequestSchema, message));
+  const stepAt = whole.indexOf(Buffer.from([0x08, 0x80, 0x80, 0x80, 0x01])) + 1;
+  // In the middle of its scan a picture may have any bytes below a marker's.
+  const marks = pictures.map((data) => whole.indexOf(data) + (data.length >> 1));
+  return (step) => {
+    const frame = Buffer.from(whole);
+    const value = FIRST_STEP + step;
+    frame[stepAt] = (value & 0x7f) | 0x80;
+    frame[stepAt + 1] = ((value >> 7) & 0x7f) | 0x80;
+    frame[stepAt + 2] = ((value >> 14) & 0x7f) | 0x80;
+    frame[stepAt + 3] = (value >> 21) & 0x7f;
+    for (const mark of marks) for (let i = 0; i < 4; i++) frame[mark + i] = (value >> (7 * i)) & 0x7f;
+    return frame;
+  };
 }
+
+const observe = observing([]);
 
 /** A chunk is field 2 of an answer; a hold, say, is another. */
 const isChunk = (message: Buffer): boolean => message[0] === 0x12;
@@ -74,6 +80,7 @@ export class BenchRobot {
   readonly opened: Promise<void>;
   /** A relay's answers are all alike, and come in order. */
   readonly #inOrder: boolean;
+  readonly #observation: Observe;
   #steps = 0;
   /** Steps that were asked about and not answered, and when. */
   #open: { step: number; at: number }[] = [];
@@ -87,7 +94,8 @@ export class BenchRobot {
   endedAt = Number.NaN;
   #plainBytes = 0;
 
-  constructor(session: ClientHttp2Session, key: string, open: Open) {
+  constructor(session: ClientHttp2Session, key: string, open: Open, observation: Observe) {
+    this.#observation = observation;
     this.#inOrder = key === "";
     this.#stream = session.request({
       ":method": "POST",
@@ -112,7 +120,7 @@ export class BenchRobot {
   /** Sends an observation. */
   send(): void {
     this.#open.push({ step: ++this.#steps, at: performance.now() });
-    this.#stream.write(observe(this.#steps));
+    this.#stream.write(this.#observation(this.#steps));
   }
 
   /** Sends an observation and resolves when something is answered. */
@@ -153,10 +161,20 @@ export class BenchRobot {
 }
 
 /** Opens `count` robots over `connections`. */
-export async function robots(origin: string, key: string, connections: number, count: number, open = OPEN) {
+export async function robots(
+  origin: string,
+  key: string,
+  connections: number,
+  count: number,
+  open = OPEN,
+  observation = observe,
+) {
   const sessions = Array.from({ length: connections }, () => connect(origin));
   for (const session of sessions) session.on("error", () => undefined);
-  const all = Array.from({ length: count }, (_, i) => new BenchRobot(sessions[i % connections]!, key, open));
+  const all = Array.from(
+    { length: count },
+    (_, i) => new BenchRobot(sessions[i % connections]!, key, open, observation),
+  );
   await Promise.all(all.map(({ opened }) => opened));
   return {
     all,
