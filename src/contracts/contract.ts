@@ -6,7 +6,7 @@ import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import type { Preference, ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
 import type { Embodiment } from "../../gen/limber/v1/registry_pb.ts";
-import type { GivenInput } from "./inputs.ts";
+import type { GivenInput, PictureFacts } from "./inputs.ts";
 
 export { Contract };
 
@@ -93,6 +93,34 @@ export interface Piece {
   readonly source: Buffer;
   readonly from: number;
   readonly to: number;
+}
+
+/** From where to where bytes stand in others. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A picture that came as bytes, in its frame and its observation as their caller wrote them. All places are in one source. */
+export interface PackedFrame {
+  /** Where its observation begins, with its tag, and where that one's own fields stand. All frames of one observation have the same. */
+  readonly observation: { readonly start: number; readonly fields: Span };
+  /** Where the frame begins, with its tag, and where its own fields stand. */
+  readonly start: number;
+  readonly fields: Span;
+  /** What the picture's bytes say of it. */
+  readonly facts: PictureFacts;
+  /** The frame says just that of it. */
+  readonly isTold: boolean;
+}
+
+/**
+ * Observations in their encoded form: fields of `limber.policy.v1.ActCall`, but that their frames may say something else of their pictures
+ * than the pictures' own bytes, or nothing.
+ */
+export interface PackedObservations extends Piece {
+  /** In their order. */
+  readonly frames: readonly PackedFrame[];
 }
 
 /** Steps as a server sent them: all of one length, all numbers finite. */

@@ -1,22 +1,21 @@
 /**
  * The codec of the native wire on hand-written readers and writers: act calls are written into one buffer with gRPC's prefix, large pictures
- * are copied once, and a loop's observations and plain chunks are handed on as bytes. What is unusual is left to protobuf-es.
+ * go on as they came, and so do a loop's observations and plain chunks. What is unusual is left to protobuf-es.
  */
-import { toBinary } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
 import { ActCallSchema, ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { PREFIX } from "../codecs/grpc.ts";
-import type { ActInput, Piece } from "../contracts/contract.ts";
+import type { ActInput } from "../contracts/contract.ts";
 import type { ActMessage, PolicyCodec } from "../upstream/limber-policy/codec.ts";
 import { type ReadMessage, readAct } from "../upstream/limber-policy/decode.ts";
 import { actCommonOf, goalImageOf, refuseLarge, wholeMs, withPictures } from "../upstream/limber-policy/encode.ts";
 import type { EncodedFrame, FrameSet } from "../upstream/pictures/frames.ts";
 import type { CallOptions } from "../upstream/wire.ts";
+import { LoopAct } from "./loop-act.ts";
 import { seenAnswer } from "./protobuf/loop.ts";
 import { readMessage } from "./protobuf/read.ts";
 import { writeMessage } from "./protobuf/write.ts";
-import { roomFor, taken } from "./slab.ts";
 
 const read: ReadMessage = (schema, bytes) => readMessage(schema, bytes, { readUnknownFields: false });
 
@@ -39,7 +38,7 @@ const LONGEST_VARINT = 5;
 
 /** Bytes of one message in the pieces that it's made of. Fields may stand in any order, so pieces are simply put one after another. */
 interface Pieces {
-  readonly list: readonly Uint8Array[];
+  readonly list: readonly Buffer[];
   readonly bytes: number;
 }
 
@@ -51,7 +50,7 @@ class PreparedAct implements ActMessage {
     this.#pieces = pieces;
   }
 
-  under(callId: number): Buffer {
+  under(callId: number): Buffer[] {
     const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
     return framed(joined([whole(id), field(ACT_REQUEST.call, this.#pieces)]));
   }
@@ -112,50 +111,11 @@ function writeAct(
   );
 }
 
-/** An act call of a loop: what all of the loop have in common, its time, and its observations as they came. */
-export class LoopAct implements ActMessage {
-  readonly #common: Buffer;
-  readonly #observations: Piece;
-  readonly #budgetMs: number;
-
-  constructor(common: Buffer, observations: Piece, budgetMs: number) {
-    this.#common = common;
-    this.#observations = observations;
-    this.#budgetMs = budgetMs;
-  }
-
-  under(callId: number): Buffer {
-    return encodeLoopAct(callId, this.#common, this.#observations, this.#budgetMs);
-  }
-}
-
-function encodeLoopAct(callId: number, common: Buffer, observations: Piece, budgetMs: number): Buffer {
-  const budget = wholeMs(budgetMs);
-  const { source, from, to } = observations;
-  const bytes = common.length + 1 + varintSize(budget) + to - from;
-  const length = 1 + varintSize(callId) + 1 + varintSize(bytes) + bytes;
-  const room = roomFor(PREFIX + length);
-  const message = room.block;
-  const start = room.end - PREFIX - length;
-  message[start] = 0;
-  message.writeUInt32BE(length, start + 1);
-  let at = putVarint(message, (ACT_REQUEST.callId << 3) | WireType.Varint, start + PREFIX);
-  at = putVarint(message, callId, at);
-  at = putVarint(message, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
-  at = putVarint(message, bytes, at);
-  message.set(common, at);
-  at = putVarint(message, (ACT_CALL.budgetMs << 3) | WireType.Varint, at + common.length);
-  at = putVarint(message, budget, at);
-  source.copy(message, at, from, to);
-  return taken(room, start);
-}
-
 /** Field numbers, from the schema, so that none is written twice. */
 const ACT_REQUEST = { callId: ActRequestSchema.field.callId.number, call: ActRequestSchema.field.call.number };
 const ACT_CALL = {
   observations: ActCallSchema.field.observations.number,
   goalImage: ActCallSchema.field.goalImage.number,
-  budgetMs: ActCallSchema.field.budgetMs.number,
 };
 const OBSERVATION = { frames: ObservationSchema.field.frames.number, depth: ObservationSchema.field.depth.number };
 const FRAME = { data: FrameSchema.field.data.number };
@@ -181,7 +141,7 @@ function picturesOf(frames: FrameSet): EncodedFrame[] | Promise<EncodedFrame[]> 
 function observationPieces(observation: Observation): Pieces {
   const { frames, depth } = observation;
   return joined([
-    whole(toBinary(ObservationSchema, { ...observation, frames: [], depth: [] })),
+    whole(writeMessage(ObservationSchema, { ...observation, frames: [], depth: [] })),
     ...frames.map((each) => field(OBSERVATION.frames, framePieces(each))),
     ...depth.map((each) => field(OBSERVATION.depth, framePieces(each))),
   ]);
@@ -190,13 +150,24 @@ function observationPieces(observation: Observation): Pieces {
 const NO_BYTES = new Uint8Array();
 
 const framePieces = (frame: Frame): Pieces =>
-  joined([whole(toBinary(FrameSchema, { ...frame, data: NO_BYTES })), field(FRAME.data, whole(frame.data))]);
+  joined([
+    whole(writeMessage(FrameSchema, { ...frame, data: NO_BYTES })),
+    field(FRAME.data, whole(bufferOf(frame.data))),
+  ]);
 
-const whole = (bytes: Uint8Array): Pieces => ({ list: [bytes], bytes: bytes.length });
+/** A picture that is a small part of what it arrived in is copied: a view would keep all of that while the server does not read. */
+const MOST_KEPT = 8;
+
+const bufferOf = ({ buffer, byteOffset, length }: Uint8Array): Buffer => {
+  const bytes = Buffer.from(buffer, byteOffset, length);
+  return MOST_KEPT * length >= buffer.byteLength ? bytes : Buffer.from(bytes);
+};
+
+const whole = (bytes: Buffer): Pieces => ({ list: [bytes], bytes: bytes.length });
 
 function joined(parts: readonly Pieces[]): Pieces {
   if (parts.length === 1) return parts[0]!;
-  const list: Uint8Array[] = [];
+  const list: Buffer[] = [];
   let bytes = 0;
   for (const part of parts) {
     list.push(...part.list);
@@ -231,16 +202,11 @@ function putVarint(bytes: Buffer, value: number, from: number): number {
   return at;
 }
 
-/** One buffer with gRPC's prefix, so that it leaves in one write. */
-function framed({ list, bytes }: Pieces): Buffer {
+/** Behind gRPC's prefix. */
+function framed({ list, bytes }: Pieces): Buffer[] {
   refuseLarge(bytes);
-  const message = Buffer.allocUnsafe(PREFIX + bytes);
-  message[0] = 0;
-  message.writeUInt32BE(bytes, 1);
-  let at = PREFIX;
-  for (const piece of list) {
-    message.set(piece, at);
-    at += piece.length;
-  }
-  return message;
+  const prefix = Buffer.allocUnsafe(PREFIX);
+  prefix[0] = 0;
+  prefix.writeUInt32BE(bytes, 1);
+  return [prefix, ...list];
 }

@@ -9,7 +9,7 @@ import type {
   Contract,
   GroundAnswer,
   GroundInput,
-  Piece,
+  PackedObservations,
   PredictAnswerPart,
   PredictInput,
 } from "../contracts/contract.ts";
@@ -49,8 +49,7 @@ export interface Hearer {
 
 /** The calls of one loop to one offering, with observations in their encoded form. No promise is made for a call. */
 export interface ActLine {
-  /** `observations` are fields of `limber.policy.v1.ActCall`. */
-  ask(observations: Piece, budgetMs: number, signal: Signal, hearer: Hearer): void;
+  ask(observations: PackedObservations, budgetMs: number, signal: Signal, hearer: Hearer): void;
 }
 
 /** A check of the conformance probe that one wire alone can make. */

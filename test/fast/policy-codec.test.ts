@@ -4,13 +4,17 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { ActRequestSchema, ActResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
-import { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { ActStreamRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { ImageFormat, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { PREFIX } from "../../src/codecs/grpc.ts";
 import type { ActInput } from "../../src/contracts/contract.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { FAST_CODEC } from "../../src/fast/policy-codec.ts";
+import { seenRequest } from "../../src/fast/protobuf/loop.ts";
+import type { ParsedObservation } from "../../src/inference/loops/observation-view.ts";
 import { type PolicyCodec, PROTOBUF_CODEC } from "../../src/upstream/limber-policy/codec.ts";
 import { grainyPicture, redSquare } from "../../src/upstream/pictures/test-picture.ts";
+import type { GrpcMessage } from "../../src/upstream/transport/grpc.ts";
 import { framesOf, nameOf, observed } from "../support/wire-calls.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 
@@ -35,7 +39,8 @@ const callIds = fc.constantFrom(1, 127, 128, 70_000, 2 ** 32 - 2);
 const SMALL = redSquare(0.5, 0.5, 16);
 const LARGE = grainyPicture();
 
-const request = (framed: Buffer) => {
+const request = (message: GrpcMessage) => {
+  const framed = Buffer.concat([message].flat());
   expect([framed[0], framed.readUInt32BE(1)]).toEqual([0, framed.length - PREFIX]);
   return fromBinary(ActRequestSchema, framed.subarray(PREFIX));
 };
@@ -72,11 +77,60 @@ it("an act call of a loop is the same message by both", () => {
       const source = Buffer.from(toBinary(LoopObservationSchema, create(LoopObservationSchema, { observations })));
       const [plain, fast] = CODECS.map((codec) => {
         const messageOf = codec.loop("o/n", more, "req_1");
-        return request(messageOf({ source, from: 0, to: source.length }, budgetMs).under(callId));
+        return request(messageOf({ source, from: 0, to: source.length, frames: [] }, budgetMs).under(callId));
       });
       expect(equals(ActRequestSchema, plain!, fast!)).toBe(true);
     }),
   );
+});
+
+/** What a loop's caller sends, as it is looked at. */
+function lookedAt(observations: readonly Observation[]) {
+  const message = { case: "observation" as const, value: { step: 7, observations: [...observations] } };
+  const bytes = toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, { message }));
+  const seen = seenRequest(Buffer.from(bytes))?.message.value as ParsedObservation | undefined;
+  return seen?.packed;
+}
+
+const sizes = fc.record({
+  format: optional(fc.constantFrom(ImageFormat.UNSPECIFIED, ImageFormat.PNG, ImageFormat.JPEG)),
+  width: optional(fc.constantFrom(16, 1_280, 16_384)),
+  height: optional(fc.constantFrom(16, 720, 0)),
+  tMs: optional(number),
+});
+
+it("an act call of a loop with pictures is the message that one of its own would be, whatever frames say of their pictures", async () => {
+  const [small, large] = await Promise.all([SMALL, LARGE]);
+  const frame = fc.tuple(fc.boolean(), fc.constantFrom("", "front", "x".repeat(128)), sizes);
+  const seen = fc.record({ proprio: fc.array(number, { maxLength: 40 }), frames: fc.array(frame, { maxLength: 3 }) });
+  const act = fc.tuple(fc.array(seen, { minLength: 1, maxLength: 3 }), common, budget, callIds);
+  await fc.assert(
+    fc.asyncProperty(act, async ([given, more, budgetMs, callId]) => {
+      const observations = given.map(({ proprio, frames }) =>
+        observed({
+          proprio,
+          frames: frames.map(([isLarge, camera, said]) => ({ camera, data: isLarge ? large : small, ...said })),
+        }),
+      );
+      const packed = lookedAt(observations)!;
+      expect(packed).toMatchObject({ isSound: true, pictures: observations.at(-1)!.frames.length });
+      const call = { requestId: "req_1", budgetMs };
+      const input: ActInput = { ...more, observations };
+      const alone = await PROTOBUF_CODEC.act("o/n", input, framesOf(...observations), call);
+      for (const codec of CODECS) {
+        const inLoop = request(codec.loop("o/n", more, "req_1")(packed, budgetMs).under(callId));
+        expect(equals(ActRequestSchema, request(alone.under(callId)), inLoop)).toBe(true);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+it("a picture that is none, or is cut short, leaves a loop's observation to be read", async () => {
+  const large = await LARGE;
+  const unsound = [large.subarray(0, large.length - 2), large.subarray(0, 40), Buffer.from("no picture")];
+  for (const data of unsound)
+    expect(lookedAt([observed({ frames: [{ data: large }, { data }] })])?.isSound).toBe(false);
 });
 
 const answers = [

@@ -11,6 +11,7 @@ import {
   type GrpcClientFactory,
   type GrpcDuplex,
   type GrpcExchange,
+  type GrpcMessage,
   MOST_CALLS,
   noMessage,
   ReplyStatus,
@@ -130,7 +131,7 @@ class DuplexCall implements GrpcDuplex, ReplyHearer {
     return this.stream!.queued;
   }
 
-  send(message: Buffer): void {
+  send(message: GrpcMessage): void {
     this.#connection.touch();
     this.stream!.write(message);
   }

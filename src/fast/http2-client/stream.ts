@@ -55,10 +55,12 @@ export class Stream extends OutgoingData {
     return this.isOpen && this.#carrier.takesStreams;
   }
 
-  /** Sends bytes, which have to stay as they are, as soon as the server lets them in. */
-  write(bytes: Buffer): void {
-    if (!this.isOpen || this.isEnding || (this.queued === 0 && this.#carrier.sendNow(this, bytes))) return;
-    this.push(bytes);
+  /** Sends bytes, perhaps in pieces, which have to stay as they are, as soon as the server lets them in. */
+  write(bytes: Buffer | readonly Buffer[]): void {
+    if (!this.isOpen || this.isEnding) return;
+    if (!ArrayBuffer.isView(bytes)) for (const piece of bytes) this.push(piece);
+    else if (this.queued === 0 && this.#carrier.sendNow(this, bytes)) return;
+    else this.push(bytes);
     this.#carrier.send(this);
   }
 

@@ -13,6 +13,8 @@ const ENOUGH_BYTES = 64 << 10;
 const ENOUGH_UNREAD_BYTES = 16 << 10;
 /** A peer that reads nothing of so much should not be asked for more, nor be heard. */
 const FULL_BYTES = 64 << 10;
+/** So often one connection writes in a turn of the event loop, each time no more than may wait. */
+const MOST_WRITES_A_TURN = 8;
 /** A peer that asks for answers and doesn't read them gets no more than so many. */
 const MOST_ANSWERS = 10_000;
 
@@ -93,6 +95,27 @@ export class Outbox {
     this.#added(HEAD_BYTES + length);
   }
 
+  /** The head of a frame, whose payload follows in parts. */
+  head(type: number, flags: number, stream: number, length: number): void {
+    this.#gather(HEAD_BYTES);
+    this.#end = putHead(this.#block, this.#end, length, type, flags, stream);
+    this.#added(HEAD_BYTES);
+  }
+
+  /** Some of the payload; a large part has to stay as it is from now on. */
+  part(bytes: Buffer): void {
+    const { length } = bytes;
+    if (length <= SMALL_BYTES) {
+      this.#gather(length);
+      this.#block.set(bytes, this.#end);
+      this.#end += length;
+    } else {
+      this.#cut();
+      this.#pieces.push(bytes);
+    }
+    this.#added(length);
+  }
+
   /** A frame that the peer asked for; false when it has asked for too many and reads none of them. */
   answer(type: number, flags: number, payload?: Buffer): boolean {
     this.frame(type, flags, 0, payload);
@@ -135,9 +158,14 @@ export class Outbox {
     if (this.#isOpen && !this.#isClosed) this.#flush();
   };
 
+  /** Goes on with what waited for room as long as the network takes it at once: nothing piles up, and no turn passes between. */
   #flush(): void {
-    this.#send();
-    if (this.#isOpen) this.#onRoom();
+    for (let writes = 0; writes < MOST_WRITES_A_TURN; writes++) {
+      this.#send();
+      if (!this.#isOpen) return;
+      this.#onRoom();
+      if (this.#bytes === 0 || this.#socket.writableLength > 0) return;
+    }
   }
 
   #send(): void {

@@ -39,9 +39,14 @@ export class OutgoingData {
     return this.isEnding && this.queued === 0 ? this.#trailers : undefined;
   }
 
-  /** Whether the data that was taken last is the end of the stream. */
+  /** Whether nothing comes behind the data that is queued. */
+  get endsAfterData(): boolean {
+    return this.isEnding && this.#trailers === undefined;
+  }
+
+  /** Whether all data has been taken, and was the end of the stream. */
   get endsWithData(): boolean {
-    return this.isEnding && this.queued === 0 && this.#trailers === undefined;
+    return this.queued === 0 && this.endsAfterData;
   }
 
   /** Something that was queued, or the end, has been sent. */

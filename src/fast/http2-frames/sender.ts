@@ -90,18 +90,24 @@ export class Sender {
     this.#held.delete(stream);
   }
 
+  /** Sends so many bytes of what a stream has queued in one frame, from however many pieces. */
+  #data(stream: OutgoingData, length: number): void {
+    this.#window -= length;
+    stream.sendWindow -= length;
+    if (length === stream.queued && stream.endsAfterData) stream.isEnded = true;
+    this.#outbox.head(FRAME.data, stream.isEnded ? FLAG.endStream : 0, stream.id, length);
+    for (let left = length; left > 0; ) {
+      const piece = stream.take(left)!;
+      this.#outbox.part(piece);
+      left -= piece.length;
+    }
+  }
+
   /** Sends as much of a stream as one frame may carry; false when that is nothing. */
   #frame(stream: OutgoingData): boolean {
     const most = Math.min(this.#window, stream.sendWindow, this.#peer.maxPayload, LARGEST_PAYLOAD);
     if (stream.queued > 0 && (most <= 0 || !this.#outbox.hasRoom)) return false;
-    if (stream.queued > 0 || stream.endsWithData) {
-      const bytes = stream.take(most);
-      const length = bytes?.length ?? 0;
-      this.#window -= length;
-      stream.sendWindow -= length;
-      if (stream.endsWithData) stream.isEnded = true;
-      this.#outbox.frame(FRAME.data, stream.isEnded ? FLAG.endStream : 0, stream.id, bytes);
-    }
+    if (stream.queued > 0 || stream.endsWithData) this.#data(stream, Math.min(most, stream.queued));
     const { trailers } = stream;
     if (trailers !== undefined) {
       stream.isEnded = true;

@@ -7,8 +7,13 @@ import { type ActChunk, ActChunkSchema } from "../../../gen/limber/policy/v1/pol
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { type LoopObservation, LoopObservationSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
-import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
+import { ImageFormat, type Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
+import type { PackedFrame, Piece, Span } from "../../contracts/contract.ts";
+import type { PictureFacts } from "../../contracts/inputs.ts";
+import type { ParsedObservation } from "../../inference/loops/observation-view.ts";
+import { lookAt } from "../../upstream/pictures/frames.ts";
+import { FORMATS } from "../../upstream/pictures/header.ts";
 import type { PackedStepsWriter } from "./packed-steps.ts";
 import { readMessage } from "./read.ts";
 
@@ -16,6 +21,11 @@ import { readMessage } from "./read.ts";
 const MOST_OBSERVATIONS = 32;
 const MOST_NUMBERS = 4096;
 const MOST_VALUES = 1024;
+const MOST_FRAMES = 16;
+const MOST_PICTURE_BYTES = 1 << 24;
+const MOST_LETTERS = 128;
+const MOST_SIDE = 16_384;
+const LAST_FORMAT = 3;
 
 /** Where the look is; one look is over before the next one begins. */
 let at = 0;
@@ -52,34 +62,69 @@ function numbersIn(bytes: Buffer, end: number): number {
   return length >> 3;
 }
 
-/** Bytes where they stand in others: a view of them would be an object more for every message. */
-interface PackedPiece {
-  readonly source: Buffer;
-  readonly from: number;
-  readonly to: number;
+const bytesOf = ({ source, from, to }: Piece): Buffer => source.subarray(from, to);
+
+/** What a loop has to know of its observations. */
+type PackedObservation = NonNullable<ParsedObservation["packed"]>;
+
+/** What a frame says of its picture: numbers below zero where it says nothing. */
+interface SaidOfPicture {
+  readonly format: number;
+  readonly width: number;
+  readonly height: number;
 }
 
-const bytesOf = ({ source, from, to }: PackedPiece): Buffer => source.subarray(from, to);
+const NO_FACTS: PictureFacts = { format: ImageFormat.UNSPECIFIED, width: 0, height: 0 };
 
-/** An observation as it came: what a loop has to know of it, and its `observations`, which an act call has under the same number. */
-export interface PackedObservations extends PackedPiece {
-  /** Numbers of proprioception in the newest. */
-  readonly numbers: number;
-  /** When the newest was sensed, by the robot's clock. */
-  readonly tMs: number | undefined;
+/** What stands where in a frame whose picture came as bytes. */
+class SeenFrame implements PackedFrame {
+  readonly observation: PackedFrame["observation"];
+  readonly start: number;
+  readonly fields: Span;
+  readonly data: Span;
+  readonly #said: SaidOfPicture;
+  /** Known once it was looked at. */
+  facts: PictureFacts = NO_FACTS;
+
+  constructor(observation: PackedFrame["observation"], start: number, fields: Span, data: Span, said: SaidOfPicture) {
+    this.observation = observation;
+    this.start = start;
+    this.fields = fields;
+    this.data = data;
+    this.#said = said;
+  }
+
+  get isTold(): boolean {
+    const { format, width, height } = this.facts;
+    return format === this.#said.format && width === this.#said.width && height === this.#said.height;
+  }
+
+  /** Looks at the picture, which stands in these bytes; false where it does not look whole. */
+  look(source: Buffer): boolean {
+    const found = lookAt(source.subarray(this.data.from, this.data.to));
+    if (typeof found === "string") return false;
+    this.facts = { format: FORMATS[found.format], width: found.width, height: found.height };
+    return true;
+  }
 }
 
-/** A loop's observation without pictures, which is read where somebody asks for what is in it. It is its own packed form. */
-class SeenObservation implements LoopObservation, PackedObservations {
+/**
+ * A loop's observation of numbers and pictures in bytes, which is read where somebody asks for what is in it. It is its own packed form: its
+ * `observations` have the number that an act call has them under.
+ */
+class SeenObservation implements LoopObservation, PackedObservation {
   readonly $typeName = "limber.v1.LoopObservation";
   readonly step: number;
   readonly source: Buffer;
   readonly from: number;
   readonly to: number;
   readonly numbers: number;
+  readonly pictures: number;
   readonly tMs: number | undefined;
+  readonly frames: readonly SeenFrame[];
   readonly prevChunkLeftOver: ActionStep[] = NO_STEPS;
   #observations: Observation[] | undefined;
+  #isSound: boolean | undefined;
 
   constructor(step: number, source: Buffer, from: number, to: number) {
     this.step = step;
@@ -88,11 +133,18 @@ class SeenObservation implements LoopObservation, PackedObservations {
     this.to = to;
     // Of the one that was looked at last.
     this.numbers = numbers;
+    this.pictures = pictures;
     this.tMs = tMs;
+    this.frames = frames;
   }
 
-  get packed(): PackedObservations {
+  get packed(): PackedObservation {
     return this;
+  }
+
+  get isSound(): boolean {
+    this.#isSound ??= this.frames.every((frame) => frame.look(this.source));
+    return this.#isSound;
   }
 
   get observations(): Observation[] {
@@ -107,16 +159,29 @@ const LAST_STEP = 4_294_967_039;
 /** A plain observation has none. */
 const NO_STEPS: ActionStep[] = [];
 
-let numbers = 0;
-let tMs: number | undefined;
+const NO_PICTURES: SeenFrame[] = [];
 
-/** Looks at one observation that ends at `end`. */
-function lookAtObservation(bytes: Buffer, end: number): boolean {
+let numbers = 0;
+let pictures = 0;
+let tMs: number | undefined;
+/** Of all observations of the message. */
+let frames = NO_PICTURES;
+
+/** Looks at one observation that begins at `start` and ends at `end`. */
+function lookAtObservation(bytes: Buffer, start: number, end: number): boolean {
+  const from = at;
+  let observation: PackedFrame["observation"] | undefined;
   let touches = 0;
   numbers = 0;
+  pictures = 0;
   tMs = undefined;
   while (at < end) {
     const tag = bytes[at++];
+    if (tag === 0x0a) {
+      observation ??= { start, fields: { from, to: end } };
+      if (++pictures > MOST_FRAMES || !lookAtFrame(bytes, observation, end)) return false;
+      continue;
+    }
     if (tag === 0x12 || tag === 0x32) {
       const count = numbersIn(bytes, end);
       if (count < 0) return false;
@@ -131,12 +196,57 @@ function lookAtObservation(bytes: Buffer, end: number): boolean {
   return at === end && numbers <= MOST_NUMBERS && touches <= MOST_NUMBERS;
 }
 
+/** Looks at a frame whose tag was read. What it says is said once, and its picture came as bytes. */
+function lookAtFrame(bytes: Buffer, observation: PackedFrame["observation"], end: number): boolean {
+  const start = at - 1;
+  const length = varint(bytes);
+  if (!within(length, end)) return false;
+  const fields = { from: at, to: at + length };
+  const said = { format: -1, width: -1, height: -1 };
+  let data: Span | undefined;
+  let seen = 0;
+  while (at < fields.to) {
+    const tag = bytes[at++]!;
+    if ((seen & (1 << (tag >> 3))) !== 0) return false;
+    seen |= 1 << (tag >> 3);
+    if (tag === 0x39) {
+      if (!within(8, fields.to) || !finite(bytes, at, at + 8)) return false;
+      at += 8;
+      continue;
+    }
+    const value = varint(bytes);
+    if (value < 0) return false;
+    if (tag === 0x0a) {
+      if (!within(value, fields.to) || !isPlainName(bytes, value)) return false;
+      at += value;
+    } else if (tag === 0x1a) {
+      if (value === 0 || value > MOST_PICTURE_BYTES || !within(value, fields.to)) return false;
+      data = { from: at, to: at + value };
+      at += value;
+    } else if (tag === 0x20 && value <= LAST_FORMAT) said.format = value;
+    else if (tag === 0x28 && value <= MOST_SIDE) said.width = value;
+    else if (tag === 0x30 && value <= MOST_SIDE) said.height = value;
+    else return false;
+  }
+  if (at !== fields.to || data === undefined) return false;
+  if (frames === NO_PICTURES) frames = [];
+  frames.push(new SeenFrame(observation, start, fields, data, said));
+  return true;
+}
+
+/** Whether so many bytes are a name in plain letters, which is surely neither too long nor no text. */
+function isPlainName(bytes: Buffer, length: number): boolean {
+  for (let i = 0; i < length; i++) if (bytes[at + i]! >= 0x80) return false;
+  return length <= MOST_LETTERS;
+}
+
 /**
- * A message of a loop's caller that is an observation of numbers alone and keeps every rule of the schema; undefined where it is
- * anything else, or might be.
+ * A message of a loop's caller that is an observation of numbers and of pictures in bytes and keeps every rule of the schema; undefined
+ * where it is anything else, or might be.
  */
 export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
   at = 0;
+  frames = NO_PICTURES;
   if (bytes[at++] !== 0x12 || varint(bytes) !== bytes.length - at) return undefined;
   let step = 0;
   let from = -1;
@@ -153,7 +263,7 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
     } else if (tag === 0x12) {
       if (from < 0) from = start;
       else if (to !== start) return undefined;
-      if (!within(value, bytes.length) || !lookAtObservation(bytes, at + value)) return undefined;
+      if (!within(value, bytes.length) || !lookAtObservation(bytes, start, at + value)) return undefined;
       to = at;
       count++;
     } else return undefined;
@@ -164,7 +274,7 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
 }
 
 /** A server's chunk without pictures or words, whose steps are read where somebody asks for them. It is its own packed form. */
-export class SeenChunk implements PackedStepsWriter, PackedPiece {
+export class SeenChunk implements PackedStepsWriter, Piece {
   readonly count: number;
   readonly dim: number;
   readonly source: Buffer;
@@ -176,7 +286,7 @@ export class SeenChunk implements PackedStepsWriter, PackedPiece {
   readonly prediction: PredictedFrame[] = NO_FRAMES;
   #steps: ActChunk["steps"] | undefined;
 
-  constructor(count: number, dim: number, { source, from, to }: PackedPiece, dtMs: number, gpuSeconds: number) {
+  constructor(count: number, dim: number, { source, from, to }: Piece, dtMs: number, gpuSeconds: number) {
     this.count = count;
     this.dim = dim;
     this.source = source;

@@ -187,10 +187,13 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
 /** Letters of what is wrong with an observation. */
 const MOST_TOLD = 400;
 
-/** Of the plain ones it is known that they have numbers, and how many: no pictures and no names. They are read where their number matters. */
+/**
+ * Of the plain ones without pictures it is known that they have numbers, and how many, and no names. They are read where their number
+ * matters.
+ */
 function observationsOf(seen: ParsedObservation, { history }: InputContract): readonly Observation[] {
   const { packed } = seen;
-  if (!packed || history) return seen.observations;
+  if (!packed || history || packed.frames.length > 0) return seen.observations;
   let known = PLAIN.get(packed.numbers);
   if (known === undefined) {
     known = [create(ObservationSchema, { proprio: new Array<number>(packed.numbers).fill(0) })];

@@ -54,8 +54,8 @@ export class UpstreamChannels {
   ask(attempt: PendingRequest, step: PlanStep, seen: ParsedObservation, instruction: string, budgetMs: number): void {
     try {
       const channel = this.#to(step, instruction);
-      const packed = channel.line && seen.packed;
-      if (packed) channel.line.ask(packed, budgetMs, attempt, attempt);
+      const { packed } = seen;
+      if (channel.line && packed?.isSound) channel.line.ask(packed, budgetMs, attempt, attempt);
       else this.#callFor(attempt, channel, seen, budgetMs);
     } catch (thrown) {
       failSoon(attempt, thrown);

@@ -11,7 +11,7 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, ImageFormat, type Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
-import type { ActInput, GroundInput, PredictInput } from "../../contracts/contract.ts";
+import type { ActInput, GroundInput, PackedFrame, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
@@ -121,6 +121,13 @@ export function withPictures(observations: readonly Observation[], pictures: rea
   let next = 0;
   const place = (frames: readonly Frame[]): Frame[] => frames.map((frame) => withPicture(frame, pictures[next++]!));
   return observations.map((each) => ({ ...each, frames: place(each.frames), depth: place(each.depth) }));
+}
+
+/** Observations whose frames say what their pictures' bytes say: `frames` are all of theirs, in order. */
+export function told(observations: readonly Observation[], frames: readonly PackedFrame[]): Observation[] {
+  let next = 0;
+  const placed = (each: Observation): Frame[] => each.frames.map((frame) => ({ ...frame, ...frames[next++]!.facts }));
+  return observations.map((each) => ({ ...each, frames: placed(each) }));
 }
 
 /** The picture of the goal, which stands behind those of the observations; undefined where there is none. */

@@ -11,7 +11,7 @@ import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
-import { type ImageFormat, readImageHeader } from "../../codecs/pictures/image.ts";
+import { type ImageFormat, type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
@@ -227,14 +227,9 @@ export class FrameSet {
   }
 
   #look(source: FrameSource, bytes: Buffer): EncodedFrame {
-    const refused = (reason: FrameReason): FrameRefused => new FrameRefused(reason, source.path);
-    if (bytes.length > MAX_BYTES) throw refused("frame_too_large");
-    const header = readImageHeader(bytes);
-    if (header === undefined) throw refused("frame_not_an_image");
-    if (header.width * header.height > (header.rowByRow ? MAX_PIXELS : MAX_PIXELS_HELD_WHOLE))
-      throw refused("frame_too_large");
-    if (!header.complete) throw refused("frame_truncated");
-    if (source.sha256 && sha256(bytes) !== source.sha256) throw refused("frame_hash_mismatch");
+    const header = lookAt(bytes);
+    if (typeof header === "string") throw new FrameRefused(header, source.path);
+    if (source.sha256 && sha256(bytes) !== source.sha256) throw new FrameRefused("frame_hash_mismatch", source.path);
     return { bytes, format: header.format, width: header.width, height: header.height };
   }
 
@@ -314,6 +309,16 @@ export class FrameSet {
         });
     });
   }
+}
+
+/** What a picture's bytes say of it; why it is refused where they are none, are cut short, or make too large a picture. */
+export function lookAt(bytes: Buffer): ImageHeader | FrameReason {
+  if (bytes.length > MAX_BYTES) return "frame_too_large";
+  const header = readImageHeader(bytes);
+  if (header === undefined) return "frame_not_an_image";
+  const most = header.rowByRow ? MAX_PIXELS : MAX_PIXELS_HELD_WHOLE;
+  if (header.width * header.height > most) return "frame_too_large";
+  return header.complete ? header : "frame_truncated";
 }
 
 const FETCH_REASONS = {

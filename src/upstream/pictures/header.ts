@@ -4,7 +4,8 @@ import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { readImageHeader } from "../../codecs/pictures/image.ts";
 import type { PictureFacts } from "../../contracts/inputs.ts";
 
-const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
+/** The encodings as the schema numbers them. */
+export const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
 
 /** What stands at the beginning of a picture stands in so many bytes. A multiple of three, which base64 writes whole. */
 const BEGINNING = 96 * 1024;

@@ -46,6 +46,9 @@ export interface GrpcClient extends UpstreamServer {
 /** Makes a client; connections are made on first use. */
 export type GrpcClientFactory = (address: Address) => GrpcClient;
 
+/** A framed message, whole or in pieces. */
+export type GrpcMessage = Buffer | readonly Buffer[];
+
 /** A call with messages both ways. It stays open until either side ends it. */
 export interface GrpcDuplex {
   /** False once it has ended, or its connection takes no new calls: what comes next needs another one. */
@@ -53,7 +56,7 @@ export interface GrpcDuplex {
   /** Bytes that wait for the server to read. */
   readonly queued: number;
   /** Sends a framed message, whose bytes have to stay as they are. */
-  send(message: Buffer): void;
+  send(message: GrpcMessage): void;
   /** Gives the connection up unless the server answers a ping in 10 s: something that was sent found no answer. */
   proveLife(): void;
   /** Ends it for both sides; no event follows. */

@@ -115,7 +115,8 @@ class Http2GrpcClient implements GrpcClient {
       },
       send: (message) => {
         this.#duplexes.touch();
-        if (!isOver && !stream.destroyed) stream.write(message);
+        if (isOver || stream.destroyed) return;
+        for (const piece of message instanceof Buffer ? [message] : message) stream.write(piece);
       },
       proveLife: () => this.#duplexes.proveLife(),
       cancel,

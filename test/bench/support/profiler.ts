@@ -66,6 +66,27 @@ export async function allocations(address: string, busy: () => Promise<unknown>)
   return allocatedBelow(profile.head, []);
 }
 
+/** What `made` leaves in memory, of which a sample of every 512 bytes was noted, and bytes of heap and external memory by which it grew. */
+export async function leftBehind(
+  address: string,
+  made: () => Promise<unknown>,
+): Promise<{ bytes: number; by: Allocation[] }> {
+  const inspector = await inspect<{ profile: { head: AllocationNode }; result: { value: number } }>(address);
+  const { ask, close } = inspector;
+  const held = async (): Promise<number> => {
+    for (let i = 0; i < 3; i++) await ask("HeapProfiler.collectGarbage");
+    const expression = "(({ heapUsed, external }) => heapUsed + external)(process.memoryUsage())";
+    return (await ask("Runtime.evaluate", { expression, returnByValue: true })).result.value;
+  };
+  const before = await held();
+  await ask("HeapProfiler.startSampling", { samplingInterval: 512 });
+  await made();
+  const bytes = (await held()) - before;
+  const { profile } = await ask("HeapProfiler.stopSampling");
+  close();
+  return { bytes, by: allocatedBelow(profile.head, []) };
+}
+
 function allocatedBelow({ callFrame, selfSize, children }: AllocationNode, callers: Sample["stack"]): Allocation[] {
   const stack = [siteOf(callFrame), ...callers];
   const own = selfSize > 0 ? [{ bytes: selfSize, stack }] : [];

@@ -22,6 +22,30 @@ describe("flow control", () => {
     expect(slow.bytes.equals(Buffer.concat([noise(150, 2), noise(150, 3)]))).toBe(true);
   });
 
+  it.each([1, 7, 5_000, 1 << 20])(
+    "sends messages in pieces whole where the window has %i bytes, beside streams that are given up",
+    async (initialWindowSize) => {
+      link.serve = echo;
+      await listen({ initialWindowSize });
+      const sizes = initialWindowSize < 100 ? [40, 1, 90, 3] : [150, 6_000, 1, 20_000, 4_097, 16_384];
+      const message = (seed: number): Buffer[] => sizes.map((size, i) => noise(size, seed + i));
+      const heard = Array.from({ length: 6 }, () => open());
+      for (const [i, { stream }] of heard.entries()) {
+        stream?.write(message(i));
+        if (i % 3 === 2) stream?.cancel();
+        else {
+          stream?.write(message(i + 10));
+          stream?.end(noise(5, i));
+        }
+      }
+      for (const [i, each] of heard.entries()) {
+        if (i % 3 === 2) continue;
+        await each.closed;
+        expect(each.bytes.equals(Buffer.concat([...message(i), ...message(i + 10), noise(5, i)]))).toBe(true);
+      }
+    },
+  );
+
   it("follows windows that the server changes in mid-stream, below zero too", async () => {
     const bare = await startBareServer((heard, { type, flags, stream }, index) => {
       if (index === 0) heard.send(settings(4, 100), frame(FRAME.settings, 1, 0));

@@ -1,12 +1,17 @@
-import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { create, equals, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { type ActResponse, ActResponseSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
-import type { LoopChunk } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import {
+  type LoopChunk,
+  type LoopObservation,
+  LoopObservationSchema,
+} from "../../../../gen/limber/v1/control_loop_pb.ts";
 import {
   ActStreamRequestSchema,
   type ActStreamResponse,
   ActStreamResponseSchema,
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import type { FrameSchema, ImageFormat } from "../../../../gen/limber/v1/observation_pb.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { framedChunk } from "../../../../src/fast/grpc/loop-chunk.ts";
 import { seenAnswer, seenRequest } from "../../../../src/fast/protobuf/loop.ts";
@@ -31,6 +36,21 @@ const numberOf = (roll: Roll, odd: boolean): number =>
 const numbersOf = (roll: Roll, count: number, odd: boolean): number[] =>
   Array.from({ length: count }, () => numberOf(roll, odd));
 
+const one = <T>(roll: Roll, ...of: T[]): T => of[roll(of.length)]!;
+
+/** A picture in bytes, and what may be said of it: mostly as the schema has it. */
+const frameOf = (roll: Roll): MessageInitShape<typeof FrameSchema> => ({
+  data: Uint8Array.from({ length: roll(30) ? 1 + roll(200) : 0 }, () => roll(256)),
+  ...(roll(2) && { camera: one(roll, "front", "wrist", "x".repeat(128), roll(9) ? "" : "x".repeat(129), "größer") }),
+  ...(roll(2) && { format: (roll(20) ? roll(4) : 4) as ImageFormat }),
+  ...(roll(2) && { width: one(roll, 0, 640, 16_384, roll(9) ? 1 : 16_385) }),
+  ...(roll(2) && { height: one(roll, 0, 480, 16_384, roll(9) ? 1 : 16_385) }),
+  ...(roll(3) === 0 && { tMs: numberOf(roll, true) }),
+  ...(roll(20) === 0 && { url: "https://example.com/a.png" }),
+  ...(roll(20) === 0 && { intrinsics: { fx: 1 } }),
+  ...(roll(20) === 0 && { sha256: "0".repeat(64) }),
+});
+
 function requestOf(roll: Roll): MessageInitShape<typeof ActStreamRequestSchema> {
   const observations = Array.from({ length: roll(4) }, () => ({
     proprio: numbersOf(roll, roll(20), true),
@@ -39,6 +59,7 @@ function requestOf(roll: Roll): MessageInitShape<typeof ActStreamRequestSchema> 
     ...(roll(2) && { gripper: numberOf(roll, true) }),
     ...(roll(9) === 0 && { proprioNames: ["x"] }),
     ...(roll(9) === 0 && { frames: [{ url: "https://example.com/a.png" }] }),
+    ...(roll(3) === 0 && { frames: Array.from({ length: roll(12) ? 1 + roll(3) : 17 }, () => frameOf(roll)) }),
   }));
   const more = { ...(roll(9) === 0 && { instruction: "go" }), ...(roll(9) === 0 && { inferenceDelay: 1 }) };
   const value = { step: WHOLES[roll(WHOLES.length)]!, observations, ...more };
@@ -78,7 +99,8 @@ describe("a loop's messages, looked at", () => {
   it("requests are what protobuf-es reads, and keep the rules of the schema", () => {
     const roll = dice(1);
     let seen = 0;
-    for (let i = 0; i < 4_000; i++) {
+    let pictured = 0;
+    for (let i = 0; i < 8_000; i++) {
       const written = toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, requestOf(roll)));
       for (const bytes of spoilt(written, roll)) {
         const request = seenRequest(bytes);
@@ -87,10 +109,13 @@ describe("a loop's messages, looked at", () => {
         const judged = fromBinary(ActStreamRequestSchema, bytes);
         expect(violationsOf(ActStreamRequestSchema, judged)).toEqual([]);
         const { step, observations, prevChunkLeftOver } = request.message.value;
-        expect(judged.message.value).toMatchObject({ step, observations, prevChunkLeftOver });
+        if (observations.some(({ frames }) => frames.length > 0)) pictured += 1;
+        const read = create(LoopObservationSchema, { step, observations, prevChunkLeftOver });
+        expect(equals(LoopObservationSchema, read, judged.message.value as LoopObservation)).toBe(true);
       }
     }
     expect(seen).toBeGreaterThan(1_000);
+    expect(pictured).toBeGreaterThan(100);
   });
 
   it("what a loop goes by is what is in the newest observation", () => {

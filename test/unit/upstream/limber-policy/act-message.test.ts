@@ -27,7 +27,7 @@ describe("a prepared act", () => {
       const frames = new FrameSet([], { agent: undefined as never, allowPrivate: false });
       const prepared = await codec.act("o/n", input as never, frames, { requestId: "req_1", budgetMs: 100 });
       const ids = [1, 300, 2 ** 32 - 2];
-      const messages = ids.map((id) => prepared.under(id));
+      const messages = ids.map((id) => Buffer.concat([prepared.under(id)].flat()));
       for (const [i, message] of messages.entries()) {
         expect(message.readUInt32BE(1)).toBe(message.length - PREFIX);
         const { callId, body } = fromBinary(ActRequestSchema, message.subarray(PREFIX));
