@@ -24,6 +24,21 @@ const signIn = createRoute({
   component: SignInPage,
   validateSearch: texts("to", "token"),
 });
+const consent = createRoute({
+  getParentRoute: () => root,
+  path: "/oauth/authorize",
+  component: lazyRouteComponent(() => import("./pages/consent.tsx"), "ConsentPage"),
+  validateSearch: texts(
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "code_challenge",
+    "code_challenge_method",
+    "scope",
+    "state",
+    "resource",
+  ),
+});
 const frame = createRoute({ getParentRoute: () => root, path: "/console", component: Frame });
 
 const inFrame = <P extends string, K extends string>(
@@ -76,7 +91,7 @@ const pages = [
 
 /** The router. Search parameters are spelt as forms spell them, so that an address can be read. */
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren(pages)]),
+  routeTree: root.addChildren([signIn, consent, frame.addChildren(pages)]),
   parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
   stringifySearch: (search) => {
     const given = Object.entries(search).filter(([, value]) => typeof value === "string" && value !== "");

@@ -68,7 +68,7 @@ const IMMUTABLE = "public, max-age=31536000, immutable";
 const ASKED_AGAIN = "no-cache";
 
 /**
- * Serves `/console/…`, and sends browsers that open `/` there. `welcome` answers `/` for every other client. Paths are looked up among the
+ * Serves `/console/…` and `/oauth/authorize`, and sends browsers that open `/` there. `welcome` answers `/` for every other client. Paths are looked up among the
  * files that were there when the gateway started, so that no path reaches another file. Returns what answers with the page itself, for
  * `/sign-in`; undefined where there is no build.
  */
@@ -87,6 +87,8 @@ export function serveConsole(
   if (page === undefined) return undefined;
   const show = (request: FastifyRequest, reply: FastifyReply): FastifyReply => send(request, reply, page);
   fastify.get("/console", async (request, reply) => show(request, reply));
+  // The page of consent, where the authorization server's metadata says that it is.
+  fastify.get("/oauth/authorize", async (request, reply) => show(request, reply));
   fastify.get<{ Params: { "*": string } }>("/console/*", async (request, reply) => {
     const name = request.params["*"];
     const file = files.get(name);

@@ -1,20 +1,20 @@
 /** Signing in by a one-time link: its token stands behind the `#`, which no server is sent. */
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useState } from "react";
+import { useEffect, useState } from "react";
 import { SessionService } from "../gen/limber/v1/session_service_pb.ts";
 import { queryClient } from "../lib/api.ts";
 import { spaced } from "../lib/words.ts";
-import { Head, Refused, Status, TextField } from "../parts/basics.tsx";
+import { Card, Head, Refused, Status, TextField } from "../parts/basics.tsx";
 
 /** The token of a link, or what somebody pasted: the whole link or its token. */
 const tokenOf = (text: string): string => /(?:#|^|[?&])token=([^&\s]+)/.exec(text)?.[1] ?? text.trim();
 
 const tokenOfAddress = (): string => (location.hash.includes("token=") ? tokenOf(location.hash) : "");
 
-/** A page of the console, and no other place. */
+/** A page of the console or the page of consent, and no other place. */
 const isOwnPage = (path: string | undefined): path is string =>
-  path !== undefined && /^\/console(?:[/?#]|$)/.test(path);
+  path !== undefined && /^\/(?:console(?:[/?#]|$)|oauth\/authorize\?)/.test(path);
 
 /** The page. A link signs in by one click on it, so that what only looks at links uses none up. */
 export function SignInPage() {
@@ -115,10 +115,3 @@ function ByMail({ to, fault }: { to: string | undefined; fault: string | undefin
     </form>
   );
 }
-
-const Card = ({ children }: { children: ReactNode }) => (
-  <main className="mx-auto mt-[12vh] w-[min(420px,calc(100vw-24px))]">
-    <p className="mb-4 font-semibold">limber</p>
-    <div className="panel p-4">{children}</div>
-  </main>
-);

@@ -553,3 +553,13 @@ export function Sure({
     </>
   );
 }
+
+/** What stands alone in the middle of the window: signing in, and what is decided before anything else is shown. */
+export const Card = ({ children, wide = false }: { children: ReactNode; wide?: boolean }) => (
+  <main
+    className={`mx-auto w-[min(var(--width),calc(100vw-24px))] pb-8 ${wide ? "mt-[6vh] [--width:560px]" : "mt-[12vh] [--width:420px]"}`}
+  >
+    <p className="mb-4 font-semibold">limber</p>
+    <div className="panel p-4">{children}</div>
+  </main>
+);
