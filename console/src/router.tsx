@@ -70,7 +70,7 @@ const pages = [
   ),
   inFrame(
     "/models",
-    ["q", "contract", "domain", "tier", "embodiment", "space", "kind"],
+    ["q", "contract", "domain", "tier", "embodiment", "space", "kind", "robot", "fits"],
     () => import("./pages/models.tsx"),
     "ModelsPage",
   ),
@@ -80,6 +80,8 @@ const pages = [
   inFrame("/supply", ["offering", "new", "status"], () => import("./pages/supply.tsx"), "SupplyPage"),
   inFrame("/routing", ["preset"], () => import("./pages/routing.tsx"), "RoutingPage"),
   inFrame("/spend", ["days"], () => import("./pages/spend.tsx"), "SpendPage"),
+  inFrame("/fleet", ["robot", "of", "workspace", "new", "edit"], () => import("./pages/fleet.tsx"), "FleetPage"),
+  inFrame("/armings", ["arming", "ended", "new", "of"], () => import("./pages/armings.tsx"), "ArmingsPage"),
   inFrame("/keys", ["key", "new"], () => import("./pages/keys.tsx"), "KeysPage"),
   inFrame("/members", ["member"], () => import("./pages/members.tsx"), "MembersPage"),
   inFrame("/workspaces", ["workspace", "new"], () => import("./pages/workspaces.tsx"), "WorkspacesPage"),

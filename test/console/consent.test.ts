@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AxeBuilder } from "@axe-core/playwright";
 import * as oauth from "openid-client";
-import type { Page } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
@@ -12,6 +12,8 @@ import { ACT } from "./fill.ts";
 
 let console: ConsoleApp;
 let developer: Person;
+/** The developer's browser: signed in. */
+let signed: { readonly key: string; readonly storageState: Awaited<ReturnType<BrowserContext["storageState"]>> };
 let application: Server;
 /** Where the application takes its answers, and those that came. */
 let callback: string;
@@ -26,6 +28,11 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => application.listen(0, "127.0.0.1", resolve));
   callback = `http://127.0.0.1:${(application.address() as AddressInfo).port}/callback`;
+  if (!canBrowse) return;
+  const { page, context } = await console.open("/sign-in", { key: "" });
+  await signInAt(page);
+  await page.getByRole("heading", { name: "Robots", level: 1 }).waitFor();
+  signed = { key: "", storageState: await context.storageState() };
 });
 
 afterAll(async () => {
@@ -119,7 +126,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
   it("tells the application that the person declined, and gives it nothing", async () => {
     const config = await registered();
     const { path, state, verifier } = await asking(config);
-    const { page } = await console.open(path, { key: developer.key });
+    const { page } = await console.open(path, signed);
     await asked(page);
     await page.getByRole("button", { name: "Deny" }).click();
     await page.getByRole("heading", { name: "Thank you" }).waitFor();
@@ -151,7 +158,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     );
     const { path } = await asking(config, bent);
     const came = answers.length;
-    const { page } = await console.open(path, { key: developer.key });
+    const { page } = await console.open(path, signed);
     await page.getByRole("heading", { name: "This request cannot be answered", level: 1 }).waitFor();
     await page.getByRole("alert").getByText(sentence).waitFor();
     expect(await page.getByRole("button", { name: "Allow" }).count()).toBe(0);
@@ -160,13 +167,13 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
 
   it("takes no parameter twice", async () => {
     const { path } = await asking(await registered());
-    const { page } = await console.open(`${path}&redirect_uri=https%3A%2F%2Fevil.example%2F`, { key: developer.key });
+    const { page } = await console.open(`${path}&redirect_uri=https%3A%2F%2Fevil.example%2F`, signed);
     await page.getByText("redirect_uri stands twice in the address.").waitFor();
   });
 
   it("shows what an application calls itself as a text", async () => {
     const { path } = await asking(await registered("<img src=x onerror=window.harmed=1>"));
-    const { page, faults } = await console.open(path, { key: developer.key });
+    const { page, faults } = await console.open(path, signed);
     await page.getByText("<img src=x onerror=window.harmed=1>").waitFor();
     await page.getByText("It registered itself").waitFor();
     expect(await page.evaluate("[window.harmed, document.querySelectorAll('img').length]")).toEqual([undefined, 0]);
@@ -183,7 +190,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
 
   it("has no fault that axe finds, light, dark and on a phone", async () => {
     const { path } = await asking(await registered());
-    const options = { key: developer.key, reducedMotion: "reduce", viewport: { width: 360, height: 740 } } as const;
+    const options = { ...signed, reducedMotion: "reduce", viewport: { width: 360, height: 740 } } as const;
     const { page, faults } = await console.open(path, options);
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });

@@ -1,4 +1,4 @@
-/** What a gateway has after a while of use: calls of every outcome, a preset, a workspace, a member, a webhook, a stop, jobs. */
+/** What a gateway has after a while of use: calls of every outcome, a preset, a workspace, a member, a webhook, a stop, a robot, an arming, jobs. */
 
 import type { Answer, Caller, CallOptions } from "../support/app.ts";
 
@@ -20,6 +20,18 @@ export const ACT = {
   observations: [OBSERVATION],
 };
 
+/** A robot as it is written down. */
+const robotOf = (text: string) => ({
+  description: `the arm at the window${text}`,
+  embodiment: "arm",
+  action_space: "ee_delta_6d_grip",
+  cameras: [{ name: `wrist${text}`, role: "wrist", width: 224, height: 224, format: "png", rate_hz: 30 }],
+  proprio: { names: ["x", "y", `z${text}`], units: ["m"] },
+  actions: { reference: "relative", gripper: { indexes: [6], open: 1, closed: 0 } },
+  bounds: { lowest: [-0.1], highest: [0.1] },
+  control_hz: 20,
+});
+
 /** Fills the organisation of the console, with texts of `text` where callers may put any. */
 export async function fill({ app, caller: { org, key } }: Filled, text = ""): Promise<void> {
   const call = (path: string, body?: unknown, method?: string) =>
@@ -40,6 +52,16 @@ export async function fill({ app, caller: { org, key } }: Filled, text = ""): Pr
   await call(`/v1/orgs/${org}/members`, { email: "ada@example.com", role: "operator" });
   await call("/v1/webhooks", { url: "https://example.com/limber", events: ["*"], description: `a channel${text}` });
   await call("/v1/robots/stop", { robot_id: `arm-09${text}`, reason: `a person in the cell${text}` });
+  await call(`/v1/robots/${encodeURIComponent(`arm-1${text}`)}`, robotOf(text), "PUT");
+  const { body: agent } = await call(`/v1/orgs/${org}/keys`, { name: `agent${text}`, role: "operator" });
+  await call("/v1/robots/arm", {
+    robot_id: `arm-1${text}`,
+    key_id: agent.id,
+    models: ["reference/visual-reach"],
+    bounds: { lowest: [-0.1], highest: [0.1] },
+    max_seconds: 30,
+    expires_in: 3600,
+  });
   await call("/v1/batch", { contract: "act", requests: [act], metadata: { note: `later${text}` } });
   await call("/v1/evaluate", {
     policy_endpoint: "reference/ik-reach",

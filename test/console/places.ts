@@ -19,6 +19,8 @@ export const PLACES: readonly Place[] = [
   { path: "/console/spend", heading: "Spend", name: "spend" },
   { path: "/console/routing", heading: "Routing", name: "routing" },
   { path: "/console/jobs", heading: "Batches and jobs", name: "jobs" },
+  { path: "/console/fleet", heading: "Fleet", name: "fleet" },
+  { path: "/console/armings", heading: "Armings", name: "armings" },
   { path: "/console/keys", heading: "Keys", name: "keys" },
   { path: "/console/members", heading: "Members", name: "members" },
   { path: "/console/workspaces", heading: "Workspaces", name: "workspaces" },

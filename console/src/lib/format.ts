@@ -61,3 +61,11 @@ export function bytes(n: number): Figure {
   if (n < 1 << 20) return { value: (n / 1024).toFixed(1), unit: "kB" };
   return { value: (n / (1 << 20)).toFixed(1), unit: "MB" };
 }
+
+/** What is left of a time, given in seconds, as a clock: `4:05`, `1:02:09`. */
+export function clock(seconds: number): string {
+  const left = Math.max(0, Math.ceil(seconds));
+  const two = (n: number): string => String(n).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(left / 3600), Math.floor(left / 60) % 60];
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(left % 60)}` : `${minutes}:${two(left % 60)}`;
+}

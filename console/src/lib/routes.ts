@@ -22,6 +22,8 @@ export const PAGES = [
   { path: "/console/spend", title: "Spend", key: "s", place: "bar", permission: "usage.read" },
   { path: "/console/routing", title: "Routing", key: "o", place: "more", permission: "presets.read" },
   { path: "/console/jobs", title: "Batches and jobs", key: "j", place: "more", permission: "jobs.read" },
+  { path: "/console/fleet", title: "Fleet", key: "f", place: "more", permission: "robots.read" },
+  { path: "/console/armings", title: "Armings", key: "i", place: "more", permission: "robots.arm" },
   { path: "/console/keys", title: "Keys", key: "k", place: "more", permission: "keys.read" },
   { path: "/console/members", title: "Members", place: "more", permission: "members.read" },
   { path: "/console/workspaces", title: "Workspaces", place: "more" },

@@ -7,6 +7,7 @@ import { type DescribeConsentResponse, OauthService } from "../gen/limber/v1/oau
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { isSignedOut } from "../lib/errors.ts";
 import { dollars } from "../lib/format.ts";
+import { wordsIn } from "../lib/lists.ts";
 import { useSession, type Who } from "../lib/session.ts";
 import { Card, Choice, Head, Pairs, Refused, Status, TextField, Tick, Time } from "../parts/basics.tsx";
 
@@ -143,12 +144,6 @@ function denied({ redirectUri, state }: Question): string {
   return `${redirectUri}${redirectUri.includes("?") ? "&" : "?"}${query}`;
 }
 
-const words = (text: string): string[] =>
-  text
-    .split(/[\s,]+/)
-    .map((word) => word.trim())
-    .filter(Boolean);
-
 const DURATIONS = [
   ["0.041666", "an hour"],
   ["1", "a day"],
@@ -188,7 +183,7 @@ function Decision({ question, who, asks }: { question: Question; who: Who; asks:
       budgetUsd: limits.budget === "" ? undefined : Number(limits.budget),
       expiresIn: limits.days === "" ? undefined : Math.round(Number(limits.days) * 86_400),
       robotId: limits.robot === "" ? undefined : limits.robot,
-      models: words(limits.models),
+      models: wordsIn(limits.models),
       workspaceId: limits.workspace === "" ? undefined : limits.workspace,
     });
     leave(answer.redirectUrl);

@@ -15,6 +15,7 @@ import { refresh } from "../lib/api.ts";
 import { dollars, percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";
 import { useList } from "../lib/list.ts";
+import { wordsIn } from "../lib/lists.ts";
 import { useMay, useWho } from "../lib/session.ts";
 import { codesOf, numberOfCode, wordOf } from "../lib/words.ts";
 import {
@@ -242,18 +243,13 @@ function NewKey({ onClose }: { onClose: () => void }) {
   });
   const create = useMutation(AccountService.method.createKey);
   const set = (part: Partial<typeof draft>): void => setDraft((before) => ({ ...before, ...part }));
-  const words = (text: string): string[] =>
-    text
-      .split(",")
-      .map((word) => word.trim())
-      .filter(Boolean);
   const make = (): Promise<unknown> =>
     create
       .mutateAsync({
         orgId,
         name: draft.name,
         role: draft.role,
-        models: words(draft.models),
+        models: wordsIn(draft.models),
         environment: numberOfCode(EnvironmentSchema, draft.environment) ?? Environment.SIMULATION,
         robotId: draft.robotId || undefined,
         workspaceId: draft.workspace || undefined,
