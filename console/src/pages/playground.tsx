@@ -1,7 +1,7 @@
 /** The playground: a request as a form, a picture in it, one click, an answer that can be seen. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useCallback, useId, useMemo, useState } from "react";
 import {
   ActRequestSchema,
   type ActResponse,
@@ -14,14 +14,27 @@ import {
   type PredictResponse,
   PredictResponseSchema,
 } from "../gen/limber/v1/inference_service_pb.ts";
+import { InputNeed, type ProprioSpec } from "../gen/limber/v1/input_contract_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { restJson } from "../lib/json.ts";
 import { Choice, CopyCall, Empty, Head, Json, Money, Ms, Refused, Status, TextField, Tick } from "../parts/basics.tsx";
 import { Chunk } from "./playground/chunk.tsx";
 import { actOf, type Called, type Draft, EXAMPLES, groundOf, predictOf, type StateValue } from "./playground/draft.ts";
 import { Pictures } from "./playground/pictures.tsx";
-import { LivePlan } from "./playground/plan.tsx";
-import { Player } from "./playground/player.tsx";
+import { LivePlan, usePlan } from "./playground/plan.tsx";
+import { type Film, Likeness, Player, type Projector, useProjector } from "./playground/player.tsx";
+import {
+  layoutOf,
+  layoutsOf,
+  nameOf,
+  type Reader,
+  rangeOf,
+  stateIn,
+  unitOf,
+  useLayout,
+  useReader,
+} from "./playground/reads.ts";
+import { Truth } from "./playground/truth.tsx";
 
 type Answer =
   | { readonly case: "act"; readonly value: ActResponse }
@@ -49,11 +62,19 @@ export function PlaygroundPage() {
   const act = useMutation(InferenceService.method.act);
   const predict = useMutation(InferenceService.method.predict);
   const ground = useMutation(InferenceService.method.ground);
-  const change = (part: Partial<Draft>): void => {
-    setDraft((now) => ({ ...now, ...part }));
-    const { contract = draft.contract, model = draft.model, against = draft.against, space = draft.space } = part;
-    void navigate({ search: { contract, model, against, space }, replace: true });
-  };
+  const [truth, setTruth] = useState<readonly string[]>([]);
+  const change = useCallback(
+    (part: Partial<Draft>): void => {
+      setDraft((now) => ({ ...now, ...part }));
+      const named = (({ contract, model, against, space }) => ({ contract, model, against, space }))(part);
+      const given = Object.fromEntries(Object.entries(named).filter(([, value]) => value !== undefined));
+      if (Object.keys(given).length > 0) void navigate({ search: (now) => ({ ...now, ...given }), replace: true });
+    },
+    [navigate],
+  );
+  const planned = usePlan(draft);
+  const reader = useReader(draft, planned);
+  useLayout(draft, planned, reader, change);
 
   const ask = async (model: string): Promise<Outcome> => {
     const began = performance.now();
@@ -76,6 +97,14 @@ export function PlaygroundPage() {
     setBusy(false);
   };
 
+  const films = useMemo(
+    () =>
+      outcomes.flatMap(({ answer }): Film[] =>
+        answer?.case === "predict" ? [{ name: answer.value.model, frames: answer.value.frames }] : [],
+      ),
+    [outcomes],
+  );
+  const projector = useProjector(films);
   const grounded = outcomes.flatMap(({ answer }) => (answer?.case === "ground" ? [answer.value] : []));
   return (
     <>
@@ -102,7 +131,7 @@ export function PlaygroundPage() {
             void run();
           }}
         >
-          <Form draft={draft} change={change} />
+          <Form draft={draft} change={change} reader={reader} />
           <button type="submit" className="button button-main justify-center" disabled={busy}>
             {busy ? "Running…" : "Run"}
           </button>
@@ -111,9 +140,11 @@ export function PlaygroundPage() {
           <Pictures
             pictures={draft.pictures}
             onChange={(pictures) => change({ pictures })}
+            cameras={draft.contract === "predict" ? undefined : reader?.input.cameras?.cameras}
             boxes={grounded[0]?.boxes ?? []}
             points={grounded[0]?.points ?? []}
           />
+          {draft.contract === "predict" && <Truth pictures={truth} onChange={setTruth} />}
         </section>
         <section
           aria-label="Answer"
@@ -125,12 +156,17 @@ export function PlaygroundPage() {
               Run shows the answer here: actions as a plot, places over the picture, predicted frames as a film.
             </Empty>
           )}
-          {outcomes.map((outcome) => (
-            <Shown key={outcome.model} outcome={outcome} />
+          {outcomes.map((outcome, i) => (
+            <Shown key={`${i} ${outcome.model}`} outcome={outcome} projector={projector} />
           ))}
+          {films.length > 0 && (truth.length > 0 || films.length > 1) && (
+            <div className={films.length > 1 ? "xl:col-span-2" : ""}>
+              <Likeness films={films} truth={truth} projector={projector} />
+            </div>
+          )}
         </section>
       </div>
-      <LivePlan draft={draft} onRelax={change} />
+      <LivePlan draft={draft} planned={planned} onRelax={change} />
       <div className="mt-6 grid gap-2">
         <CopyCall call={{ method: "POST", path: `/v1/${draft.contract}`, body: requestJson(draft) }} />
         <Json of={requestJson(draft, SHORTEN)} title="Request as JSON" />
@@ -172,7 +208,26 @@ function requestJson(draft: Draft, shorten?: number): unknown {
   return restJson(GroundRequestSchema, groundOf(draft, draft.model), shorten);
 }
 
-function Form({ draft, change }: { draft: Draft; change: (part: Partial<Draft>) => void }) {
+/** What a model reads of words, said under their field. */
+function wordsRead(reader: Reader | undefined): string | undefined {
+  const { need, languages = [] } = reader?.input.language ?? {};
+  const tongues = languages.length === 0 ? "" : ` Languages: ${languages.join(", ")}.`;
+  if (need === InputNeed.REQUIRED) return `${reader?.model} needs one.${tongues}`;
+  if (need === InputNeed.OPTIONAL) return `${reader?.model} reads it.${tongues}`;
+  if (need === InputNeed.NONE) return `${reader?.model} takes none: a request with one is refused.`;
+  if (need === InputNeed.IGNORED) return `${reader?.model} does not read it.`;
+  return undefined;
+}
+
+function Form({
+  draft,
+  change,
+  reader,
+}: {
+  draft: Draft;
+  change: (part: Partial<Draft>) => void;
+  reader: Reader | undefined;
+}) {
   const routes = useQuery(RegistryService.method.listRoutes, {}, { staleTime: 60_000 });
   const names = [...(routes.data?.aliases.map(({ id }) => id) ?? []), ...(routes.data?.live?.models ?? [])];
   const spaces = routes.data?.live?.actionSpaces ?? [draft.space];
@@ -211,6 +266,7 @@ function Form({ draft, change }: { draft: Draft; change: (part: Partial<Draft>) 
         rows={2}
         value={draft.instruction}
         onChange={(instruction) => change({ instruction })}
+        help={wordsRead(reader)}
       />
       {draft.contract !== "ground" && (
         <TextField
@@ -221,7 +277,13 @@ function Form({ draft, change }: { draft: Draft; change: (part: Partial<Draft>) 
           help={draft.contract === "act" ? "Steps, 1 to 256." : "Frames."}
         />
       )}
-      {draft.contract === "act" && <State state={draft.state} onChange={(state) => change({ state })} />}
+      {draft.contract === "act" && (
+        <State
+          state={draft.state}
+          layouts={reader === undefined ? undefined : layoutsOf(reader.input, draft.space)}
+          onChange={(state) => change({ state })}
+        />
+      )}
       <details>
         <summary className="text-sm font-medium">Constraints</summary>
         <div className="mt-2 grid gap-3">
@@ -276,69 +338,140 @@ function Form({ draft, change }: { draft: Draft; change: (part: Partial<Draft>) 
   );
 }
 
-/** The robot's own state: named numbers, each with a slider. */
+/** The robot's own state: named numbers, each with a slider, in one of the layouts that the model reads. */
 function State({
   state,
+  layouts,
   onChange,
 }: {
   state: readonly StateValue[];
+  /** Undefined or empty where nothing is known of them. */
+  layouts: readonly ProprioSpec[] | undefined;
   onChange: (state: readonly StateValue[]) => void;
 }) {
   const id = useId();
+  const known = layouts !== undefined && layouts.length > 0 ? layoutOf(state, layouts) : undefined;
+  const isNamed = known !== undefined && known.names.length > 0 && !known.moreValues;
   const set = (at: number, part: Partial<StateValue>): void =>
     onChange(state.map((value, i) => (i === at ? { ...value, ...part } : value)));
   return (
     <fieldset className="grid gap-1">
       <legend className="text-sm font-medium">State</legend>
-      {state.map(({ name, value }, i) => (
-        <div key={i} className="grid grid-cols-[76px_minmax(0,1fr)_68px_24px] items-center gap-1">
-          <input
-            aria-label={`name of value ${i + 1}`}
-            className="input px-1"
-            value={name}
-            onChange={(event) => set(i, { name: event.target.value })}
-          />
-          <input
-            aria-label={`${name}, slider`}
-            type="range"
-            className="min-w-0 accent-accent"
-            min={-Math.max(3.2, Math.abs(value))}
-            max={Math.max(3.2, Math.abs(value))}
-            step={0.01}
-            value={value}
-            onChange={(event) => set(i, { value: Number(event.target.value) })}
-          />
-          <input
-            aria-label={name}
-            id={`${id}-${i}`}
-            type="number"
-            step="any"
-            className="input px-1"
-            value={value}
-            onChange={(event) => set(i, { value: Number(event.target.value) })}
-          />
-          <button
-            type="button"
-            aria-label={`remove ${name}`}
-            className="min-h-6"
-            onClick={() => onChange(state.filter((_, k) => k !== i))}
-          >
-            ×
-          </button>
-        </div>
-      ))}
-      <button
-        type="button"
-        className="button justify-self-start"
-        onClick={() => onChange([...state, { name: "", value: 0 }])}
-      >
-        Add a value
-      </button>
+      {layouts !== undefined && layouts.length > 0 && (
+        <Layouts layouts={layouts} chosen={known} onChoose={(layout) => onChange(stateIn(layout, state))} />
+      )}
+      {known?.referenceFrame !== undefined && (
+        <p className="text-sm text-muted">Poses are in the frame {known.referenceFrame}.</p>
+      )}
+      {state.map(({ name, value }, i) => {
+        const unit = known === undefined ? "" : unitOf(known, name, i);
+        const [low, high] = rangeOf(unit);
+        const called = name || `value ${i + 1}`;
+        return (
+          <div key={i} className="grid grid-cols-[76px_minmax(0,1fr)_68px_24px] items-center gap-1">
+            {isNamed ? (
+              <label htmlFor={`${id}-${i}`} className="truncate text-sm" title={name}>
+                {name}
+              </label>
+            ) : (
+              <input
+                aria-label={`name of value ${i + 1}`}
+                className="input px-1"
+                value={name}
+                onChange={(event) => set(i, { name: event.target.value })}
+              />
+            )}
+            <input
+              aria-label={`${called}, slider`}
+              type="range"
+              className="min-w-0 accent-accent"
+              min={Math.min(low, value)}
+              max={Math.max(high, value)}
+              step={(high - low) / 640}
+              value={value}
+              onChange={(event) => set(i, { value: Number(Number(event.target.value).toFixed(4)) })}
+            />
+            <input
+              aria-label={unit === "" ? called : `${called}, ${unit}`}
+              id={`${id}-${i}`}
+              type="number"
+              step="any"
+              className="input px-1"
+              value={value}
+              onChange={(event) => set(i, { value: Number(event.target.value) })}
+            />
+            {isNamed ? (
+              <span className="truncate text-sm text-muted" title={unit}>
+                {unit}
+              </span>
+            ) : (
+              <button
+                type="button"
+                aria-label={`remove ${called}`}
+                className="min-h-6"
+                onClick={() => onChange(state.filter((_, k) => k !== i))}
+              >
+                ×
+              </button>
+            )}
+          </div>
+        );
+      })}
+      {!isNamed && (
+        <button
+          type="button"
+          className="button justify-self-start"
+          onClick={() => onChange([...state, { name: "", value: 0 }])}
+        >
+          Add a value
+        </button>
+      )}
     </fieldset>
   );
 }
 
-function Shown({ outcome: { model, answer, error, ms } }: { outcome: Outcome }) {
+/** The layouts that the model reads: which of them the state has, and the way to each other one. */
+function Layouts({
+  layouts,
+  chosen,
+  onChoose,
+}: {
+  layouts: readonly ProprioSpec[];
+  chosen: ProprioSpec | undefined;
+  onChoose: (layout: ProprioSpec) => void;
+}) {
+  return (
+    <>
+      {chosen === undefined && (
+        <p className="text-sm">
+          <Status tone="bad">
+            <span className="whitespace-normal">The model reads no state of these numbers.</span>
+          </Status>
+        </p>
+      )}
+      {(layouts.length > 1 || chosen === undefined) && (
+        <select
+          aria-label="Layout of the state"
+          className="input w-full"
+          value={chosen === undefined ? "" : layouts.indexOf(chosen)}
+          onChange={(event) => {
+            const layout = layouts[Number(event.target.value)];
+            if (event.target.value !== "" && layout !== undefined) onChoose(layout);
+          }}
+        >
+          {chosen === undefined && <option value="">choose a layout</option>}
+          {layouts.map((layout, i) => (
+            <option key={i} value={i}>
+              {nameOf(layout)}
+            </option>
+          ))}
+        </select>
+      )}
+    </>
+  );
+}
+
+function Shown({ outcome: { model, answer, error, ms }, projector }: { outcome: Outcome; projector: Projector }) {
   if (answer === undefined)
     return (
       <div>
@@ -371,7 +504,7 @@ function Shown({ outcome: { model, answer, error, ms } }: { outcome: Outcome }) 
       {answer.case === "act" && answer.value.action !== undefined && (
         <Chunk action={answer.value.action} validMs={answer.value.validUntilMs} />
       )}
-      {answer.case === "predict" && <Player frames={answer.value.frames} />}
+      {answer.case === "predict" && <Player frames={answer.value.frames} projector={projector} />}
       {answer.case === "ground" && (
         <p>
           {answer.value.boxes.length} {answer.value.boxes.length === 1 ? "box" : "boxes"} and{" "}

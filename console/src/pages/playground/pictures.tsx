@@ -1,10 +1,14 @@
 /** The pictures of a request: dropped, chosen, or taken by this computer's camera; with what an answer points at over them. */
 import { useEffect, useRef, useState } from "react";
 import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
+import type { CameraSpec } from "../../gen/limber/v1/input_contract_pb.ts";
 import { percent } from "../../lib/format.ts";
+import { Status } from "../../parts/basics.tsx";
 import type { Picture } from "./draft.ts";
+import { cameraOf, fitted, unfitOf, useSizes, wantedOf } from "./reads.ts";
 
-const read = (file: Blob): Promise<string> =>
+/** A file as a `data:` address. */
+export const read = (file: Blob): Promise<string> =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));
@@ -16,10 +20,13 @@ const read = (file: Blob): Promise<string> =>
 export function Pictures({
   pictures,
   onChange,
+  cameras,
   boxes = [],
   points = [],
 }: {
   pictures: readonly Picture[];
+  /** The cameras that the model reads; undefined where it says nothing of them. */
+  cameras?: readonly CameraSpec[] | undefined;
   onChange: (pictures: readonly Picture[]) => void;
   boxes?: readonly GroundedBox[];
   points?: readonly GroundedPoint[];
@@ -27,12 +34,19 @@ export function Pictures({
   const file = useRef<HTMLInputElement>(null);
   const [over, setOver] = useState(false);
   const [filming, setFilming] = useState(false);
+  const sizes = useSizes(pictures);
+  const missing = (cameras ?? []).filter(
+    (camera) => !pictures.some((picture, i) => cameraOf(picture, i, cameras ?? []) === camera),
+  );
   const add = async (files: Iterable<File>): Promise<void> => {
     const urls = await Promise.all([...files].filter(({ type }) => type.startsWith("image/")).map(read));
     const first = pictures.length;
     onChange([
       ...pictures,
-      ...urls.map((url, i) => ({ camera: first + i === 0 ? "wrist" : `camera_${first + i}`, url })),
+      ...urls.map((url, i) => ({
+        camera: missing[i]?.name || (first + i === 0 ? "wrist" : `camera_${first + i}`),
+        url,
+      })),
     ]);
   };
   return (
@@ -74,9 +88,30 @@ export function Pictures({
                 ×
               </button>
             </figcaption>
+            {cameras !== undefined && (
+              <Suits
+                picture={picture}
+                camera={cameraOf(picture, i, cameras)}
+                instead={missing[0]}
+                size={sizes.get(picture.url)}
+                onFit={(other) => onChange(pictures.map((each, k) => (k === i ? other : each)))}
+              />
+            )}
           </figure>
         ))}
       </div>
+      {missing.length > 0 && (
+        <ul aria-label="cameras that are read" className="text-sm">
+          {missing.map((camera, i) => (
+            <li key={camera.name || i}>
+              <Status tone={camera.required ? "bad" : "off"}>
+                {camera.name || "a camera"} {camera.required ? "is needed" : "may be sent"}
+                {wantedOf(camera) !== "" && `: ${wantedOf(camera)}`}
+              </Status>
+            </li>
+          ))}
+        </ul>
+      )}
       {pictures.length === 0 && (
         <p className="grid min-h-32 place-items-center rounded border border-dashed border-edge p-4 text-center text-muted">
           Drop a picture here.
@@ -181,5 +216,50 @@ function Webcam({ onTake }: { onTake: (url: string) => void }) {
         Take the picture
       </button>
     </div>
+  );
+}
+
+/** Whether a picture is what the model reads of that camera, and the picture that would be. */
+function Suits({
+  picture,
+  camera,
+  instead,
+  size,
+  onFit,
+}: {
+  picture: Picture;
+  camera: CameraSpec | undefined;
+  /** A camera that is read and has no picture. */
+  instead: CameraSpec | undefined;
+  size: { readonly width: number; readonly height: number } | undefined;
+  onFit: (picture: Picture) => void;
+}) {
+  if (camera === undefined)
+    return (
+      <p className="flex flex-wrap items-center gap-2 text-sm text-muted">
+        The model reads no camera of this name.
+        {instead !== undefined && instead.name !== "" && (
+          <button type="button" className="button text-ink" onClick={() => void fitted(picture, instead).then(onFit)}>
+            Send it as {instead.name}
+          </button>
+        )}
+      </p>
+    );
+  const unfit = unfitOf(picture, size, camera);
+  if (unfit === "")
+    return (
+      <p className="text-sm">
+        <Status tone="good">{wantedOf(camera) === "" ? "read" : `read: ${wantedOf(camera)}`}</Status>
+      </p>
+    );
+  return (
+    <p className="flex flex-wrap items-center gap-2 text-sm">
+      <Status tone="bad">
+        <span className="whitespace-normal">{unfit}</span>
+      </Status>
+      <button type="button" className="button" onClick={() => void fitted(picture, camera).then(onFit)}>
+        Make it fit
+      </button>
+    </p>
   );
 }

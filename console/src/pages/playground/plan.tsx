@@ -8,21 +8,35 @@ import { spaced, wordOf } from "../../lib/words.ts";
 import { Code, Money, Ms, Part, Refused, Status } from "../../parts/basics.tsx";
 import { Table } from "../../parts/table.tsx";
 import { type Draft, previewOf, relaxationOf } from "./draft.ts";
+import type { Planned } from "./reads.ts";
 
 /** How long after the last change the plan is asked for, in milliseconds. */
 const SETTLED_MS = 300;
 
-/** The plan of a draft, as it changes. */
-export function LivePlan({ draft, onRelax }: { draft: Draft; onRelax: (change: Partial<Draft>) => void }) {
+/** The plan of a draft, asked for a moment after its last change. */
+export function usePlan(draft: Draft): Planned {
   const latest = useDeferredValue(draft);
   const [settled, setSettled] = useState(draft);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(latest), SETTLED_MS);
     return () => clearTimeout(timer);
   }, [latest]);
-  const { data, error } = useQuery(InferenceService.method.previewRoutes, previewOf(settled), {
+  const { data, error, isPlaceholderData } = useQuery(InferenceService.method.previewRoutes, previewOf(settled), {
     placeholderData: keepPreviousData,
   });
+  return { data, error, of: isPlaceholderData ? undefined : settled };
+}
+
+/** The plan of a draft, as it changes. */
+export function LivePlan({
+  draft,
+  planned: { data, error },
+  onRelax,
+}: {
+  draft: Draft;
+  planned: Planned;
+  onRelax: (change: Partial<Draft>) => void;
+}) {
   if (draft.contract === "ground") return null;
   return (
     <Part title="Where it would go">
