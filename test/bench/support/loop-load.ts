@@ -92,6 +92,8 @@ export class BenchRobot {
   /** When it was last told that another offering serves it, and that the loop is over. */
   movedAt = Number.NaN;
   endedAt = Number.NaN;
+  /** When the last chunk came. */
+  heardAt = Number.NaN;
   #plainBytes = 0;
 
   constructor(session: ClientHttp2Session, key: string, open: Open, observation: Observe) {
@@ -150,6 +152,7 @@ export class BenchRobot {
       if (message[0] === ENDED) this.endedAt = performance.now();
       if (process.env.BENCH_TALK) console.log(JSON.stringify(fromBinary(ActStreamResponseSchema, message).event));
     } else {
+      this.heardAt = performance.now();
       this.#lookAtRoute(message);
       const step = this.#inOrder ? this.#open[0]?.step : stepOf(message);
       while (this.#open[0] && this.#open[0].step < step!) this.#open.shift();
