@@ -12,15 +12,14 @@ import { join } from "node:path";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { tuneCollector } from "../../src/fast/collector.ts";
 import { GRPC_PATH } from "./support/act-call.ts";
 import { type Bench, openGateway } from "./support/gateway.ts";
 import { grpcLoad } from "./support/load.ts";
 import { closedLoops, observing, pacedLoops, robots } from "./support/loop-load.ts";
 import { pictures } from "./support/pictures.ts";
-import { cpuNanos, median, start } from "./support/processes.ts";
+import { cpuNanos, haveStartFlags, median, start, startModelServer } from "./support/processes.ts";
 
-tuneCollector();
+haveStartFlags();
 
 const rounds = Number(process.argv[2] ?? 7);
 const each = Number(process.argv[3] ?? 200);
@@ -39,7 +38,7 @@ const actFrame = frameMessage(toBinary(ActRequestSchema, create(ActRequestSchema
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
-const upstream = await start("test/bench/support/upstream.ts", [], isJson);
+const upstream = await startModelServer();
 const ports: { grpc: number } = JSON.parse(upstream.line);
 const raw = await start("test/bench/support/floors.ts", ["http2", `http://127.0.0.1:${ports.grpc}`], isJson);
 const rawPort: number = JSON.parse(raw.line).port;

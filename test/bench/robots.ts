@@ -16,16 +16,24 @@ import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tuneCollector } from "../../src/fast/collector.ts";
+import { START_FLAGS } from "../../src/fast/collector.ts";
 import { CAMERAS, SIDE } from "./support/cameras.ts";
 import { openGateway } from "./support/gateway.ts";
 import type { Load } from "./support/load.ts";
-import { descendants, median, pin, type Started, start } from "./support/processes.ts";
+import {
+  descendants,
+  haveStartFlags,
+  median,
+  pin,
+  type Started,
+  start,
+  startModelServer,
+} from "./support/processes.ts";
 import { CALLER_WIRES, type CallerWire, type Listens, robotsOf } from "./support/robot-load.ts";
 import { type Figures, inTurns, type Program, ratiosOf } from "./support/turns.ts";
 
 // A pause of the robots would be taken for one of who answers them.
-tuneCollector();
+haveStartFlags();
 
 const MODEL_WIRES = ["native", "openpi", "gr00t"] as const;
 type ModelWire = (typeof MODEL_WIRES)[number];
@@ -133,8 +141,8 @@ interface Stage {
 let stages = 0;
 
 async function stageOf(wire: CallerWire, model: ModelWire, pictures: number): Promise<Stage> {
-  const policy = await start("test/bench/support/upstream.ts", [], isJson);
-  const instant = await start("test/bench/support/instant-wires.ts", [], isJson);
+  const policy = await startModelServer();
+  const instant = await start("test/bench/support/instant-wires.ts", [], isJson, { flags: [...START_FLAGS] });
   const ports: Ports = { ...JSON.parse(policy.line), ...JSON.parse(instant.line) };
   const direct = { REST: ports.rest, gRPC: ports.grpc, loop: ports.grpc, openpi: ports.openpi, gr00t: ports.gr00t }[
     wire

@@ -9,10 +9,6 @@ import { WebSocketServer } from "ws";
 import { encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
 import { encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { GREETING, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../src/codecs/zmtp.ts";
-import { tuneCollector } from "../../../src/fast/collector.ts";
-
-// A pause of its own would be taken for one of who asks it.
-tuneCollector();
 
 const MOST_BYTES = 64 << 20;
 const values = Float32Array.from({ length: 16 * 7 }, (_, i) => i / 1000);
