@@ -2,6 +2,8 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
+import { BudgetInterval, Environment } from "../gen/limber/v1/account_pb.ts";
+import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { LoopState } from "../gen/limber/v1/loop_pb.ts";
 import { type RobotStop, StopScopeSchema } from "../gen/limber/v1/robot_pb.ts";
 import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
@@ -177,14 +179,53 @@ export function RobotsPage() {
         open={search.loop}
         onOpen={({ loop }) => filter({ loop: loop.id })}
         loading={!watched.known}
-        empty={
-          <Empty command={`LIMBER_KEY=lmb_sk_… node_modules/.bin/node examples/robot-loop.ts 300 ${location.origin}`}>
-            No control loop runs. Start the example, and it is seen here within a second.
-          </Empty>
-        }
+        empty={<FirstLoop />}
       />
       <Stops />
       {open !== undefined && <LoopSheet watched={open} onClose={() => filter({ loop: undefined })} />}
+    </>
+  );
+}
+
+/** The command that starts the example's loop, with a key of its own where the reader may make keys. */
+function FirstLoop() {
+  const { orgId, workspaceId } = useWho();
+  const may = useMay("keys.write");
+  const make = useMutation(AccountService.method.createKey);
+  const key = make.data?.key?.key;
+  return (
+    <>
+      <Empty
+        command={`LIMBER_KEY=${key ?? "lmb_sk_…"} node_modules/.bin/node examples/robot-loop.ts 300 ${location.origin}`}
+        action={
+          may &&
+          key === undefined && (
+            <button
+              type="button"
+              className="button"
+              disabled={make.isPending}
+              onClick={() =>
+                void make
+                  .mutateAsync({
+                    orgId,
+                    workspaceId,
+                    name: "example robot",
+                    role: "operator",
+                    environment: Environment.SIMULATION,
+                    expiresAt: Math.floor(Date.now() / 1000) + 86_400,
+                    budget: { limitUsd: 1, interval: BudgetInterval.LIFETIME },
+                  })
+                  .catch(() => undefined)
+              }
+            >
+              Make a key for it: one day, one dollar
+            </button>
+          )
+        }
+      >
+        No control loop runs. Start the example in the gateway's folder, and it is seen here within a second.
+      </Empty>
+      <Refused error={make.error} />
     </>
   );
 }

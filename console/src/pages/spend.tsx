@@ -45,6 +45,9 @@ export function SpendPage() {
     by: BY[by],
     limit: MOST_LINES,
   });
+  const [midnight, first] = useMemo(startsOf, []);
+  const today = useQuery(SeriesService.method.querySeries, { since: midnight, stepS: 900 });
+  const month = useQuery(SeriesService.method.querySeries, { since: first, stepS: 3_600 });
   const mayPay = useMay("billing.read");
   const balance = useQuery(BillingService.method.getBalance, {}, { enabled: mayPay });
   const total = series.data?.total;
@@ -56,6 +59,12 @@ export function SpendPage() {
         facts={
           <Facts
             of={[
+              today.data?.total && (
+                <strong key="d" className="font-semibold text-ink">
+                  {dollars(today.data.total.costUsd)} today
+                </strong>
+              ),
+              month.data?.total && <span key="m">{dollars(month.data.total.costUsd)} this month</span>,
               total && <span key="t">{dollars(total.costUsd)} in this time</span>,
               total && `${count(total.calls)} calls`,
               total && total.calls > 0 && `${percent(total.failed / total.calls)} refused or failed`,
@@ -97,6 +106,13 @@ export function SpendPage() {
       {mayPay && <Payments />}
     </>
   );
+}
+
+/** When today and this month began, in unix seconds, by the reader's own clock. */
+function startsOf(): [number, number] {
+  const now = new Date();
+  const at = (day: number): number => Math.floor(new Date(now.getFullYear(), now.getMonth(), day).getTime() / 1000);
+  return [at(now.getDate()), at(1)];
 }
 
 const nameOf = ({ name, other }: Series): string => (other ? "the rest" : name === "" ? "none" : name);
