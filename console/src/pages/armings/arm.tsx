@@ -21,6 +21,7 @@ const ENDS = [
   ["28800", "8 hours"],
 ] as const;
 
+const BY_ID = "by id";
 /** Applications have names that begin so; keys have others. */
 const APPLICATION = /^oac_/;
 
@@ -46,6 +47,8 @@ export function Arm({
     maxChange: "",
     maxStartJump: "",
   });
+  // Applications that registered themselves are in no list of the organisation's.
+  const [byId, setById] = useState(false);
   const [fault, setFault] = useState("");
   const set = (part: Partial<typeof draft>): void => setDraft((before) => ({ ...before, ...part }));
   const seesKeys = useMay("keys.read");
@@ -129,22 +132,26 @@ export function Arm({
           required
           suggestions={robots.data?.data.map(({ id }) => id) ?? []}
         />
-        {agents.length > 0 ? (
+        {agents.length > 0 && (
           <Choice
             label="Agent"
-            value={draft.agent}
-            onChange={(agent) => set({ agent })}
-            options={agents}
+            value={byId ? BY_ID : draft.agent}
+            onChange={(agent) => {
+              setById(agent === BY_ID);
+              set({ agent: agent === BY_ID ? "" : agent });
+            }}
+            options={[...agents, [BY_ID, "another one, by its id"]]}
             any="choose one"
             help="A key, or every key that an application got by consent."
           />
-        ) : (
+        )}
+        {(byId || agents.length === 0) && (
           <TextField
-            label="Agent"
+            label="Id of the agent"
             value={draft.agent}
-            onChange={(agent) => set({ agent })}
+            onChange={(agent) => set({ agent: agent.trim() })}
             required
-            help="The id of a key, or of an application (oac_…)."
+            help="Of a key (key_…), or of an application (oac_…)."
           />
         )}
         <TextField
