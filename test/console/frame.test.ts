@@ -55,7 +55,7 @@ describe("the files of the console", () => {
   });
 
   it("answers every address of a page with the page, and a file that is gone with 404", async () => {
-    for (const path of ["/console/calls", "/console/models/a/b", "/sign-in"])
+    for (const path of ["/console/calls", "/console/models/a/b", "/sign-in", "/oauth/authorize?client_id=x"])
       expect((await get(path)).headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect((await get("/console/assets/gone-00000000.js")).status).toBe(404);
   });
