@@ -100,4 +100,24 @@ describe.skipIf(!canBrowse)("in a browser", () => {
     await page.getByRole("heading", { name: "Playground", level: 1 }).waitFor();
     expect(faults).toEqual([]);
   });
+
+  it("sorts a list by its heads, one way, the other way, and as it came", async () => {
+    const { page } = await console.open("/console/models");
+    const table = page.getByRole("table", { name: "models" });
+    const first = (): Promise<string | null> => table.locator('[data-row="0"] [data-open]').textContent();
+    await table.locator('[data-row="0"]').waitFor();
+    const came = await first();
+    const head = table.getByRole("button", { name: "model", exact: true });
+    const seen: (string | null)[] = [];
+    for (const direction of ["ascending", "descending"]) {
+      await table.getByRole("columnheader", { name: "model" }).getByRole("button").click();
+      await expect.poll(() => table.locator(`[aria-sort="${direction}"]`).count()).toBe(1);
+      seen.push(await first());
+    }
+    expect(seen.toSorted()).toEqual(seen);
+    expect(seen[0]).not.toBe(seen[1]);
+    await table.getByRole("columnheader", { name: "model" }).getByRole("button").click();
+    await expect.poll(() => table.locator("[aria-sort]").count()).toBe(0);
+    expect([await first(), await head.count()]).toEqual([came, 1]);
+  });
 });

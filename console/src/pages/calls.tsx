@@ -168,11 +168,7 @@ export function CallsPage() {
       OUTCOMES.length,
     );
   }, [records]);
-  const failed = rows.filter((record) => outcomeOf(record) >= 2).length;
-  const cost = rows.reduce((sum, { costUsd }) => sum + costUsd, 0);
-  const latencies = rows.flatMap(({ latencyMs }) => (latencyMs === undefined ? [] : [latencyMs])).sort((a, b) => a - b);
-  const at = (share: number): number | undefined =>
-    latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))];
+  const { failed, cost, p50, p95 } = useMemo(() => figuresOf(rows), [rows]);
   return (
     <>
       <Head
@@ -184,10 +180,10 @@ export function CallsPage() {
                 `${count(rows.length)}${logs.more ? " newest" : ""} calls`,
                 `${percent(failed / rows.length)} refused or failed`,
                 <span key="p50">
-                  p50 <Ms ms={at(0.5)} />
+                  p50 <Ms ms={p50} />
                 </span>,
                 <span key="p95">
-                  p95 <Ms ms={at(0.95)} />
+                  p95 <Ms ms={p95} />
                 </span>,
                 <Money key="cost" usd={cost} />,
               ]}
@@ -261,6 +257,19 @@ export function CallsPage() {
       {search.call !== undefined && <CallSheet id={search.call} onClose={() => filter({ call: undefined })} />}
     </>
   );
+}
+
+/** What the calls of a list are together. */
+function figuresOf(rows: readonly LogRecord[]) {
+  const latencies = Float64Array.from(rows.flatMap(({ latencyMs = [] }) => latencyMs)).sort();
+  const at = (share: number): number | undefined =>
+    latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))];
+  return {
+    failed: rows.filter((record) => outcomeOf(record) >= 2).length,
+    cost: rows.reduce((sum, { costUsd }) => sum + costUsd, 0),
+    p50: at(0.5),
+    p95: at(0.95),
+  };
 }
 
 const numberOf = (text: string | undefined): number | undefined =>

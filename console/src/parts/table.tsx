@@ -87,7 +87,9 @@ export function Table<T extends object>({
     [columns],
   );
   const table = useTable({ features: FEATURES, columns: defs, data: rows as T[], getRowId: keyOf });
-  const sorted = table.getRowModel().rows;
+  // A list as it came is drawn as it came: its rows are looked at once it is sorted, which for thousands of them takes its time.
+  const isSorted = table.state.sorting.length > 0;
+  const sorted = isSorted ? table.getRowModel().rows.map(({ original }) => original) : rows;
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: sorted.length,
@@ -169,7 +171,7 @@ export function Table<T extends object>({
           {items.map(({ index, start }) => {
             const row = sorted[index];
             if (row === undefined) return null;
-            const key = keyOf(row.original);
+            const key = keyOf(row);
             return (
               <div
                 key={key}
@@ -179,7 +181,7 @@ export function Table<T extends object>({
                 data-row={index}
                 className={`row-cells absolute inset-x-0 px-3 ${onOpen === undefined ? "" : "cursor-pointer hover:bg-panel"} ${key === open ? "bg-chosen hover:bg-chosen" : ""}`}
                 style={{ gridTemplateColumns: template, transform: `translateY(${start}px)` }}
-                onClick={() => onOpen?.(row.original)}
+                onClick={() => onOpen?.(row)}
               >
                 {shown.map((column, i) => (
                   <div
@@ -195,13 +197,13 @@ export function Table<T extends object>({
                         onFocus={() => setActive(index)}
                         onClick={(event) => {
                           event.stopPropagation();
-                          onOpen(row.original);
+                          onOpen(row);
                         }}
                       >
-                        {column.cell(row.original)}
+                        {column.cell(row)}
                       </button>
                     ) : (
-                      column.cell(row.original)
+                      column.cell(row)
                     )}
                   </div>
                 ))}
