@@ -10,16 +10,11 @@ import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { after } from "../clock.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
+import { isLerobotMessage } from "../codecs/python/lerobot.ts";
 import { newId } from "../ids.ts";
-import {
-  type LerobotObservation,
-  type LerobotSetup,
-  readNumber,
-  readObservation,
-  readPicture,
-  readSetup,
-  writeActions,
-} from "./pickles.ts";
+import { type LerobotObservation, type LerobotSetup, readNumber, readPicture } from "./messages.ts";
+import * as pickles from "./pickles.ts";
+import * as tensors from "./tensors.ts";
 
 /** What it serves, and for whom. */
 export interface LerobotOptions {
@@ -130,11 +125,12 @@ const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
     return EMPTY;
   },
   SendPolicyInstructions: async (robot, [message = EMPTY]) => {
-    await robot.setUp(readSetup(bytesIn(message, 1)));
+    const setup = bytesIn(message, 1);
+    await robot.setUp(readerOf(setup).readSetup(setup));
     return EMPTY;
   },
   SendObservations: async (robot, messages) => {
-    for (const pickle of transfersIn(messages)) robot.see(readObservation(pickle));
+    for (const seen of transfersIn(messages)) robot.see(readerOf(seen).readObservation(seen));
     return EMPTY;
   },
   GetActions: async (robot, _, stream) => {
@@ -142,6 +138,10 @@ const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
     return actions.length === 0 ? EMPTY : new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(actions).finish();
   },
 };
+
+/** What reads a message: LeRobot's clients write pickles, or JSON and safetensors. */
+const readerOf = (bytes: Buffer): Pick<typeof pickles, "readSetup" | "readObservation"> =>
+  isLerobotMessage(bytes) ? tensors : pickles;
 
 /** A field of bytes. */
 function bytesIn(message: Buffer, wanted: number): Buffer {
@@ -210,7 +210,7 @@ class LerobotRobot {
     this.#wake();
   }
 
-  /** Pickled actions for the newest observation; empty when none came in time, or the gateway has none for it. */
+  /** Actions for the newest observation; empty when none came in time, or the gateway has none for it. */
   async actions(gone: () => boolean): Promise<Buffer> {
     if (!this.#seen) await this.#observation();
     const [setup, seen] = [this.#setup, this.#seen];
@@ -220,7 +220,7 @@ class LerobotRobot {
     const { ok, body } = await this.#ask("/v1/act", await this.#request(setup, seen));
     if (!ok) return EMPTY;
     const { steps, dt_ms } = (body as { action: { steps: number[][]; dt_ms: number } }).action;
-    return writeActions(setup.module, seen, steps.slice(0, setup.chunk), dt_ms);
+    return setup.actions(seen, steps.slice(0, setup.chunk), dt_ms);
   }
 
   #observation(): Promise<void> {

@@ -2,6 +2,7 @@
 import { type DType, isDType, NdArray } from "../codecs/python/ndarray.ts";
 import { PyObject, type PyValue, readPickle } from "../codecs/python/pickle.ts";
 import { type Picklable, PyFloat, writePickle } from "../codecs/python/pickle-write.ts";
+import { camerasIn, type LerobotObservation, type LerobotSetup } from "./messages.ts";
 
 /** Where the client's classes live: since 0.4.0, and before. */
 const HELPERS = ["lerobot.async_inference.helpers", "lerobot.scripts.server.helpers"] as const;
@@ -9,30 +10,6 @@ const HELPERS = ["lerobot.async_inference.helpers", "lerobot.scripts.server.help
 const [RECONSTRUCT, FROM_BUFFER, SCALAR] = ["multiarray._reconstruct", "numeric._frombuffer", "multiarray.scalar"].map(
   (name) => new Set([`numpy._core.${name}`, `numpy.core.${name}`]),
 ) as [Set<string>, Set<string>, Set<string>];
-
-/** What a client asks for before it begins. */
-export interface LerobotSetup {
-  /** The module of its classes, for the answers. */
-  readonly module: string;
-  /** `pretrained_name_or_path`: here the slug of a model, or an alias. */
-  readonly model: string;
-  /** Names of the numbers of its state, in order. */
-  readonly motors: readonly string[];
-  readonly cameras: readonly string[];
-  readonly chunk: number;
-}
-
-/** One observation, of which only what the setup names is read: a robot may send whatever else it knows. */
-export interface LerobotObservation {
-  /** Unix seconds by the robot's clock. */
-  readonly timestamp: number;
-  readonly timestep: number;
-  readonly task: string;
-  /** By the robot's own names. */
-  readonly values: ReadonlyMap<PyValue, PyValue>;
-}
-
-const IMAGES = "observation.images.";
 
 /** The setup in a pickle. Throws an error that says what it lacks. */
 export function readSetup(pickle: Buffer): LerobotSetup {
@@ -44,15 +21,17 @@ export function readSetup(pickle: Buffer): LerobotSetup {
     throw new TypeError("the setup names no policy, no features or no chunk");
   const state = features.get("observation.state");
   const names = state instanceof Map ? state.get("names") : [];
-  const cameras = [...features].flatMap(([key, feature]) => (hasColours(feature) ? [String(key)] : []));
+  const module = name.slice(0, name.lastIndexOf("."));
   return {
-    module: name.slice(0, name.lastIndexOf(".")),
     model,
     motors: Array.isArray(names) ? names.map(String) : [],
-    cameras: cameras.filter((key) => key.startsWith(IMAGES)).map((key) => key.slice(IMAGES.length)),
+    cameras: camerasIn([...features].map(([key, feature]) => [String(key), shapeOf(feature)])),
     chunk,
+    actions: (seen, steps, dtMs) => writeActions(module, seen, steps, dtMs),
   };
 }
+
+const shapeOf = (feature: PyValue): unknown => (feature instanceof Map ? feature.get("shape") : undefined);
 
 /** The observation in a pickle. Throws an error that says what it lacks. */
 export function readObservation(pickle: Buffer): LerobotObservation {
@@ -62,30 +41,17 @@ export function readObservation(pickle: Buffer): LerobotObservation {
   if (timestamp === undefined || timestep === undefined || !(observation instanceof Map))
     throw new TypeError("the observation has no time, no step or nothing in it");
   const task = observation.get("task");
-  return { timestamp, timestep, task: typeof task === "string" ? task : "", values: observation };
-}
-
-/** A number of a robot: Python's own, one of numpy's, or an array of none but one. Throws an error that names it where there is none. */
-export function readNumber({ values }: LerobotObservation, name: string): number {
-  const value = numberIn(values.get(name));
-  if (value === undefined) throw new TypeError(`the observation has no number ${name}`);
-  return value;
-}
-
-/**
- * A picture in bytes, of whatever numbers the camera's driver makes: LeRobot's server divides all of them by 255, so each is a brightness
- * from 0 to 255. Throws an error that names the camera where there is no picture.
- */
-export function readPicture({ values }: LerobotObservation, camera: string): NdArray {
-  const picture = arrayIn(values.get(camera));
-  if (picture === undefined) throw new TypeError(`the observation has no picture ${camera}`);
-  if (picture.dtype === "|u1") return picture;
-  const bytes = Uint8Array.from(picture.toFloat64(), (value) => Math.max(0, Math.min(255, Math.round(value))));
-  return NdArray.uint8(bytes, picture.shape);
+  return {
+    timestamp,
+    timestep,
+    task: typeof task === "string" ? task : "",
+    number: (name) => numberIn(observation.get(name)),
+    array: (name) => arrayIn(observation.get(name)),
+  };
 }
 
 /** Actions as the client takes them: one for each step, from the observation's on. */
-export function writeActions(
+function writeActions(
   module: string,
   { timestamp, timestep }: Pick<LerobotObservation, "timestamp" | "timestep">,
   steps: readonly (readonly number[])[],
@@ -110,12 +76,6 @@ function instance(pickle: Buffer, kind: string): { name: string; fields: Map<PyV
     throw new TypeError(`it is no ${kind}`);
   if (!(value.state instanceof Map)) throw new TypeError(`the ${kind} has no fields`);
   return { name: value.name, fields: value.state };
-}
-
-/** Whether a feature is a picture that a model of colours reads. Depth is one channel, and LeRobot's server shows it to no policy. */
-function hasColours(feature: PyValue): boolean {
-  const shape = feature instanceof Map ? feature.get("shape") : undefined;
-  return !Array.isArray(shape) || (shape.length === 3 && shape[2] !== 1);
 }
 
 function numberIn(value: PyValue | undefined): number | undefined {

@@ -142,6 +142,45 @@ describe("a client of LeRobot", () => {
     ]);
   });
 
+  it("without pickles gets timed actions in JSON and safetensors, with pictures in floats and no depth", async () => {
+    const robot = connect(`http://127.0.0.1:${server.port}`);
+    expect(await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup_safe.bin"))], robot)).toMatchObject(
+      { status: "0" },
+    );
+    const seen = sample("lerobot_observation_safe.bin");
+    expect(
+      await call("SendObservations", [piece(1, seen.subarray(0, 500)), piece(3, seen.subarray(500))], robot),
+    ).toMatchObject({ status: "0" });
+    const { answer } = await call("GetActions", [new Uint8Array()], robot);
+    robot.destroy();
+    const reader = new BinaryReader(answer);
+    reader.tag();
+    const bytes = Buffer.from(reader.bytes());
+    const end = 4 + bytes.readUInt32BE();
+    const told = JSON.parse(bytes.toString("utf8", 4, end));
+    const header = Number(bytes.readBigUInt64LE(end));
+    const placed = JSON.parse(bytes.toString("utf8", end + 8, end + 8 + header));
+    const asked = model.acts.at(-1)!;
+    expect(asked).toMatchObject({ model: "lerobot/smolvla_base", instruction: "pick up the cube", horizon: 20 });
+    expect(asked.observations[0]?.proprio).toEqual([-9.25, 91.5, -34.75]);
+    expect(asked.observations[0]?.frames.map(({ camera, width, height }) => [camera, width, height])).toEqual([
+      ["front", 8, 6],
+      ["wrist", 8, 6],
+    ]);
+    expect(told.type).toBe("TimedActions");
+    expect(told.actions.map(({ timestep }: { timestep: number }) => timestep)).toEqual(
+      Array.from({ length: 20 }, (_, i) => 3 + i),
+    );
+    expect(told.actions[1].timestamp - told.actions[0].timestamp).toBeCloseTo(0.033, 3);
+    const rows = told.actions.map((_: unknown, i: number) => {
+      const { dtype, shape, data_offsets: offsets } = placed[`action_${i}`];
+      expect([dtype, shape]).toEqual(["F32", [7]]);
+      const from = end + 8 + header + offsets[0];
+      return Array.from({ length: 7 }, (__, d) => bytes.readFloatLE(from + 4 * d));
+    });
+    expect(rows).toEqual(honestSteps(asked, 7).map((row) => row.map(Math.fround)));
+  });
+
   it("gets the whole chunk of a model whose chunk is shorter than the most that it takes", async () => {
     const most = (steps: number) => app.sql`update offering set max_horizon = ${steps}`;
     await most(8);
@@ -181,6 +220,9 @@ describe("what is no message of LeRobot", () => {
     ["a pickle of something else", writePickle({ call: ["os", "system"], args: ["true"] })],
     ["a pickle cut short", sample("lerobot_policy_setup.pkl").subarray(0, 100)],
     ["no pickle", Buffer.from("hello")],
+    ["JSON of something else", Buffer.from('\0\0\0\x0d{"type":"no"}')],
+    ["JSON cut short", sample("lerobot_policy_setup_safe.bin").subarray(0, 100)],
+    ["JSON of two gigabytes", Buffer.from('\x7f\xff\xff\xff{"type":', "latin1")],
     ["nothing", Buffer.alloc(0)],
   ])("%s is refused, and runs nothing", async (_, pickle) => {
     expect(await call("SendPolicyInstructions", [setup(pickle)])).toMatchObject({ status: "3" });

@@ -16,7 +16,9 @@ import { FAST_CODEC } from "../../src/fast/policy-codec.ts";
 import { readPrediction } from "../../src/upstream/cog/decode.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim/decode.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
-import { readActions, readChunk } from "../../src/upstream/lerobot-async/decode.ts";
+import { readActions } from "../../src/upstream/lerobot-async/decode.ts";
+import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
+import * as tensors from "../../src/upstream/lerobot-async/tensors.ts";
 import { type PolicyCodec, PROTOBUF_CODEC } from "../../src/upstream/limber-policy/codec.ts";
 import { groundAnswerOf, type HeardAct, messageIn, predictPartOf } from "../../src/upstream/limber-policy/decode.ts";
 import { arrayOfTensor, type Tensor } from "../../src/upstream/oip/tensors.ts";
@@ -217,6 +219,11 @@ const READERS: readonly Reader[] = [
     "LeRobot's chunk",
     [readFileSync(new URL("../golden/wire-samples/lerobot_actions.pkl", import.meta.url))],
     (bytes) => readChunk(bytes, 0, 1),
+  ],
+  [
+    "LeRobot's chunk without pickles",
+    [readFileSync(new URL("../golden/wire-samples/lerobot_actions_safe.bin", import.meta.url))],
+    (bytes) => tensors.readChunk(bytes, 3, 1),
   ],
   [
     "vLLM-Omni's job",

@@ -3,16 +3,20 @@ import { readFileSync } from "node:fs";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { NumberType, ServerDialect, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { CodecError } from "../../src/codecs/error.ts";
 import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python/pickle.ts";
-import { readChunk } from "../../src/upstream/lerobot-async/decode.ts";
+import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
+import { readChunk as readTensorChunk } from "../../src/upstream/lerobot-async/tensors.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   chunk,
   type LerobotServer,
+  packed,
+  packedChunk,
+  saidIn,
   startLerobotServer,
   storage,
   tensor,
@@ -173,6 +177,77 @@ describe("what the server is told", () => {
     expect(nameOf(await failureIn(act()))).toBe("EMPTY_ANSWER");
     expect(rowsOf(await act())).toEqual(STEPS);
     expect(server.setups).toHaveLength(2);
+  });
+});
+
+describe("a server without pickles", () => {
+  const SAFE = { dialect: ServerDialect.LEROBOT_SAFETENSORS };
+
+  it("is told the offering's policy and each observation in JSON and safetensors, and its chunk is read", async () => {
+    await serve();
+    const pixels = Buffer.from(Uint8Array.from({ length: 6 * 8 * 3 }, (_, i) => (37 * i) % 256));
+    const data = await sharp(pixels, { raw: { width: 8, height: 6, channels: 3 } })
+      .png()
+      .toBuffer();
+    const seen = observed({ frames: [{ camera: "front", data }], proprio: [1.5, 2, -3] });
+    const frames = [{ camera: "front", key: "front", width: 8, height: 6 }];
+    expect(rowsOf(await act(undefined, { ...SAFE, frames }, seen))).toEqual(STEPS);
+    const [setup] = server.setups;
+    expect(JSON.parse(setup!.toString("utf8", 4))).toEqual({
+      type: "RemotePolicyConfig",
+      policy_type: "act",
+      pretrained_name_or_path: "acme/act",
+      lerobot_features: {
+        "observation.state": { dtype: "float32", shape: [3], names: ["a", "b", "c"] },
+        "observation.images.front": { dtype: "image", shape: [6, 8, 3], names: ["height", "width", "channels"] },
+      },
+      actions_per_chunk: 20,
+      device: "cpu",
+      rename_map: {},
+    });
+    const [observation] = server.observations;
+    expect(saidIn(observation!)).toMatchObject({
+      type: "TimedObservation",
+      must_go: true,
+      scalar_data: { a: 1.5, b: 2, c: -3, task: "go on" },
+      numpy_keys: ["front"],
+    });
+    expect(observation!.subarray(-pixels.length).equals(pixels)).toBe(true);
+  });
+
+  it("is read to the values that LeRobot's own code wrote", () => {
+    const answer = readTensorChunk(sample("lerobot_actions_safe.bin"), 3, 20);
+    const linear = Array.from({ length: 60 }, (_, i) => -1 + (2 * i) / 59);
+    expect(rowsOf(answer).flat()).toHaveLength(60);
+    for (const [i, value] of rowsOf(answer).flat().entries()) expect(value).toBeCloseTo(linear[i]!, 6);
+    expect(answer.dtMs).toBe(33);
+  });
+
+  const timed = (count: number, from = 7): object => ({
+    type: "TimedActions",
+    actions: Array.from({ length: count }, (_, i) => ({ timestamp: i, timestep: from + i })),
+  });
+  it.each<[string, string, Buffer]>([
+    ["steps of an earlier observation", "MALFORMED_ANSWER", packedChunk(STEPS, 6)],
+    ["rows of different length", "MALFORMED_ANSWER", packed(timed(2), { action_0: [1], action_1: [1, 2] })],
+    ["a step without its action", "MALFORMED_ANSWER", packed(timed(2), { action_0: [1] })],
+    ["a row of no numbers", "MALFORMED_ANSWER", packed(timed(1), { action_0: [] })],
+    ["a row of too many", "MALFORMED_ANSWER", packed(timed(1), { action_0: Array(1_025).fill(1) })],
+    ["too many rows", "MALFORMED_ANSWER", packed(timed(1_025))],
+    ["another message", "MALFORMED_ANSWER", packed({ ...timed(1), type: "TimedObservation" }, { action_0: [1] })],
+    ["no list", "MALFORMED_ANSWER", packed({ type: "TimedActions", actions: { length: 1 } })],
+    ["no rows", "EMPTY_ANSWER", packed(timed(0))],
+    ["a pickle", "MALFORMED_ANSWER", chunk(STEPS, 7)],
+    ["a text beyond its end", "MALFORMED_ANSWER", packedChunk(STEPS, 7).subarray(0, 20)],
+    ["tensors cut short", "MALFORMED_ANSWER", packedChunk(STEPS, 7).subarray(0, -1)],
+  ])("fails with a chunk of %s", (_, name, bytes) => {
+    let thrown = "read";
+    try {
+      readTensorChunk(bytes, 7, 2);
+    } catch (error) {
+      thrown = nameOf(error as never);
+    }
+    expect(thrown).toBe(name);
   });
 });
 

@@ -47,13 +47,13 @@ export class Leased implements UpstreamServer {
     return this.#calls.idle && this.#turns.free;
   }
 
-  /** One observation and the pickled chunk that answers it. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
+  /** One observation and the bytes of the chunk that answers it. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
   act(
     session: string,
     setup: Buffer,
     observe: (timestep: number, timestamp: number) => Buffer,
     call: CallOptions,
-  ): Promise<{ pickle: Buffer; timestep: number }> {
+  ): Promise<{ chunk: Buffer; timestep: number }> {
     const digest = createHash("sha256").update(setup).digest("hex");
     return this.#has(session, call, async ({ epoch, session: before, setup: loaded }) => {
       if (before !== session || loaded !== digest) await this.#ask("Ready", encodeNothing(), call);
@@ -61,8 +61,8 @@ export class Leased implements UpstreamServer {
       const timestep = (epoch % MAX_TIMESTEPS) * TIMESTEP;
       await this.#ask("SendObservations", observe(timestep, now() / 1_000), call);
       for (let tries = 0; tries < 2; tries++) {
-        const pickle = readActions(await this.#ask("GetActions", encodeNothing(), call));
-        if (pickle.length > 0) return { answer: { pickle, timestep }, setup: digest };
+        const chunk = readActions(await this.#ask("GetActions", encodeNothing(), call));
+        if (chunk.length > 0) return { answer: { chunk, timestep }, setup: digest };
       }
       throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server has no actions: did its policy fail?");
     });

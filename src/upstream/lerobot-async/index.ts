@@ -1,5 +1,5 @@
-/** LeRobot's asynchronous inference: gRPC around pickles, for one robot at a time. The policy is the offering's, never the caller's. */
-import { NumberType } from "../../../gen/limber/v1/supply_pb.ts";
+/** LeRobot's asynchronous inference: gRPC around pickles, or around JSON and safetensors, for one robot at a time. The policy is the offering's, never the caller's. */
+import { NumberType, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 import { readsOf } from "../payload/reads.ts";
@@ -7,9 +7,11 @@ import { GRPC_SCHEMES } from "../transport/grpc.ts";
 import type { ServerLeases } from "../transport/leases.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { readChunk } from "./decode.ts";
+import type { LerobotDialect } from "./dialect.ts";
 import { encodeObservation, encodeSetup } from "./encode.ts";
 import { Leased } from "./exchange.ts";
+import * as pickles from "./pickles.ts";
+import * as tensors from "./tensors.ts";
 
 const MOTORS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"];
 
@@ -33,6 +35,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
     id: "lerobot-async",
     schemes: Object.keys(GRPC_SCHEMES),
     profiles: PROFILES.names,
+    dialects: [ServerDialect.LEROBOT_SAFETENSORS],
     wants: ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     faultOf(profile) {
@@ -61,16 +64,17 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
     ],
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
+      const dialect: LerobotDialect = profile.dialect === ServerDialect.LEROBOT_SAFETENSORS ? tensors : pickles;
       const parts = await partsOf(profile, input, frames);
-      const { pickle, timestep } = await servers
+      const { chunk, timestep } = await servers
         .of(target)
         .act(
           input.sessionId ?? "",
-          encodeSetup(profile),
-          (step, timestamp) => encodeObservation(parts, input.instruction, step, timestamp),
+          encodeSetup(dialect.writeSetup(profile)),
+          (step, timestamp) => encodeObservation(dialect.writeObservation(parts, input.instruction, step, timestamp)),
           call,
         );
-      return readChunk(pickle, timestep, input.horizon);
+      return dialect.readChunk(chunk, timestep, input.horizon);
     },
     async health(target, call) {
       await servers.of(target).ready(call);

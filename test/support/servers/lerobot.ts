@@ -1,4 +1,7 @@
-/** LeRobot's asynchronous inference server, doing as it's told: pickles and storages by its own hand, nothing of the gateway's encoding. */
+/**
+ * LeRobot's asynchronous inference server, doing as it's told: pickles, storages and safetensors by its own hand, nothing of the gateway's
+ * encoding. It answers in the dialect that it is asked in.
+ */
 import { bytesField, fieldsIn, type GrpcActServer, startGrpcServer } from "./grpc.ts";
 
 type Steps = readonly (readonly number[])[];
@@ -92,7 +95,49 @@ export const chunk = (steps: Steps, timestep: number): Buffer => {
   );
 };
 
-/** A server with every pickle that came. */
+/** The dialect without pickles: the JSON's length, the JSON, and the tensors behind a header of their own. */
+export function packed(json: object, tensors: Readonly<Record<string, readonly number[]>> = {}): Buffer {
+  const told = Buffer.from(JSON.stringify(json));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(told.length);
+  let at = 0;
+  const header = Object.entries(tensors).map(([name, numbers]) => {
+    const begin = at;
+    at += 4 * numbers.length;
+    return [name, { dtype: "F32", shape: [numbers.length], data_offsets: [begin, at] }];
+  });
+  if (header.length === 0) return Buffer.concat([length, told]);
+  const head = Buffer.from(JSON.stringify(Object.fromEntries(header)));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(head.length));
+  const rows = Object.values(tensors).map((numbers) => Buffer.from(Float32Array.from(numbers).buffer));
+  return Buffer.concat([length, told, size, head, ...rows]);
+}
+
+/** A chunk in that dialect. */
+export const packedChunk = (steps: Steps, timestep: number): Buffer =>
+  packed(
+    {
+      type: "TimedActions",
+      actions: steps.map((_, i) => ({ timestamp: 1_000 + i / 20, timestep: timestep + i })),
+    },
+    Object.fromEntries(steps.map((step, i) => [`action_${i}`, step])),
+  );
+
+/** What an observation of that dialect says in JSON; undefined for a pickle. */
+export function saidIn(observation: Buffer): Said | undefined {
+  if (observation[0] === 0x80) return undefined;
+  return JSON.parse(observation.toString("utf8", 4, 4 + observation.readUInt32BE()));
+}
+
+interface Said {
+  readonly timestep: number;
+  readonly must_go: boolean;
+  readonly numpy_keys: readonly string[];
+  readonly scalar_data: Readonly<Record<string, number>> & { readonly task: string };
+}
+
+/** A server with every message that came. */
 export interface LerobotServer extends GrpcActServer {
   readonly setups: readonly Buffer[];
   readonly observations: readonly Buffer[];
@@ -111,22 +156,25 @@ export async function startLerobotServer({
   let pending: Buffer | undefined;
   let silent = empty;
   let timestep = 0;
+  let isPacked = false;
   const message = (pickle: Buffer): Buffer => bytesField(1, pickle);
   const odd = (pickle: Buffer): Buffer => message(pickle);
   const server = await startGrpcServer({
     method: "GetActions",
     read: (_, headers) => {
       if (pending === undefined || silent-- > 0) return undefined;
-      timestep = intAfter(pending, "timestep");
+      const said = saidIn(pending);
+      isPacked = said !== undefined;
+      timestep = said?.timestep ?? intAfter(pending, "timestep");
       const read = {
-        instruction: textAfter(pending, "task"),
-        proprio: ["a", "b", "c"].map((name) => floatAfter(pending!, name)),
+        instruction: said?.scalar_data.task ?? textAfter(pending, "task"),
+        proprio: ["a", "b", "c"].map((name) => said?.scalar_data[name] ?? floatAfter(pending!, name)),
         headers,
       };
       pending = undefined;
       return read;
     },
-    answer: (steps) => message(chunk(steps, timestep)),
+    answer: (steps) => message(isPacked ? packedChunk(steps, timestep) : chunk(steps, timestep)),
     odd: {
       bomb: odd(Buffer.concat([P2, Buffer.alloc(200_000, 0x5d), Buffer.alloc(199_999, 0x61), STOP])),
       text: odd(Buffer.from("<html>200 OK</html>")),

@@ -44,6 +44,7 @@ class ServerDialect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVER_DIALECT_GR00T_N1_5: _ClassVar[ServerDialect]
     SERVER_DIALECT_GR00T_N1_6: _ClassVar[ServerDialect]
     SERVER_DIALECT_GR00T_N1_7: _ClassVar[ServerDialect]
+    SERVER_DIALECT_LEROBOT_SAFETENSORS: _ClassVar[ServerDialect]
 
 class CoordinateConvention(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -126,6 +127,7 @@ SERVER_DIALECT_STARVLA: ServerDialect
 SERVER_DIALECT_GR00T_N1_5: ServerDialect
 SERVER_DIALECT_GR00T_N1_6: ServerDialect
 SERVER_DIALECT_GR00T_N1_7: ServerDialect
+SERVER_DIALECT_LEROBOT_SAFETENSORS: ServerDialect
 COORDINATE_CONVENTION_UNSPECIFIED: CoordinateConvention
 COORDINATE_CONVENTION_XY_100: CoordinateConvention
 COORDINATE_CONVENTION_XY_1000: CoordinateConvention

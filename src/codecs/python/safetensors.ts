@@ -1,0 +1,125 @@
+/**
+ * safetensors: named arrays behind a JSON header, as LeRobot sends them in place of pickles. Only arrays of numpy's element types: no
+ * bfloat16, no 8-bit floats. Source: the format's description in huggingface/safetensors, README.md, and its reader, safetensors/src/tensor.rs.
+ */
+import { CodecError } from "../error.ts";
+import { type DType, NdArray } from "./ndarray.ts";
+
+/** Bytes of the header's length. */
+const LENGTH = 8;
+/** What the header of an observation or of a chunk takes is some kilobytes; the format's own reader takes 100 MB. */
+const MAX_HEADER = 1 << 20;
+/** Arrays of one message. */
+const MAX_ARRAYS = 4_096;
+/** The arrays begin at a whole number of these, as the format's own writer has it. */
+const ALIGNMENT = 8;
+
+const DTYPES: Readonly<Record<string, DType>> = {
+  BOOL: "|b1",
+  U8: "|u1",
+  I8: "|i1",
+  U16: "<u2",
+  I16: "<i2",
+  F16: "<f2",
+  U32: "<u4",
+  I32: "<i4",
+  F32: "<f4",
+  U64: "<u8",
+  I64: "<i8",
+  F64: "<f8",
+};
+const NAMES: Readonly<Partial<Record<DType, string>>> = Object.fromEntries(
+  Object.entries(DTYPES).map(([name, dtype]) => [dtype, name]),
+);
+
+/** Where one array lies, behind the header. */
+interface Placed {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The bytes of the arrays, those of the widest numbers first, so that each is aligned. Throws CodecError `unsupported` for big-endian numbers, which the format doesn't have. */
+export function writeSafetensors(arrays: ReadonlyMap<string, NdArray>): Buffer {
+  const ordered = [...arrays].sort(([, a], [, b]) => Number(b.dtype[2]) - Number(a.dtype[2]));
+  let end = 0;
+  const header: [string, object][] = [];
+  for (const [name, { dtype, shape, data }] of ordered) {
+    const start = end;
+    end += data.length;
+    const named = NAMES[dtype];
+    if (named === undefined) throw new CodecError("unsupported");
+    header.push([name, { dtype: named, shape, data_offsets: [start, end] }]);
+  }
+  const text = Buffer.from(JSON.stringify(Object.fromEntries(header)));
+  const length = Math.ceil(text.length / ALIGNMENT) * ALIGNMENT;
+  const bytes = Buffer.alloc(LENGTH + length + end, " ");
+  bytes.writeBigUInt64LE(BigInt(length));
+  text.copy(bytes, LENGTH);
+  let at = LENGTH + length;
+  for (const [, { data }] of ordered) {
+    bytes.set(data, at);
+    at += data.length;
+  }
+  return bytes;
+}
+
+/**
+ * The arrays by name, each a view of `bytes`. The header's own metadata are passed over. Throws CodecError: `truncated`, `too_large` (a header
+ * beyond 1 MiB), `too_many_values` (more than 4,096 arrays), `bad_dtype`, `bad_shape`, `trailing_bytes`, and `malformed` for a header that is
+ * no JSON of the format, and for arrays with gaps between them or over each other.
+ */
+export function readSafetensors(bytes: Buffer): Map<string, NdArray> {
+  if (bytes.length < LENGTH) throw new CodecError("truncated");
+  const length = bytes.readBigUInt64LE();
+  if (length > MAX_HEADER) throw new CodecError("too_large");
+  const start = LENGTH + Number(length);
+  if (start > bytes.length) throw new CodecError("truncated");
+  const placed = placesIn(bytes.toString("utf8", LENGTH, start)).sort((a, b) => a.start - b.start || a.end - b.end);
+  let at = 0;
+  for (const { start: from, end } of placed) {
+    if (from !== at || end < from) throw new CodecError("malformed");
+    at = end;
+  }
+  if (start + at > bytes.length) throw new CodecError("truncated");
+  if (start + at < bytes.length) throw new CodecError("trailing_bytes");
+  return new Map(
+    placed.map(({ name, dtype, shape, start: from, end }) => [
+      name,
+      new NdArray(dtype, shape, bytes.subarray(start + from, start + end)),
+    ]),
+  );
+}
+
+function placesIn(text: string): Placed[] {
+  const header = parsed(text);
+  const entries = Object.entries(header).filter(([name]) => name !== "__metadata__");
+  if (entries.length > MAX_ARRAYS) throw new CodecError("too_many_values");
+  return entries.map(([name, told]) => {
+    if (!isRecord(told)) throw new CodecError("malformed");
+    const { dtype, shape, data_offsets: offsets } = told;
+    const known = typeof dtype === "string" && Object.hasOwn(DTYPES, dtype) ? DTYPES[dtype] : undefined;
+    if (known === undefined) throw new CodecError("bad_dtype");
+    if (!isWhole(shape)) throw new CodecError("bad_shape");
+    if (!isWhole(offsets) || offsets.length !== 2) throw new CodecError("malformed");
+    const [start = 0, end = 0] = offsets;
+    return { name, dtype: known, shape, start, end };
+  });
+}
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // Told below, as any other header that is none.
+  }
+  throw new CodecError("malformed");
+}
+
+const isWhole = (value: unknown): value is number[] => Array.isArray(value) && value.every(Number.isSafeInteger);
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
