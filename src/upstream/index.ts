@@ -6,6 +6,7 @@ import { dexbotic } from "./dexbotic/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
+import { lerobotRemote } from "./lerobot-remote/index.ts";
 import { OutboundHub } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
 import { type PolicyCodec, PROTOBUF_CODEC } from "./limber-policy/codec.ts";
@@ -72,6 +73,7 @@ export function createUpstream(
     dexbotic(reach), // Dexbotic
     tetherAct(reach), // Tether
     lerobotAsync(reach, leases), // LeRobot's asynchronous inference
+    lerobotRemote(reach), // and its remote inference
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
     vllmOmniVideos(reach), // world models, as jobs

@@ -9,6 +9,7 @@ import { startGr00tServer } from "../support/servers/gr00t.ts";
 import { startDexboticServer, startTetherServer } from "../support/servers/json-acts.ts";
 import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
 import { startLerobotServer } from "../support/servers/lerobot.ts";
+import { startRemoteServer } from "../support/servers/lerobot-remote.ts";
 import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
 import { startVlaEvalServer } from "../support/servers/vla-eval.ts";
 
@@ -113,6 +114,14 @@ export const ACT_WIRES: readonly ActWire[] = [
     }),
     atOnce: 1,
     says: /ValueError: \[31mx{50,}$/,
+  },
+  {
+    ...USUAL,
+    id: "lerobot-remote",
+    scheme: "ws",
+    start: () => startRemoteServer(),
+    atOnce: 1,
+    carriesNaN: false,
   },
   { ...HTTP, id: "oip-v2-rest", scheme: "http", start: startOipRestServer },
   { ...USUAL, id: "oip-v2-grpc", scheme: "grpc", start: startOipGrpcServer, says: /ValueError: \[31mx{50,}$/ },

@@ -40,6 +40,8 @@ export interface OpenpiRequest<T = Metadata> {
    * `isFirst` says that nothing was asked on this connection before.
    */
   readonly encode: (told: T, room: MsgpackBudget, isFirst: boolean) => Promise<Buffer | readonly Buffer[]>;
+  /** Asks what has to be asked before the request; each question is answered by one frame. */
+  readonly admit?: (told: T, ask: (frame: Buffer) => Promise<Buffer>) => Promise<void>;
   /** Sent once on every connection before its first request; the server confirms it. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
@@ -235,15 +237,23 @@ class OpenpiConnection<T> {
     return this.#guarded(() => this.#greeted(signal));
   }
 
-  exchange({ encode, opening, signal }: OpenpiRequest<T>): Promise<Buffer> {
+  exchange({ admit, encode, opening, signal }: OpenpiRequest<T>): Promise<Buffer> {
     return this.#guarded(async () => {
-      const frames = await encode(await this.#greeted(signal), this.#room, this.#isFirst);
+      const told = await this.#greeted(signal);
+      await admit?.(told, (frame) => this.#asked(frame, signal));
+      const frames = await encode(told, this.#room, this.#isFirst);
       if (signal.aborted) throw calledOff(signal);
       if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
       this.#isFirst = false;
       for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#socket.send(frame);
       return (await this.#frame(signal)).bytes;
     });
+  }
+
+  async #asked(frame: Buffer, signal: Signal): Promise<Buffer> {
+    if (signal.aborted) throw calledOff(signal);
+    this.#socket.send(frame);
+    return (await this.#frame(signal)).bytes;
   }
 
   async #guarded<A>(work: () => Promise<A>): Promise<A> {

@@ -311,6 +311,7 @@ describe("GET /v1/runtimes", () => {
         "dexbotic",
         "tether-act",
         "lerobot-async",
+        "lerobot-remote",
         "oip-v2-grpc",
         "oip-v2-rest",
         "vllm-omni-videos",
