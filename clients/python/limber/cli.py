@@ -221,6 +221,23 @@ def _by_gateway(options: argparse.Namespace, runtime: str) -> int:
     return subprocess.run(args, check=False).returncode
 
 
+def lerobot_carrier(options: argparse.Namespace) -> int:
+    from limber.lerobot import Carrier, open_transport
+
+    host, colon, port = options.listen.rpartition(":")
+    if not colon or not port.isdigit():
+        raise BadInput(f"--listen {options.listen} is no HOST:PORT")
+    token = os.environ.get("LIMBER_CARRIER_TOKEN", "")
+    transport = open_transport(options.connect, options.mode, options.zenoh_config)
+    try:
+        with Carrier(transport, options.deployment, host=host.strip("[]"), port=int(port), token=token, action_s=options.timeout_s) as carrier:
+            print(f"limber lerobot-carrier ready ws://{host}:{carrier.port} for {options.deployment}", flush=True)
+            carrier.wait()
+    finally:
+        transport.close()
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     top = argparse.ArgumentParser(prog="limber", description="Models for robots, by a Limber gateway. LIMBER_URL and LIMBER_KEY win over what limber login kept.")
@@ -270,6 +287,14 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--reason", default="")
     part.add_argument("--release", action="store_true", help="release it instead")
     part.add_argument("--list", action="store_true", help="list the stops that stand")
+
+    part = command("lerobot-carrier", lerobot_carrier, "Carries a gateway's calls to a LeRobot policy server of remote inference.", gateway=False)
+    part.add_argument("--deployment", required=True, help="its name, as the server was started with")
+    part.add_argument("--connect", required=True, metavar="ENDPOINT", help="where the server is, as Zenoh writes it: tcp/127.0.0.1:7447")
+    part.add_argument("--mode", choices=["peer", "client"], default="peer", help="client where a router is between")
+    part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
+    part.add_argument("--listen", default="127.0.0.1:8095", metavar="HOST:PORT", help="LIMBER_CARRIER_TOKEN is required beyond this machine")
+    part.add_argument("--timeout-s", type=float, default=30, help="seconds that an action may take")
 
     part = command("probe", probe, "Looks whether a policy server does what a gateway expects of it.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")
