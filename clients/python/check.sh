@@ -16,7 +16,7 @@ if [ -z "$python" ]; then
   exit 75
 fi
 packages=(grpcio==1.84.0 grpcio-tools==1.84.0 protobuf==7.36.2 numpy==2.4.6 pillow==12.3.0 pytest==9.1.1 mypy==2.4.0 hatchling==1.32.4
-  build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3)
+  build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3 mcp==2.3.0)
 if [ "$(cat "$venv/packages" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$venv"
   # pip's own tries for a registry that is not there would take minutes.
