@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What has to hold for the Python clients: fresh stubs, types, wheels that build without a network, and the tests, against a gateway that the
-# project's own command starts. `check.sh --quick` leaves out the wheels. Ends with 75 where Python's packages cannot be had.
+# What has to hold for the Python clients and the ROS 2 package: fresh stubs, types, wheels that build without a network, and the tests, against a
+# gateway that the project's own command starts. `check.sh --quick` leaves out the wheels. Ends with 75 where Python's packages cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
@@ -16,7 +16,7 @@ if [ -z "$python" ]; then
   exit 75
 fi
 packages=(grpcio==1.84.0 grpcio-tools==1.84.0 protobuf==7.36.2 numpy==2.4.6 pillow==12.3.0 pytest==9.1.1 mypy==2.4.0 hatchling==1.32.4
-  build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3 mcp==2.3.0)
+  build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3 mcp==2.3.0 pyyaml==6.0.3)
 if [ "$(cat "$venv/packages" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$venv"
   # pip's own tries for a registry that is not there would take minutes.
@@ -37,7 +37,7 @@ finish() {
 trap finish EXIT
 
 python generate.py --check
-mypy --cache-dir "$scratch/mypy"
+MYPYPATH=../ros2/limber_ros2 mypy --cache-dir "$scratch/mypy" limber ../ros2/limber_ros2/limber_ros2/{mapping,runner}.py
 
 tested=.
 if [ "$quick" != --quick ]; then
