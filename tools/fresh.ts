@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const CLIENT = "clients/typescript";
+const CPP = "clients/cpp/gen";
 const fresh = mkdtempSync(join(tmpdir(), "limber-gen-"));
 const run = (command: string, ...args: string[]): void => void execFileSync(command, args, { stdio: "inherit" });
 const filesOf = (folder: string): string[] =>
@@ -17,6 +18,7 @@ run("buf", "generate", "--template", join(CLIENT, "buf.gen.yaml"), "--output", f
 run("buf", "generate", "--template", "buf.gen.console.yaml", "--output", fresh);
 run(process.execPath, "tools/openapi.ts", join(fresh, "gen"));
 run(process.execPath, "tools/client-reasons.ts", join(fresh, CLIENT, "src/gen/reasons.ts"));
+run(process.execPath, "tools/client-cpp.ts", join(fresh, CPP));
 
 const staleIn = (folder: string): string[] => {
   const [made, kept] = [filesOf(join(fresh, folder)), filesOf(folder)];
@@ -30,7 +32,7 @@ const staleIn = (folder: string): string[] => {
     .map((name) => join(folder, name));
 };
 
-const stale = ["gen", join(CLIENT, "src/gen"), "console/src/gen"].flatMap(staleIn);
+const stale = ["gen", join(CLIENT, "src/gen"), "console/src/gen", CPP].flatMap(staleIn);
 rmSync(fresh, { recursive: true, force: true });
 if (stale.length > 0) {
   console.error(`generated code is stale: run npm run gen\n  ${stale.join("\n  ")}`);

@@ -35,6 +35,11 @@ enum class Hold : std::uint8_t {
   kClosed,
   // The gateway ended the loop with a refusal; who carries the loop knows its code.
   kRefused,
+  // The loop is over by a fault that is no refusal: its exception says which.
+  kFailed,
+  // A run is over: its time is, or the robot has nothing more to do.
+  kOver,
+  kDone,
   // A reason that this version does not know.
   kUnknown,
 };
@@ -77,7 +82,10 @@ class LoopCore {
     if (over_ == Hold::kNone && at < last_ - kBackMs) Stop(Hold::kClock);
     if (over_ != Hold::kNone) return {std::max<std::int64_t>(step_, 0), episode_, false, -1, over_};
     last_ = std::max(last_, at);
-    if (!began_) began_ = last_;
+    if (!has_begun_) {
+      has_begun_ = true;
+      began_ = last_;
+    }
     step_ = std::max(step_, StepAt(last_));
     const bool send = step_ > sent_;
     if (send) sent_ = step_;
@@ -153,7 +161,7 @@ class LoopCore {
   std::uint32_t Reset() noexcept {
     episode_ += 1;
     step_ = sent_ = -1;
-    began_.reset();
+    has_begun_ = false;
     rejected_ = 0;
     Drop(connected_ ? Hold::kNoChunk : Hold::kConnecting);
     return episode_;
@@ -194,8 +202,8 @@ class LoopCore {
   }
 
   std::int64_t StepAt(double at) const noexcept {
-    if (!began_) return step_;
-    return static_cast<std::int64_t>(std::floor((at - *began_) / period_ms_ + 0.5));
+    if (!has_begun_) return step_;
+    return static_cast<std::int64_t>(std::floor((at - began_) / period_ms_ + 0.5));
   }
 
   void Drop(Hold why) noexcept {
@@ -216,7 +224,9 @@ class LoopCore {
   Hold over_ = Hold::kNone;
   bool connected_ = false;
   int rejected_ = 0;
-  std::optional<double> began_;
+  // Of the episode's first control step.
+  bool has_begun_ = false;
+  double began_ = 0;
   double last_ = -std::numeric_limits<double>::infinity();
   Hold why_ = Hold::kConnecting;
   bool has_ = false;
@@ -245,6 +255,9 @@ constexpr std::string_view WordOf(Hold hold) noexcept {
     case Hold::kInterrupted: return "interrupted";
     case Hold::kClosed: return "closed";
     case Hold::kRefused: return "refused";
+    case Hold::kFailed: return "failed";
+    case Hold::kOver: return "over";
+    case Hold::kDone: return "done";
     case Hold::kUnknown: return "unknown";
   }
   return "unknown";

@@ -1,0 +1,501 @@
+// The client against a real gateway with the reference provider: `real`, with LIMBER_URL and LIMBER_KEY. Ends with 1 where something does not hold.
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <limits>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "limber/limber.hpp"
+#include "relay.hpp"
+#include "wheeled_base.hpp"
+
+namespace {
+// Of this thread alone: gRPC's own are not the robot's.
+thread_local long allocations = 0;
+}  // namespace
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  ++allocations;
+  const auto to = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(to, (size + to - 1) / to * to)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace {
+
+const std::string kNav = "reference/potential-nav";
+const std::vector<double> kState = {0, 0, 0, 2, 0, 0};
+// What this much time does not bring about, nothing will.
+constexpr double kPatienceS = 60;
+
+int failed = 0;
+
+#define HOLDS(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      std::fprintf(stderr, "  line %d does not hold: %s\n", __LINE__, #condition);       \
+      throw std::runtime_error("it does not hold");                                      \
+    }                                                                                    \
+  } while (false)
+
+using Clock = std::chrono::steady_clock;
+
+void Pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// Does something at the rate of a robot until it comes to what is waited for.
+void Until(const std::function<bool()>& holds) {
+  const auto began = Clock::now();
+  while (!holds()) {
+    HOLDS(std::chrono::duration<double>(Clock::now() - began).count() < kPatienceS);
+    Pause(0.005);
+  }
+}
+
+// The sentence of the exception that an action throws.
+template <typename Thrown>
+std::string Throws(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Thrown& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "  another exception: %s\n", error.what());
+    throw;
+  }
+  std::fprintf(stderr, "  nothing was thrown\n");
+  throw std::runtime_error("nothing was thrown");
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  std::fprintf(stderr, "  it says: %s\n", text.c_str());
+  return false;
+}
+
+std::string url;
+std::string key;
+
+limber::Client Real() { return limber::Client(url, key); }
+
+limber::Observation Seen() {
+  limber::Observation seen;
+  seen.state = kState;
+  return seen;
+}
+
+limber::LoopOptions At50() {
+  limber::LoopOptions options;
+  options.rate_hz = 50;
+  options.action_space = "base_twist_2d";
+  return options;
+}
+
+limber::ActOptions Twist() {
+  limber::ActOptions options;
+  options.action_space = "base_twist_2d";
+  return options;
+}
+
+void AnActIsAnswered() {
+  limber::ActOptions options = Twist();
+  options.horizon = 4;
+  const limber::Chunk chunk = Real().Act(kNav, Seen(), options);
+  HOLDS(chunk.rows == 4 && chunk.dimensions == 2 && chunk.values.size() == 8);
+  HOLDS(!chunk.route.simulated && chunk.cost_usd > 0 && chunk.dt_s > 0 && !chunk.id.empty());
+  HOLDS(std::abs(chunk.row(3)[0]) <= 1);
+}
+
+void TheSameIdempotencyKeyGivesTheSameAnswer() {
+  limber::ActOptions options = Twist();
+  options.idempotency_key = "cpp-" + std::to_string(Clock::now().time_since_epoch().count());
+  const limber::Client client = Real();
+  HOLDS(client.Act(kNav, Seen(), options).id == client.Act(kNav, Seen(), options).id);
+  limber::Observation other = Seen();
+  other.state[0] = 1;
+  Throws<limber::ConflictError>([&] { client.Act(kNav, other, options); });
+}
+
+void RefusalsAreExceptionsOfTheirFamily() {
+  const limber::Client client = Real();
+  limber::ActOptions options = Twist();
+  options.provider.max_latency_ms = 1;
+  try {
+    client.Act(kNav, Seen(), options);
+    HOLDS(false);
+  } catch (const limber::RoutingError& refused) {
+    HOLDS(refused.code() == "no_route_available" && refused.refusal().status == 409);
+    HOLDS(!refused.refusal().details.dropped.empty() && !refused.refusal().request_id.empty());
+    HOLDS(refused.suggestions().at(0).field == "provider.max_latency_ms");
+    HOLDS(Has(refused.what(), "would admit"));
+  }
+  HOLDS(Has(Throws<limber::NotFoundError>([&] { client.Act("reference/potentialnav", Seen(), Twist()); }), "reference/potential-nav"));
+  HOLDS(Has(Throws<limber::AuthenticationError>([] { limber::Client(url, "lmb_sk_wrong").Act(kNav, Seen(), Twist()); }), "invalid_api_key"));
+  options = Twist();
+  options.horizon = 9999;
+  Throws<limber::ValidationError>([&] { client.Act(kNav, Seen(), options); });
+}
+
+void ModelsAreListed() {
+  limber::ModelsOptions options;
+  options.query = "potential";
+  options.contract = limber::Contract::kAct;
+  bool found = false;
+  for (const limber::Model& each : Real().Models(options)) found = found || (each.id == kNav && !each.providers.empty());
+  HOLDS(found);
+}
+
+// A red square of 32 x 32 on grey, 128 x 128, as a PNG.
+std::string RedSquare();
+
+void AnInstructionIsGrounded() {
+  limber::Observation seen;
+  seen.images.push_back({"front", RedSquare()});
+  const limber::Grounding found = Real().Ground(seen, "point at the red square");
+  HOLDS(found.points.size() == 1 && found.boxes.size() == 1 && found.cost_usd > 0);
+  HOLDS(std::abs(found.points[0].x - 0.375) < 0.06 && std::abs(found.points[0].y - 0.625) < 0.06);
+  HOLDS(found.points[0].camera == "front");
+}
+
+void WhatCannotBeSentIsSaid() {
+  const limber::Client client = Real();
+  limber::Observation seen = Seen();
+  seen.state[2] = std::numeric_limits<double>::quiet_NaN();
+  HOLDS(Has(Throws<limber::BadInput>([&] { client.Act(kNav, seen, Twist()); }), "state[2] is nan"));
+  limber::Loop loop(client, kNav, At50());
+  HOLDS(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "state[2] is nan"));
+  seen = Seen();
+  seen.images.push_back({"front", "not a picture"});
+  HOLDS(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "images['front'] is no JPEG"));
+  seen = Seen();
+  seen.state.resize(5000);
+  Throws<limber::BadInput>([&] { loop.Tick(seen); });
+  // None of them ended the loop.
+  Until([&] { return static_cast<bool>(loop.Tick(Seen())); });
+  limber::LoopOptions options = At50();
+  options.rate_hz = 0;
+  Throws<limber::BadInput>([&] { limber::Loop(client, kNav, options); });
+  options = At50();
+  options.bounds = limber::Bounds{{1}, {-1}, {}, {}};
+  HOLDS(Has(Throws<limber::BadInput>([&] { limber::Loop(client, kNav, options); }), "bounds.lowest[0]"));
+  for (const char* wrong : {"", "127.0.0.1:8080", "http://", "http://a:b", "http://a:70000", "http://a/v1", "http://u@a:1", "ftp://a"}) {
+    Throws<limber::BadInput>([&] { limber::Client(wrong, key); });
+  }
+  Throws<limber::BadInput>([] { limber::Client(url, "lmb_sk_x\n"); });
+}
+
+void ARobotDrivesAroundByItsLoop() {
+  WheeledBase base;
+  limber::LoopOptions options = At50();
+  options.robot = "cpp-driver";
+  options.bounds = limber::Bounds{{-WheeledBase::kMostSpeed, -WheeledBase::kMostTurn}, {WheeledBase::kMostSpeed, WheeledBase::kMostTurn}, {}, {}};
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, options);
+  const limber::Outcome outcome = loop.Run(
+      [&](limber::Observation& seen) {
+        base.Sense(seen.state);
+        return base.corners() < 1;
+      },
+      [&](const limber::Due& due) { due ? base.Drive(due.action) : base.Brake(); }, kPatienceS);
+  HOLDS(outcome.ended == limber::Ended::kDone && base.stands() && base.beyond() <= 1e-9);
+  HOLDS(outcome.stats.stale_actions == 0 && outcome.stats.cost_usd > 0 && outcome.stats.chunks > 0);
+  HOLDS(outcome.stats.route && outcome.stats.route->model == kNav);
+}
+
+void ATickAllocatesNothing() {
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, At50());
+  limber::Observation seen = Seen();
+  // Both observations that go around have held one of this size then.
+  Until([&] { return loop.Tick(seen) && loop.Stats().chunks > 10; });
+  long most = 0;
+  int acted = 0;
+  for (int i = 0; i < 250; ++i) {
+    seen.state[0] = i * 0.001;
+    const long before = allocations;
+    const limber::Due due = loop.Tick(seen);
+    most = std::max(most, allocations - before);
+    acted += due ? 1 : 0;
+    Pause(0.02);
+  }
+  HOLDS(most == 0);
+  HOLDS(acted > 0);
+}
+
+void AConnectionThatBreaksIsOpenedAgain() {
+  Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
+  const limber::Client client(relay.url(), key);
+  limber::Loop loop(client, kNav, At50());
+  const limber::Observation seen = Seen();
+  for (int cut = 1; cut <= 3; ++cut) {
+    Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+    relay.Cut();
+    Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
+  }
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  const limber::LoopStats stats = loop.Stats();
+  HOLDS(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
+}
+
+void AGatewayThatFallsSilentIsLeft() {
+  Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
+  const limber::Client client(relay.url(), key);
+  limber::LoopOptions options = At50();
+  options.provider.deadline_ms = 300;
+  limber::Loop loop(client, kNav, options);
+  const limber::Observation seen = Seen();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  relay.Hush(true);
+  // No word says that the connection is dead, and no row is left.
+  Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
+  relay.Hush(false);
+  relay.Cut();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+}
+
+void AnInterruptHoldsTheRobot() {
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, At50());
+  std::vector<limber::Hold> holds;
+  const std::future<void> other = std::async(std::launch::async, [&] {
+    Until([&] { return loop.Stats().actions > 3; });
+    loop.Interrupt();
+  });
+  const limber::Outcome outcome = loop.Run(
+      [&](limber::Observation& seen) {
+        seen.state = kState;
+        return true;
+      },
+      [&](const limber::Due& due) { holds.push_back(due.hold); }, kPatienceS);
+  HOLDS(outcome.ended == limber::Ended::kInterrupted && holds.back() == limber::Hold::kInterrupted);
+  HOLDS(!loop.Tick(Seen()));
+}
+
+void WhatACallbackThrowsEndsTheRunHeld() {
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, At50());
+  limber::Hold last = limber::Hold::kNone;
+  HOLDS(Throws<std::runtime_error>([&] {
+          loop.Run([](limber::Observation&) -> bool { throw std::runtime_error("the camera is gone"); },
+                   [&](const limber::Due& due) { last = due.hold; }, kPatienceS);
+        }) == "the camera is gone");
+  HOLDS(last == limber::Hold::kFailed);
+}
+
+void AStopEndsTheLoop() {
+  const limber::Client client = Real();
+  const std::string name = "cpp-" + std::to_string(Clock::now().time_since_epoch().count());
+  limber::LoopOptions options = At50();
+  options.robot = name;
+  limber::Loop loop(client, kNav, options);
+  const limber::Observation seen = Seen();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  HOLDS(client.StopRobot(name, "a hand").subject == name);
+  const std::string said = Throws<limber::Refused>([&] {
+    Until([&] {
+      loop.Tick(seen);
+      return false;
+    });
+  });
+  HOLDS(Has(said, "robot_stopped"));
+  // It throws once and again.
+  Throws<limber::Refused>([&] { loop.Tick(seen); });
+  // A stop is in force before it is on record.
+  Until([&] {
+    try {
+      return client.ReleaseRobot(name).released;
+    } catch (const limber::NotFoundError&) {
+      return false;
+    }
+  });
+}
+
+void AStateThatChangesItsShapeEndsTheLoop() {
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, At50());
+  limber::Observation seen = Seen();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  seen.state = {1, 2};
+  HOLDS(Has(Throws<limber::ObservationRejected>([&] {
+              Until([&] {
+                loop.Tick(seen);
+                return false;
+              });
+            }),
+            "observations"));
+}
+
+void AClockThatJumpsEndsTheLoop() {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double jump : {-1.0, 1e18, inf, std::nan("")}) {
+    std::atomic<double> now{1000};
+    limber::LoopOptions options = At50();
+    options.clock = [&now] { return now.load(); };
+    const limber::Client client = Real();
+    limber::Loop loop(client, kNav, options);
+    loop.Tick(Seen());
+    now = 1000 + jump;
+    HOLDS(Has(Throws<limber::ClockJumped>([&] { loop.Tick(Seen()); }), "clock"));
+    Throws<limber::ClockJumped>([&] { loop.Tick(Seen()); });
+  }
+}
+
+void AnEpisodeBeginsAnew() {
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, At50());
+  const limber::Observation seen = Seen();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  HOLDS(loop.Reset("go on") == 2);
+  HOLDS(!loop.Tick(seen));
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  HOLDS(loop.Tick(seen).episode == 2);
+}
+
+void BoundsHoldTheRobot() {
+  limber::LoopOptions options = At50();
+  options.bounds = limber::Bounds{{-1e-6}, {1e-6}, {}, {}};
+  const limber::Client client = Real();
+  limber::Loop loop(client, kNav, options);
+  Until([&] { return loop.Tick(Seen()).hold == limber::Hold::kOutOfBounds; });
+  HOLDS(loop.Stats().actions == 0);
+}
+
+void WhatIsNoGatewayIsSaid() {
+  limber::ClientOptions options;
+  options.retries = 0;
+  options.timeout_s = 5;
+  Throws<limber::ConnectionFailed>([&] { limber::Client("http://127.0.0.1:1", key, options).Act(kNav, Seen(), Twist()); });
+  Relay garbage(0, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+  Throws<limber::Error>([&] { limber::Client(garbage.url(), key, options).Act(kNav, Seen(), Twist()); });
+  limber::LoopOptions looped = At50();
+  looped.connect_timeout_s = 1;
+  const limber::Client client(garbage.url(), key, options);
+  limber::Loop loop(client, kNav, looped);
+  Throws<limber::Error>([&] {
+    Until([&] {
+      loop.Tick(Seen());
+      return false;
+    });
+  });
+}
+
+void ALoopEndsWhereNobodyAnswers() {
+  Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
+  relay.Hush(true);
+  const limber::Client client(relay.url(), key);
+  limber::Loop loop(client, kNav, At50());
+  HOLDS(loop.Tick(Seen()).hold == limber::Hold::kConnecting);
+  loop.Close();
+  HOLDS(loop.Tick(Seen()).hold == limber::Hold::kClosed);
+  Throws<limber::BadInput>([&] { loop.Start(); });
+}
+
+// PNG without compression: stored blocks of zlib.
+std::string RedSquare() {
+  constexpr int kSide = 128;
+  const auto big = [](std::uint32_t value) {
+    return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+  };
+  const auto chunk = [&big](const std::string& kind, const std::string& data) {
+    std::uint32_t sum = 0xffffffffU;
+    for (const char each : kind + data) {
+      sum ^= static_cast<unsigned char>(each);
+      for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ ((sum & 1U) != 0 ? 0xedb88320U : 0U);
+    }
+    return big(static_cast<std::uint32_t>(data.size())) + kind + data + big(~sum);
+  };
+  std::string rows;
+  for (int y = 0; y < kSide; ++y) {
+    rows += '\0';
+    for (int x = 0; x < kSide; ++x) {
+      const bool red = x >= 32 && x < 64 && y >= 64 && y < 96;
+      rows += static_cast<char>(red ? 220 : 200);
+      rows += static_cast<char>(red ? 20 : 200);
+      rows += static_cast<char>(red ? 20 : 200);
+    }
+  }
+  std::string packed = "\x78\x01";
+  std::uint32_t a = 1, b = 0;
+  for (const char each : rows) {
+    a = (a + static_cast<unsigned char>(each)) % 65521;
+    b = (b + a) % 65521;
+  }
+  for (std::size_t at = 0; at < rows.size(); at += 65535) {
+    const std::size_t size = std::min<std::size_t>(65535, rows.size() - at);
+    packed += at + size == rows.size() ? '\1' : '\0';
+    packed += static_cast<char>(size & 255U);
+    packed += static_cast<char>(size >> 8);
+    packed += static_cast<char>(~size & 255U);
+    packed += static_cast<char>(~size >> 8 & 255U);
+    packed += rows.substr(at, size);
+  }
+  packed += big(b << 16 | a);
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big(kSide) + big(kSide) + std::string("\x08\x02\x00\x00\x00", 5)) + chunk("IDAT", packed) +
+         chunk("IEND", "");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const char* where = std::getenv("LIMBER_URL");
+  const char* secret = std::getenv("LIMBER_KEY");
+  if (where == nullptr || secret == nullptr) {
+    std::fprintf(stderr, "LIMBER_URL and LIMBER_KEY name no gateway; check.sh starts one\n");
+    return 2;
+  }
+  url = where;
+  key = secret;
+  const std::pair<const char*, void (*)()> tests[] = {
+#define TEST(name) {#name, name}
+      TEST(AnActIsAnswered),
+      TEST(TheSameIdempotencyKeyGivesTheSameAnswer),
+      TEST(RefusalsAreExceptionsOfTheirFamily),
+      TEST(ModelsAreListed),
+      TEST(AnInstructionIsGrounded),
+      TEST(WhatCannotBeSentIsSaid),
+      TEST(ARobotDrivesAroundByItsLoop),
+      TEST(ATickAllocatesNothing),
+      TEST(AConnectionThatBreaksIsOpenedAgain),
+      TEST(AGatewayThatFallsSilentIsLeft),
+      TEST(AnInterruptHoldsTheRobot),
+      TEST(WhatACallbackThrowsEndsTheRunHeld),
+      TEST(AStopEndsTheLoop),
+      TEST(AStateThatChangesItsShapeEndsTheLoop),
+      TEST(AClockThatJumpsEndsTheLoop),
+      TEST(AnEpisodeBeginsAnew),
+      TEST(BoundsHoldTheRobot),
+      TEST(WhatIsNoGatewayIsSaid),
+      TEST(ALoopEndsWhereNobodyAnswers),
+  };
+  for (const auto& [name, test] : tests) {
+    // A part of the name runs some of them.
+    if (count > 1 && std::string(name).find(arguments[1]) == std::string::npos) continue;
+    const auto began = Clock::now();
+    bool held = false;
+    try {
+      test();
+      held = true;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "  %s\n", error.what());
+    }
+    failed += held ? 0 : 1;
+    std::printf("%s %s (%.1f s)\n", held ? "holds" : "FAILS", name, std::chrono::duration<double>(Clock::now() - began).count());
+    std::fflush(stdout);
+  }
+  return failed == 0 ? 0 : 1;
+}
