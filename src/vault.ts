@@ -51,8 +51,8 @@ export interface Vault {
   /** The data key in a wrapped form; throws a `VaultError`. */
   openDataKey(wrapped: Uint8Array, context: string): DataKey;
   /**
-   * The forms of a hash by which the same request is known again. With `isKeyed` the one to keep is keyed: nobody who lacks the master key
-   * can try what the request may have been.
+   * The forms of a hash by which the same request is known again. With `isKeyed` the one to keep is keyed: nobody who lacks the key of
+   * hashes can try what the request may have been.
    */
   hashes(hash: Buffer, isKeyed: boolean, context: string): KeptHashes;
 }
@@ -60,7 +60,7 @@ export interface Vault {
 /** A hash as it is kept. */
 export interface KeptHashes {
   readonly hash: Buffer;
-  /** The other forms, in which it may have been kept before: master keys change, and whether data is retained. */
+  /** The other forms, in which it may have been kept before: whether data is retained changes. */
   readonly otherHashes: readonly Buffer[];
 }
 
@@ -72,8 +72,11 @@ const KEY_BYTES = 32;
 const HEAD_BYTES = 1 + KEY_ID_BYTES;
 const WRAP_BYTES = NONCE_BYTES + TAG_BYTES + KEY_BYTES;
 
-/** A vault under master keys of 32 bytes; the first is current, the others open what was sealed under them. */
-export function createVault(current: Buffer, others: readonly Buffer[] = []): Vault {
+/**
+ * A vault under master keys of 32 bytes; the first is current, the others open what was sealed under them. `hashKey` keys its hashes: the
+ * master key where there is none.
+ */
+export function createVault(current: Buffer, others: readonly Buffer[] = [], hashKey = current): Vault {
   const keys = new Map([...others, current].map((key) => [idOf(key).toString("hex"), key]));
   const headOf = (key: Buffer): Buffer => Buffer.concat([Buffer.of(VERSION), idOf(key)]);
   const head = headOf(current);
@@ -123,9 +126,8 @@ export function createVault(current: Buffer, others: readonly Buffer[] = []): Va
     },
     openDataKey: (wrapped, context) => dataKeyOf(openBytes(wrapped, context)),
     hashes(hash, isKeyed, context) {
-      const under = (key: Buffer): Buffer => hashUnder(key, hash, context);
-      const [keyed, before] = [under(current), others.map(under)];
-      return isKeyed ? { hash: keyed, otherHashes: [hash, ...before] } : { hash, otherHashes: [keyed, ...before] };
+      const keyed = hashUnder(hashKey, hash, context);
+      return isKeyed ? { hash: keyed, otherHashes: [hash] } : { hash, otherHashes: [keyed] };
     },
   };
 }
@@ -135,9 +137,9 @@ const dataKeyOf = (key: Buffer): DataKey => ({
   open: (sealed, place) => decrypt(key, Buffer.from(sealed), [place]),
 });
 
-function hashUnder(masterKey: Buffer, hash: Buffer, context: string): Buffer {
-  // Not the master key itself, which seals.
-  const key = createHmac("sha256", masterKey).update(`limber vault hash ${context}`).digest();
+function hashUnder(secret: Buffer, hash: Buffer, context: string): Buffer {
+  // Not the secret itself, which may be a master key and seal.
+  const key = createHmac("sha256", secret).update(`limber vault hash ${context}`).digest();
   return createHmac("sha256", key).update(hash).digest();
 }
 

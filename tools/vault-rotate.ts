@@ -7,6 +7,7 @@
  */
 import { ConfigError, readConfig } from "../src/config.ts";
 import { rotate } from "../src/services/credential/rotate.ts";
+import { forgetHashKey } from "../src/store/account/hash-key.ts";
 import { forgetMasterKeys } from "../src/store/account/master-keys.ts";
 import { connect } from "../src/store/database/tx.ts";
 import { createVault } from "../src/vault.ts";
@@ -20,7 +21,10 @@ async function main(): Promise<number> {
   const sql = connect(databaseUrl, { max: 2 });
   try {
     const vault = createVault(masterKey, otherMasterKeys);
-    if (process.argv.includes("--lost")) await forgetMasterKeys(sql, vault.heads);
+    if (process.argv.includes("--lost")) {
+      await forgetMasterKeys(sql, vault.heads);
+      await forgetHashKey(sql, vault.heads);
+    }
     const rotations = await rotate(sql, vault, (name, done, of) => console.log(`${name} ${done} of ${of}`));
     for (const { name, faulty } of rotations)
       for (const id of faulty)

@@ -7,6 +7,8 @@ import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts
 import { startEmbeddedNats } from "../embedded/nats.ts";
 import { type EmbeddedPostgres, startPostgres } from "../embedded/postgres.ts";
 import { Relay } from "../events/relay.ts";
+import { secretBytes } from "../random.ts";
+import { HASH_KEY_CONTEXT, keepHashKey } from "../store/account/hash-key.ts";
 import { nameMasterKey } from "../store/account/master-keys.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
@@ -14,7 +16,7 @@ import { Pulse } from "../store/database/pulse.ts";
 import { connect, databaseReachable, type Sql, sameDatabase } from "../store/database/tx.ts";
 import { mayPass } from "../store/database/unavailable.ts";
 import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
-import { createVault, type Vault } from "../vault.ts";
+import { createVault, type Vault, VaultError } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
@@ -68,8 +70,10 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
   const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
-  const vault = createVault(masterKey, config.otherMasterKeys);
-  const missingKeys = await patiently(log, () => checkMasterKey(sql, vault));
+  const keys = createVault(masterKey, config.otherMasterKeys);
+  const missingKeys = await patiently(log, () => checkMasterKey(sql, keys));
+  const hashKey = await patiently(log, () => hashKeyOf(sql, keys));
+  const vault = createVault(masterKey, config.otherMasterKeys, hashKey);
   if (missingKeys !== undefined) log.warn(missingKeys);
 
   const notifications = await Notifications.open(direct, pulse);
@@ -109,6 +113,21 @@ async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefine
   throw new ConfigError([
     "LIMBER_MASTER_KEY is not the key that this database's secrets were sealed under, and none of LIMBER_MASTER_KEY_PREVIOUS is (a key that is lost: npm run vault:rotate -- --lost)",
   ]);
+}
+
+/**
+ * The key of request hashes. Where it does not open, this process has one of its own: calls that were made under an idempotency key elsewhere
+ * are refused here as other calls, and never run twice.
+ */
+async function hashKeyOf(sql: Sql, vault: Vault): Promise<Buffer> {
+  const fresh = secretBytes(32);
+  const sealed = await keepHashKey(sql, vault.seal(fresh, HASH_KEY_CONTEXT));
+  try {
+    return vault.openBytes(sealed, HASH_KEY_CONTEXT);
+  } catch (thrown) {
+    if (thrown instanceof VaultError) return fresh;
+    throw thrown;
+  }
 }
 
 /** How long to wait until a database that is away is looked for again, in milliseconds. */

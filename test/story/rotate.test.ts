@@ -8,9 +8,11 @@ import { credentialContext } from "../../src/store/account/credentials.ts";
 import { createVault } from "../../src/vault.ts";
 import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { robot } from "../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../support/model.ts";
 
 const [OLD, NEW] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
+const AUTH = { type: "bearer", secret: "the-gateways-own" };
 const ROWS = 5_000;
 const TOOL = fileURLToPath(new URL("../../tools/vault-rotate.ts", import.meta.url));
 
@@ -63,8 +65,7 @@ async function command(until?: string): Promise<{ code: number | null; text: str
 
 it("loses no call, takes up where it was killed, and leaves nothing that only the old key opens", async () => {
   const before = await open(OLD, [NEW]); // every replica knows the new key before any uses it
-  const auth = { type: "bearer", secret: "the-gateways-own" };
-  await before.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth });
+  await before.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth: AUTH });
   const caller = await before.caller(100, {
     role: "owner",
     rate_limit: { requests: 1_000_000, window_s: 1, burst: 1_000_000 },
@@ -129,6 +130,58 @@ it("rotates back as easily", async () => {
   const vault = createVault(OLD, [NEW]);
   const [credentials] = await rotate(database.sql, vault, () => {});
   expect(credentials).toMatchObject({ rewrapped: ROWS, faulty: ["cred_7"] });
+});
+
+it("keeps what was sealed for calls whose organisation retains no data: a repeat gets its answer, a loop goes on", async () => {
+  const own = await freshDatabase();
+  const at = async (masterKey: Buffer, otherMasterKeys: Buffer[]) =>
+    openApp({ database: own, masterKey, otherMasterKeys });
+  const before = await at(OLD, [NEW]);
+  const about = { data_collection: "deny" };
+  await before.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth: AUTH, about });
+  const { org, key } = await before.caller(10, { role: "owner" });
+  await before.call(`/v1/orgs/${org}/settings`, { zdr: true }, { key, method: "PATCH" });
+  const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0.5] }] };
+  const keyed = { key, headers: { "idempotency-key": "once" } };
+  const first = await before.call("/v1/act", body, keyed);
+  expect(first.status, first.text).toBe(200);
+  const open = {
+    model: "acme/base",
+    actionSpace: "base_twist_2d",
+    horizon: 200,
+    provider: { sessionId: "arm", deadlineMs: 10_000 },
+  };
+  const loop = robot(before, key, open);
+  await loop.expect("opened");
+  loop.observe(1);
+  const { chunkId } = await loop.expect("chunk");
+  loop.halfClose();
+  await loop.rest();
+  await expect.poll(() => own.sql`select from loop_session where chunk is not null`).toHaveLength(1);
+  await before.close();
+  await (await at(NEW, [OLD])).close();
+
+  const rotations = await rotate(own.sql, createVault(NEW, [OLD]), () => {});
+  const kinds = rotations.filter(({ rewrapped }) => rewrapped > 0);
+  expect(kinds.map(({ name, rewrapped, faulty }) => [name, rewrapped, faulty])).toEqual([
+    ["offerings", 1, []],
+    ["answers under idempotency keys", 1, []],
+    ["last chunks of loops", 1, []],
+    ["key of request hashes", 1, []],
+  ]);
+
+  const after = await at(NEW, []);
+  const again = await after.call("/v1/act", body, keyed);
+  expect(again.body.id).toBe(first.body.id);
+  const other = await after.call("/v1/act", { ...body, horizon: 2 }, keyed);
+  expect([other.status, other.body.error?.code]).toEqual([409, "idempotency_conflict"]);
+  const next = robot(after, key, open);
+  expect(await next.expect("opened")).toMatchObject({ resumed: true, resumedStep: 1 });
+  next.observe(1);
+  expect(await next.expect("chunk")).toMatchObject({ replayed: true, chunkId });
+  next.leave();
+  await after.close();
+  await own.close();
 });
 
 async function plant(org: string): Promise<void> {

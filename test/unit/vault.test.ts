@@ -89,13 +89,15 @@ describe("a hash", () => {
   const all = ({ hash, otherHashes }: KeptHashes): string[] =>
     [hash, ...otherHashes].map((each) => each.toString("hex"));
 
-  it("is kept as it is, or keyed: then it differs with the master key and the context, and is known again all the same", () => {
+  it("is kept as it is, or keyed: then it differs with the key and the context, and is known again under another master key", () => {
+    const key = Buffer.alloc(32, 9);
+    const vault = createVault(OLD, [], key);
     expect(vault.hashes(plain, false, CONTEXT).hash).toEqual(plain);
     const keyed = vault.hashes(plain, true, CONTEXT).hash;
-    const others = [createVault(STRANGE).hashes(plain, true, CONTEXT), vault.hashes(plain, true, "elsewhere")];
+    const others = [createVault(OLD, [], STRANGE).hashes(plain, true, CONTEXT), vault.hashes(plain, true, "elsewhere")];
     expect(new Set([plain, keyed, ...others.map(({ hash }) => hash)].map((each) => each.toString("hex"))).size).toBe(4);
     for (const isKeyed of [true, false]) {
-      const later = all(createVault(NEW, [OLD]).hashes(plain, isKeyed, CONTEXT));
+      const later = all(createVault(NEW, [], key).hashes(plain, isKeyed, CONTEXT));
       expect(later).toContain(keyed.toString("hex"));
       expect(later).toContain(plain.toString("hex"));
     }

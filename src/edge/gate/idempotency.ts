@@ -13,6 +13,7 @@ import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../call.ts";
 import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { idempotencyContext } from "../../store/billing/idempotency.ts";
 import { refusalOfOutage } from "../messages/store-outage.ts";
 import { wantsStream } from "../messages/stream.ts";
 import type { CallContext, GateDeps } from "./gate.ts";
@@ -38,7 +39,7 @@ export async function serveIdempotent(
 
   const { orgId, workspaceId, settings } = principal;
   const { requestId: claimId } = context;
-  const place = JSON.stringify(["idempotency", orgId, workspaceId ?? "", key]);
+  const place = idempotencyContext({ orgId, workspaceId, key });
   // Where no data is retained, the answer is kept under a key of its own, which is forgotten with it.
   const seal = settings.zdr ? (answer: Uint8Array) => idempotency.seal(answer, place) : undefined;
   const claim = { orgId, workspaceId, key, claimId, promised: false, seal };

@@ -9,6 +9,7 @@ import {
   endLoopSession,
   holderOfLoopSession,
   lookAtLoopSession,
+  loopSessionContext,
   resetLoopSession,
   takeLoopSession,
 } from "../../store/replicas/loop-sessions.ts";
@@ -174,13 +175,13 @@ export class Resumption {
 
   #kept(session: string, chunk: LoopChunk, sealed: boolean): Uint8Array {
     const bytes = toBinary(LoopChunkSchema, chunk);
-    return sealed ? this.#vault.seal(bytes, contextOf(session)) : bytes;
+    return sealed ? this.#vault.seal(bytes, loopSessionContext(session)) : bytes;
   }
 
   #leftIn(session: string, { episode, last }: Before, askedAt: number): LeftBehind {
     if (!last) return { episode, last: undefined };
     const { sealed, chunk, agoMs } = last;
-    const bytes = sealed ? this.#vault.openBytes(chunk, contextOf(session)) : chunk;
+    const bytes = sealed ? this.#vault.openBytes(chunk, loopSessionContext(session)) : chunk;
     return { episode, last: { chunk: fromBinary(LoopChunkSchema, bytes), toldAt: askedAt - agoMs } };
   }
 }
@@ -195,5 +196,3 @@ const byNow = ({ chunk, toldAt }: ResumedChunk): LoopChunk => ({
   ...chunk,
   observationAgeMs: chunk.observationAgeMs + steadyNow() - toldAt,
 });
-
-const contextOf = (session: string): string => JSON.stringify(["loop_session", session]);

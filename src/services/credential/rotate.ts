@@ -30,13 +30,13 @@ export async function rotate(
     const rotation: Rotation = { name, rewrapped: 0, faulty: [] };
     let done = 0;
     tell(name, done, of);
-    for (let after = ""; ; ) {
+    for (let after: readonly string[] | undefined; ; ) {
       const page = await listOthers(sql, place, { head: vault.head, after, limit: BATCH });
       if (page.length === 0) break;
       after = page.at(-1)!.id;
       const changes = page.flatMap(({ id, sealed, context }) => {
         const to = rewrapped(vault, sealed, context);
-        if (!to) rotation.faulty.push(id);
+        if (!to) rotation.faulty.push(id.join(" "));
         return to ? [{ id, from: sealed, to }] : [];
       });
       rotation.rewrapped += await replaceSealed(sql, place, changes);

@@ -1,17 +1,21 @@
 /** Every sealed secret of the database, for a change of the master key. */
 
+import { idempotencyContext } from "../billing/idempotency.ts";
 import type { Sql } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
 import { mailContext } from "../events/mail.ts";
 import { webhookContext } from "../events/webhooks.ts";
 import { jobKeyContext, jobSecretContext } from "../jobs/jobs.ts";
+import { loopSessionContext } from "../replicas/loop-sessions.ts";
 import { offeringContext } from "../supply/supply.ts";
 import { credentialContext } from "./credentials.ts";
+import { HASH_KEY_CONTEXT } from "./hash-key.ts";
 import { issuerContext } from "./issuers.ts";
 
 /** One sealed secret. */
 export interface SealedSecret {
-  id: string;
+  /** What its row is found by: a text for each of the column's `keys`. */
+  id: readonly string[];
   sealed: Buffer;
   /** What it was sealed for. */
   context: string;
@@ -23,6 +27,10 @@ interface SealedColumn {
   readonly name: string;
   readonly table: string;
   readonly column: string;
+  /** The columns that its rows are found by, each a text; `id` where it says nothing. */
+  readonly keys?: readonly string[];
+  /** The column that says of a row whether it is sealed at all; where it says nothing, all are. */
+  readonly isSealed?: string;
   /** What else of a row its context is made of. */
   readonly needs: readonly string[];
   contextOf(row: Readonly<Record<string, string | number>>): string;
@@ -93,46 +101,95 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     needs: [],
     contextOf: ({ id }) => jobKeyContext(String(id)),
   },
+  {
+    name: "answers under idempotency keys",
+    table: "idempotency",
+    column: "response",
+    keys: ["orgId", "key", "workspaceId"],
+    isSealed: "sealed",
+    needs: [],
+    contextOf: ({ orgId, key, workspaceId }) =>
+      idempotencyContext({ orgId: String(orgId), key: String(key), workspaceId: String(workspaceId) }),
+  },
+  {
+    name: "last chunks of loops",
+    table: "loop_session",
+    column: "chunk",
+    keys: ["session"],
+    isSealed: "sealed",
+    needs: [],
+    contextOf: ({ session }) => loopSessionContext(String(session)),
+  },
+  {
+    name: "key of request hashes",
+    table: "hash_key",
+    column: "sealed",
+    needs: [],
+    contextOf: () => HASH_KEY_CONTEXT,
+  },
 ];
 
 /** How many secrets of a column do not begin with `head`. */
-export async function countOthers(sql: Sql, { table, column }: SealedColumn, head: Buffer): Promise<number> {
+export async function countOthers(sql: Sql, place: SealedColumn, head: Buffer): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
-    select count(*) as count from ${sql(table)} where ${begins(sql, column, head)}`;
+    select count(*) as count from ${sql(place.table)} where ${isOther(sql, place, head)}`;
   return row?.count ?? 0;
 }
 
-/** Up to `limit` secrets of a column that do not begin with `head`, in the order of their names, after the name `after`. */
+/** Up to `limit` secrets of a column that do not begin with `head`, in the order of their keys, after those of `after`. */
 export async function listOthers(
   sql: Sql,
   place: SealedColumn,
-  { head, after, limit }: { head: Buffer; after: string; limit: number },
+  { head, after, limit }: { head: Buffer; after: readonly string[] | undefined; limit: number },
 ): Promise<SealedSecret[]> {
   const { table, column, needs } = place;
+  const keys = keysOf(place);
+  const names = listed(
+    sql,
+    keys.map((key) => sql`${sql(key)}`),
+  );
+  const behind =
+    after &&
+    sql`and (${names}) > (${listed(
+      sql,
+      after.map((key) => sql`${key}`),
+    )})`;
   const rows = await sql<Record<string, string | number | Buffer>[]>`
-    select ${sql(["id", column, ...needs])} from ${sql(table)}
-    where ${begins(sql, column, head)} and id > ${after} order by id limit ${limit}`;
+    select ${sql([...keys, column, ...needs])} from ${sql(table)}
+    where ${isOther(sql, place, head)} ${behind ?? sql``} order by ${names} limit ${limit}`;
   return rows.map((row) => ({
-    id: String(row.id),
+    id: keys.map((key) => String(row[key])),
     sealed: row[column] as Buffer, // bytea
     context: place.contextOf(row as Record<string, string | number>), // all that it looks at is text or a number
   }));
 }
 
-const begins = (sql: Sql, column: string, head: Buffer) =>
-  sql`${sql(column)} is not null and substring(${sql(column)} from 1 for ${head.length}) <> ${head}`;
+const keysOf = ({ keys = ["id"] }: SealedColumn): readonly string[] => keys;
+
+type Fragment = ReturnType<Sql>;
+
+/** Fragments with commas between them. */
+const listed = (sql: Sql, parts: readonly Fragment[]): Fragment => parts.reduce((all, part) => sql`${all}, ${part}`);
+
+const isOther = (sql: Sql, { column, isSealed }: SealedColumn, head: Buffer): Fragment =>
+  sql`${sql(column)} is not null and substring(${sql(column)} from 1 for ${head.length}) <> ${head}
+    ${isSealed === undefined ? sql`` : sql`and ${sql(isSealed)}`}`;
 
 /** Puts secrets in the place of others, where those are still there: who stored a new one meanwhile keeps it. Answers how many. */
 export async function replaceSealed(
   sql: Sql,
-  { table, column }: SealedColumn,
-  changes: readonly { id: string; from: Buffer; to: Buffer }[],
+  place: SealedColumn,
+  changes: readonly { id: readonly string[]; from: Buffer; to: Buffer }[],
 ): Promise<number> {
   if (changes.length === 0) return 0;
+  const { table, column } = place;
+  const rows = changes.map(({ id, from, to }) => ({ id, from: from.toString("hex"), to: to.toString("hex") }));
+  const isIts = keysOf(place)
+    .map((key, i) => sql`${sql(`${table}.${key}`)} = change.id ->> ${i}::int`)
+    .reduce((all, each) => sql`${all} and ${each}`);
   const { count } = await sql`
     update ${sql(table)} set ${sql(column)} = decode(change."to", 'hex')
-    from json_to_recordset(${JSON.stringify(changes.map(({ id, from, to }) => ({ id, from: from.toString("hex"), to: to.toString("hex") })))}::text::json)
-      as change (id text, "from" text, "to" text)
-    where ${sql(table)}.id = change.id and ${sql(`${table}.${column}`)} = decode(change."from", 'hex')`;
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as change (id json, "from" text, "to" text)
+    where ${isIts} and ${sql(`${table}.${column}`)} = decode(change."from", 'hex')`;
   return count;
 }

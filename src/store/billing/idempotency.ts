@@ -32,6 +32,14 @@ export interface Claimant {
 /** What to do with the call: run it and settle it under the claim, or answer with the bytes of the response message. */
 export type Claim = { kind: "run"; claimId: string } | { kind: "replay"; response: Uint8Array; sealed: boolean };
 
+/** What an answer is sealed for that is kept under an idempotency key. */
+export const idempotencyContext = ({
+  orgId,
+  workspaceId,
+  key,
+}: Pick<Claimant, "orgId" | "workspaceId" | "key">): string =>
+  JSON.stringify(["idempotency", orgId, workspaceId ?? "", key]);
+
 /** How long a key is remembered. */
 const LIFE_HOURS = 24;
 const RETRY_AFTER_S = 1;

@@ -20,6 +20,9 @@ export interface Before {
   last: LastChunk | undefined;
 }
 
+/** What the last chunk of a session is sealed for. */
+export const loopSessionContext = (session: string): string => JSON.stringify(["loop_session", session]);
+
 /** How long the end of a stream is of use: the life of a pin. */
 const LIFE = "15 minutes";
 

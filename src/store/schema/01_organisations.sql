@@ -183,3 +183,9 @@ create table master_key (
   name bytea primary key,
   since timestamptz not null default now()
 );
+
+-- Keys that are made here and never change, so that what was hashed under them is known again after a change of the master key. Sealed.
+create table hash_key (
+  id text primary key,
+  sealed bytea not null
+);
