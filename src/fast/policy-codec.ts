@@ -16,6 +16,7 @@ import { LoopAct } from "./loop-act.ts";
 import { seenAnswer } from "./protobuf/loop.ts";
 import { readMessage } from "./protobuf/read.ts";
 import { writeMessage } from "./protobuf/write.ts";
+import { ownBytes } from "./slab.ts";
 
 const read: ReadMessage = (schema, bytes) => readMessage(schema, bytes, { readUnknownFields: false });
 
@@ -27,7 +28,7 @@ export const FAST_CODEC: PolicyCodec = {
     return pictures.then((fetched) => writeAct(model, input, frames, fetched, call));
   },
   loop(model, input, requestId) {
-    const common = writeMessage(ActCallSchema, actCommonOf(model, input, requestId));
+    const common = ownBytes(writeMessage(ActCallSchema, actCommonOf(model, input, requestId)));
     return (observations, budgetMs) => new LoopAct(common, observations, budgetMs);
   },
   readAct: (bytes) => seenAnswer(bytes) ?? readAct(bytes, read),

@@ -26,6 +26,13 @@ export function taken(from: SlabRoom, at: number): Buffer {
   return message;
 }
 
+/** Bytes that stay for long, in memory of their own: from the pool of Node's small buffers they would keep eight kilobytes. */
+export function ownBytes(bytes: Uint8Array): Buffer {
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  own.set(bytes);
+  return own;
+}
+
 /** A larger block is not kept. */
 const MOST_KEPT = 1 << 20;
 let spare: Buffer | undefined;

@@ -289,17 +289,10 @@ export function createGate(deps: GateDeps): Gate {
       if (context.idempotencyKey !== undefined) throw streamReplay();
       let rest = nothing;
       let isOver = false;
-      const told: Speaker<Message> = {
-        say: (message) => speaker.say(message),
-        get behind() {
-          return speaker.behind;
-        },
-        end: (refusal) => {
-          isOver = true;
-          rest();
-          speaker.end(refusal);
-        },
-      };
+      const told = new HeardSpeaker(speaker, () => {
+        isOver = true;
+        rest();
+      });
       admission.work?.end();
       const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
       const listener = ruleOf(method).serve(told, call) as Listener<Message>;
@@ -323,6 +316,30 @@ export function createGate(deps: GateDeps): Gate {
       };
     },
   };
+}
+
+/** A speaker who is heard to end. */
+class HeardSpeaker implements Speaker<Message> {
+  readonly #speaker: Speaker<Message>;
+  readonly #ends: () => void;
+
+  constructor(speaker: Speaker<Message>, ends: () => void) {
+    this.#speaker = speaker;
+    this.#ends = ends;
+  }
+
+  say(message: Message): void {
+    this.#speaker.say(message);
+  }
+
+  get behind(): boolean {
+    return this.#speaker.behind;
+  }
+
+  end(refusal?: unknown): void {
+    this.#ends();
+    this.#speaker.end(refusal);
+  }
 }
 
 function noteAsked(trail: CallTrail, request: Message, { traceparent }: CallContext): void {

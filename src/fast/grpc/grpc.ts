@@ -42,7 +42,7 @@ import { headOf, OK_TRAILERS, trailersOf } from "./blocks.ts";
 import { nameCodings, requestCoding, responseCoding } from "./codings.ts";
 import { QUICK, type Quick } from "./quick.ts";
 import { deadlineOf, timedOut, timeoutOf } from "./timeout.ts";
-import { type CallWriter, speakerOf } from "./writer.ts";
+import { CallSpeaker, type CallWriter } from "./writer.ts";
 
 /** What is served here, and how. */
 export interface GrpcOptions {
@@ -288,7 +288,7 @@ class GrpcCall implements CallHearer {
       this.#listener = this.#options.gate.conversation(
         this.#method,
         admission,
-        speakerOf(this.#voice()),
+        new CallSpeaker(this.#voice()),
         this.#context,
       );
     const deliver = isConversation ? this.#converse : this.#take;
@@ -377,9 +377,7 @@ class GrpcCall implements CallHearer {
     return {
       framed: (message) => this.#framed(message),
       write: (frame) => void this.#write(frame),
-      get isBehind() {
-        return stream.isBehind;
-      },
+      isBehind: () => stream.isBehind,
       end: (refusal) => {
         if (refusal !== undefined) this.fail(refusal);
         else this.#end(OK_TRAILERS);

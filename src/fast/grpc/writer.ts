@@ -8,42 +8,57 @@ export interface CallWriter {
   framed(message: Message): Buffer | Promise<Buffer>;
   write(frame: Buffer): void;
   /** What was written before is not read yet. */
-  readonly isBehind: boolean;
+  isBehind(): boolean;
   /** Ends the call, well or with a refusal. */
   end(refusal?: unknown): void;
 }
 
 /** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
-export function speakerOf(call: CallWriter): Speaker<Message> {
-  let before: Promise<void> | undefined;
-  let unsent = 0;
-  const fail = (thrown: unknown): void => call.end(thrown);
-  const inTurn = (send: () => void | Promise<void>): void => {
-    if (before === undefined) {
+export class CallSpeaker implements Speaker<Message> {
+  readonly #call: CallWriter;
+  #before: Promise<void> | undefined;
+  #unsent = 0;
+
+  constructor(call: CallWriter) {
+    this.#call = call;
+  }
+
+  say(message: Message): void {
+    const call = this.#call;
+    if (this.#before !== undefined) {
+      this.#inTurn(() => this.#send(call.framed(message)));
+      return;
+    }
+    const frame = call.framed(message);
+    if (frame instanceof Promise) this.#inTurn(() => this.#send(frame));
+    else call.write(frame);
+  }
+
+  get behind(): boolean {
+    return this.#unsent > 1 || this.#call.isBehind();
+  }
+
+  end(refusal?: unknown): void {
+    this.#inTurn(() => this.#call.end(refusal));
+  }
+
+  #send(frame: Buffer | Promise<Buffer>): void | Promise<void> {
+    if (frame instanceof Promise) return frame.then((framed) => this.#call.write(framed));
+    this.#call.write(frame);
+  }
+
+  #inTurn(send: () => void | Promise<void>): void {
+    if (this.#before === undefined) {
       const sending = send();
       if (!(sending instanceof Promise)) return;
-      before = sending.catch(fail);
-    } else before = before.then(send).catch(fail);
-    unsent += 1;
-    void before.then(() => {
-      unsent -= 1;
-      if (unsent === 0) before = undefined;
+      this.#before = sending.catch(this.#fail);
+    } else this.#before = this.#before.then(send).catch(this.#fail);
+    this.#unsent += 1;
+    void this.#before.then(() => {
+      this.#unsent -= 1;
+      if (this.#unsent === 0) this.#before = undefined;
     });
-  };
-  const send = (frame: Buffer | Promise<Buffer>): void | Promise<void> => {
-    if (frame instanceof Promise) return frame.then((framed) => call.write(framed));
-    call.write(frame);
-  };
-  return {
-    say(message) {
-      if (before !== undefined) return inTurn(() => send(call.framed(message)));
-      const frame = call.framed(message);
-      if (frame instanceof Promise) inTurn(() => send(frame));
-      else call.write(frame);
-    },
-    get behind() {
-      return unsent > 1 || call.isBehind;
-    },
-    end: (refusal) => inTurn(() => call.end(refusal)),
-  };
+  }
+
+  readonly #fail = (thrown: unknown): void => this.#call.end(thrown);
 }

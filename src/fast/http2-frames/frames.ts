@@ -89,7 +89,7 @@ export interface FrameSink {
 export class FrameReader {
   readonly #sink: FrameSink;
   readonly #head = Buffer.alloc(HEAD_BYTES);
-  /** Made when the first payload comes in pieces, which is never on most connections. */
+  /** There while a payload comes in pieces, which is never on most connections. */
   #payload: Buffer | undefined;
   /** How much of the head, and of a payload that doesn't lie whole in a chunk, was read before this chunk. */
   #headRead = 0;
@@ -170,13 +170,14 @@ export class FrameReader {
     if (this.#payloadRead === 0 && end <= chunk.length) {
       payload = chunk.subarray(from, end);
     } else {
-      this.#payload ??= Buffer.allocUnsafeSlow(MAX_PAYLOAD);
+      this.#payload ??= Buffer.allocUnsafeSlow(this.#length);
       const pieces = this.#payload;
       this.#payloadRead += chunk.copy(pieces, this.#payloadRead, from, end);
       if (this.#payloadRead < this.#length) return chunk.length;
       payload = pieces.subarray(0, this.#length);
       this.#payloadRead = 0;
     }
+    this.#payload = undefined;
     this.#inFrame = false;
     this.#sink.frame(this.#type, this.#flags, this.#stream, payload);
     return end;

@@ -28,6 +28,8 @@ const ENTRY_BYTES = 32;
 /** Bits of a number that go on after its first byte; more than 2^28 is nothing's length or index. */
 const MOST_BITS = 28;
 
+const NOTHING: Buffer = Buffer.alloc(0);
+
 /** Unpacks the blocks of one connection, which share a table: none may be left out. */
 export class FieldReader {
   /** The newest last. */
@@ -36,7 +38,7 @@ export class FieldReader {
   #most = TABLE_BYTES;
   /** How often the table has changed: a block that left it as it was says the same as long as nobody else changes it. */
   changes = 0;
-  #block: Buffer = Buffer.alloc(0);
+  #block = NOTHING;
   #at = 0;
 
   /** Tells of each field of a whole block, in order. Throws a Fault for one that can't be read. */
@@ -55,6 +57,8 @@ export class FieldReader {
       const field = first >= 0x80 ? this.#indexed(this.#number(7)) : this.#literal(first);
       tell(field[0], field[1]);
     }
+    // It is a view of all that came with it.
+    this.#block = NOTHING;
   }
 
   #literal(first: number): Field {

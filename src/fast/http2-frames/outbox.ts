@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { HEAD_BYTES, putHead } from "./frames.ts";
 
 /** Small frames are gathered in a block, of a size that the connection turns out to need; larger payloads leave as they are. */
-const FIRST_BLOCK_BYTES = 4 << 10;
+const FIRST_BLOCK_BYTES = 1 << 10;
 const BLOCK_BYTES = 64 << 10;
 /** A payload that is no larger is copied at once. */
 export const SMALL_BYTES = 4 << 10;

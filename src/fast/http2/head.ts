@@ -1,5 +1,6 @@
 /** What a request begins with: the fields of its head, and whether they are of the plainest form (RFC 9113 section 8.3). */
 import { type Field, FieldReader } from "../http2-frames/hpack.ts";
+import { ownBytes } from "../slab.ts";
 import type { CallTaker, FindTaker } from "./call.ts";
 
 /** The fields of a plain head by their names. */
@@ -36,13 +37,15 @@ const PSEUDO = new Set([":method", ":path", ":scheme", ":authority"]);
 const ODD = new Set(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "expect", "host"]);
 const LENGTH = /^\d{1,15}$/;
 
+const NOTHING: Buffer = Buffer.alloc(0);
+
 /** Reads the heads of one connection. */
 export class HeadReader {
   readonly #reader = new FieldReader();
   readonly #find: FindTaker;
   readonly #mostPlain: number;
   /** A robot's calls begin alike: a block that is the last one again, with the same table, is not read again. */
-  #lastBlock: Buffer = Buffer.alloc(0);
+  #lastBlock = NOTHING;
   #lastChanges = -1;
   #last: RequestHead | undefined;
 
@@ -68,7 +71,7 @@ export class HeadReader {
       plain: size > this.#mostPlain ? undefined : plainOf(fields, this.#find),
     };
     if (this.#reader.changes === changes && block.length <= MOST_REMEMBERED) {
-      this.#lastBlock = Buffer.from(block);
+      this.#lastBlock = ownBytes(block);
       this.#lastChanges = changes;
       this.#last = head;
     }

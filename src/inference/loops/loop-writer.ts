@@ -37,7 +37,7 @@ export interface LoopWriterOptions {
 export class LoopWriter {
   readonly #options: LoopWriterOptions;
   /** What the names of its chunks begin with. */
-  readonly #name: Uint8Array;
+  readonly #name: Buffer;
   #behindSince: number | undefined;
   /** The last chunk that was charged, and the last route that was sent. */
   #last: LoopChunk | undefined;
@@ -48,7 +48,10 @@ export class LoopWriter {
 
   constructor(options: LoopWriterOptions) {
     this.#options = options;
-    this.#name = Buffer.from(`chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`);
+    const name = `chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`;
+    // Not from the pool of small buffers, of which it would keep eight kilobytes.
+    this.#name = Buffer.allocUnsafeSlow(name.length);
+    this.#name.write(name, "latin1");
   }
 
   /** The last chunk that was charged, with its route, for a stream that resumes the session. */

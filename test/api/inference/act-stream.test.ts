@@ -1,6 +1,8 @@
 /** ActStream: control loops, with the fast layer and over the plain path. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
+import { grainyPicture, redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST, PLAIN } from "../../support/fast.ts";
@@ -58,6 +60,34 @@ describe.each([
       const ended = await loop.expect("ended");
       expect(ended).toMatchObject({ code: "", chunks: 3, holds: 0, usage: { actionSteps: 15, costUsd: 0.0015 } });
       expect(await loop.next()).toBeUndefined();
+    });
+
+    it("by a model that gets the robot's pictures, and what their bytes say of them, whatever the robot says", async () => {
+      const [large, small] = await Promise.all([grainyPicture(), redSquare(0.5, 0.5, 16)]);
+      const loop = robot(app, key, OPEN);
+      await loop.expect("opened");
+      for (const step of [1, 2, 3]) {
+        const frames = [
+          { camera: "front", data: large, ...(step > 1 && { width: 5, height: 720, tMs: step }) },
+          { camera: "wrist", data: small, ...(step > 2 && { format: ImageFormat.PNG, width: 16, height: 16 }) },
+        ];
+        loop.observe(step, {
+          observations: [
+            { proprio: [0.5], frames },
+            { proprio: [step], frames },
+          ],
+        });
+        expect((await loop.expect("chunk")).startStep).toBe(step);
+        const seen = model.acts.at(-1)!.observations;
+        expect(seen.map(({ proprio }) => proprio)).toEqual([[0.5], [step]]);
+        for (const [front, wrist] of seen.map((each) => each.frames)) {
+          expect(front).toMatchObject({ camera: "front", format: ImageFormat.JPEG, width: 1_280, height: 720 });
+          expect(wrist).toMatchObject({ camera: "wrist", format: ImageFormat.PNG, width: 16, height: 16 });
+          expect(front?.tMs).toBe(step > 1 ? step : undefined);
+          expect(large.equals(front!.data) && small.equals(wrist!.data)).toBe(true);
+        }
+      }
+      loop.leave();
     });
 
     it("by a model that is told what real-time chunking says, where its wire carries it", async () => {
