@@ -28,6 +28,7 @@ if [ ! -x "$build/real" ]; then
   echo "cpp: left out: the client, for want of gRPC"
   exit 0
 fi
+"$build/fake" "$@"
 for _ in $(seq 600); do
   grep -q '^LIMBER_KEY=' "$scratch/log" && break
   kill -0 "$gateway" 2>/dev/null || { cat "$scratch/log"; exit 1; }

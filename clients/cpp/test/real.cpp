@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
@@ -252,6 +253,20 @@ void AConnectionThatBreaksIsOpenedAgain() {
   HOLDS(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
 }
 
+void AReplicaThatDiesIsReplacedByTheNext() {
+  auto relay = std::make_unique<Relay>(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
+  const limber::Client client({relay->url(), url}, key);
+  limber::Loop loop(client, kNav, At50());
+  const limber::Observation seen = Seen();
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  relay.reset();
+  Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
+  Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  HOLDS(loop.Tick(seen).episode == 1);
+  // A call goes there too.
+  HOLDS(client.Act(kNav, seen, Twist()).rows > 0);
+}
+
 void AGatewayThatFallsSilentIsLeft() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   const limber::Client client(relay.url(), key);
@@ -471,6 +486,7 @@ int main(int count, char** arguments) {
       TEST(ARobotDrivesAroundByItsLoop),
       TEST(ATickAllocatesNothing),
       TEST(AConnectionThatBreaksIsOpenedAgain),
+      TEST(AReplicaThatDiesIsReplacedByTheNext),
       TEST(AGatewayThatFallsSilentIsLeft),
       TEST(AnInterruptHoldsTheRobot),
       TEST(WhatACallbackThrowsEndsTheRunHeld),
