@@ -12,6 +12,15 @@ const ROOT = join(import.meta.dirname, "..");
 const OUT = join(ROOT, "release");
 const NPM_CLIENT = "clients/typescript";
 
+/** Clients that are released as sources, and where those state their version. */
+const SOURCES: readonly string[] = ["cpp", "ros2"];
+const SOURCES_VERSIONS: readonly (readonly [string, RegExp])[] = [
+  ["clients/cpp/CMakeLists.txt", /^project\(\w+ VERSION ([\d.]+)/m],
+  ["clients/ros2/limber_interfaces/package.xml", /<version>([^<]+)/],
+  ["clients/ros2/limber_ros2/package.xml", /<version>([^<]+)/],
+  ["clients/ros2/limber_ros2/setup.py", /version="([^"]+)"/],
+];
+
 /** The version that an artefact states, by the file that states it. */
 export function versionsOf(root: string): ReadonlyMap<string, string> {
   const versions = new Map<string, string>();
@@ -28,6 +37,10 @@ export function versionsOf(root: string): ReadonlyMap<string, string> {
     if (!existsSync(join(root, file))) continue;
     // One that takes its version from elsewhere states none.
     const version = /^version *= *"([^"]+)"/m.exec(readFileSync(join(root, file), "utf8"))?.[1];
+    if (version !== undefined) versions.set(file, version);
+  }
+  for (const [file, stated] of SOURCES_VERSIONS) {
+    const version = existsSync(join(root, file)) ? stated.exec(readFileSync(join(root, file), "utf8"))?.[1] : undefined;
     if (version !== undefined) versions.set(file, version);
   }
   return versions;
@@ -86,6 +99,12 @@ function release(): void {
     const folder = join(ROOT, "clients", name);
     if (existsSync(join(folder, "pyproject.toml")))
       run("python3", ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", OUT, folder]);
+  }
+  for (const name of SOURCES) {
+    // The same sources make the same bytes.
+    const same = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--exclude=__pycache__"];
+    const archive = join(OUT, `limber-${name}-${versions.get("package.json")}.tar.gz`);
+    run("tar", [...same, "-C", join(ROOT, "clients"), "-czf", archive, name]);
   }
   const sbom = ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"];
   writeFileSync(join(OUT, "limber.cdx.json"), run("npm", sbom));

@@ -53,7 +53,7 @@ struct LoopOptions {
   bool finish_chunks = false;
   // For so long a first connection is sought.
   double connect_timeout_s = 10;
-  // Seconds of a clock that only goes forward; std::chrono::steady_clock where it is empty. It is called while a lock is held.
+  // Seconds of a clock that only goes forward; std::chrono::steady_clock where it is empty. It is called on the loop's threads too.
   std::function<double()> clock;
 };
 
