@@ -52,7 +52,7 @@ describe.skipIf(!canBrowse)("the fleet", () => {
     await put("base-1", { ...config, proprio: { ...config.proprio, any_order: true } });
     await page.reload();
     await page.getByRole("table", { name: "robots" }).getByText("base-1").click();
-    await page.getByRole("button", { name: "Change" }).click();
+    await page.getByRole("button", { name: "Change", exact: true }).click();
     const change = page.getByRole("dialog", { name: "Change base-1" });
     await change.getByLabel("Steps in a second").fill("30");
     await change.getByRole("button", { name: "Save" }).click();
@@ -136,7 +136,7 @@ describe.skipIf(!canBrowse)("armings", () => {
     await table.getByRole("button", { name: "Disarm" }).click();
     await page.getByText("No robot is armed").waitFor();
     await page.getByLabel("also those that have ended").check();
-    await table.getByText("disarmed", { exact: true }).waitFor();
+    await table.getByText(/disarmed$/).waitFor();
     const run = { robot_id: "base-3", model: "reference/potential-nav", max_seconds: 5 };
     expect((await app.call("/v1/robots/runs", run, { key: agent.key })).body.error.code).toBe("robot_not_armed");
     expect(faults).toEqual([]);

@@ -34,8 +34,8 @@ beforeAll(async () => {
   const { app, caller } = console;
   await eventually(async () => {
     const world = { model: "acme/world", observations: [{}] };
-    const asked = { contract: "predict", request: world };
-    expect((await app.call("/v1/routes/preview", asked, { key: caller.key })).body.plan?.length).toBe(1);
+    const { body } = await app.call("/v1/routes/preview?contract=predict", world, { key: caller.key });
+    expect(body.plan?.length).toBe(1);
   });
 });
 
@@ -103,6 +103,7 @@ describe.skipIf(!canBrowse)("the form of the playground", () => {
     await page.getByRole("button", { name: "Drive to a place" }).click();
     await page.getByLabel("goal_x", { exact: true }).fill("0.75");
     const layouts = page.getByLabel("Layout of the state");
+    await expect.poll(() => layouts.locator("option").filter({ hasText: "goal_x" }).count()).toBeGreaterThan(0);
     const names = await layouts.locator("option").allTextContents();
     expect(names.length).toBeGreaterThan(1);
     const other = names.find((each) => /goal_x/.test(each) && /obstacle/.test(each)) ?? names.at(-1)!;
@@ -117,7 +118,7 @@ describe.skipIf(!canBrowse)("predicted frames", () => {
     const { page, faults } = await console.open("/console/playground");
     const frames = framesOf(page, "reference/block-flow");
     await page.getByRole("button", { name: "See what comes next" }).click();
-    await page.getByLabel("Model").fill("reference/block-flow");
+    await page.getByRole("combobox", { name: "Model", exact: true }).fill("reference/block-flow");
     await page.getByLabel("Beside it").fill("acme/world");
     await page.getByRole("button", { name: "Run", exact: true }).click();
     const nearness = page.getByRole("listitem").filter({ hasText: "reference/block-flow against acme/world" });

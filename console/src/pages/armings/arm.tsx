@@ -81,6 +81,7 @@ export function Arm({
     if (bounds !== undefined) setDraft((before) => ({ ...before, ...textsOf(bounds) }));
   }, [bounds]);
   const arm = useMutation(ArmingService.method.armRobot);
+  const loading = keys.isLoading || applications.isLoading;
   const agents = [
     ...(keys.data?.data ?? []).filter(({ disabled }) => !disabled).map(({ id, name, prefix }) => [id, name || prefix]),
     ...(applications.data?.data ?? []).map(({ clientId, name }) => [clientId, `${name}, an application`]),
@@ -132,7 +133,7 @@ export function Arm({
           required
           suggestions={robots.data?.data.map(({ id }) => id) ?? []}
         />
-        {agents.length > 0 && (
+        {(loading || agents.length > 0) && (
           <Choice
             label="Agent"
             value={byId ? BY_ID : draft.agent}
@@ -141,11 +142,11 @@ export function Arm({
               set({ agent: agent === BY_ID ? "" : agent });
             }}
             options={[...agents, [BY_ID, "another one, by its id"]]}
-            any="choose one"
+            any={loading ? "Loading…" : "choose one"}
             help="A key, or every key that an application got by consent."
           />
         )}
-        {(byId || agents.length === 0) && (
+        {(byId || (!loading && agents.length === 0)) && (
           <TextField
             label="Id of the agent"
             value={draft.agent}

@@ -51,11 +51,21 @@ export function useReader(draft: Draft, planned: Planned): Reader | undefined {
     }),
     { enabled: contract !== "ground" && model !== "" },
   );
-  const own = readerOf(planned.data);
-  const takes = (planned.data?.plan.length ?? 0) > 0;
-  if (contract === "ground") return undefined;
+  // A plan that is still asked for says nothing of another model or action space.
+  const known = useRef<{ readonly key: string; readonly own: Reader | undefined; readonly takes: boolean }>(undefined);
+  if (planned.of !== undefined)
+    known.current = {
+      key: keyOf(planned.of),
+      own: readerOf(planned.data),
+      takes: (planned.data?.plan.length ?? 0) > 0,
+    };
+  if (contract === "ground" || known.current?.key !== keyOf(draft)) return undefined;
+  const { own, takes } = known.current;
   return own ?? (takes ? undefined : readerOf(bare.data));
 }
+
+/** What a draft's reader depends on, beside the observation. */
+const keyOf = ({ contract, model, space }: Draft): string => `${contract} ${model} ${space}`;
 
 /** The layouts of state that a model reads in an action space. */
 export const layoutsOf = ({ proprio }: InputContract, space: string): readonly ProprioSpec[] =>
@@ -187,16 +197,16 @@ export function useLayout(
   change: (part: Partial<Draft>) => void,
 ): void {
   const done = useRef("");
-  const { contract, model, space, state } = draft;
+  const { contract, space, state } = draft;
+  const key = keyOf(draft);
   const refused = planned.of === draft && planned.data?.plan.length === 0;
   useEffect(() => {
-    const key = `${contract} ${model} ${space}`;
     if (!refused || reader === undefined || contract !== "act" || done.current === key) return;
     done.current = key;
     const layouts = layoutsOf(reader.input, space);
     const [first] = layouts;
     if (first !== undefined && layoutOf(state, layouts) === undefined) change({ state: stateIn(first, state) });
-  }, [refused, reader, contract, model, space, state, change]);
+  }, [refused, reader, contract, key, space, state, change]);
 }
 
 /** The sizes of pictures, in pixels, by their addresses, as far as they are known. */
