@@ -13,8 +13,8 @@ import { encoded } from "../codecs/pictures/raw-pictures.ts";
 import { isLerobotMessage } from "../codecs/python/lerobot.ts";
 import { newId } from "../ids.ts";
 import { type LerobotObservation, type LerobotSetup, readNumber, readPicture } from "./messages.ts";
-import * as pickles from "./pickles.ts";
-import * as tensors from "./tensors.ts";
+import { readObservation, readSetup } from "./pickles.ts";
+import { readObservation as readTensorObservation, readSetup as readTensorSetup } from "./tensors.ts";
 
 /** What it serves, and for whom. */
 export interface LerobotOptions {
@@ -125,12 +125,11 @@ const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
     return EMPTY;
   },
   SendPolicyInstructions: async (robot, [message = EMPTY]) => {
-    const setup = bytesIn(message, 1);
-    await robot.setUp(readerOf(setup).readSetup(setup));
+    await robot.setUp(setupIn(bytesIn(message, 1)));
     return EMPTY;
   },
   SendObservations: async (robot, messages) => {
-    for (const seen of transfersIn(messages)) robot.see(readerOf(seen).readObservation(seen));
+    for (const seen of transfersIn(messages)) robot.see(observationIn(seen));
     return EMPTY;
   },
   GetActions: async (robot, _, stream) => {
@@ -139,9 +138,10 @@ const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
   },
 };
 
-/** What reads a message: LeRobot's clients write pickles, or JSON and safetensors. */
-const readerOf = (bytes: Buffer): Pick<typeof pickles, "readSetup" | "readObservation"> =>
-  isLerobotMessage(bytes) ? tensors : pickles;
+/** LeRobot's clients write pickles, or JSON and safetensors. */
+const setupIn = (bytes: Buffer): LerobotSetup => (isLerobotMessage(bytes) ? readTensorSetup : readSetup)(bytes);
+const observationIn = (bytes: Buffer): LerobotObservation =>
+  (isLerobotMessage(bytes) ? readTensorObservation : readObservation)(bytes);
 
 /** A field of bytes. */
 function bytesIn(message: Buffer, wanted: number): Buffer {
