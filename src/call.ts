@@ -164,6 +164,18 @@ export const byCall = ({ principal, requestId }: Call): { actor: string; request
 const actorOf = ({ keyId, userId, session }: KeyPrincipal): string =>
   session !== undefined && userId !== undefined ? userId : keyId;
 
+/** Messages that several callers are sent. */
+const sharedMessages = new WeakSet<object>();
+
+/** Marks a message that several callers are sent: it changes no more, so that transports may write it once for all. */
+export function shared<T extends object>(message: T): T {
+  sharedMessages.add(message);
+  return message;
+}
+
+/** Whether a message was marked so. */
+export const isShared = (message: object): boolean => sharedMessages.has(message);
+
 /** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
 export type Implementation<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>

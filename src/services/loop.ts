@@ -6,9 +6,10 @@ import {
   type LoopService,
   LoopsChangeSchema,
   LoopsSnapshotSchema,
+  type WatchLoopsResponse,
   WatchLoopsResponseSchema,
 } from "../../gen/limber/v1/loop_service_pb.ts";
-import type { Call, Implementation } from "../call.ts";
+import { type Call, type Implementation, shared } from "../call.ts";
 import { steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
@@ -68,19 +69,20 @@ export function loopService({ sql, live }: LoopDeps): Implementation<typeof Loop
       const { isWanted, watch } = await open(wanted, call);
       try {
         const { replicas, silent } = await watch.settled(SETTLE_MS, call.signal);
-        const shown = new ShownLoops(watch, isWanted, limit);
-        const { loops, more } = shown.change();
-        const first = create(LoopsSnapshotSchema, { loops, more, replicas, silentReplicas: silent });
+        const view = viewOf(watch, { ...wanted, workspaceId: wanted.workspaceId ?? confinedTo(call) }, isWanted, limit);
+        let shown = view.now();
+        const { loops, more } = shown;
+        const first = create(LoopsSnapshotSchema, { loops: [...loops], more, replicas, silentReplicas: silent });
         yield create(WatchLoopsResponseSchema, { event: { case: "snapshot", value: first } });
         for (let saidAt = steadyNow(); ; ) {
           // Who reads slowly asks again when there is room, and gets what is so by then.
           await watch.next(call.signal);
-          const change = shown.change();
-          if (!change.isNews && steadyNow() - saidAt < QUIET_MS) continue;
+          const before = shown;
+          shown = view.now();
+          const { message, isNews } = shown.since(before);
+          if (!isNews && steadyNow() - saidAt < QUIET_MS) continue;
           saidAt = steadyNow();
-          const { loops, ended, more } = change;
-          const value = create(LoopsChangeSchema, { loops, ended, more });
-          yield create(WatchLoopsResponseSchema, { event: { case: "change", value } });
+          yield message;
         }
       } finally {
         watch.close();
@@ -89,38 +91,83 @@ export function loopService({ sql, live }: LoopDeps): Implementation<typeof Loop
   };
 }
 
-/** What one watcher was shown. */
+/** A change, as all who were shown the same before are told of it. */
+interface SharedChange {
+  readonly message: WatchLoopsResponse;
+  readonly isNews: boolean;
+}
+
+/** What is shown at one tick. What has changed since an earlier one is made, and written, once for all who were shown that. */
 class ShownLoops {
-  readonly #watch: LoopWatch;
-  readonly #isWanted: (loop: RunningLoop) => boolean;
-  readonly #limit: number;
-  /** By loop: the version that was shown. */
-  #shown = new Map<string, number>();
-  #more = 0;
+  readonly loops: readonly RunningLoop[];
+  /** How many there are beside those that are shown. */
+  readonly more: number;
+  /** By loop: the version that is shown. */
+  readonly #versions: ReadonlyMap<string, number>;
+  readonly #changes = new WeakMap<ShownLoops, SharedChange>();
 
   constructor(watch: LoopWatch, isWanted: (loop: RunningLoop) => boolean, limit: number) {
-    this.#watch = watch;
-    this.#isWanted = isWanted;
-    this.#limit = limit;
+    const all = loopsOf(watch, isWanted);
+    this.loops = all.slice(0, limit);
+    this.more = all.length - this.loops.length;
+    this.#versions = new Map(this.loops.map(({ id }) => [id, watch.loops.get(id)?.version ?? 0]));
   }
 
-  /** What is to be shown since it was last asked. */
-  change(): { loops: RunningLoop[]; ended: string[]; more: number; isNews: boolean } {
-    const all = loopsOf(this.#watch, this.#isWanted);
-    const now = new Map<string, number>();
-    const loops: RunningLoop[] = [];
-    for (const loop of all.slice(0, this.#limit)) {
-      const version = this.#watch.loops.get(loop.id)?.version ?? 0;
-      now.set(loop.id, version);
-      if (this.#shown.get(loop.id) !== version) loops.push(loop);
-    }
-    const ended = [...this.#shown.keys()].filter((id) => !now.has(id));
-    const more = all.length - now.size;
-    const isNews = loops.length > 0 || ended.length > 0 || more !== this.#more;
-    this.#shown = now;
-    this.#more = more;
-    return { loops, ended, more, isNews };
+  /** What is news to those who were shown another tick before. */
+  since(before: ShownLoops): SharedChange {
+    const known = this.#changes.get(before);
+    if (known) return known;
+    const loops = this.loops.filter(({ id }) => before.#versions.get(id) !== this.#versions.get(id));
+    const ended = [...before.#versions.keys()].filter((id) => !this.#versions.has(id));
+    const value = shared(create(LoopsChangeSchema, { loops, ended, more: this.more }));
+    const made = {
+      message: create(WatchLoopsResponseSchema, { event: { case: "change", value } }),
+      isNews: loops.length > 0 || ended.length > 0 || before.more !== this.more,
+    };
+    this.#changes.set(before, made);
+    return made;
   }
+}
+
+/** What watchers with the same filters share: one picture of each tick. */
+class LoopsView {
+  readonly #make: () => ShownLoops;
+  readonly #watch: LoopWatch;
+  #tick = -1;
+  #shown: ShownLoops | undefined;
+
+  constructor(watch: LoopWatch, make: () => ShownLoops) {
+    this.#watch = watch;
+    this.#make = make;
+  }
+
+  /** What is shown at this tick. */
+  now(): ShownLoops {
+    if (this.#shown === undefined || this.#tick !== this.#watch.tick) this.#shown = this.#make();
+    this.#tick = this.#watch.tick;
+    return this.#shown;
+  }
+}
+
+/** By the loops that are watched, which are one object for each organisation; then by the filters. They go with it. */
+const views = new WeakMap<LoopWatch["loops"], Map<string, WeakRef<LoopsView>>>();
+
+function viewOf(
+  watch: LoopWatch,
+  { workspaceId, robotId }: Wanted,
+  isWanted: (loop: RunningLoop) => boolean,
+  limit: number,
+): LoopsView {
+  const known = views.get(watch.loops) ?? new Map<string, WeakRef<LoopsView>>();
+  views.set(watch.loops, known);
+  const filters = JSON.stringify([workspaceId ?? null, robotId ?? null, limit]);
+  const there = known.get(filters)?.deref();
+  if (there) return there;
+  // Those of watchers that have left.
+  for (const [key, view] of known) if (view.deref() === undefined) known.delete(key);
+  const made = new LoopsView(watch, () => new ShownLoops(watch, isWanted, limit));
+  known.set(filters, new WeakRef(made));
+  return made;
 }
 
 /** The loops that are wanted, the one that was opened first first: ids are in the order of their making. */

@@ -159,6 +159,8 @@ export interface LoopWatch {
   next(signal: Signal): Promise<void>;
   /** The loops as they are known now, by their ids, each with a number that grows when it changes. */
   readonly loops: ReadonlyMap<string, { readonly loop: RunningLoop; readonly version: number }>;
+  /** Counts ticks: what is known changes with it, and by what is heard between. */
+  readonly tick: number;
   /** Nobody watches any longer. */
   close(): void;
 }
@@ -245,6 +247,9 @@ export class LiveLoops {
       });
     return {
       loops: view.entries,
+      get tick() {
+        return view.version;
+      },
       async settled(ms, signal) {
         const awaited = await others().catch((): readonly string[] => []);
         const silent = (): number => awaited.filter((replica) => !view.answered.has(replica)).length;

@@ -1,5 +1,6 @@
 /** Messages as server-sent events: the messages of a stream, and the parts of one answer that was asked for as a stream. */
 import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { isShared } from "../../../call.ts";
 import { encoderOf, toText } from "../../messages/json.ts";
 import type { ServerEvent } from "./sse.ts";
 
@@ -20,10 +21,19 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
     // A message holds it as the object that it stands for.
     if (event.of.typeName === STRUCT) return { event: event.name, data: JSON.stringify(chosen.value) };
     const { index, cursor } = chosen.value;
-    const data = toText(event.of, chosen.value);
+    const data = isShared(chosen.value) ? sharedText(event.of, chosen.value) : toText(event.of, chosen.value);
     if (typeof index === "number") return { event: event.name, data, id: index };
     return typeof cursor === "string" ? { event: event.name, data, id: cursor } : { event: event.name, data };
   };
+}
+
+/** The text of messages that several readers are sent. */
+const texts = new WeakMap<Message, string>();
+
+function sharedText(desc: DescMessage, message: Message): string {
+  const text = texts.get(message) ?? toText(desc, message);
+  texts.set(message, text);
+  return text;
 }
 
 const STRUCT = "google.protobuf.Struct";
