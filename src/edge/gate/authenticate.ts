@@ -172,7 +172,9 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     },
     orgOf(authorization, adminToken, browser) {
       if (isAdmin(adminToken)) return OPERATOR;
-      if (authorization === undefined) return deps.sessions.peek(browser?.session ?? "")?.orgId ?? NOBODY;
+      // What another site's page has a browser send takes no share of the person's organisation.
+      if (authorization === undefined)
+        return browser?.isOwn === true ? (deps.sessions.peek(browser.session ?? "")?.orgId ?? NOBODY) : NOBODY;
       try {
         return deps.keys.peek(bearerOf(authorization))?.orgId ?? NOBODY;
       } catch {

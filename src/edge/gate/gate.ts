@@ -91,7 +91,13 @@ export type { Advice };
 /** Overload, for transports that refuse calls before anything is made for them. */
 export interface Overload {
   /** Whose share such a call takes, where it is refused at this moment, and counts it; undefined where it is not refused. */
-  refuses(method: DescMethod, authorization: string | undefined, adminToken: string | undefined): string | undefined;
+  refuses(
+    method: DescMethod,
+    authorization: string | undefined,
+    adminToken: string | undefined,
+    /** What a call without a key tells of its browser; asked where the call is refused. */
+    browser?: () => BrowserHead | undefined,
+  ): string | undefined;
   /**
    * Runs what answers a refusal to one of these: at once, or later where refusing has cost its share of the processor, and then true. `drop`
    * runs instead where too many are held: it ends the call without an answer.
@@ -238,8 +244,8 @@ export function createGate(deps: GateDeps): Gate {
     inNameOf: (method, record) => authenticator.inNameOf(ruleOf(method), record),
 
     overload: {
-      refuses: (method, authorization, adminToken) =>
-        deps.load.refuses(ruleOf(method).priority, () => authenticator.orgOf(authorization, adminToken)),
+      refuses: (method, authorization, adminToken, browser) =>
+        deps.load.refuses(ruleOf(method).priority, () => authenticator.orgOf(authorization, adminToken, browser?.())),
       pace: (org, answer, drop) => deps.load.pace(org, answer, { drop }),
       advice: () => deps.load.advice(),
     },

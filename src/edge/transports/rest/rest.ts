@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
+import type { BrowserHead } from "../../../call.ts";
 import type { Cancel } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
@@ -217,7 +218,13 @@ export class RestTransport implements WholeRequestHandler {
   /** Answers one request, or refuses it for overload before anything is made for it; `parameters` are those of its path. */
   begin(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
     const { overload } = this.#options.gate;
-    const org = overload?.refuses(route.method, request.headers.authorization, headerOf(request, ADMIN_HEADER));
+    const { authorization } = request.headers;
+    const org = overload?.refuses(
+      route.method,
+      authorization,
+      headerOf(request, ADMIN_HEADER),
+      authorization === undefined && request.headers.cookie !== undefined ? this.#browserOf(route, request) : undefined,
+    );
     if (overload === undefined || org === undefined) {
       void this.answer(route, parameters, request, response);
       return;
@@ -244,6 +251,12 @@ export class RestTransport implements WholeRequestHandler {
     leave();
     exchange.leave();
     this.#note(exchange, refusal);
+  }
+
+  /** What a request without a key tells of its browser, once that is asked. */
+  #browserOf({ verb }: RestRoute, { headers }: HttpRequest): () => BrowserHead | undefined {
+    const { address } = this.#options;
+    return () => address && browserOf(headers, verb, address);
   }
 
   async #call(exchange: HttpExchange): Promise<void> {

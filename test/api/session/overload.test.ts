@@ -1,0 +1,88 @@
+/** Whose share of an overloaded gateway a browser's call takes, before anything is made for it. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { BrowserHead } from "../../../src/call.ts";
+import { createAuthenticator } from "../../../src/edge/gate/authenticate.ts";
+import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
+import type { Overload } from "../../../src/edge/gate/gate.ts";
+import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
+import { KeyCache } from "../../../src/store/account/key-cache.ts";
+import { SessionCache } from "../../../src/store/account/session-cache.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
+import { openForTest } from "../../edge/gateway.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { Browser, OWN_PAGE, signedIn } from "../../support/browser.ts";
+import { person } from "../../support/members.ts";
+
+let app: App;
+let caller: Caller;
+let notifications: Notifications;
+let keys: KeyCache;
+let sessions: SessionCache;
+beforeAll(async () => {
+  app = await openApp();
+  caller = await app.caller(1);
+  notifications = await Notifications.open(app.database.url);
+  keys = new KeyCache(app.sql, notifications);
+  sessions = new SessionCache(app.sql, notifications);
+});
+afterAll(async () => {
+  keys.close();
+  sessions.close();
+  await notifications.close();
+  await app.close();
+});
+
+it("is that of the person's organisation for the gateway's own pages, and nobody's for another site's or an unknown session", async () => {
+  const member = await person(app, caller.org, "developer");
+  const browser = await signedIn(app, caller.org, member.userId);
+  const limits = new RateLimits(() => expect.unreachable());
+  const authenticator = createAuthenticator({
+    keys,
+    sessions,
+    limits,
+    adminToken: ADMIN_TOKEN,
+    publicSignup: false,
+    trustedProxies: proxiesOf([]),
+    closing: () => false,
+    loaded: () => true,
+  });
+  const shares: string[] = [];
+  // Refuses every call, and notes whose share it takes.
+  const overload: Overload = {
+    refuses(_method, authorization, adminToken, head?: () => BrowserHead | undefined) {
+      shares.push(authenticator.orgOf(authorization, adminToken, head?.()));
+      return shares.at(-1);
+    },
+    pace: (_org, answer) => {
+      answer();
+      return false;
+    },
+    advice: () => ({ retryAfter: 1, headers: ["ratelimit", '"gateway";r=0;t=1'] }),
+  };
+  const { base } = await openForTest({ overload });
+  const shareOf = async (headers: Record<string, string>): Promise<string | undefined> => {
+    const body = JSON.stringify({ model: "acme/base" });
+    const { status } = await fetch(`${base}/v1/act`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body,
+    });
+    expect(status).toBe(503);
+    return shares.at(-1);
+  };
+  const cookie = browser.cookie;
+  // What is not in memory yet is everyone's.
+  expect(await shareOf({ ...OWN_PAGE, cookie })).toBe("");
+  await sessions.find(cookie.split("=")[1] ?? "", "look");
+  expect(await shareOf({ ...OWN_PAGE, cookie })).toBe(caller.org);
+  expect(await shareOf({ "sec-fetch-site": "cross-site", cookie })).toBe("");
+  expect(await shareOf({ cookie })).toBe("");
+  expect(await shareOf({ ...OWN_PAGE, cookie: `${cookie}x` })).toBe("");
+  expect(await shareOf(OWN_PAGE)).toBe("");
+  // A key counts as ever, and before a cookie.
+  await keys.find(caller.key);
+  expect(await shareOf({ ...OWN_PAGE, cookie: new Browser(base).cookie, authorization: `Bearer ${caller.key}` })).toBe(
+    caller.org,
+  );
+  limits.close();
+});
