@@ -238,8 +238,8 @@ describe("a server without pickles", () => {
     ["no list", "MALFORMED_ANSWER", packed({ type: "TimedActions", actions: { length: 1 } })],
     ["no rows", "EMPTY_ANSWER", packed(timed(0))],
     ["a pickle", "MALFORMED_ANSWER", chunk(STEPS, 7)],
-    ["a text beyond its end", "MALFORMED_ANSWER", packedChunk(STEPS, 7).subarray(0, 20)],
-    ["tensors cut short", "MALFORMED_ANSWER", packedChunk(STEPS, 7).subarray(0, -1)],
+    ["a text beyond its end", "CONNECTION_LOST", packedChunk(STEPS, 7).subarray(0, 20)],
+    ["tensors cut short", "CONNECTION_LOST", packedChunk(STEPS, 7).subarray(0, -1)],
   ])("fails with a chunk of %s", (_, name, bytes) => {
     let thrown = "read";
     try {

@@ -36,7 +36,8 @@ export function writeLerobotMessage(
 
 /** One message; its arrays are views of `bytes`. Throws CodecError: `truncated`, `too_large` (a text beyond 4 MiB), `malformed`, and what `readSafetensors` throws. */
 export function readLerobotMessage(bytes: Buffer): LerobotMessage {
-  if (bytes.length < LENGTH) throw new CodecError("truncated");
+  if (bytes.length <= LENGTH) throw new CodecError("truncated");
+  if (!isLerobotMessage(bytes)) throw new CodecError("malformed");
   const length = bytes.readUInt32BE();
   if (length > MAX_TEXT) throw new CodecError("too_large");
   const end = LENGTH + length;
