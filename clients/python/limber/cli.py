@@ -228,13 +228,30 @@ def lerobot_carrier(options: argparse.Namespace) -> int:
     if not colon or not port.isdigit():
         raise BadInput(f"--listen {options.listen} is no HOST:PORT")
     token = os.environ.get("LIMBER_CARRIER_TOKEN", "")
-    transport = open_transport(options.connect, options.mode, options.zenoh_config)
+    transport = open_transport(options.connect, mode=options.mode, config_file=options.zenoh_config)
     try:
         with Carrier(transport, options.deployment, host=host.strip("[]"), port=int(port), token=token, action_s=options.timeout_s) as carrier:
             print(f"limber lerobot-carrier ready ws://{host}:{carrier.port} for {options.deployment}", flush=True)
             carrier.wait()
     finally:
         transport.close()
+    return 0
+
+
+def lerobot_server(options: argparse.Namespace) -> int:
+    from limber.lerobot import open_transport
+    from limber.lerobot_server import Contract, ModelServer, Worker
+
+    contract = Contract.read(options.contract)
+    with _client(options) as client:
+        worker = Worker(client, contract, options.deployment, timeout_s=options.timeout_s)
+        transport = open_transport(listen=options.listen, config_file=options.zenoh_config)
+        try:
+            with ModelServer(transport, worker) as server:
+                print(f"limber lerobot-server ready {options.listen}: {contract.model} as {options.deployment}", flush=True)
+                server.wait()
+        finally:
+            transport.close()
     return 0
 
 
@@ -295,6 +312,13 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
     part.add_argument("--listen", default="127.0.0.1:8095", metavar="HOST:PORT", help="LIMBER_CARRIER_TOKEN is required beyond this machine")
     part.add_argument("--timeout-s", type=float, default=30, help="seconds that an action may take")
+
+    part = command("lerobot-server", lerobot_server, "Serves a model of the gateway to a robot that LeRobot drives by remote inference.")
+    part.add_argument("--deployment", required=True, help="the name that LeRobot's client asks for")
+    part.add_argument("--contract", required=True, metavar="FILE", help="JSON: what the robot senses and does, and the model")
+    part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="as Zenoh writes it; whoever reaches it uses this key")
+    part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
+    part.add_argument("--timeout-s", type=float, default=5, help="seconds that an action may take")
 
     part = command("probe", probe, "Looks whether a policy server does what a gateway expects of it.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")

@@ -27,7 +27,8 @@ from limber.errors import BadInput, LimberError, MissingPackage
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 _MAX_TEXT_BYTES = 16_384
 _MAX_ITEMS = 4_096
-_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
+#: A name that may stand in a key of LeRobot's.
+SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
 #: How long a question of a handshake may take, and the wait for an action beyond what the server says of itself.
 _HANDSHAKE_S = 10.0
 _ACTION_S = 30.0
@@ -91,7 +92,7 @@ class Header:
 
 def header_of(payload: bytes) -> Header:
     """Reads an envelope's header. Raises CarrierFault for what is none."""
-    msgpack = _needed("msgpack", "lerobot")
+    msgpack = needed("msgpack", "lerobot")
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CarrierFault("the message is larger than 32 MiB")
     try:
@@ -113,12 +114,13 @@ def header_of(payload: bytes) -> Header:
     names = [record.get(name) for name in ("instance_id", "session_id", "request_id")]
     if not isinstance(kind, str) or type(generation) is not int or not 0 <= generation < 2**63:
         raise CarrierFault("the envelope has no type or no generation")
-    if any(not isinstance(name, str) or (name and not _SEGMENT.fullmatch(name)) for name in names):
+    if any(not isinstance(name, str) or (name and not SEGMENT.fullmatch(name)) for name in names):
         raise CarrierFault("the envelope has a name that is no single segment of a key")
     return Header(kind, str(names[0]), str(names[1]), generation, str(names[2]))
 
 
-def _needed(package: str, extra: str) -> Any:
+def needed(package: str, extra: str) -> Any:
+    """A package that only this needs. Raises MissingPackage, which says how it is installed."""
     try:
         return importlib.import_module(package)
     except ImportError:
@@ -174,7 +176,7 @@ class Carried:
         mine, self._open = self._open, None
         if mine is None:
             return
-        msgpack = _needed("msgpack", "lerobot")
+        msgpack = needed("msgpack", "lerobot")
         close = {
             "version": 1,
             "message_type": "control",
@@ -251,7 +253,7 @@ class Carried:
 
 
 def _operation(payload: bytes) -> object:
-    body = _needed("msgpack", "lerobot").unpackb(payload, raw=False).get("body")
+    body = needed("msgpack", "lerobot").unpackb(payload, raw=False).get("body")
     return body.get("operation") if isinstance(body, dict) else None
 
 
@@ -261,14 +263,14 @@ def _release(mine: _Open) -> None:
     mine.language.close()
 
 
-def open_transport(endpoint: str, mode: str = "peer", config_file: str | None = None) -> Any:
-    """LeRobot's own transport, connected; `endpoint` is Zenoh's, such as `tcp/192.0.2.7:7447`. Raises MissingPackage where LeRobot is not installed."""
+def open_transport(connect: str | None = None, *, listen: str | None = None, mode: str = "peer", config_file: str | None = None) -> Any:
+    """LeRobot's own transport, open; addresses are Zenoh's, such as `tcp/192.0.2.7:7447`. Raises MissingPackage where LeRobot is not installed."""
     try:
         zenoh = importlib.import_module("lerobot.transport.zenoh")
     except ImportError:
         raise MissingPackage("LeRobot's transport is not installed: pip install 'lerobot[remote]', of a version that has remote inference") from None
-    config = zenoh.ZenohConfig(mode=mode, connect_endpoints=[endpoint], config_file=config_file)
-    return zenoh.ZenohTransport(config).open()
+    ends = {"connect_endpoints": [connect] if connect else [], "listen_endpoints": [listen] if listen else []}
+    return zenoh.ZenohTransport(zenoh.ZenohConfig(mode=mode, config_file=config_file, **ends)).open()
 
 
 class Carrier:
@@ -276,12 +278,12 @@ class Carrier:
 
     def __init__(self, transport: Transport, deployment: str, *, host: str = "127.0.0.1", port: int = 0, token: str = "", action_s: float = _ACTION_S) -> None:
         """`token` is what a gateway has to show as `Authorization: Bearer`; without one it listens on this machine alone."""
-        if not _SEGMENT.fullmatch(deployment):
+        if not SEGMENT.fullmatch(deployment):
             raise BadInput(f"{deployment!r} is no name of a deployment: letters, digits, '_', '.' and '-'")
         if not token and host not in ("127.0.0.1", "::1", "localhost"):
             raise BadInput(f"a carrier at {host} needs a token: whoever reaches it commands the policy. Set LIMBER_CARRIER_TOKEN")
-        _needed("msgpack", "lerobot")
-        _needed("websockets", "lerobot")
+        needed("msgpack", "lerobot")
+        needed("websockets", "lerobot")
         server = importlib.import_module("websockets.sync.server")
         self._transport = transport
         self._deployment = deployment

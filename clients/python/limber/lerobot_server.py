@@ -1,0 +1,547 @@
+"""A model of a gateway as a LeRobot server of remote inference, on the robot's own computer (`limber lerobot-server`).
+
+LeRobot's protocol carries no key, so that the server stands beside the robot, holds the key, and is reached by LeRobot's client alone
+(`lerobot-rollout --inference.type=remote`). What the robot senses and does is its contract, which LeRobot compares before anything moves. One client
+at a time; each reset is an episode, and what was asked before it is stale. Every observation is an act call of the gateway.
+
+Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py, codec.py at 0c72316, server.py at 0b20ce1.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import queue
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limber._frames import Observation
+from limber.errors import BadInput, LimberError
+from limber.lerobot import SEGMENT, Channel, Token, Transport, header_of, needed
+
+_log = logging.getLogger(__name__)
+
+_MARKER = "__lerobot_type__"
+_DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64")
+_MAX_SIDE, _MAX_RANK, _MAX_PIXELS, _MAX_DEPTH, _MAX_NODES = 16_384, 8, 4_096 * 4_096, 16, 32_768
+_MAX_DECODED = 64 * 1024 * 1024
+#: A client that is gone for so long has left its session.
+_GRACE_S = 10.0
+_IMAGES = "observation.images."
+#: What an observation says of itself, and its answer says again.
+_IDENTITY: dict[str, tuple[type, ...]] = {
+    "sequence": (int,),
+    "artifact_identity": (str,),
+    "observation_id": (str,),
+    "capture_time": (int, float),
+    "task": (str,),
+    "task_version": (int,),
+}
+
+
+class Malformed(LimberError):
+    """A body that the protocol cannot have."""
+
+
+class Pending(Protocol):
+    """A question that waits for its answer."""
+
+    payload: bytes
+
+    def reply(self, payload: bytes) -> bool:
+        """Answers it."""
+
+    def drop(self) -> None:
+        """Leaves it without an answer."""
+
+
+class Queryable(Protocol):
+    """Where questions come in."""
+
+    def get(self, timeout: float | None = 0) -> Pending:
+        """The next question; `queue.Empty` when there is none in time."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class ServerTransport(Transport, Protocol):
+    """What the server uses of LeRobot's transport, beside what the carrier does."""
+
+    def declare_queryable(self, key: str, capacity: int = 8, reply_timeout: float = 30.0) -> Queryable:
+        """Answers questions."""
+
+    def subscribe_liveliness(self, key: str, capacity: int = 8) -> Any:
+        """Hears who is there: events with `alive`."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One thing that the robot senses or does, as LeRobot's `FeatureSpec` has it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str = "tensor"
+    names: tuple[str, ...] = ()
+    semantics: str = ""
+
+    @staticmethod
+    def of(told: Any) -> Feature:
+        """Raises BadInput for what is none."""
+        try:
+            made = Feature(**{**told, "shape": tuple(told["shape"]), "names": tuple(told.get("names", ()))})
+        except (TypeError, KeyError, AttributeError):
+            raise BadInput(f"{told!r} is no feature: name, shape, dtype, kind, names, semantics") from None
+        fits = made.name and made.semantics and made.kind in ("tensor", "rgb") and all(type(side) is int and side > 0 for side in made.shape)
+        if not fits or (made.kind == "rgb" and (len(made.shape) != 3 or made.shape[2] != 3 or made.dtype != "uint8")):
+            raise BadInput(f"the feature {made.name!r} needs a name, semantics, and a shape; pictures are uint8 of height, width, 3")
+        return made
+
+    def plain(self) -> dict[str, Any]:
+        """As it goes over the wire."""
+        return {**vars(self), "shape": list(self.shape), "names": list(self.names)}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What the robot senses and does, and the model that moves it."""
+
+    model: str
+    features: tuple[Feature, ...]
+    action: Feature
+    semantics: str
+    #: Seconds between two actions.
+    interval_s: float
+    #: Rows of an action chunk.
+    steps: int
+    action_space: str | None = None
+    robot: str | None = None
+
+    @staticmethod
+    def read(file: Path | str) -> Contract:
+        """From JSON: model, action_space, robot, features, action_feature, semantics, action_interval, execution_steps. Raises BadInput."""
+        try:
+            told = json.loads(Path(file).read_text())
+            contract = Contract(
+                str(told["model"]),
+                tuple(Feature.of(each) for each in told["features"]),
+                Feature.of(told["action_feature"]),
+                str(told["semantics"]),
+                float(told["action_interval"]),
+                int(told["execution_steps"]),
+                told.get("action_space"),
+                told.get("robot"),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, BadInput):
+                raise
+            raise BadInput(f"{file} is no contract ({type(error).__name__}: {error})") from None
+        if not contract.interval_s > 0 or not 1 <= contract.steps <= 256 or len(contract.action.shape) != 1:
+            raise BadInput(f"{file}: action_interval is above 0, execution_steps from 1 to 256, and an action is one row")
+        if any(each.kind == "tensor" and each.dtype not in ("float32", "float64") for each in contract.features):
+            raise BadInput(f"{file}: what a model reads of a robot is floats and pictures")
+        return contract
+
+
+class Picture:
+    """A picture as it came: pixels, or a JPEG."""
+
+    def __init__(self, shape: tuple[int, ...], data: bytes, is_jpeg: bool) -> None:
+        self.shape = shape
+        self.image: NDArray[np.uint8] | bytes = data if is_jpeg else np.frombuffer(data, np.uint8).reshape(shape)
+
+
+class _Reader:
+    """Goes through a body as far as the protocol's limits let it."""
+
+    def __init__(self) -> None:
+        self.nodes = self.decoded = 0
+
+    def read(self, value: Any, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > _MAX_DEPTH or self.nodes > _MAX_NODES:
+            raise Malformed("the body is too deep, or has too many values")
+        if isinstance(value, dict):
+            if any(not isinstance(key, str) for key in value):
+                raise Malformed("a key of the body is no text")
+            return self._record(value) if _MARKER in value else {key: self.read(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.read(item, depth + 1) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Malformed("a number is not finite")
+        if value is not None and not isinstance(value, (str, bytes, bool, int, float)):
+            raise Malformed("a value is of a type that the protocol does not have")
+        return value
+
+    def _record(self, record: dict[str, Any]) -> Any:
+        data, shape = record.get("data"), record.get("shape")
+        if not isinstance(data, bytes) or not isinstance(shape, list) or len(shape) > _MAX_RANK:
+            raise Malformed("a tensor or a picture has no bytes or no shape")
+        if any(type(side) is not int or not 0 < side <= _MAX_SIDE for side in shape):
+            raise Malformed("a side of a tensor or of a picture is out of bounds")
+        size = math.prod(shape)
+        if record[_MARKER] == "rgb":
+            if len(shape) != 3 or shape[2] != 3 or shape[0] * shape[1] > _MAX_PIXELS or record.get("channel_order") != "RGB" or record.get("dtype") != "uint8":
+                raise Malformed("a picture is uint8 of height, width, 3, red first")
+            self._take(size)
+            if record.get("encoding") == "jpeg":
+                return Picture(tuple(shape), data, True)
+            if record.get("encoding") != "raw" or len(data) != size:
+                raise Malformed("a picture's bytes are not those of its shape")
+            return Picture(tuple(shape), data, False)
+        dtype, order = record.get("dtype"), {"little": "<", "big": ">"}.get(str(record.get("endianness")))
+        if record[_MARKER] != "tensor" or dtype not in _DTYPES or order is None:
+            raise Malformed("a record is of no type that the protocol has")
+        kind = np.dtype(dtype).newbyteorder("<" if order == "<" else ">")
+        if len(data) != size * kind.itemsize:
+            raise Malformed("a tensor's bytes are not those of its shape")
+        self._take(len(data))
+        array = np.frombuffer(data, kind).reshape(shape)
+        if kind.kind == "f" and not np.isfinite(array).all():
+            raise Malformed("a tensor has a number that is not finite")
+        return array.astype(kind.newbyteorder("="))
+
+    def _take(self, size: int) -> None:
+        self.decoded += size
+        if self.decoded > _MAX_DECODED:
+            raise Malformed("tensors and pictures take more than 64 MiB")
+
+
+def body_of(payload: bytes) -> dict[str, Any]:
+    """An envelope's body. Raises Malformed; the header has to have been read by `header_of`."""
+    body = _Reader().read(needed("msgpack", "lerobot").unpackb(payload, raw=False).get("body"))
+    if not isinstance(body, dict):
+        raise Malformed("the body is no map")
+    return body
+
+
+def _tensor(array: NDArray[np.float32]) -> dict[str, Any]:
+    return {_MARKER: "tensor", "dtype": "float32", "shape": list(array.shape), "endianness": "little", "data": array.astype("<f4").tobytes()}
+
+
+@dataclass
+class _Session:
+    identity: str
+    episode: str
+    generation: int = 0
+    sequence: int = -1
+
+
+class Worker:
+    """The protocol's rules, without a transport: a message in, its answer out. It belongs to one thread."""
+
+    def __init__(self, client: Any, contract: Contract, deployment: str, *, timeout_s: float = 5.0) -> None:
+        """`client` is a `Limber`."""
+        if not SEGMENT.fullmatch(deployment):
+            raise BadInput(f"{deployment!r} is no name of a deployment: letters, digits, '_', '.' and '-'")
+        self.client = client
+        self.contract = contract
+        self.deployment = deployment
+        self.instance = uuid.uuid4().hex
+        self.artifact = f"limber:{contract.model}"
+        self.timeout_s = timeout_s
+        self.session: _Session | None = None
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def answer(self, payload: bytes) -> bytes:
+        """The answer to one message. Raises CarrierFault for what is no envelope."""
+        header = header_of(payload)
+        try:
+            kind, session, body = self._do(header, body_of(payload))
+        except _Refusal as refusal:
+            kind, session, body = "error", header.session_id, {"code": refusal.code, "message": str(refusal)[:2048]}
+        except Malformed as fault:
+            kind, session, body = "error", header.session_id, {"code": "malformed", "message": str(fault)}
+        instance = header.instance_id or self.instance
+        record = {
+            "version": 1,
+            "message_type": kind,
+            "instance_id": instance,
+            "session_id": session,
+            "generation": header.generation,
+            "request_id": header.request_id,
+            "body": body,
+        }
+        packed: bytes = needed("msgpack", "lerobot").packb(record, use_bin_type=True)
+        return packed
+
+    def leave(self) -> None:
+        """The client is gone: the next may come."""
+        self.session = None
+
+    def descriptor(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        contract = self.contract
+        capabilities = {
+            "modes": ["chunk"],
+            "prediction_steps": contract.steps,
+            "execution_steps": contract.steps,
+            "action_interval": contract.interval_s,
+            "features": [each.plain() for each in contract.features],
+            "action_feature": contract.action.plain(),
+            "language": False,
+            "training_max_delay": 0,
+            "rtc_horizon": 0,
+            "current_observation_only": True,
+            "retains_session_state": True,
+            "action_representation": "canonical",
+        }
+        return {
+            "deployment": self.deployment,
+            "instance_id": self.instance,
+            "artifact_identity": self.artifact,
+            "semantics": contract.semantics,
+            "capabilities": capabilities,
+            "execution_contracts": [],
+            "blendable_components": [],
+            "ready": True,
+            "available": self.session is None,
+            "failure": None,
+            "limits": {"action_deadline_s": self.timeout_s, "language_deadline_s": self.timeout_s, "idle_timeout_s": _GRACE_S, "inflight_inference": 1},
+        }
+
+    def _do(self, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        if header.message_type == "describe":
+            return "descriptor", "", self.descriptor()
+        if header.instance_id != self.instance:
+            raise _Refusal("stale", "this is another start of the server")
+        if header.message_type == "open":
+            return self._opened(body)
+        session = self.session
+        if session is None or header.session_id != session.identity:
+            raise _Refusal("stale", "there is no such session")
+        if header.message_type == "control":
+            return self._controlled(session, header, body)
+        if header.message_type == "observation":
+            return self._acted(session, header, body)
+        raise _Refusal("unsupported", "the model answers with actions alone")
+
+    def _opened(self, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        contract = self.contract
+        if self.session is not None:
+            raise _Refusal("busy", "another client has the robot; it has to close its session first")
+        if body.get("required_capabilities", []) != []:
+            raise _Refusal("unsupported", "chunks come plain: without alignment and blending")
+        if body.get("mode") != "chunk" or body.get("encoding") not in ("raw", "jpeg"):
+            raise _Refusal("unsupported", "the mode is chunk, and pictures are raw or jpeg")
+        if body.get("expected_artifact") not in (None, self.artifact):
+            raise _Refusal("incompatible", f"the model is {self.artifact}")
+        interval = body.get("action_interval")
+        if not isinstance(interval, (int, float)) or not math.isclose(interval, contract.interval_s, rel_tol=1e-6):
+            raise _Refusal("incompatible", f"an action is due every {contract.interval_s:g} s")
+        features = [each.plain() for each in contract.features]
+        if (body.get("features"), body.get("action_feature"), body.get("semantics")) != (features, contract.action.plain(), contract.semantics):
+            raise _Refusal("incompatible", "features, their order or their semantics are others than the contract's")
+        self.session = _Session(uuid.uuid4().hex, uuid.uuid4().hex)
+        self._seen.clear()
+        return "accepted", self.session.identity, {**self.descriptor(), "mode": "chunk"}
+
+    def _controlled(self, session: _Session, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        operation = body.get("operation")
+        if operation not in ("reset", "invalidate", "close", "status"):
+            raise _Refusal("malformed", "a control is reset, invalidate, close or status")
+        if operation != "close" and header.generation < session.generation:
+            raise _Refusal("stale", "a later motion has begun")
+        if operation == "status" and header.generation != session.generation:
+            raise _Refusal("stale", "this is not the motion that runs")
+        if operation in ("reset", "invalidate") and header.generation > session.generation:
+            session.generation = header.generation
+            if operation == "reset":
+                session.episode = uuid.uuid4().hex
+        if operation == "close":
+            self.session = None
+        return "ack", session.identity, {"operation": operation, "applied_generation": header.generation}
+
+    def _acted(self, session: _Session, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        sequence, task, supplied = body.get("sequence"), body.get("task"), body.get("features")
+        if header.generation != session.generation:
+            raise _Refusal("stale", "this is not the motion that runs")
+        if header.request_id in self._seen or type(sequence) is not int or sequence <= session.sequence:
+            raise _Refusal("stale", "the observation was seen before, or has no number")
+        if body.get("artifact_identity") != self.artifact:
+            raise _Refusal("incompatible", f"the model is {self.artifact}")
+        if not isinstance(task, str) or len(task) > 4_096 or not isinstance(supplied, dict):
+            raise _Refusal("malformed", "an observation has a task of at most 4,096 letters, and features")
+        identity = {key: body.get(key) for key in _IDENTITY}
+        if any(not isinstance(identity[key], kinds) for key, kinds in _IDENTITY.items()):
+            raise _Refusal("malformed", "an observation has a name, a time and a version of its task")
+        seen = self._observation(supplied)
+        self._seen[header.request_id] = None
+        while len(self._seen) > 128:
+            self._seen.popitem(last=False)
+        session.sequence = sequence
+        contract, begun = self.contract, time.monotonic()
+        try:
+            chunk = self.client.act(
+                contract.model,
+                seen,
+                instruction=task or None,
+                action_space=contract.action_space,
+                horizon=contract.steps,
+                robot=contract.robot,
+                provider={"session_id": f"lerobot-{session.episode}"},
+                timeout_s=self.timeout_s,
+            )
+        except LimberError as error:
+            raise _Refusal("execution", str(error)) from None
+        rows = np.asarray(chunk.steps, dtype=np.float32)
+        if rows.shape != (contract.steps, *contract.action.shape):
+            raise _Refusal("execution", f"the model gave actions of shape {rows.shape}, and the contract has {(contract.steps, *contract.action.shape)}")
+        durations = {"queue": 0.0, "worker": time.monotonic() - begun}
+        answer = {**identity, "canonical_actions": _tensor(rows), "model_actions": None, "execution_steps": contract.steps, "server_durations": durations}
+        return "action", session.identity, answer
+
+    def _observation(self, supplied: dict[str, Any]) -> Observation:
+        if set(supplied) != {each.name for each in self.contract.features}:
+            raise _Refusal("incompatible", "the observation has other features than the contract")
+        images: dict[str, Any] = {}
+        state: list[float] = []
+        for each in self.contract.features:
+            value = supplied[each.name]
+            if each.kind == "rgb":
+                if not isinstance(value, Picture) or value.shape != each.shape:
+                    raise _Refusal("incompatible", f"{each.name} is a picture of {each.shape}")
+                images[each.name.removeprefix(_IMAGES)] = value.image
+            elif not isinstance(value, np.ndarray) or value.shape != each.shape or value.dtype.name != each.dtype:
+                raise _Refusal("incompatible", f"{each.name} is {each.dtype} of {each.shape}")
+            else:
+                state.extend(float(number) for number in value.ravel())
+        return Observation(images=images, state=state)
+
+
+class _Refusal(Exception):
+    """Why the server does not do what it was asked, by the protocol's code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class _Channels:
+    key: str
+    control: Queryable
+    observations: Channel
+    language: Channel
+    presence: Any
+    absent_since: float
+    is_present: bool = False
+
+    def close(self) -> None:
+        for each in (self.control, self.observations, self.language, self.presence):
+            each.close()
+
+
+class ModelServer:
+    """Answers LeRobot's client over LeRobot's transport, on a thread of its own. Use it as a context, or call `close`."""
+
+    def __init__(self, transport: ServerTransport, worker: Worker) -> None:
+        self._transport = transport
+        self._worker = worker
+        self._over = threading.Event()
+        self._channels: _Channels | None = None
+        prefix = f"lerobot/inference/v1/deployments/{worker.deployment}"
+        self._instance = f"{prefix}/instances/{worker.instance}"
+        self._describe = transport.declare_queryable(f"{prefix}/describe", capacity=4)
+        self._opening = transport.declare_queryable(f"{self._instance}/open", capacity=4)
+        self._token: Token = transport.declare_token(f"{self._instance}/alive")
+        self._thread = threading.Thread(target=self._run, name="limber-lerobot", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the session, and is gone."""
+        self._over.set()
+        self._thread.join(30)
+
+    def wait(self) -> None:
+        """Until it is closed."""
+        self._thread.join()
+
+    def __enter__(self) -> ModelServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(0.002):
+                try:
+                    self._question(self._describe, "describe")
+                    self._question(self._opening, "open")
+                    if self._channels is not None:
+                        self._serve(self._channels)
+                except Exception:  # noqa: BLE001 - whatever a transport raises, the next client finds a server
+                    _log.exception("the session is over")
+                    self._release()
+        finally:
+            self._release()
+            self._token.undeclare()
+            self._describe.close()
+            self._opening.close()
+
+    def _question(self, where: Queryable, kind: str) -> None:
+        try:
+            pending = where.get(timeout=0)
+        except queue.Empty:
+            return
+        try:
+            header = header_of(pending.payload)
+            if header.message_type != kind:
+                pending.drop()
+                return
+            answer = self._worker.answer(pending.payload)
+            answered = header_of(answer)
+            if answered.message_type == "accepted":
+                self._admit(answered.session_id)
+            if kind == "control" and answered.message_type == "ack" and header.generation == 0 and self._channels is not None and self._worker.session is not None:
+                # The client hears actions from here on; before, they would be lost.
+                self._transport.wait_for_subscriber(f"{self._channels.key}/act", 5.0)
+            pending.reply(answer)
+        except (LimberError, TimeoutError):
+            pending.drop()
+
+    def _admit(self, session: str) -> None:
+        key = f"{self._instance}/sessions/{session}"
+        self._channels = _Channels(
+            key,
+            self._transport.declare_queryable(f"{key}/control", capacity=4),
+            self._transport.subscribe(f"{key}/obs", 1),
+            self._transport.subscribe(f"{key}/language/request", 1),
+            self._transport.subscribe_liveliness(f"{key}/alive"),
+            time.monotonic(),
+        )
+
+    def _serve(self, channels: _Channels) -> None:
+        self._question(channels.control, "control")
+        try:
+            payload = channels.observations.get(timeout=0)
+            self._transport.publish(f"{channels.key}/act", self._worker.answer(payload))
+        except (queue.Empty, LimberError):
+            pass
+        try:
+            while True:
+                channels.is_present = channels.presence.get(timeout=0).alive
+                channels.absent_since = time.monotonic()
+        except queue.Empty:
+            pass
+        if not channels.is_present and time.monotonic() - channels.absent_since > _GRACE_S:
+            self._worker.leave()
+        if self._worker.session is None:
+            self._release()
+
+    def _release(self) -> None:
+        channels, self._channels = self._channels, None
+        self._worker.leave()
+        if channels is not None:
+            channels.close()
