@@ -8,6 +8,9 @@ import { claimWake, giveWakeBack, keepAwake } from "../store/replicas/awake-offe
 /** A claim that is not answered in this time is not paid for: an answer does not wait longer for the database. */
 const CLAIM_MS = 2_000;
 
+/** How long a word to the database waits for its turn, and how long it may take then: one that is never answered holds up none after it. */
+const WORD_MS = 2_000;
+
 /** The cold starts that calls of this replica cause. */
 export class Wakes {
   readonly #sql: Queryable;
@@ -34,7 +37,7 @@ export class Wakes {
     );
     const tell = (word: () => Promise<void>): void => void this.#inTurn(offeringId, word).catch(() => {});
     return {
-      pays: inTime(claim, { ms: CLAIM_MS, late: () => new Error("the claim is late") }).catch(() => false),
+      pays: inTime(claim, { ms: CLAIM_MS, late: lateWord }).catch(() => false),
       answered: () => tell(() => keepAwake(this.#sql, { offeringId, waker, warmMs })),
       failed: () => {
         sleepsOn();
@@ -43,9 +46,12 @@ export class Wakes {
     };
   }
 
-  /** Words on one offering reach the database in their order. */
+  /** Words on one offering reach the database in their order. One whose turn does not come in time is not said, and rejects. */
   #inTurn<T>(offeringId: string, word: () => Promise<T>): Promise<T> {
-    const said = (this.#last.get(offeringId) ?? Promise.resolve()).then(word, word);
+    const before = this.#last.get(offeringId) ?? Promise.resolve();
+    const said = inTime(before.then(done, done), { ms: WORD_MS, late: lateWord }).then(() =>
+      inTime(word(), { ms: WORD_MS, late: lateWord }),
+    );
     const forget = (): void => {
       if (this.#last.get(offeringId) === said) this.#last.delete(offeringId);
     };
@@ -54,3 +60,6 @@ export class Wakes {
     return said;
   }
 }
+
+const done = (): void => {};
+const lateWord = (): Error => new Error("the database did not answer in time");

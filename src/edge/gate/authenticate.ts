@@ -100,14 +100,17 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
 
   const admitRecord = (
     record: KeyRecord | undefined,
-    { rule, pool }: MethodRule,
+    { rule, pool, readsJobs }: MethodRule,
     { head, isStop }: { head: CallHead; isStop: boolean },
   ): Admission | Promise<Admission> => {
     const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
-    const place = deps.limits.enter(key.keyId, limitOf(record), pool, aboveOf(record));
+    const above = aboveOf(record);
+    const place = readsJobs
+      ? deps.limits.enter(readsName(key.keyId), limitOf(record), pool, above?.map(readsOf))
+      : deps.limits.enter(key.keyId, limitOf(record), pool, above);
     if (denial === undefined && isStop && place instanceof Promise) return admittedSoon(key, place);
     if (denial === undefined) return admitted(key, place);
     return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
@@ -121,8 +124,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       if (denial) throw denial;
       if (before.kind === "key" && isNarrowed(key, before))
         throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
-      deps.limits.change(key.keyId, limitOf(record));
-      for (const { id, limit } of aboveOf(record) ?? []) deps.limits.change(id, limit);
+      const line = [{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])];
+      for (const { id, limit } of [...line, ...line.map(readsOf)]) deps.limits.change(id, limit);
     };
     const record = recordOf(head, "look");
     return record instanceof Promise ? record.then(look) : look(record);
@@ -288,6 +291,10 @@ export const aboveOf = (record: KeyRecord | undefined): readonly KeyLimit[] | un
   record === undefined || record.ancestors.length === 0
     ? undefined
     : record.ancestors.map(({ id, rateLimit }) => ({ id, limit: rateLimit }));
+
+/** The same limits once more, for reads of jobs. */
+const readsOf = ({ id, limit }: KeyLimit): KeyLimit => ({ id: readsName(id), limit });
+const readsName = (id: string): string => `${id} jobs`;
 
 const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);

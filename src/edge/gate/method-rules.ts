@@ -1,6 +1,9 @@
 /** The door of each RPC: what its rule in the schema asks of callers, and the service function behind it. */
-import { type DescMethod, getOption } from "@bufbuild/protobuf";
+import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
+import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { type Priority, type Rpc, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.ts";
+import { JobService } from "../../../gen/limber/v1/job_service_pb.ts";
 import type { Call } from "../../call.ts";
 import { classOf } from "./admission/admission.ts";
 import type { GateDeps } from "./gate.ts";
@@ -11,10 +14,15 @@ export interface MethodRule {
   rule: Rpc;
   /** What its calls count among. */
   pool: TokenPool;
+  /** It reads jobs or what came of them. Such calls have the key's limits once more for themselves, so that who looks at a job slows none of its calls. */
+  readsJobs: boolean;
   /** Its class under overload. */
   priority: Priority;
   serve: (request: unknown, call: Call) => unknown;
 }
+
+/** The services whose GET calls read jobs. */
+const JOBS: ReadonlySet<DescService> = new Set([JobService, EvaluationService]);
 
 /** The doors of all RPCs of the gateway. */
 export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, MethodRule> {
@@ -28,7 +36,14 @@ export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, M
       const rule = getOption(method, rpc);
       if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
         throw new Error(`${service.typeName}.${method.name} does not say how far a key of a workspace reaches`);
-      rules.set(method, { rule, pool, priority: classOf(rule.priority), serve: serve as MethodRule["serve"] });
+      const readsJobs = JOBS.has(service) && getOption(method, http).pattern.case === "get";
+      rules.set(method, {
+        rule,
+        pool,
+        readsJobs,
+        priority: classOf(rule.priority),
+        serve: serve as MethodRule["serve"],
+      });
     }
   }
   return rules;

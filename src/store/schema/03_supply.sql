@@ -124,6 +124,8 @@ create table offering (
   probe_due timestamptz,
   -- Failed probes since the last one that passed.
   probe_failures integer not null default 0,
+  -- Probes in a row that it had no time for, and no caller was served meanwhile.
+  probe_busy integer not null default 0,
   -- A worker probes it until then.
   probe_until timestamptz,
   withdrawn_at timestamptz,

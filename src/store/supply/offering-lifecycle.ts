@@ -123,6 +123,7 @@ export async function settleProbe(
 ): Promise<OfferingRecord | undefined> {
   const { count } = await sql`
     update offering set status = ${to}, probe_failures = ${failures}, verified_at = now(), probe_until = null,
+      probe_busy = case when ${failures}::int = 0 then 0 else probe_busy end,
       report = ${sql.json(JSON.parse(JSON.stringify(report)))},
       ${chunkSteps === undefined ? sql`` : sql`chunk_steps = ${chunkSteps},`}
       probe_due = ${dueInS === undefined ? null : sql`now() + ${dueInS} * interval '1 second'`}
@@ -161,6 +162,17 @@ export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecor
   if (!taken) return undefined;
   const [row] = await sql<OfferingRow[]>`${offerings(sql)} where offering.id = ${taken.id}`;
   return row && offeringOf(row);
+}
+
+/** Notes that an offering had no time for a probe. Answers how many in a row, while no call was answered in the last `servedWithinMin` minutes. */
+export async function noteBusyProbe(sql: Queryable, id: string, servedWithinMin: number): Promise<number> {
+  const [row] = await sql<{ probeBusy: number }[]>`
+    update offering set probe_busy = case when exists (
+      select from offering_minute where offering_id = ${id} and calls > failures
+        and minute > extract(epoch from now())::int / 60 - ${servedWithinMin}::int
+    ) then 0 else probe_busy + 1 end
+    where id = ${id} returning probe_busy`;
+  return row?.probeBusy ?? 0;
 }
 
 /** Puts off a probe that could not be made. */

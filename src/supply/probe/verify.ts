@@ -9,7 +9,7 @@ import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { notedAwake } from "../../store/replicas/awake-offerings.ts";
-import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
+import { endProgress, noteBusyProbe, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
 import {
   claimModel,
   claimOwner,
@@ -31,6 +31,9 @@ const FAILURES_TO_SUSPEND = 3;
 /** How long a server that dials the gateway is waited for, where its owner asks, and how often it is looked for, in milliseconds. */
 const DIAL_MS = 6_000;
 const LOOK_MS = 50;
+/** So many probes in a row that an offering had no time for, with no call that it answered in the last minutes, are a failure. */
+const BUSY_TO_FAIL = 3;
+const SERVED_WITHIN_MIN = 30;
 /** After a failure it is probed again this soon. */
 const RETRY_S = 60;
 
@@ -65,10 +68,12 @@ export async function verify(
     // Who waits for it looks on; what the probe finds does not depend on that.
     (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
   ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
+  // A server that serves somebody may be full at each probe. One that is full while it serves nobody does not work.
   if (busy && !report.passed && !asker.owner)
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
+    if ((await noteBusyProbe(deps.sql, known.id, SERVED_WITHIN_MIN)) < BUSY_TO_FAIL)
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
   // Nothing is taken from calls, and nothing rejected, because a server had no time for a probe.
-  if (busy && !report.passed) {
+  if (busy && !report.passed && asker.owner) {
     await setOfferingStatus(deps.sql, known.id, { from: ["verifying"], to: "pending" });
     const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
     throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);

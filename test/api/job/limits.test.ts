@@ -128,3 +128,26 @@ it("a batch of more than 64 MiB is refused by what it announces", async () => {
   });
   expect(status).toBe(413);
 });
+
+it("reads of a job take nothing from what its calls need, and have the key's limits for themselves", async () => {
+  const { org } = caller;
+  const rate_limit = { requests: 8, window_s: 3600, burst: 8, concurrency: 8 };
+  const made = (await app.admin(`/v1/orgs/${org}/keys`, { role: "owner", rate_limit })) as { key: string };
+  const { key } = made;
+  const child = (
+    (await app.call(`/v1/orgs/${org}/keys`, { role: "owner", rate_limit }, { key })).body as { key: string }
+  ).key;
+  const held = hold();
+  const asked = await app.call("/v1/batch", { contract: "act", requests: [TWIST] }, { key: child });
+  const { id } = asked.body as { id: string };
+  const statuses: number[] = [];
+  for (let i = 0; i < 9; i++) statuses.push((await app.call(`/v1/batch/${id}`, undefined, { key: child })).status);
+  expect(statuses).toEqual([...Array(8).fill(200), 429]);
+  // The key that made it has spent its own reads by that: polling through many children is no way around.
+  expect((await app.call("/v1/jobs", undefined, { key })).status).toBe(429);
+  held.release();
+  await eventually(async () => {
+    const [row] = await app.sql`select status from job where id = ${id}`;
+    expect(row?.status).toBe("completed");
+  });
+});

@@ -90,6 +90,40 @@ describe("the schedule", () => {
     await expect.poll(async () => (await act()).status).toBe(200);
   });
 
+  it("believes three times that a server is full, and longer only while it serves somebody", async () => {
+    const id = await supply();
+    const name = `acme/m${next - 1}`;
+    const states = async (count: number): Promise<string[]> => {
+      const seen: string[] = [];
+      for (let i = 0; i < count; i++) {
+        await due(id);
+        await look();
+        seen.push((await stateOf(id)).status);
+      }
+      return seen;
+    };
+    const serving = (minutesAgo: number) => app.sql`
+      insert into offering_minute (minute, offering_id, replica, calls, failures, rested_ms, latency)
+      values (extract(epoch from now())::int / 60 - ${minutesAgo}::int, ${id}, 'elsewhere', 3, 2, 0, '{}')`;
+    model.script.act = (_call, _answer, served) => served.end(8, "full");
+    model.script.describe = (served) => served.end(8, "full");
+    await serving(10);
+    expect(await states(4)).toEqual(["live", "live", "live", "live"]);
+    expect((await stateOf(id)).dueIn).toBeGreaterThan(200);
+
+    await app.sql`delete from offering_minute where offering_id = ${id}`;
+    await serving(40);
+    expect(await states(5)).toEqual(["live", "live", "degraded", "degraded", "suspended"]);
+    const robot = await app.caller(1);
+    const body = { model: name, action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    await expect.poll(async () => (await app.call("/v1/act", body, { key: robot.key })).status).toBe(409);
+
+    model.script.act = undefined;
+    model.script.describe = undefined;
+    expect(await states(1)).toEqual(["live"]);
+    expect(await app.sql`select from offering where id = ${id} and probe_busy = 0`).toHaveLength(1);
+  });
+
   it("takes over what somebody took and never brought back", async () => {
     const id = await supply();
     await app.sql`update offering set probe_due = now() - interval '1 hour', probe_until = now() + interval '1 minute' where id = ${id}`;
@@ -108,9 +142,10 @@ describe("the schedule", () => {
   it("puts off what can't be probed here", async () => {
     const id = await supply();
     await app.sql`update offering set runtime = 'a-wire-of-tomorrow', probe_due = now() where id = ${id}`;
+    const before = warnings.length;
     await look();
     expect(await stateOf(id)).toMatchObject({ status: "live", probeUntil: null });
     expect((await stateOf(id)).dueIn).toBeGreaterThan(200);
-    expect(warnings).toHaveLength(1);
+    expect(warnings).toHaveLength(before + 1);
   });
 });

@@ -1,0 +1,49 @@
+/** Cold starts are claimed in the database; one word that it never answers holds up none after it. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Queryable } from "../../../src/store/database/tx.ts";
+import { Wakes } from "../../../src/supply/wakes.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { gateway } from "../../support/attempts.ts";
+import { type Model, startModel } from "../../support/model.ts";
+import { offering } from "../../support/supply.ts";
+
+let app: App;
+let model: Model;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+it("after a claim that is never answered the next one is, and pays", async () => {
+  const id = await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  let isDeaf = true;
+  const sql = new Proxy(app.sql, {
+    apply: (target, self, words) => (isDeaf ? new Promise(() => {}) : Reflect.apply(target, self, words)),
+  }) as Queryable;
+  // A cent to wake, and asleep after a second.
+  const sleepy = { scaledownS: 1, coldTimeoutMs: 10_000, costNanoPerSecond: 1_000_000, timeoutMs: 10_000 };
+  const { clock, health, plan } = gateway([offering(id, sleepy)]);
+  const wakes = new Wakes(sql, health);
+  const [step] = plan().steps;
+  const begin = () => {
+    const at = clock.steady();
+    health.admit(id, at, 10_000, false);
+    return wakes.begin(step!, at)!;
+  };
+  const unanswered = begin();
+  // Its statement is on its way in the next turn.
+  await new Promise(setImmediate);
+  isDeaf = false;
+  expect(await unanswered.pays).toBe(false);
+  unanswered.failed();
+  const next = begin();
+  expect(await next.pays).toBe(true);
+  next.answered();
+  await expect
+    .poll(() => app.sql`select from awake_offering where until < now() + interval '2 seconds'`)
+    .toHaveLength(1);
+});
