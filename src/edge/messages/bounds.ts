@@ -57,11 +57,19 @@ export const boundsFor = (bytes: number): Bounds => ({
   elements: Math.max(LEAST_ELEMENTS, Math.floor(bytes / BYTES_PER_ELEMENT)),
 });
 
+/** Asked of every list of every large body, and reading an option makes much that is thrown away. */
+const mostItems = new WeakMap<DescField, number>();
+
 /** The most items that the schema gives a list, or the most pairs that it gives a map. */
 export function mostItemsOf(field: DescField): number {
-  const { type } = getOption(field, fieldRules);
-  const most = type.case === "repeated" ? type.value.maxItems : type.case === "map" ? type.value.maxPairs : 0n;
-  return most > 0n ? Number(most) : Number.POSITIVE_INFINITY;
+  let most = mostItems.get(field);
+  if (most === undefined) {
+    const { type } = getOption(field, fieldRules);
+    const said = type.case === "repeated" ? type.value.maxItems : type.case === "map" ? type.value.maxPairs : 0n;
+    most = said > 0n ? Number(said) : Number.POSITIVE_INFINITY;
+    mostItems.set(field, most);
+  }
+  return most;
 }
 
 /** The refusal of a body of more than `most` bytes. */

@@ -235,7 +235,7 @@ function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessa
   const asMessage = (desc: DescMessage | undefined): TextLevel => {
     if (desc === undefined || desc.typeName.startsWith("google.protobuf.")) return put(undefined);
     if (!isList) return put(undefined, desc);
-    return put(getOption(desc, inline) ? desc.fields[0] : undefined);
+    return put(listIn(desc));
   };
   if (around === undefined) return asMessage(root);
   const field = around.field ?? (around.desc && fieldsOf(around.desc).get(around.key ?? ""));
@@ -244,6 +244,18 @@ function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessa
   if (around.field === undefined && field.fieldKind === "list" && isList) return put(field);
   if (around.field === undefined && field.fieldKind === "map" && !isList) return put(field);
   return asMessage(field.message);
+}
+
+const lists = new WeakMap<DescMessage, DescField | null>();
+
+/** The list that stands for a message; undefined for a message that is an object. */
+function listIn(desc: DescMessage): DescField | undefined {
+  let list = lists.get(desc);
+  if (list === undefined) {
+    list = (getOption(desc, inline) && desc.fields[0]) || null;
+    lists.set(desc, list);
+  }
+  return list ?? undefined;
 }
 
 const named = new WeakMap<DescMessage, ReadonlyMap<string, DescField>>();
