@@ -5,7 +5,7 @@
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import sharp from "sharp";
+import sharp, { type Sharp } from "sharp";
 
 /** The cameras of a robot with one picture, and with three. */
 export const CAMERAS = ["camera_0", "camera_1", "camera_2"] as const;
@@ -40,34 +40,34 @@ export async function shotsOf(cameras: number): Promise<Shot[][]> {
   );
 }
 
-async function shot(from: Buffer, camera: number, i: number): Promise<Shot> {
+async function shot(from: Sharp, camera: number, i: number): Promise<Shot> {
   const light = { brightness: 1 + i / 100 };
-  const file = await sharp(from).modulate(light).jpeg({ quality: QUALITY[camera]! }).toBuffer();
+  const file = await from.modulate(light).jpeg({ quality: QUALITY[camera]! }).toBuffer();
   const comment = Buffer.concat([Buffer.from([0xff, 0xfe, 0, 2 + PLACE.length]), Buffer.from(PLACE)]);
   const jpeg = Buffer.concat([file.subarray(0, 2), comment, file.subarray(2)]);
   const pixels = await sharp(jpeg).resize({ width: SIDE, height: SIDE, fit: "fill" }).removeAlpha().raw().toBuffer();
   return { jpeg, pixels };
 }
 
-/** The file that a camera's picture is made from. */
-function filmOf(): (camera: number, i: number) => Buffer {
+/** What a camera's picture is made from. */
+function filmOf(): (camera: number, i: number) => Sharp {
   const folder = fileURLToPath(new URL("../../../../shared/frames/", import.meta.url));
   const names = existsSync(folder) ? readdirSync(folder).sort() : [];
   const video = names.filter((name) => name.endsWith(".jpg")).map((name) => readFileSync(folder + name));
   const stills = names.filter((name) => name.endsWith(".png")).map((name) => readFileSync(folder + name));
   if (video.length === 0 || stills.length === 0) return drawn;
-  return (camera, i) => (camera < 2 ? video[(i + 7 * camera) % video.length]! : stills[i % stills.length]!);
+  return (camera, i) => sharp(camera < 2 ? video[(i + 7 * camera) % video.length] : stills[i % stills.length]);
 }
 
-/** A slope with grain, as an uncompressed TIFF would hold it: here a PPM, which sharp reads. */
-function drawn(camera: number, i: number): Buffer {
+/** A slope with grain. */
+function drawn(camera: number, i: number): Sharp {
   const [width, height] = camera < 2 ? [320, 180] : [640, 480];
   const pixels = Buffer.alloc(3 * width * height);
   for (let at = 0, x = camera + 3 * i + 1; at < pixels.length; at++) {
     x = (x * 1103515245 + 12345) % 2 ** 31;
     pixels[at] = 90 + ((at / 3) % width) / 8 + ((x >> 16) & 31);
   }
-  return Buffer.concat([Buffer.from(`P6\n${width} ${height}\n255\n`), pixels]);
+  return sharp(pixels, { raw: { width, height, channels: 3 } });
 }
 
 /** A message with pictures, and where their counts stand. */
