@@ -65,7 +65,7 @@ function drawn(camera: number, i: number): Sharp {
   const pixels = Buffer.alloc(3 * width * height);
   for (let at = 0, x = camera + 3 * i + 1; at < pixels.length; at++) {
     x = (x * 1103515245 + 12345) % 2 ** 31;
-    pixels[at] = 90 + ((at / 3) % width) / 8 + ((x >> 16) & 31);
+    pixels[at] = 90 + ((at / 3) % width) / 8 + ((x >> 16) % 36);
   }
   return sharp(pixels, { raw: { width, height, channels: 3 } });
 }
