@@ -9,6 +9,7 @@ import { WebSocketServer } from "ws";
 import { encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
 import { encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { GREETING, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../src/codecs/zmtp.ts";
+import { CAMERAS } from "./cameras.ts";
 
 const MOST_BYTES = 64 << 20;
 const values = Float32Array.from({ length: 16 * 7 }, (_, i) => i / 1000);
@@ -48,10 +49,22 @@ sockets.on("connection", (client) => {
 const UNKNOWN = encodeGr00t({ error: "Unknown endpoint" });
 const EMPTY = encodeGr00t({});
 
+const modality = (keys: readonly string[], moments: readonly number[]) => ({
+  modality_keys: keys,
+  delta_indices: moments,
+});
+const CONFIG = encodeGr00t({
+  video: modality(CAMERAS, [0]),
+  state: modality(["base"], [0]),
+  action: modality(["base"], [...values.keys()].slice(0, 16)),
+  language: modality(["annotation.task"], [0]),
+});
+
 function gr00tAnswer(message: Buffer): Buffer {
   const head = message.subarray(0, 200);
   const names = (endpoint: string): boolean => head.includes(endpoint);
   if (names("get_action")) return gr00t(look(message));
+  if (names("get_modality_config")) return CONFIG;
   if (names("ping")) return encodeGr00t({ status: "ok", message: "Server is running" });
   if (names("reset")) return EMPTY;
   return UNKNOWN;
