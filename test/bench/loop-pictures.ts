@@ -17,7 +17,7 @@ import { type Bench, openGateway } from "./support/gateway.ts";
 import { grpcLoad } from "./support/load.ts";
 import { closedLoops, observing, pacedLoops, robots } from "./support/loop-load.ts";
 import { pictures } from "./support/pictures.ts";
-import { cpuNanos, haveStartFlags, median, start, startModelServer } from "./support/processes.ts";
+import { cpuNanos, haveStartFlags, median, type Started, start, startModelServer } from "./support/processes.ts";
 
 haveStartFlags();
 
@@ -40,8 +40,9 @@ const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
 const upstream = await startModelServer();
 const ports: { grpc: number } = JSON.parse(upstream.line);
-const raw = await start("test/bench/support/floors.ts", ["http2", `http://127.0.0.1:${ports.grpc}`], isJson);
-const rawPort: number = JSON.parse(raw.line).port;
+const floor = (kind: string) => start("test/bench/support/floors.ts", [kind, `http://127.0.0.1:${ports.grpc}`], isJson);
+const raw = await floor("http2");
+const calls = await floor("http2");
 const endpoint = `grpc://127.0.0.1:${ports.grpc}`;
 const gateways: Bench[] = [await openGateway(join(folder, "a"), endpoint)];
 if (other !== undefined) gateways.push(await openGateway(join(folder, "b"), endpoint, { LIMBER_FAST: other }));
@@ -53,8 +54,14 @@ interface PictureProgram {
   readonly key: string;
 }
 
-const PROGRAMS: readonly PictureProgram[] = [
-  { name: "raw node:http2 relay", pid: raw.pid, port: rawPort, key: "" },
+const relay = ({ pid, line }: Started): PictureProgram => ({
+  name: "raw node:http2 relay",
+  pid,
+  port: JSON.parse(line).port,
+  key: "",
+});
+
+const GATEWAYS: readonly PictureProgram[] = [
   ...gateways.map(({ pid, port, key }, i) => ({ name: i === 0 ? "Limber" : `Limber, ${other}`, pid, port, key })),
 ];
 
@@ -110,15 +117,16 @@ const WARM_UP = 4;
 
 async function compare(section: string): Promise<void> {
   const turn = TURNS[section]!;
+  const programs = [relay(section === "act" ? calls : raw), ...GATEWAYS];
   const warm = section === "paced" ? TURNS.closed! : turn;
-  for (let i = 0; i < WARM_UP; i++) for (const program of PROGRAMS) await warm(program);
-  const results = PROGRAMS.map((): PictureTurn[] => []);
+  for (let i = 0; i < WARM_UP; i++) for (const program of programs) await warm(program);
+  const results = programs.map((): PictureTurn[] => []);
   for (let round = 0; round < rounds; round++)
-    for (const [i, program] of PROGRAMS.entries()) results[i]!.push(await turn(program));
+    for (const [i, program] of programs.entries()) results[i]!.push(await turn(program));
   line(`\n${TITLES[section]}`, "CPU us", "x raw", "p50 ms", "p99 ms", "carried");
   for (const [i, turns] of results.entries())
     line(
-      PROGRAMS[i]!.name,
+      programs[i]!.name,
       of(turns, "micros").toFixed(1),
       median(turns.map(({ micros }, round) => micros / results[0]![round]!.micros)).toFixed(2),
       of(turns, "p50").toFixed(2),
@@ -128,5 +136,5 @@ async function compare(section: string): Promise<void> {
 }
 
 for (const section of sections) if (TURNS[section] !== undefined) await compare(section);
-await Promise.all([...gateways, upstream, raw].map((started) => started.stop()));
+await Promise.all([...gateways, upstream, raw, calls].map((started) => started.stop()));
 rmSync(folder, { recursive: true, force: true });
