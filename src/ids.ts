@@ -59,6 +59,7 @@ export type IdPrefix =
   | "off"
   | "org"
   | "pay"
+  | "pms"
   | "pout"
   | "pred"
   | "prov"

@@ -160,8 +160,8 @@ const TABLE: readonly ServiceRow[] = [
   row(IssuerService, ({ config, storage: { sql, vault }, keys, sessions, oidc, url }) =>
     issuerService({ sql, vault, clients: oidc, home: addressOf(config, url), changed: forgetting(keys, sessions) }),
   ),
-  row(MailService, ({ config, storage: { sql }, events: { mailer }, url }) =>
-    mailService({ sql, mailer, from: config.mail?.from, home: addressOf(config, url) }),
+  row(MailService, ({ config, storage: { sql, vault }, events: { mailer }, url }) =>
+    mailService({ sql, mailer, from: config.mail?.from, home: addressOf(config, url), vault }),
   ),
   row(OauthService, ({ config, storage: { sql }, keys, sessions }) =>
     oauthService({ sql, publicUrl: config.publicUrl, changed: forgetting(keys, sessions) }),

@@ -19,7 +19,7 @@ import { Gossip } from "../supply/gossip.ts";
 import { LiveSupply } from "../supply/live-supply.ts";
 import { SupplyLoader } from "../supply/loader.ts";
 import { Prober } from "../supply/prober.ts";
-import { dividing } from "../supply/public-models.ts";
+import { dividing, provenProviders } from "../supply/public-models.ts";
 import { Registry } from "../supply/registry/registry.ts";
 import { Rollup } from "../supply/rollup.ts";
 import { Troubles } from "../supply/troubles.ts";
@@ -83,7 +83,8 @@ export function openSupply({
     const { open, own } = await inSlices(dividing(all), pause);
     await inSlices(supply.adopting(await inSlices(opener.facts(open), pause), own), pause);
     await circuits.refresh();
-    await inSlices(registry.adopting(open, catalog), pause);
+    const providers = await inSlices(provenProviders(all), pause);
+    await inSlices(registry.adopting({ ...open, providers }, catalog), pause);
   });
   closers.add(async () => loader.close());
 

@@ -16,6 +16,7 @@ import { exportWork } from "../jobs/export.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
+import { AutoTopUps } from "../services/billing/auto-topup.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneCodes } from "../store/account/oauth.ts";
@@ -66,7 +67,7 @@ export function startWorkers(
 ): void {
   const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
-  const { leaser, askForgotten } = subsystems.billing;
+  const { leaser, askForgotten, processor, warn } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
   const { workers, openTarget, mailer } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
@@ -99,6 +100,10 @@ export function startWorkers(
   };
   prune();
   closers.add(keepProbing(supplyDeps(subsystems), (text) => log.warn(text)));
+  if (processor) {
+    const topUps = new AutoTopUps({ sql, notifications, processor, leaser, warn });
+    closers.add(() => topUps.close());
+  }
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });

@@ -1,9 +1,11 @@
 /** The payment processor: Stripe, through its own package. Nothing of what it says in text reaches a caller. */
 import Stripe from "stripe";
 import { BRAND } from "../brand.ts";
-import { after, now } from "../clock.ts";
+import { now } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
-import type { CheckoutFact, ReversalFact } from "../store/billing/payments.ts";
+import type { ChargeFact, CheckoutFact, ReversalFact } from "../store/billing/payments.ts";
+import { type Charges, chargeOf, stripeCharges } from "./charges.ts";
+import { away, idOf, listed, MICRO_PER_CENT, reached } from "./stripe-calls.ts";
 
 /** A checkout to open. The same payment opens the same checkout, however often it is asked for. */
 export interface Checkout {
@@ -16,8 +18,13 @@ export interface Checkout {
   expiresAt: number;
 }
 
-/** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`. */
-export type Word = CheckoutFact | ReversalFact | { kind: "hint"; intentId: string };
+/** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`, or stored on a page. */
+export type Word =
+  | CheckoutFact
+  | ChargeFact
+  | ReversalFact
+  | { kind: "hint"; intentId: string }
+  | { kind: "stored"; sessionId: string };
 
 /** What the gateway needs of a payment processor. Each rejects with `processor_unavailable` while it can't be reached. */
 export interface Processor {
@@ -29,6 +36,10 @@ export interface Processor {
   ask(sessionId: string): Promise<(CheckoutFact | ReversalFact)[]>;
   /** The checkout by which `intentId` was paid. */
   find(intentId: string): Promise<string | undefined>;
+  /** What went back of what was paid as `intentId`. */
+  reversals(intentId: string): Promise<ReversalFact[]>;
+  /** Payment methods that are stored there. */
+  readonly charges: Charges;
   /** The words in a message that the processor signed. Refuses with `invalid_signature` what it did not, or too long ago. */
   read(payload: Uint8Array, signature: string): Word[];
 }
@@ -44,11 +55,8 @@ export interface StripeSettings {
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
-/** How long a question may take in all, with every retry and every page of its answer. */
-const PATIENCE_MS = 20_000;
 /** How old a signed message may be. */
 const TOLERANCE_S = 300;
-const MICRO_PER_CENT = 10_000;
 
 /** Stripe as the gateway's payment processor. */
 export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSettings): Processor {
@@ -60,8 +68,18 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
     appInfo: { name: BRAND },
   });
 
+  const reversals = async (intentId: string): Promise<ReversalFact[]> => {
+    const [refunds, disputes] = await Promise.all([
+      listed(stripe.refunds.list({ payment_intent: intentId, limit: 100 })),
+      listed(stripe.disputes.list({ payment_intent: intentId, limit: 100 })),
+    ]);
+    return [...refunds.flatMap(refundOf), ...disputes.flatMap(disputeOf)];
+  };
+
   return {
     name: "stripe",
+    charges: stripeCharges(stripe),
+    reversals: (intentId) => reached(() => reversals(intentId)),
 
     async open({ paymentId, orgId, amountMicro, successUrl, cancelUrl, expiresAt }) {
       const metadata = { payment_id: paymentId, org_id: orgId };
@@ -92,12 +110,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
         const session = checkoutOf(await stripe.checkout.sessions.retrieve(sessionId));
         if (!session) return [];
         const { intentId } = session;
-        if (intentId === undefined) return [session];
-        const [refunds, disputes] = await Promise.all([
-          listed(stripe.refunds.list({ payment_intent: intentId, limit: 100 })),
-          listed(stripe.disputes.list({ payment_intent: intentId, limit: 100 })),
-        ]);
-        return [session, ...refunds.flatMap(refundOf), ...disputes.flatMap(disputeOf)];
+        return intentId === undefined ? [session] : [session, ...(await reversals(intentId))];
       }),
 
     find: (intentId) =>
@@ -135,44 +148,6 @@ function reachedAt({ protocol, hostname, port, pathname }: URL) {
   };
 }
 
-/** The things in a list; none where there is no such list, as at servers that know checkouts alone. */
-async function listed<T>(list: Promise<Stripe.ApiList<T>>): Promise<T[]> {
-  try {
-    return (await list).data;
-  } catch (thrown) {
-    if (thrown instanceof Stripe.errors.StripeInvalidRequestError && thrown.statusCode === 404) return [];
-    throw thrown;
-  }
-}
-
-/** A failure of the processor is not the caller's: the refusal asks for a retry, and the cause goes to the log. */
-async function reached<T>(ask: () => Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const forget = after(PATIENCE_MS, () => late.reject(new Error(`no answer within ${PATIENCE_MS} ms`)));
-  try {
-    return await Promise.race([ask(), late.promise]);
-  } catch (cause) {
-    throw away(cause);
-  } finally {
-    forget();
-  }
-}
-
-function away(cause: unknown): Refusal {
-  const text = isRefused(cause)
-    ? "the payment processor does not take what the gateway asks; its operator's log says why; nothing was changed"
-    : "the payment processor cannot be reached at the moment; nothing was changed";
-  return refuse(Reason.PROCESSOR_UNAVAILABLE, text, {}, { retryAfter: 5, cause });
-}
-
-/** Whether it answered that it will not, now or later: a wrong key, say, or a parameter that it does not know. */
-function isRefused(cause: unknown): boolean {
-  const { StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError } = Stripe.errors;
-  return [StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError].some(
-    (kind) => cause instanceof kind,
-  );
-}
-
 function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret: string): Stripe.Event {
   try {
     return stripe.webhooks.constructEvent(payload, signature, secret, TOLERANCE_S, undefined, now());
@@ -194,12 +169,22 @@ function wordsOf(event: Stripe.Event): Word[] {
     case "checkout.session.completed":
     case "checkout.session.async_payment_succeeded":
     case "checkout.session.expired": {
+      const { id: sessionId, mode } = event.data.object;
+      // Who stored what is asked, not believed.
+      if (mode === "setup") return [{ kind: "stored", sessionId }];
       const word = checkoutOf(event.data.object);
       return word ? [word] : [];
     }
     case "checkout.session.async_payment_failed": {
       const word = checkoutOf(event.data.object);
       return word?.status === "pending" ? [{ ...word, status: "failed" }] : [];
+    }
+    case "payment_intent.succeeded":
+    case "payment_intent.processing":
+    case "payment_intent.payment_failed":
+    case "payment_intent.canceled": {
+      const word = chargeOf(event.data.object);
+      return word ? [word] : [];
     }
     case "refund.created":
     case "refund.updated":
@@ -252,10 +237,4 @@ function reversalOf(
   if (state === undefined || !Number.isSafeInteger(amount) || amount <= 0) return [];
   const amountMicro = amount * MICRO_PER_CENT;
   return idOf(payment_intent).map((intentId) => ({ kind: "reversal", id, of, intentId, amountMicro, state }));
-}
-
-/** The name of a thing that is there in whole or by name, in a list of one; an empty list where there is none. */
-function idOf(thing: string | { id: string } | null): string[] {
-  if (thing === null || thing === undefined) return [];
-  return [typeof thing === "string" ? thing : thing.id];
 }

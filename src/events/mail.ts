@@ -10,12 +10,15 @@ import {
   endMail,
   expandMail,
   mailContext,
+  memberAt,
   namesFor,
   nextMail,
   ownerOfKey,
   peopleToTell,
+  UNSUBSCRIBE_CONTEXT,
 } from "../store/events/mail.ts";
 import { type Vault, VaultError } from "../vault.ts";
+import { EVENT_NAMES } from "./emit.ts";
 import { type Mailer, MailFailed } from "./mail/smtp.ts";
 import { type MailText, OTHERS, readEvent, TOLD, textOfEvent, textOfInvite } from "./mail/texts.ts";
 import { Polling } from "./polling.ts";
@@ -91,7 +94,8 @@ export class MailSender {
       return;
     }
     try {
-      await mailer.send({ id: mail.id, to: mail.recipient, ...text });
+      const unsubscribeUrl = await this.#unsubscribeUrl(mail);
+      await mailer.send({ id: mail.id, to: mail.recipient, ...text, ...(unsubscribeUrl && { unsubscribeUrl }) });
     } catch (thrown) {
       const waitMs = RETRIES_MS[mail.tries - 1];
       const isOver = waitMs === undefined || (thrown instanceof MailFailed && thrown.isLasting);
@@ -101,6 +105,16 @@ export class MailSender {
       return;
     }
     await endMail(sql, mail.id, "sent");
+  }
+
+  /** Where mail programs say that a person wants no more of it; undefined for what is always sent, and where the gateway is not reached by https. */
+  async #unsubscribeUrl({ kind, orgId, recipient }: ClaimedMail): Promise<string | undefined> {
+    const { sql, vault, home } = this.#deps;
+    if (kind !== "event" || orgId === null || recipient === undefined || !home.startsWith("https://")) return undefined;
+    const memberId = await memberAt(sql, orgId, recipient);
+    if (memberId === undefined) return undefined;
+    const token = vault.seal(JSON.stringify({ orgId, memberId }), UNSUBSCRIBE_CONTEXT).toString("base64url");
+    return `${home}/v1/mail/unsubscribe/${token}`;
   }
 
   /** Finds whom an event is told. */
@@ -116,14 +130,16 @@ export class MailSender {
   async #recipientsOf(sql: Parameters<typeof peopleToTell>[0], orgId: string, event: Event): Promise<string[]> {
     const told = TOLD[event.data.case ?? "ping"];
     if (told === undefined) return [];
-    if (told !== "member") return peopleToTell(sql, orgId, { roles: told, workspaceId: event.workspaceId });
+    const name = EVENT_NAMES.get(event.data.case ?? "") ?? "";
+    const around = { workspaceId: event.workspaceId, event: name };
+    if (told !== "member") return peopleToTell(sql, orgId, { roles: told, ...around });
     const { jobKey } = await namesFor(sql, orgId, subjectOf(event));
     const keyId = event.data.case === "keyExpiring" ? event.data.value.keyId : jobKey;
-    const own = keyId === undefined ? undefined : await ownerOfKey(sql, keyId);
-    if (own !== undefined) return [own];
+    const own = keyId === undefined ? undefined : await ownerOfKey(sql, keyId, name);
+    if (own !== undefined) return own.wants ? [own.email] : [];
     // A key that ends takes robots along; work that a key of the organisation asked for is fetched by who asked.
     if (event.data.case !== "keyExpiring") return [];
-    return peopleToTell(sql, orgId, { roles: OTHERS, workspaceId: event.workspaceId });
+    return peopleToTell(sql, orgId, { roles: OTHERS, ...around });
   }
 
   async #textOf({ id, kind, orgId, payload, sealed }: ClaimedMail): Promise<MailText | undefined> {

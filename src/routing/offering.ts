@@ -38,6 +38,8 @@ export interface Offering {
   readonly retainsFrames: boolean;
   /** Its model's maker signed its checkpoint, its input contract and its bounds. */
   readonly signed?: boolean;
+  /** The SHA-256 of the weights that it says it serves; absent where it declares no checkpoint. */
+  readonly revision?: string;
   readonly advertised: {
     readonly p50Ms: number | undefined;
     readonly p95Ms: number | undefined;

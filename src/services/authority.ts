@@ -321,6 +321,16 @@ export function authorityOfGrant(grant: AuthorityGrant): Authority {
 export const authorityOf = (key: KeyRecord): Authority =>
   [key, ...key.ancestors].map(authorityOfGrant).reduce((inner, outer) => meet(inner, outer));
 
+/**
+ * What a key may give away: what it may do. A person who is signed in and holds `keys.write` over all keys gives keys that drive hardware
+ * too, where the operator lets people of the organisation make these; the session itself drives simulations.
+ */
+export function givingAuthorityOf(key: KeyRecord): Authority {
+  const own = authorityOf(key);
+  const isGranted = key.kind === "member" && key.settings.hardwareKeys && own.permissions.get("keys.write") === "all";
+  return isGranted ? { ...own, environment: "hardware" } : own;
+}
+
 /** Whose supply may serve the calls of a key: what its line and its settings both leave open. */
 export const reachOfCalls = (key: KeyRecord): Reach =>
   narrower(authorityOf(key).trust, reachOfTier(key.settings.trust));
@@ -346,11 +356,17 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     workspaceId: asked.workspaceId ?? workspaceId,
     robotId: asked.robotId ?? robotId,
     bounds: asked.bounds ?? bounds,
-    // A key for simulations reaches further than its maker for hardware unless it says how far.
-    trust: asked.trust ?? trustOf(authorityOf(maker).trust),
+    // A key for simulations reaches further than its maker for hardware unless it says how far; one for hardware no further than others of its kind.
+    trust: asked.trust ?? trustOf(reachGiven(asked.environment ?? environment, maker)),
     requireSigned: asked.requireSigned ?? authorityOf(maker).requireSigned,
     expiresAt: asked.expiresAt ?? expiresAt,
   };
+}
+
+/** How far a new key reaches that does not say so. */
+function reachGiven(environment: KeyRecord["environment"], maker: KeyRecord): Reach {
+  const own = authorityOf(maker);
+  return environment === own.environment ? own.trust : narrower(own.trust, reachOfKey(undefined, environment));
 }
 
 /** What a new key of `maker` may do, under the settings of its workspace. Without a budget of its own it has those of its maker's line. */

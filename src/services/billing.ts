@@ -30,8 +30,10 @@ import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
 import { ownKeySpending } from "../store/billing/usage.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { commitmentMessage } from "./account/commitment.ts";
+import { autoTopUpCalls } from "./billing/auto-topup.ts";
 import { pdfOf } from "./billing/papers.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
+import { returnUrls } from "./billing/return-urls.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
 /** What billing depends on. */
@@ -64,6 +66,8 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
     throw refuse(Reason.BILLING_UNAVAILABLE, "no payment processor is set up here: the operator adds credit");
   };
   return {
+    ...autoTopUpCalls({ sql, home: deps.home, payments: () => atProcessor() }),
+
     async getBilling() {
       const { minUsd, maxUsd } = LIMITS;
       return create(GetBillingResponseSchema, {
@@ -257,6 +261,7 @@ const paymentMessage = (payment: PaymentRecord): Payment =>
     created: payment.created,
     expiresAt: payment.expiresAt,
     ...(payment.completedAt !== undefined && { completedAt: payment.completedAt }),
+    automatic: payment.automatic,
   });
 
 function limitsOf(): { minUsd: number; maxUsd: number } {
@@ -265,25 +270,4 @@ function limitsOf(): { minUsd: number; maxUsd: number } {
   if (bounds?.greaterThan.case !== "gte" || bounds.lessThan.case !== "lte")
     throw new Error("the schema does not say how much may be paid at once");
   return { minUsd: bounds.greaterThan.value, maxUsd: bounds.lessThan.value };
-}
-
-const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
-
-/** The addresses to which a payer returns after the checkout, `home` where the request has none. Refuses with `validation_failed`. */
-function returnUrls(
-  { successUrl, cancelUrl }: { successUrl?: string | undefined; cancelUrl?: string | undefined },
-  home: string,
-): { successUrl: string; cancelUrl: string } {
-  const success = successUrl === undefined ? home : checked(successUrl, "success_url");
-  return { successUrl: success, cancelUrl: cancelUrl === undefined ? success : checked(cancelUrl, "cancel_url") };
-}
-
-/** The text is kept as it was given: the processor fills a placeholder in braces. */
-function checked(text: string, field: string): string {
-  const url = /^[!-~]+$/.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  const secure = url?.protocol === "https:" || (url?.protocol === "http:" && LOOPBACK.has(url.hostname));
-  if (!url || !secure || !/^https?:\/\/[^/\\]/i.test(text))
-    throw violation(field, "must be an address that begins with https://, or http:// on loopback", "url");
-  if (url.username !== "" || url.password !== "") throw violation(field, "must not hold a name or a password", "url");
-  return text;
 }

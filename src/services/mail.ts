@@ -1,11 +1,15 @@
 /** Mail: whether it is sent, and a test of it. */
 import { create } from "@bufbuild/protobuf";
 import {
+  GetMailPreferencesResponseSchema,
   GetMailResponseSchema,
   type MailService,
   SendTestMailResponseSchema,
+  UnsubscribeFromMailResponseSchema,
+  UpdateMailPreferencesResponseSchema,
 } from "../../gen/limber/v1/mail_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
+import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { EVENT_NAMES } from "../events/emit.ts";
 import { type Mailer, MailFailed } from "../events/mail/smtp.ts";
@@ -13,7 +17,8 @@ import { TOLD, textOfTest } from "../events/mail/texts.ts";
 import { audit } from "../store/account/audit.ts";
 import { findMember } from "../store/account/members.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { newMailId } from "../store/events/mail.ts";
+import { mute, mutedOf, newMailId, UNSUBSCRIBE_CONTEXT } from "../store/events/mail.ts";
+import { type Vault, VaultError } from "../vault.ts";
 
 /** What mail depends on. */
 export interface MailDeps {
@@ -23,12 +28,13 @@ export interface MailDeps {
   from: string | undefined;
   /** By which address people's browsers reach the gateway. */
   home: string;
+  vault: Vault;
 }
 
 const NAMES: readonly string[] = Object.keys(TOLD).map((each) => EVENT_NAMES.get(each) ?? each);
 
 /** The mail RPCs. */
-export function mailService({ sql, mailer, from, home }: MailDeps): Implementation<typeof MailService> {
+export function mailService({ sql, mailer, from, home, vault }: MailDeps): Implementation<typeof MailService> {
   return {
     async getMail() {
       return create(GetMailResponseSchema, {
@@ -55,8 +61,64 @@ export function mailService({ sql, mailer, from, home }: MailDeps): Implementati
       }
       return create(SendTestMailResponseSchema, { to });
     },
+
+    async getMailPreferences(_request, call) {
+      const muted = await mutedOf(sql, personOf(call).memberId);
+      return create(GetMailPreferencesResponseSchema, { muted, events: [...NAMES] });
+    },
+
+    async updateMailPreferences({ muted: asked }, call) {
+      const muted = mutedIn(asked?.values ?? []);
+      const person = personOf(call);
+      const act = { action: "mail.preferences_changed", subject: person.memberId, details: { muted } };
+      await tx(sql, async (tx) => {
+        if (await mute(tx, person, muted)) await audit(tx, { ...byCall(call), orgId: person.orgId, ...act });
+      });
+      return create(UpdateMailPreferencesResponseSchema, { muted, events: [...NAMES] });
+    },
+
+    async unsubscribeFromMail({ token }, { requestId }) {
+      const { orgId, memberId } = personIn(vault, token);
+      await tx(sql, async (tx) => {
+        if (!(await findMember(tx, orgId, memberId))) throw noSuchToken();
+        const act = { actor: memberId, action: "mail.unsubscribed", subject: memberId, requestId };
+        if (await mute(tx, { orgId, memberId }, ["*"])) await audit(tx, { ...act, orgId });
+      });
+      return create(UnsubscribeFromMailResponseSchema, { unsubscribed: true });
+    },
   };
 }
+
+interface Person {
+  readonly orgId: string;
+  readonly memberId: string;
+}
+
+/** The person who is signed in: no key turns off what people are told. */
+function personOf({ principal }: Call): Person {
+  if (principal.kind !== "key" || principal.session === undefined || principal.userId === undefined)
+    throw refuse(Reason.NOT_FOUND, "nobody is signed in by this call: a person's mail is changed at the console");
+  return { orgId: principal.orgId, memberId: principal.userId };
+}
+
+function mutedIn(asked: readonly string[]): string[] {
+  const at = asked.findIndex((name) => name !== "*" && !NAMES.includes(name));
+  if (at >= 0) throw violation(`muted.${at}`, "is no event that people are told of by mail", "value_error");
+  return asked.includes("*") ? ["*"] : [...new Set(asked)].sort();
+}
+
+/** Whom a token of a mail names. */
+function personIn(vault: Vault, token: string): Person {
+  if (!/^[A-Za-z0-9_-]+$/.test(token)) throw noSuchToken();
+  try {
+    return JSON.parse(vault.open(Buffer.from(token, "base64url"), UNSUBSCRIBE_CONTEXT)) as Person; // sealed by the sender of mail
+  } catch (thrown) {
+    if (thrown instanceof VaultError) throw noSuchToken();
+    throw thrown;
+  }
+}
+
+const noSuchToken = (): Refusal => refuse(Reason.NOT_FOUND, "the address is none that a mail of this gateway gave");
 
 /** A person's own: nobody else gets mail by a test. */
 async function ownAddress(sql: Sql, asked: string | undefined, { principal }: Call): Promise<string> {

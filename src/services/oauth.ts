@@ -44,6 +44,7 @@ import {
 } from "../store/account/oauth.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
+import { orgSettings } from "../store/account/settings.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
@@ -187,6 +188,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         }
         const fault = faultOf(consent, redirectUri, codeVerifier);
         if (fault !== undefined) return unfit(fault);
+        if (await isDenied(tx, client, consent.orgId)) return unfit(DENIED);
         const person = await standingOf(tx, consent);
         if (!person) return unfit("the key that consented is worth nothing any more");
         const made = await redeemCode(tx, codeHash, consent, person);
@@ -395,10 +397,18 @@ async function clientFor(
 ): Promise<ClientRecord> {
   const client = await findClient(sql, clientId, orgId);
   if (!client) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+  if (await isDenied(sql, client, orgId)) throw refuse(Reason.APP_NOT_ALLOWED, DENIED);
   if (!client.redirectUris.includes(redirectUri))
     throw violation("redirect_uri", "is not one of the client's, to the letter", "value_error");
   return client;
 }
+
+/** Whether the organisation lets no application in that registered itself, and this is one. */
+const isDenied = async (sql: Queryable, client: ClientRecord, orgId: string): Promise<boolean> =>
+  client.orgId === undefined && (await orgSettings(sql, orgId)).selfRegisteredApps === "deny";
+
+const DENIED =
+  "this organisation lets its members consent to no application that registered itself: an administrator changes that in its settings";
 
 /** Refuses what the consenting key does not reach itself. */
 function withinKey<T>(asked: T | undefined, own: T | undefined, what: string): T | undefined {

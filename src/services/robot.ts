@@ -7,6 +7,7 @@ import {
   type RobotService,
   type StopRobotsRequest,
   StopRobotsResponseSchema,
+  UpdateRobotStopResponseSchema,
 } from "../../gen/limber/v1/robot_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { inTime, now } from "../clock.ts";
@@ -95,6 +96,20 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
       });
       await stops.load();
       return create(ReleaseRobotsResponseSchema, { stop: messageOf(released[0]!) }); // there is one, or it was refused
+    },
+
+    async updateRobotStop({ stopId, reason = "" }, call) {
+      const before = await namedStop(stopId, call);
+      const after = await tx(sql, async (tx) => {
+        const stop = await store.sayReason(tx, stopId, reason);
+        const details = { reason, before: before.reason };
+        const act = { action: "robot.stop_explained", subject: stopId, details };
+        if (stop) await audit(tx, { ...byCall(call), orgId: stop.orgId, ...act });
+        return stop;
+      });
+      // Whoever is refused at this replica reads it at once.
+      if (after) await stops.load();
+      return create(UpdateRobotStopResponseSchema, { stop: messageOf(after ?? before) });
     },
 
     async listRobotStops({ orgId: named, released = false, limit = DEFAULT_PAGE, cursor }, call) {

@@ -193,6 +193,7 @@ function routable(
     parameters: record.parameters,
     retainsFrames: record.retainsFrames,
     ...(isSignedBy(record, record.makerKeys ?? []) && { signed: true }),
+    ...(record.checkpoint !== null && { revision: record.checkpoint.digest }),
     advertised: {
       p50Ms: record.p50Ms ?? undefined,
       p95Ms: record.p95Ms ?? undefined,

@@ -1,6 +1,9 @@
-/** Which models everybody sees: those of the catalog, and declared ones from the first offering that passes its probe until the last is gone. */
+/**
+ * Which models and providers everybody sees: models of the catalog, and declared ones from the first offering that passes its probe until the
+ * last is gone; providers for as long as they have such an offering.
+ */
 import type { Sliced } from "../slices.ts";
-import type { ModelRecord, OfferingStatus, SupplyRecord } from "../store/supply/supply.ts";
+import type { ModelRecord, OfferingStatus, ProviderRecord, SupplyRecord } from "../store/supply/supply.ts";
 
 /** States of an offering that has not passed a probe yet, or is gone. */
 const UNPROVEN: ReadonlySet<OfferingStatus> = new Set(["pending", "verifying", "rejected", "removed"]);
@@ -11,6 +14,17 @@ export type PrivateModels = ReadonlyMap<string, ReadonlySet<string>>;
 /** What a model is that serves these contracts, where nobody says more of it. */
 export const kindOf = ({ contracts }: { contracts: readonly string[] }): ModelRecord["kind"] =>
   contracts.includes("act") ? "policy" : contracts.includes("predict") ? "world-model" : "reasoning";
+
+/** The providers that everybody sees. */
+export function* provenProviders({ providers, offerings }: SupplyRecord): Sliced<ProviderRecord[]> {
+  const proven = new Set<string>();
+  for (let i = 0; i < offerings.length; i++) {
+    const { provider, status } = offerings[i]!;
+    if (!UNPROVEN.has(status)) proven.add(provider);
+    if (i % 256 === 0) yield;
+  }
+  return providers.filter(({ name }) => proven.has(name));
+}
 
 /** Supply without the models that nobody but their declarers may see, and those. */
 export function* dividing(known: SupplyRecord): Sliced<{ open: SupplyRecord; own: PrivateModels }> {

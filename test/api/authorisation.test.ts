@@ -26,6 +26,8 @@ const ANY_KEY = new Set([
   "OauthService.Authorize",
   "OauthService.DescribeConsent",
   "SupplyService.ListHardware",
+  "MailService.GetMailPreferences",
+  "MailService.UpdateMailPreferences",
 ]);
 
 /** What takes from a session the secret that it knocks with: its own tests have it. */
@@ -33,6 +35,7 @@ const ENDS_SESSIONS = new Set(["SessionService.UpdateSession", "SessionService.D
 
 /** What anyone may do. */
 const ANYONE = new Set([
+  "MailService.UnsubscribeFromMail",
   "RegistryService.ListModels",
   "RegistryService.GetModel",
   "RegistryService.GetTaxonomy",

@@ -29,6 +29,8 @@ const TAKES_NOTHING = new Set([
   "ScimService.SearchGroups",
   "WorkspaceService.UpdateWorkspace",
   "BillingService.ReconcilePayment",
+  "BillingService.UpdateAutoTopUp",
+  "MailService.UnsubscribeFromMail",
   "CredentialService.VerifyCredential",
   "SupplyService.VerifyOffering",
   "SupplyService.UpdateProvider",

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { SERVICES } from "../../src/app/services.ts";
 import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
+import { UNSUBSCRIBE_CONTEXT } from "../../src/store/events/mail.ts";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
+import { createVault } from "../../src/vault.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
 import { attend } from "../support/attending.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
@@ -101,6 +103,14 @@ const BEFORE: Readonly<Record<string, Before>> = {
   UpdateSession: async ({ org }) => {
     const { userId } = await person(app, org, "viewer");
     return { cookie: (await signedIn(app, org, userId)).cookie };
+  },
+  UpdateMailPreferences: async ({ org }) => {
+    const { userId } = await person(app, org, "viewer");
+    return { cookie: (await signedIn(app, org, userId)).cookie };
+  },
+  UnsubscribeFromMail: async ({ org }, { user_id: memberId }) => {
+    const person = JSON.stringify({ orgId: org, memberId });
+    return { token: createVault(Buffer.alloc(32, 7)).seal(person, UNSUBSCRIBE_CONTEXT).toString("base64url") };
   },
   BeginSignIn: async (caller, own) => ({ ...(await atIssuer(caller, own)), cookie: "none" }),
   PutIssuer: async (caller) => {
@@ -198,7 +208,13 @@ function send(route: RestRoute, key: string, own: Record<string, string>, exampl
 }
 
 /** What a gateway without a payment processor or a mail server says. */
-const WITHOUT_STRIPE = new Set(["TopUp", "TakeProcessorMessage", "SendTestMail"]);
+const WITHOUT_STRIPE = new Set([
+  "TopUp",
+  "UpdateAutoTopUp",
+  "SetUpPaymentMethod",
+  "TakeProcessorMessage",
+  "SendTestMail",
+]);
 
 it.each(BODIES.map((route, i) => [nameOf(route), i, route] as const))(
   "%s is answered as the document says",

@@ -56,12 +56,29 @@ export interface StripeForm {
 
 /** What Stripe takes here; any other parameter is refused. */
 const KNOWN_PARAMS =
-  /^(mode|client_reference_id|success_url|cancel_url|expires_at|limit|payment_intent|metadata\[\w+\]|payment_intent_data\[metadata\]\[\w+\]|line_items\[\d+\]\[(quantity|price_data\]\[(currency|unit_amount|product_data\]\[name))\])$/;
+  /^(mode|client_reference_id|success_url|cancel_url|expires_at|limit|payment_intent|allowed_payment_method_types\[0\]|customer|customer_creation|setup_intent_data\[metadata\]\[\w+\]|expand\[0\]|amount|currency|payment_method|confirm|off_session|error_on_requires_action|created\[gte\]|metadata\[\w+\]|payment_intent_data\[metadata\]\[\w+\]|line_items\[\d+\]\[(quantity|price_data\]\[(currency|unit_amount|product_data\]\[name))\])$/;
+
+/** A card that a payer has stored. */
+interface Card {
+  readonly id: string;
+  readonly customer: string;
+  readonly card: { readonly brand: string; readonly last4: string };
+  /** Why its bank declines it. */
+  decline: { readonly code: string; readonly decline_code?: string } | undefined;
+  attached: boolean;
+}
 
 /** Stripe, as far as this gateway needs it. */
 export class StripeServer {
   readonly sessions = new Map<string, Thing>();
   readonly requests: StripeRequest[] = [];
+  /** What was charged to cards. */
+  readonly intents = new Map<string, Thing>();
+  readonly cards = new Map<string, Card>();
+  /** What answers about charges say, where that is not the truth. */
+  lie: ((intent: Thing) => Thing) | undefined;
+  /** The bank takes its time with charges. */
+  isSlowBank = false;
   /** Answers every request with this instead of doing it; `hang up` hangs up once it's done, `silence` says nothing. */
   trouble: "none" | "500" | "401" | "hang up" | "silence" = "none";
   readonly #refunds = new Map<string, Thing>();
@@ -101,6 +118,42 @@ export class StripeServer {
     return found;
   }
 
+  /** The page on which an organisation stores a card. */
+  pageOf(org: string): Thing {
+    const found = [...this.sessions.values()].filter(
+      ({ mode, metadata }) => mode === "setup" && metadata.org_id === org,
+    );
+    if (!found[0]) throw new Error(`there is no page of ${org}`);
+    return found.at(-1)!;
+  }
+
+  /** Somebody stores a card; answers the event. */
+  storeCard(org: string, { decline, last4 = "4242" }: { decline?: Card["decline"]; last4?: string } = {}): string {
+    const page = this.pageOf(org);
+    const customer = page.customer ?? name("cus");
+    const card: Card = { id: name("pm"), customer, card: { brand: "visa", last4 }, decline, attached: true };
+    this.cards.set(card.id, card);
+    Object.assign(page, { status: "complete", customer, setup_intent: name("seti") });
+    page.stored = {
+      id: page.setup_intent,
+      object: "setup_intent",
+      status: "succeeded",
+      customer,
+      payment_method: card.id,
+    };
+    return this.event("checkout.session.completed", page);
+  }
+
+  /** The cards of an organisation's payer. */
+  cardsOf(org: string): Card[] {
+    return [...this.cards.values()].filter(({ customer }) => customer === this.pageOf(org).customer);
+  }
+
+  /** What was charged to the cards of an organisation. */
+  chargesOf(org: string): Thing[] {
+    return [...this.intents.values()].filter(({ metadata }) => metadata.org_id === org);
+  }
+
   /** Somebody pays a checkout; answers the event. With `later`, the bank has not said yet whether it has the money. */
   pay(paymentId: string, { later = false } = {}): string {
     const session = this.sessionOf(paymentId);
@@ -132,6 +185,11 @@ export class StripeServer {
     const refund = { id: name("re"), object: "refund", amount: cents, currency, payment_intent, status: "succeeded" };
     this.#refunds.set(refund.id, refund);
     return { id: refund.id, event: this.event("refund.created", refund) };
+  }
+
+  /** A refund is there to be asked about. */
+  noteRefund(refund: Thing): void {
+    this.#refunds.set(refund.id, refund);
   }
 
   /** A refund comes to nothing. */
@@ -214,6 +272,7 @@ export class StripeServer {
   }
 
   #shown(answer: Thing): Thing {
+    if (this.lie && answer.object === "payment_intent") return this.lie(answer);
     const { expands } = this.#form;
     if (!expands || answer.object !== "checkout.session" || answer.payment_intent === null) return answer;
     return { ...answer, payment_intent: { id: answer.payment_intent, object: "payment_intent" } };
@@ -253,16 +312,29 @@ export class StripeServer {
       if (key !== undefined) this.#replays.set(key, { params: body, ...answer });
       return answer;
     } catch (fault) {
+      // What a bank answered stays answered.
+      if (fault instanceof StripeFault && fault.status === 402 && key !== undefined)
+        this.#replays.set(key, { params: body, status: fault.status, body: fault.body });
       if (fault instanceof StripeFault) return fault;
       throw fault;
     }
   }
 
   #do(what: string, params: Record<string, string>): Thing {
-    if (what === "POST /v1/checkout/sessions") return this.#open(params);
+    if (what === "POST /v1/checkout/sessions")
+      return params.mode === "setup" ? this.#openPage(params) : this.#open(params);
+    const charged = this.#doCharges(what, params);
+    if (charged) return charged;
     const id = /^GET \/v1\/checkout\/sessions\/(\w+)$/.exec(what)?.[1];
     if (id !== undefined) {
       const session = this.sessions.get(id);
+      if (session?.stored && params["expand[0]"] === "setup_intent.payment_method") {
+        const card = this.cards.get(session.stored.payment_method);
+        return {
+          ...session,
+          setup_intent: { ...session.stored, payment_method: { ...card, object: "payment_method", type: "card" } },
+        };
+      }
       if (session) return session;
       const message = `No such checkout.session: ${id}`;
       throw new StripeFault(404, "invalid_request_error", message, { code: "resource_missing", param: "session" });
@@ -276,6 +348,81 @@ export class StripeServer {
     if (!list) throw new StripeFault(404, "invalid_request_error", `Unrecognized request URL (${what})`);
     const data = [...list.values()].filter(({ payment_intent }) => payment_intent === params.payment_intent);
     return { object: "list", data, has_more: false, url: what.slice("GET ".length) };
+  }
+
+  #doCharges(what: string, params: Record<string, string>): Thing | undefined {
+    if (what === "POST /v1/payment_intents") return this.#charge(params);
+    if (what === "GET /v1/payment_intents") {
+      const data = [...this.intents.values()].filter(({ customer }) => customer === params.customer);
+      return { object: "list", data, has_more: false, url: "/v1/payment_intents" };
+    }
+    const id = /^GET \/v1\/payment_intents\/(\w+)$/.exec(what)?.[1];
+    if (id !== undefined) {
+      const intent = this.intents.get(id);
+      if (!intent) throw new StripeFault(404, "invalid_request_error", `No such payment_intent: ${id}`);
+      return intent;
+    }
+    const detached = /^POST \/v1\/payment_methods\/(\w+)\/detach$/.exec(what)?.[1];
+    if (detached === undefined) return undefined;
+    const card = this.cards.get(detached);
+    if (!card?.attached) throw new StripeFault(400, "invalid_request_error", "The payment method is not attached");
+    card.attached = false;
+    return { id: detached, object: "payment_method", customer: null };
+  }
+
+  #charge(params: Record<string, string>): Thing {
+    const card = this.cards.get(params.payment_method ?? "");
+    if (!card?.attached || card.customer !== params.customer)
+      throw new StripeFault(400, "invalid_request_error", "No such payment_method", { code: "resource_missing" });
+    const amount = Number(params.amount);
+    if (!Number.isInteger(amount) || amount < 50 || params.confirm !== "true" || params.off_session !== "true")
+      throw new StripeFault(400, "invalid_request_error", "Invalid parameters");
+    const { decline } = card;
+    const status = decline ? "requires_payment_method" : this.isSlowBank ? "processing" : "succeeded";
+    const intent = {
+      id: name("pi"),
+      object: "payment_intent",
+      amount,
+      amount_received: status === "succeeded" ? amount : 0,
+      created: seconds(),
+      currency: params.currency,
+      customer: params.customer,
+      metadata: Object.fromEntries(
+        ["payment_id", "org_id", "automatic"].map((key) => [key, params[`metadata[${key}]`]]),
+      ),
+      payment_method: params.payment_method,
+      last_payment_error: decline ? { type: "card_error", ...decline } : null,
+      status,
+    };
+    this.intents.set(intent.id, intent);
+    if (decline)
+      throw new StripeFault(402, "card_error", "Your card was declined.", { ...decline, payment_intent: intent });
+    return intent;
+  }
+
+  #openPage(params: Record<string, string>): Thing {
+    if (
+      params["allowed_payment_method_types[0]"] !== "card" ||
+      !(params.customer || params.customer_creation === "always")
+    )
+      throw new StripeFault(400, "invalid_request_error", "Missing required param: customer");
+    const id = name("cs_test");
+    const page = {
+      id,
+      object: "checkout.session",
+      client_reference_id: params.client_reference_id ?? null,
+      currency: null,
+      customer: params.customer ?? null,
+      metadata: { org_id: params["metadata[org_id]"] },
+      mode: "setup",
+      payment_intent: null,
+      payment_status: "no_payment_required",
+      setup_intent: name("seti"),
+      status: "open",
+      url: `https://checkout.stripe.com/c/setup/${id}`,
+    };
+    this.sessions.set(id, page);
+    return page;
   }
 
   #open(params: Record<string, string>): Thing {

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot_service.proto.
  */
 export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiigIKFFJlbGVhc2VSb2JvdHNSZXF1ZXN0Eh4KBm9yZ19pZBgCIAEoCUIJukgGcgQQARhASAGIAQESHAoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhASAASHgoIcm9ib3RfaWQYAyABKAlCCrpIB3IFEAEYgAFIABIgCgpzZXNzaW9uX2lkGAQgASgJQgq6SAdyBRABGIACSAASGwoGa2V5X2lkGAUgASgJQgm6SAZyBBABGEBIABIhCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgAEhYKA2FsbBgHIAEoCEIHukgEagIIAUgAQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI7ChVSZWxlYXNlUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiygEKFUxpc3RSb2JvdFN0b3BzUmVxdWVzdBIcCgZvcmdfaWQYASABKAlCB7pIBHICGEBIAIgBARIVCghyZWxlYXNlZBgCIAEoCEgBiAEBEh4KBWxpbWl0GAMgASgNQgq6SAcqBRj0AygBSAKIAQESLwoGY3Vyc29yGAQgASgJQhq6SBdyFRhAMhFec3RvcF9bMC05QS1aLV0rJEgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjLSBAoMUm9ib3RTZXJ2aWNlEqgCCgpTdG9wUm9ib3RzEhwubGltYmVyLnYxLlN0b3BSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLlN0b3BSb2JvdHNSZXNwb25zZSLcAaq7GLcBCAQSC3JvYm90cy5zdG9wYAJwBnqhAQoLc3RvcF9yb2JvdHMSWVN0b3BzIGF0IG9uY2UsIHdoYXRldmVyIG1vdmVzIGl0LiBXaGVuIGluIGRvdWJ0LCBzdG9wLiBQZW9wbGUgcmVsZWFzZSBhIHN0b3AsIG5vdCBhZ2VudHMuGghyb2JvdF9pZBoKc2Vzc2lvbl9pZBoGa2V5X2lkGgx3b3Jrc3BhY2VfaWQaA2FsbBoGcmVhc29ugtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKHAQoOTGlzdFJvYm90U3RvcHMSIC5saW1iZXIudjEuTGlzdFJvYm90U3RvcHNSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVzcG9uc2UiMJACAaq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCEhIQL3YxL3JvYm90cy9zdG9wc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
+  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiigIKFFJlbGVhc2VSb2JvdHNSZXF1ZXN0Eh4KBm9yZ19pZBgCIAEoCUIJukgGcgQQARhASAGIAQESHAoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhASAASHgoIcm9ib3RfaWQYAyABKAlCCrpIB3IFEAEYgAFIABIgCgpzZXNzaW9uX2lkGAQgASgJQgq6SAdyBRABGIACSAASGwoGa2V5X2lkGAUgASgJQgm6SAZyBBABGEBIABIhCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgAEhYKA2FsbBgHIAEoCEIHukgEagIIAUgAQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI7ChVSZWxlYXNlUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiYQoWVXBkYXRlUm9ib3RTdG9wUmVxdWVzdBIaCgdzdG9wX2lkGAEgASgJQgm6SAZyBBABGEASIAoGcmVhc29uGAIgASgJQgu6SAjIAQFyAxiABEgAiAEBQgkKB19yZWFzb24iPQoXVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiygEKFUxpc3RSb2JvdFN0b3BzUmVxdWVzdBIcCgZvcmdfaWQYASABKAlCB7pIBHICGEBIAIgBARIVCghyZWxlYXNlZBgCIAEoCEgBiAEBEh4KBWxpbWl0GAMgASgNQgq6SAcqBRj0AygBSAKIAQESLwoGY3Vyc29yGAQgASgJQhq6SBdyFRhAMhFec3RvcF9bMC05QS1aLV0rJEgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjLvBQoMUm9ib3RTZXJ2aWNlEqgCCgpTdG9wUm9ib3RzEhwubGltYmVyLnYxLlN0b3BSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLlN0b3BSb2JvdHNSZXNwb25zZSLcAaq7GLcBCAQSC3JvYm90cy5zdG9wYAJwBnqhAQoLc3RvcF9yb2JvdHMSWVN0b3BzIGF0IG9uY2UsIHdoYXRldmVyIG1vdmVzIGl0LiBXaGVuIGluIGRvdWJ0LCBzdG9wLiBQZW9wbGUgcmVsZWFzZSBhIHN0b3AsIG5vdCBhZ2VudHMuGghyb2JvdF9pZBoKc2Vzc2lvbl9pZBoGa2V5X2lkGgx3b3Jrc3BhY2VfaWQaA2FsbBoGcmVhc29ugtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKaAQoPVXBkYXRlUm9ib3RTdG9wEiEubGltYmVyLnYxLlVwZGF0ZVJvYm90U3RvcFJlcXVlc3QaIi5saW1iZXIudjEuVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2UiQKq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCJToBKmIEc3RvcDIaL3YxL3JvYm90cy9zdG9wcy97c3RvcF9pZH0ShwEKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIjCQAgGquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAhISEC92MS9yb2JvdHMvc3RvcHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
 
 /**
  * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
@@ -212,6 +212,55 @@ export const ReleaseRobotsResponseSchema: GenMessage<ReleaseRobotsResponse> = /*
   messageDesc(file_limber_v1_robot_service, 3);
 
 /**
+ * Says why a stop was ordered.
+ *
+ * @generated from message limber.v1.UpdateRobotStopRequest
+ */
+export type UpdateRobotStopRequest = Message<"limber.v1.UpdateRobotStopRequest"> & {
+  /**
+   * The stop, whether it stands or was released. One that is not `durable` yet is not found.
+   *
+   * @generated from field: string stop_id = 1;
+   */
+  stopId: string;
+
+  /**
+   * Why; shown to whoever is refused. Empty: nothing is said.
+   *
+   * @generated from field: optional string reason = 2;
+   */
+  reason?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateRobotStopRequest.
+ * Use `create(UpdateRobotStopRequestSchema)` to create a new message.
+ */
+export const UpdateRobotStopRequestSchema: GenMessage<UpdateRobotStopRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_robot_service, 4);
+
+/**
+ * The stop with its reason.
+ *
+ * @generated from message limber.v1.UpdateRobotStopResponse
+ */
+export type UpdateRobotStopResponse = Message<"limber.v1.UpdateRobotStopResponse"> & {
+  /**
+   * The stop.
+   *
+   * @generated from field: limber.v1.RobotStop stop = 1;
+   */
+  stop?: RobotStop | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateRobotStopResponse.
+ * Use `create(UpdateRobotStopResponseSchema)` to create a new message.
+ */
+export const UpdateRobotStopResponseSchema: GenMessage<UpdateRobotStopResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_robot_service, 5);
+
+/**
  * Asks for stops.
  *
  * @generated from message limber.v1.ListRobotStopsRequest
@@ -251,7 +300,7 @@ export type ListRobotStopsRequest = Message<"limber.v1.ListRobotStopsRequest"> &
  * Use `create(ListRobotStopsRequestSchema)` to create a new message.
  */
 export const ListRobotStopsRequestSchema: GenMessage<ListRobotStopsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_robot_service, 4);
+  messageDesc(file_limber_v1_robot_service, 6);
 
 /**
  * Stops.
@@ -293,7 +342,7 @@ export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse">
  * Use `create(ListRobotStopsResponseSchema)` to create a new message.
  */
 export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_robot_service, 5);
+  messageDesc(file_limber_v1_robot_service, 7);
 
 /**
  * The emergency stop: robots get no actions until they are released.
@@ -321,6 +370,16 @@ export const RobotService: GenService<{
     methodKind: "unary";
     input: typeof ReleaseRobotsRequestSchema;
     output: typeof ReleaseRobotsResponseSchema;
+  },
+  /**
+   * Says why a stop was ordered, or says it better: whoever stops need not stop to think. The stop itself stays as it is.
+   *
+   * @generated from rpc limber.v1.RobotService.UpdateRobotStop
+   */
+  updateRobotStop: {
+    methodKind: "unary";
+    input: typeof UpdateRobotStopRequestSchema;
+    output: typeof UpdateRobotStopResponseSchema;
   },
   /**
    * Lists the stops of an organisation, newest first.

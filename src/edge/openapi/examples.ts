@@ -104,6 +104,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   SetCommitmentRequest: { min_monthly_usd: 500 },
   SetShareRequest: { percent: 80 },
   RecordPayoutRequest: { amount_usd: 412.5, reference: "SEPA 2026-11-23 0042" },
+  SetHardwareKeysRequest: { allowed: true },
   UpdateSettingsRequest: { retention_days: 14, max_hedge_ratio: 0.1 },
   InviteMemberRequest: { email: "kim@acme.example", role: "developer" },
   AcceptInviteRequest: { invite: `lmb_inv_${ULID}`, key_name: "laptop" },
@@ -130,6 +131,8 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     scope: "act usage.read",
   },
   SendTestMailRequest: {},
+  UpdateMailPreferencesRequest: { muted: ["evaluation.completed"] },
+  UnsubscribeFromMailRequest: {},
   // The verifier and the challenge are those of RFC 7636, appendix B.
   AuthorizeRequest: {
     client_id: `oac_${ULID}`,
@@ -165,6 +168,8 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   ExportOrgRequest: {},
   CreateWorkspaceRequest: { name: "Warehouse 7", budget: { limit_usd: 200, interval: "monthly" } },
   UpdateWorkspaceRequest: { name: "Warehouse 8" },
+  UpdateAutoTopUpRequest: { enabled: true, threshold_usd: 20, amount_usd: 100, monthly_ceiling_usd: 500 },
+  SetUpPaymentMethodRequest: { success_url: "https://acme.example/stored" },
   TopUpRequest: { amount_usd: 50, success_url: "https://acme.example/paid" },
   PresetConfig: { preference: "reliable", action_space: "base_twist_2d", horizon: 8, provider: { deadline_ms: 800 } },
   RobotConfig: {
@@ -194,6 +199,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     max_seconds: 20,
     wait_s: 0,
   },
+  UpdateRobotStopRequest: { reason: "light curtain, cell 4" },
   ReleaseRobotsRequest: { stop_id: `stop_${ULID}` },
   RegisterProviderRequest: {
     name: "acme",

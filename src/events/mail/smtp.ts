@@ -10,6 +10,8 @@ export interface Mail {
   readonly subject: string;
   readonly text: string;
   readonly html: string;
+  /** Where mail programs send a person's wish for no more of it (RFC 8058), by https. */
+  readonly unsubscribeUrl?: string;
 }
 
 /** Mail was not taken. */
@@ -53,9 +55,16 @@ export function openMailer(url: string, from: string): Mailer {
   });
   const domain = /@([^>\s]+)/.exec(from)?.[1] ?? "localhost";
   return {
-    async send({ id, to, subject, text, html }) {
+    async send({ id, to, subject, text, html, unsubscribeUrl }) {
       if (!ADDRESS.test(to)) throw new MailFailed(true);
-      const headers = { "auto-submitted": "auto-generated", "x-mailer": BRAND };
+      const headers = {
+        "auto-submitted": "auto-generated",
+        "x-mailer": BRAND,
+        ...(unsubscribeUrl !== undefined && {
+          "list-unsubscribe": { prepared: true, value: `<${unsubscribeUrl}>` },
+          "list-unsubscribe-post": "List-Unsubscribe=One-Click",
+        }),
+      };
       const message = { from, to: { name: "", address: to }, subject: oneLine(subject), text, html, headers };
       try {
         await transport.sendMail({ ...message, messageId: `<${id}@${domain}>` });

@@ -29,6 +29,7 @@ export interface MailNames {
 export const TOLD: Readonly<Partial<Record<NonNullable<Event["data"]["case"]>, readonly string[] | "member">>> = {
   balanceLow: ["owner", "admin", "billing"],
   balanceExhausted: ["owner", "admin", "billing"],
+  topupFailed: ["owner", "admin", "billing"],
   budgetThreshold: ["owner", "admin"],
   keyExpiring: "member",
   offeringRejected: ["owner", "admin", "supplier"],
@@ -89,6 +90,20 @@ function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords
         lines: [`The balance of ${org} is ${usd(data.value.balanceUsd)}: calls are refused until credit is added.`],
         link: page("/spend", "Add credit"),
       };
+    case "topupFailed": {
+      const { reason, amountUsd, turnedOff } = data.value;
+      const isCeiling = reason === "ceiling_reached";
+      return {
+        subject: `${org}: ${usd(amountUsd)} of credit was not bought`,
+        lines: [
+          isCeiling
+            ? `The balance of ${org} is below its threshold, and ${usd(amountUsd)} more would exceed the month's ceiling for automatic top-ups.`
+            : `The stored payment method was declined when ${usd(amountUsd)} of credit was to be bought: ${reason.replaceAll("_", " ")}.`,
+          ...(turnedOff ? ["Automatic top-up is off now. Turn it on again when the payment method works."] : []),
+        ],
+        link: page("/spend", "See automatic top-up"),
+      };
+    }
     case "budgetThreshold": {
       const { scope, subject, percent, limitUsd, usedUsd, resetsAt } = data.value;
       const name = (scope === "key" ? names.key : names.workspace) || subject;

@@ -38,6 +38,7 @@ export function runningLoopOf(
     precision: offering.precision,
     region: offering.region,
     ...(offering.dtMs > 0 && { dtMs: offering.dtMs }),
+    ...(offering.revision !== undefined && { revision: offering.revision }),
   };
   return create(RunningLoopSchema, {
     id,

@@ -49,6 +49,7 @@ import {
   authorityOfNew,
   changedAuthority,
   exceeding,
+  givingAuthorityOf,
   inherited,
   refuseBeyond,
   unwidened,
@@ -120,7 +121,7 @@ export function keyCalls({
           // A workspace that the maker is not of looks like one that is not there.
           const isNear = maker.workspaceId === undefined || maker.workspaceId === wanted.workspaceId;
           const settings = await orgSettings(tx, orgId, isNear ? wanted.workspaceId : undefined);
-          refuseBeyond(authorityOfNew(wanted, settings, maker), authorityOf(maker));
+          refuseBeyond(authorityOfNew(wanted, settings, maker), givingAuthorityOf(maker));
         }
         const unknown = "there is no workspace of this name";
         if (wanted.workspaceId !== undefined && !(await findWorkspace(tx, orgId, wanted.workspaceId, now())))

@@ -2,6 +2,7 @@
 
 import { create, fromJson } from "@bufbuild/protobuf";
 import {
+  AppPolicy,
   BudgetInterval,
   Environment,
   type Key,
@@ -162,4 +163,15 @@ export const settingsMessage = (settings: OrgSettings): Settings =>
     ...(settings.defaultPreset !== undefined && { defaultPreset: settings.defaultPreset }),
     trust: TRUSTS[settings.trust],
     requireSigned: settings.requireSigned,
+    selfRegisteredApps: APP_POLICIES[settings.selfRegisteredApps],
+    hardwareKeys: settings.hardwareKeys,
   });
+
+const APP_POLICIES: Readonly<Record<OrgSettings["selfRegisteredApps"], AppPolicy>> = {
+  allow: AppPolicy.ALLOW,
+  deny: AppPolicy.DENY,
+};
+
+/** A policy as it is stored. */
+export const appPolicyIn = (policy: AppPolicy): OrgSettings["selfRegisteredApps"] =>
+  policy === AppPolicy.DENY ? "deny" : "allow";

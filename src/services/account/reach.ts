@@ -8,8 +8,8 @@ import { orgSettings } from "../../store/account/settings.ts";
 import type { Queryable, Sql } from "../../store/database/tx.ts";
 import {
   type Authority,
-  authorityOf,
   authorityOfStanding,
+  givingAuthorityOf,
   refuseBeyond,
   type StandingAuthority,
 } from "../authority.ts";
@@ -25,7 +25,7 @@ export async function giverOf(sql: Queryable, { principal }: Call): Promise<Auth
   if (principal.kind !== "key") return undefined;
   const key = await findKey(sql, principal.keyId);
   if (!key) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
-  return authorityOf(key);
+  return givingAuthorityOf(key);
 }
 
 /**

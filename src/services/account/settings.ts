@@ -3,6 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import {
   type AccountService,
   GetSettingsResponseSchema,
+  SetHardwareKeysResponseSchema,
   type UpdateSettingsRequest,
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
@@ -17,15 +18,30 @@ import { type Queryable, tx } from "../../store/database/tx.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
-import { byokWordOf, settingsMessage } from "./messages.ts";
+import { appPolicyIn, byokWordOf, settingsMessage } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
 /** The RPCs about settings. */
 export function settingsCalls({
   sql,
   changed,
-}: Pick<KeyParts, "sql" | "changed">): Pick<Implementation<typeof AccountService>, "getSettings" | "updateSettings"> {
+}: Pick<KeyParts, "sql" | "changed">): Pick<
+  Implementation<typeof AccountService>,
+  "getSettings" | "updateSettings" | "setHardwareKeys"
+> {
   return {
+    async setHardwareKeys({ orgId, allowed = false }, call) {
+      await assertReachable(sql, orgId, call);
+      const settings = await tx(sql, async (tx) => {
+        const settled = await settle(tx, orgId, { hardware_keys: allowed });
+        const act = { action: "hardware_keys.set", subject: orgId, details: { allowed } };
+        await audit(tx, { ...byCall(call), orgId, ...act });
+        return settled;
+      });
+      changed(orgId);
+      return create(SetHardwareKeysResponseSchema, { settings: settingsMessage(settings) });
+    },
+
     async getSettings({ orgId }, call) {
       await assertReachable(sql, orgId, call);
       // A key of a workspace is shown what holds for its calls.
@@ -84,7 +100,7 @@ export function refuseSharedCache(wanted: boolean | undefined, path = "cache_sha
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
   refuseSharedCache(request.cacheSharing);
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
-  const { requireSigned } = request;
+  const { requireSigned, selfRegisteredApps } = request;
   return {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
@@ -95,6 +111,7 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
     ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
     ...(requireSigned !== undefined && { require_signed: requireSigned }),
+    ...(selfRegisteredApps !== undefined && { self_registered_apps: appPolicyIn(selfRegisteredApps) }),
   };
 }
 

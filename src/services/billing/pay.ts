@@ -8,8 +8,10 @@ import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";
+import { orgOfSetUp, storeMethod } from "../../store/billing/auto-topup.ts";
 import {
   addPayment,
+  type ChargeFact,
   type CheckoutFact,
   conclude,
   findPayment,
@@ -90,6 +92,7 @@ export async function openCheckout({ sql, processor }: PaymentDeps, wish: Paymen
 /** Asks the processor what became of a payment, and believes it. */
 export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, sessionId, amountMicro, expiresAt } = payment;
+  if (payment.automatic) return charge(deps, payment, by);
   if (sessionId !== undefined) return believe(deps, await deps.processor.ask(sessionId), by);
   // No payer ever got the address of the checkout.
   if (nowSeconds() <= expiresAt) return;
@@ -100,10 +103,36 @@ export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: B
   );
 }
 
+/**
+ * Has an automatic payment charged, or asks what became of that, and believes it. Asked again under the payment's name, the processor
+ * answers with the charge that it made; when it may have forgotten the name, nothing is charged any more.
+ */
+export async function charge(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
+  const { id: paymentId, amountMicro, customerId = "", methodId = "", intentId, expiresAt } = payment;
+  const { charges } = deps.processor;
+  const wish = { ...payment, paymentId, customerId, methodId };
+  const fact =
+    intentId !== undefined
+      ? await charges.askCharge(intentId)
+      : nowSeconds() < expiresAt
+        ? await charges.charge(wish)
+        : ((await charges.findCharge(wish)) ?? nothingOf({ paymentId, customerId, amountMicro }));
+  if (fact) await believe(deps, [fact], by);
+}
+
+const nothingOf = (of: Pick<ChargeFact, "paymentId" | "customerId" | "amountMicro">): ChargeFact => ({
+  ...of,
+  kind: "charge",
+  intentId: undefined,
+  status: "expired",
+  why: undefined,
+});
+
 /** Believes what the processor says, in any order and however often. */
 export async function believe(deps: PaymentDeps, words: readonly Word[], by: By): Promise<void> {
   for (const word of words) {
-    if (word.kind === "checkout") await concluded(deps, word, by);
+    if (word.kind === "checkout" || word.kind === "charge") await concluded(deps, word, by);
+    else if (word.kind === "stored") await learnStored(deps, word.sessionId, by);
     else if (word.kind === "reversal") await reversed(deps, word, by);
     else await learn(deps, word.intentId, by);
   }
@@ -111,25 +140,52 @@ export async function believe(deps: PaymentDeps, words: readonly Word[], by: By)
 
 /** Asks the processor about what was paid as `intentId`: of a message that overtook the one before it, or says too little. */
 async function learn(deps: PaymentDeps, intentId: string, by: By): Promise<boolean> {
-  const sessionId = await deps.processor.find(intentId);
-  const words = sessionId === undefined ? [] : await deps.processor.ask(sessionId);
-  const known = words.filter((word) => word.kind === "checkout");
+  const { processor } = deps;
+  const sessionId = await processor.find(intentId);
+  const words = sessionId === undefined ? await wordsOfCharge(processor, intentId) : await processor.ask(sessionId);
+  const known = words.filter((word) => word.kind !== "reversal");
   for (const word of known) await concluded(deps, word, by);
   if ((await paymentOfIntent(deps.sql, intentId)) === undefined) return false;
   for (const word of words) if (word.kind === "reversal") await reversed(deps, word, by);
   return true;
 }
 
-async function concluded({ sql, warn }: PaymentDeps, fact: CheckoutFact, by: By): Promise<void> {
+async function wordsOfCharge(processor: Processor, intentId: string): Promise<(ChargeFact | ReversalFact)[]> {
+  const fact = await processor.charges.askCharge(intentId);
+  return fact === undefined ? [] : [fact, ...(await processor.reversals(intentId))];
+}
+
+/** Asks the processor what was stored on a page of an organisation; answers whether something was. */
+export async function learnStored({ sql, processor }: PaymentDeps, sessionId: string, by: By): Promise<boolean> {
+  const orgId = await orgOfSetUp(sql, sessionId);
+  const method = orgId === undefined ? undefined : await processor.charges.askSetUp(sessionId);
+  if (orgId === undefined || method === undefined) return false;
+  return tx(sql, async (tx) => {
+    if (!(await storeMethod(tx, sessionId, method))) return false;
+    const { kind, brand, last4 } = method;
+    const details = { kind, brand, last4 };
+    await audit(tx, { ...by, orgId, action: "payment_method.stored", subject: orgId, details });
+    return true;
+  });
+}
+
+async function concluded({ sql, warn }: PaymentDeps, fact: CheckoutFact | ChargeFact, by: By): Promise<void> {
   const told = await tx(sql, async (tx) => {
     const payment = await conclude(tx, fact);
     if (!payment?.became) return payment;
-    const { id: paymentId, orgId, amountMicro, became } = payment;
+    const { id: paymentId, orgId, amountMicro, became, rule } = payment;
     const amountUsd = toUsd(amountMicro);
     if (became === "succeeded") await emit(tx, orgId, { case: "paymentSucceeded", value: { paymentId, amountUsd } });
     else await emit(tx, orgId, { case: "paymentFailed", value: { paymentId, status: became } });
-    const details = { amount_usd: amountUsd };
+    const reason = fact.kind === "charge" && became === "failed" ? (fact.why ?? "declined") : undefined;
+    if (rule && reason !== undefined)
+      await emit(tx, orgId, { case: "topupFailed", value: { paymentId, reason, amountUsd, ...rule } });
+    const details = { amount_usd: amountUsd, reason, automatic: rule && true };
     await audit(tx, { ...by, orgId, action: `payment.${became}`, subject: paymentId, details });
+    if (rule?.turnedOff) {
+      const act = { action: "auto_topup.turned_off", subject: orgId, details: { declines: rule.declines } };
+      await audit(tx, { ...by, orgId, ...act });
+    }
     return payment;
   });
   if (!told && fact.paymentId.startsWith("pay_"))

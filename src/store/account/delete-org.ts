@@ -36,6 +36,7 @@ export const EMPTIED = [
   "sign_in_identity",
   "email_domain",
   "issuer",
+  "mail_preference",
   "member",
   "preset",
   "org_settings",
@@ -52,6 +53,7 @@ export const EMPTIED = [
   "series_line",
   "mail",
   "commitment",
+  "auto_topup",
   "maker_key",
   "offering",
   "provider",
@@ -117,7 +119,8 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
     update workspace set name = '', slug = id, settings = '{}', deleted_at = coalesce(deleted_at, now())
     where org_id = ${orgId}`;
   await tx`
-    update payment set success_url = '', cancel_url = '', checkout_url = null, idempotency_key = null
+    update payment set success_url = '', cancel_url = '', checkout_url = null, idempotency_key = null,
+      customer_id = case when automatic then '' end, method_id = case when automatic then '' end
     where org_id = ${orgId}`;
   await tx`update transfer set note = null where org_id = ${orgId} and kind = 'grant' and note is not null`;
   await tx`update org set name = '', email = null, status = 'deleted' where id = ${orgId}`;

@@ -26,7 +26,14 @@ export interface OrgSettings {
   readonly trust: SupplyTrust;
   /** Only checkpoints that their makers signed may serve. */
   readonly requireSigned: boolean;
+  /** Whether members may consent to applications that registered themselves. The organisation's alone. */
+  readonly selfRegisteredApps: AppPolicy;
+  /** People who are signed in may make keys for hardware. The operator's alone. */
+  readonly hardwareKeys: boolean;
 }
+
+/** Whether something may be used. */
+export type AppPolicy = "allow" | "deny";
 
 /** The settings of an organisation that set none. */
 export const DEFAULT_SETTINGS: OrgSettings = {
@@ -39,6 +46,8 @@ export const DEFAULT_SETTINGS: OrgSettings = {
   maxHedgeRatio: 0.05,
   trust: "named",
   requireSigned: false,
+  selfRegisteredApps: "allow",
+  hardwareKeys: false,
 };
 
 /** Settings as they are stored: absent or null fields are not settled. */
@@ -52,6 +61,8 @@ export interface StoredSettings {
   max_hedge_ratio?: number | null;
   trust?: SupplyTrust | null;
   require_signed?: boolean | null;
+  self_registered_apps?: AppPolicy | null;
+  hardware_keys?: boolean | null;
 }
 
 /** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr, the regions, the trust or the signatures of the other. */
@@ -68,6 +79,8 @@ export function settingsFrom(org: StoredSettings | null, workspace: StoredSettin
     maxHedgeRatio: settled.max_hedge_ratio ?? DEFAULT_SETTINGS.maxHedgeRatio,
     trust: narrowedTrust(org?.trust ?? DEFAULT_SETTINGS.trust, workspace?.trust ?? "community"),
     requireSigned: org?.require_signed === true || workspace?.require_signed === true,
+    selfRegisteredApps: org?.self_registered_apps ?? DEFAULT_SETTINGS.selfRegisteredApps,
+    hardwareKeys: org?.hardware_keys === true,
   };
 }
 
@@ -106,6 +119,8 @@ const COLUMNS = [
   "max_hedge_ratio",
   "trust",
   "require_signed",
+  "self_registered_apps",
+  "hardware_keys",
 ] as const;
 
 /** Settles fields of an organisation; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */

@@ -2,6 +2,7 @@
 import { grantCredits } from "../account/orgs.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
+import { type ChargedRule, noteCharged } from "./auto-topup.ts";
 
 /** What may become of a payment. */
 export type PaymentStatus = "pending" | "succeeded" | "failed" | "expired" | "refunded";
@@ -19,6 +20,11 @@ export interface PaymentRecord {
   cancelUrl: string;
   sessionId: string | undefined;
   checkoutUrl: string | undefined;
+  /** It is charged to a stored payment method; the processor's names of payer, payment method and charge. */
+  automatic: boolean;
+  customerId: string | undefined;
+  methodId: string | undefined;
+  intentId: string | undefined;
   created: number;
   expiresAt: number;
   completedAt: number | undefined;
@@ -49,6 +55,28 @@ export interface CheckoutFact {
   status: "pending" | "succeeded" | "failed" | "expired";
 }
 
+/** Why a charge was declined. */
+export type DeclineReason =
+  | "declined"
+  | "insufficient_funds"
+  | "expired_card"
+  | "authentication_required"
+  | "method_gone";
+
+/** What the processor says of a charge to a stored payment method. It may be said late, twice and out of order. */
+export interface ChargeFact {
+  kind: "charge";
+  /** Our name of the payment, as the processor was given it. */
+  paymentId: string;
+  intentId: string | undefined;
+  customerId: string;
+  amountMicro: number;
+  /** `expired`: the processor knows of no such charge, and will make none. */
+  status: "pending" | "succeeded" | "failed" | "expired";
+  /** Why it failed. */
+  why: DeclineReason | undefined;
+}
+
 /** What the processor says of a refund or a dispute: `taken` once the money left, `returned` once it can't leave any more. */
 export interface ReversalFact {
   kind: "reversal";
@@ -62,9 +90,15 @@ export interface ReversalFact {
 
 /** A row of `payment`, with its sums. */
 export interface PaymentRow
-  extends Omit<PaymentRecord, "sessionId" | "checkoutUrl" | "created" | "expiresAt" | "completedAt"> {
+  extends Omit<
+    PaymentRecord,
+    "sessionId" | "checkoutUrl" | "customerId" | "methodId" | "intentId" | "created" | "expiresAt" | "completedAt"
+  > {
   sessionId: string | null;
   checkoutUrl: string | null;
+  customerId: string | null;
+  methodId: string | null;
+  intentId: string | null;
   created: Date;
   expiresAt: Date;
   completedAt: Date | null;
@@ -75,6 +109,9 @@ export const paymentOf = (row: PaymentRow): PaymentRecord => ({
   ...row,
   sessionId: row.sessionId ?? undefined,
   checkoutUrl: row.checkoutUrl ?? undefined,
+  customerId: row.customerId ?? undefined,
+  methodId: row.methodId ?? undefined,
+  intentId: row.intentId ?? undefined,
   created: unixSeconds(row.created),
   expiresAt: unixSeconds(row.expiresAt),
   completedAt: row.completedAt === null ? undefined : unixSeconds(row.completedAt),
@@ -83,6 +120,7 @@ export const paymentOf = (row: PaymentRow): PaymentRecord => ({
 /** What is read of a payment. */
 export const columns = (sql: Queryable) => sql`
   id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
+  automatic, customer_id, method_id, intent_id,
   (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
   (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
 
@@ -112,7 +150,7 @@ export async function findPayment(sql: Sql, orgId: string, id: string): Promise<
 }
 
 /** The payment that was paid under the processor's name `intentId`. */
-export async function paymentOfIntent(sql: Sql, intentId: string): Promise<string | undefined> {
+export async function paymentOfIntent(sql: Queryable, intentId: string): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`select id from payment where intent_id = ${intentId}`;
   return row?.id;
 }
@@ -123,7 +161,7 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
     update payment set asked_at = now()
     where id in (
       select id from payment
-      where status = 'pending' and coalesce(asked_at, created) < now() - interval '1 hour'
+      where status = 'pending' and not automatic and coalesce(asked_at, created) < now() - interval '1 hour'
       order by expires_at limit ${limit} for update skip locked
     )
     returning org_id, id`;
@@ -136,7 +174,7 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
 const PATIENCE = "5s";
 
 /** Later words win, but only over these; whatever was paid stays paid. */
-const OVERRULES: Readonly<Record<CheckoutFact["status"], readonly PaymentStatus[]>> = {
+const OVERRULES: Readonly<Record<(CheckoutFact | ChargeFact)["status"], readonly PaymentStatus[]>> = {
   pending: [],
   failed: ["pending"],
   expired: ["pending"],
@@ -148,28 +186,49 @@ export interface Concluded {
   id: string;
   orgId: string;
   amountMicro: number;
+  automatic: boolean;
   became: "succeeded" | "failed" | "expired" | undefined;
+  /** What an automatic payment that became something made of its rule. */
+  rule: ChargedRule | undefined;
 }
 
+type ConcludingRow = Pick<
+  PaymentRow,
+  "orgId" | "amountMicro" | "status" | "sessionId" | "automatic" | "customerId" | "intentId"
+>;
+
 /**
- * Believes what the processor says of a checkout: a payment that was paid is credited, once. Answers undefined for a checkout
- * that is none of ours, or not what was asked for.
+ * Believes what the processor says of a checkout or a charge: a payment that was paid is credited, once. Answers undefined for one that is
+ * none of ours, or not what was asked for.
  */
-export async function conclude(tx: Tx, fact: CheckoutFact): Promise<Concluded | undefined> {
-  const { paymentId: id, sessionId, intentId, status } = fact;
+export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise<Concluded | undefined> {
+  const { paymentId: id, intentId = null, status } = fact;
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
-  const [row] = await tx<{ orgId: string; amountMicro: number; status: PaymentStatus; sessionId: string | null }[]>`
-    select org_id, amount_micro, status, session_id from payment where id = ${id} for update`;
-  if (!row || (row.sessionId ?? sessionId) !== sessionId || row.amountMicro !== fact.amountMicro) return undefined;
-  const { orgId, amountMicro } = row;
+  const [row] = await tx<ConcludingRow[]>`
+    select org_id, amount_micro, status, session_id, automatic, customer_id, intent_id from payment where id = ${id} for update`;
+  if (!row || row.amountMicro !== fact.amountMicro || !isAbout(row, fact)) return undefined;
+  if (intentId !== null && row.intentId === null && (await paymentOfIntent(tx, intentId)) !== undefined)
+    return undefined;
+  const { orgId, amountMicro, automatic } = row;
+  const sessionId = fact.kind === "checkout" ? fact.sessionId || null : null;
   await tx`
-    update payment set session_id = ${sessionId || null}, intent_id = coalesce(intent_id, ${intentId ?? null})
+    update payment set session_id = ${sessionId}, intent_id = coalesce(intent_id, ${intentId})
     where id = ${id}`;
-  if (status === "pending" || !OVERRULES[status].includes(row.status))
-    return { id, orgId, amountMicro, became: undefined };
+  const known = { id, orgId, amountMicro, automatic, became: undefined, rule: undefined };
+  if (status === "pending" || !OVERRULES[status].includes(row.status)) return known;
   await tx`update payment set status = ${status}, completed_at = now() where id = ${id}`;
+  // Its row is locked before that of the account, as by whoever changes the rule.
+  const rule = automatic ? await noteCharged(tx, orgId, status) : undefined;
   if (status === "succeeded") await grantCredits(tx, { orgId, amountMicro, reason: "payment", entryId: id });
-  return { id, orgId, amountMicro, became: status };
+  return { ...known, became: status, rule };
+}
+
+/** Whether a fact is about the checkout or the charge of this very payment. */
+function isAbout(row: ConcludingRow, fact: CheckoutFact | ChargeFact): boolean {
+  if (row.automatic !== (fact.kind === "charge")) return false;
+  if (fact.kind === "checkout") return (row.sessionId ?? fact.sessionId) === fact.sessionId;
+  const isSame = fact.intentId === undefined || row.intentId === null || row.intentId === fact.intentId;
+  return row.customerId === fact.customerId && isSame;
 }
 
 /**

@@ -7,6 +7,7 @@ const CHANNELS = [
   "lease_wanted",
   "lease_returned",
   "balance_low",
+  "topup_due",
   "budget_used",
   "key_changed",
   "supply_changed",

@@ -24,6 +24,9 @@ const STALE_H = 24;
 /** So many mails a day one address gets at most, and one organisation has sent to people who are no members yet. */
 const MOST_A_DAY = 100;
 
+/** What the token by which mail is muted was sealed for. */
+export const UNSUBSCRIBE_CONTEXT = "mail unsubscribe";
+
 /** What an invite's mail was sealed for. */
 export const mailContext = (id: string): string => `mail ${id}`;
 
@@ -102,24 +105,61 @@ export async function pruneMail(sql: Sql, days: number): Promise<void> {
   await sql`delete from mail where created < ${new Date(now() - days * 24 * 3600 * 1000)}`;
 }
 
-/** Active members of an organisation in some roles who are told of what is of a workspace, or of none. */
+/** Active members of an organisation in some roles who are told of what is of a workspace, or of none, and want to be told of such an event. */
 export async function peopleToTell(
   sql: Queryable,
   orgId: string,
-  { roles, workspaceId }: { roles: readonly string[]; workspaceId: string | undefined },
+  { roles, workspaceId, event }: { roles: readonly string[]; workspaceId: string | undefined; event: string },
 ): Promise<string[]> {
   const rows = await sql<{ email: string }[]>`
     select email from member where org_id = ${orgId} and status = 'active' and role = any(${[...roles]})
       and (workspace_ids = '{}' ${workspaceId === undefined ? sql`` : sql`or ${workspaceId} = any(workspace_ids)`})
+      and ${isWanted(sql, event)}
     order by id limit 50`;
   return rows.map(({ email }) => email);
 }
 
-/** The active member whose key it is; undefined for a key of the organisation. */
-export async function ownerOfKey(sql: Queryable, keyId: string): Promise<string | undefined> {
-  const [row] = await sql<{ email: string }[]>`
-    select email from member where status = 'active' and id = (select user_id from key where key.id = ${keyId})`;
-  return row?.email;
+/** That the member of the row did not mute an event. */
+const isWanted = (sql: Queryable, event: string) =>
+  sql`not exists (select from mail_preference where member_id = member.id and muted && ${["*", event]})`;
+
+/** The active member whose key it is, and whether that one wants to be told of such an event; undefined for a key of the organisation. */
+export async function ownerOfKey(
+  sql: Queryable,
+  keyId: string,
+  event: string,
+): Promise<{ email: string; wants: boolean } | undefined> {
+  const [row] = await sql<{ email: string; wants: boolean }[]>`
+    select email, ${isWanted(sql, event)} as wants from member
+    where status = 'active' and id = (select user_id from key where key.id = ${keyId})`;
+  return row;
+}
+
+/** The active member of an organisation to whom an address belongs. */
+export async function memberAt(sql: Queryable, orgId: string, email: string): Promise<string | undefined> {
+  const [row] = await sql<{ id: string }[]>`
+    select id from member where org_id = ${orgId} and lower(email) = lower(${email}) and status = 'active' order by id limit 1`;
+  return row?.id;
+}
+
+/** The events of which a member is told nothing. */
+export async function mutedOf(sql: Queryable, memberId: string): Promise<string[]> {
+  const [row] = await sql<{ muted: string[] }[]>`select muted from mail_preference where member_id = ${memberId}`;
+  return row?.muted ?? [];
+}
+
+/** Mutes these events for a member, and no others. Answers whether that changed anything. */
+export async function mute(
+  tx: Tx,
+  of: { orgId: string; memberId: string },
+  muted: readonly string[],
+): Promise<boolean> {
+  const { orgId, memberId } = of;
+  const { count } = await tx`
+    insert into mail_preference ${tx({ memberId, orgId, muted: [...muted] })}
+    on conflict (member_id) do update set muted = excluded.muted, updated = now()
+    where mail_preference.muted <> excluded.muted`;
+  return count > 0;
 }
 
 /** What a mail about something calls it: the organisation, a key, a workspace, an offering's model, a job's key. */

@@ -75,6 +75,13 @@ export async function releaseStop(tx: Tx, id: string, by: string): Promise<StopR
   return row && stopOf(row);
 }
 
+/** Says why a stop was ordered. Every replica hears of it, as of each change of a stop. Undefined where that was said before. */
+export async function sayReason(tx: Tx, id: string, reason: string): Promise<StopRecord | undefined> {
+  const [row] = await tx<StopRow[]>`
+    update robot_stop set reason = ${reason} where id = ${id} and reason <> ${reason} returning *`;
+  return row && stopOf(row);
+}
+
 /** The stops that stand, of one organisation or of all. */
 export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecord[]> {
   const rows = await sql<StopRow[]>`

@@ -25,6 +25,10 @@ create table org_settings (
   trust text check (trust in ('own', 'verified', 'named', 'community')),
   -- Only checkpoints that their makers signed may serve.
   require_signed boolean,
+  -- Whether members may consent to applications that registered themselves; null: they may.
+  self_registered_apps text check (self_registered_apps in ('allow', 'deny')),
+  -- People who are signed in may make keys for hardware. The operator sets it.
+  hardware_keys boolean,
   updated timestamptz not null default now()
 );
 

@@ -42,6 +42,14 @@ $$;
 create trigger key_changed after update of status, role or delete on member
   for each row execute function notify_member_changed();
 
+-- The events of which a member is told nothing by mail, by their names; `*` for all.
+create table mail_preference (
+  member_id text primary key references member on delete cascade,
+  org_id text not null references org,
+  muted text[] not null,
+  updated timestamptz not null default now()
+);
+
 -- An issuer of OpenID Connect that signs an organisation's people in.
 create table issuer (
   id text primary key,

@@ -20,6 +20,8 @@ create table account (
   low_micro bigint not null default 0,
   low_notified boolean not null default false,
   exhausted_notified boolean not null default false,
+  -- The balance below which credit is bought automatically; zero: never.
+  topup_micro bigint not null default 0 check (topup_micro >= 0),
   requests bigint not null default 0 check (requests >= 0),
   created timestamptz not null default now()
 ) with (fillfactor = 50);

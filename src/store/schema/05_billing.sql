@@ -22,12 +22,80 @@ create table payment (
   completed_at timestamptz,
   -- When the processor was last asked on schedule.
   asked_at timestamptz,
-  created timestamptz not null default now()
+  -- It is charged to a stored payment method, by these names of the processor, without a checkout.
+  automatic boolean not null default false,
+  customer_id text,
+  method_id text,
+  created timestamptz not null default now(),
+  check (not automatic or (customer_id is not null and method_id is not null and session_id is null))
 );
 
 create unique index payment_idempotency on payment (org_id, idempotency_key) where idempotency_key is not null;
 create index payment_of_org on payment (org_id, id);
 create index payment_pending on payment (expires_at) where status = 'pending';
+-- An organisation is charged for one automatic payment at a time, by whichever replica.
+create unique index payment_one_automatic on payment (org_id) where automatic and status = 'pending';
+
+-- When credit is bought without anybody asking. No row: never.
+create table auto_topup (
+  org_id text primary key references org,
+  enabled boolean not null default false,
+  threshold_micro bigint check (threshold_micro > 0),
+  amount_micro bigint check (amount_micro > 0),
+  -- The most that is charged in a calendar month.
+  ceiling_micro bigint check (ceiling_micro > 0),
+  -- The key that turned it on last.
+  key_id text,
+  -- The processor's names of the payer and of what is charged, and what people know it by.
+  customer_id text,
+  method_id text,
+  method_kind text,
+  method_brand text,
+  method_last4 text,
+  method_since timestamptz,
+  -- The processor's page on which a payment method is being given.
+  setup_session text unique,
+  setup_expires timestamptz,
+  -- Charges in a row that were declined.
+  declines integer not null default 0 check (declines >= 0),
+  -- Nothing is charged before.
+  next_try timestamptz not null default now(),
+  -- The month in which it was told that the ceiling is reached.
+  ceiling_told date,
+  updated timestamptz not null default now(),
+  check (not enabled or (
+    method_id is not null and customer_id is not null and key_id is not null
+    and threshold_micro is not null and amount_micro is not null and ceiling_micro >= amount_micro
+  ))
+);
+
+create index auto_topup_on on auto_topup (next_try) where enabled;
+
+-- The account has the threshold too, so that a balance above it costs nothing to compare.
+create function auto_topup_changed() returns trigger language plpgsql as $$
+begin
+  update account set topup_micro = case when new.enabled then new.threshold_micro else 0 end
+  where org_id = new.org_id and topup_micro <> case when new.enabled then new.threshold_micro else 0 end;
+  if new.enabled then
+    perform pg_notify('topup_due', new.org_id);
+  end if;
+  return null;
+end
+$$;
+
+create trigger auto_topup_changed after insert or update of enabled, threshold_micro on auto_topup
+  for each row execute function auto_topup_changed();
+
+create function notify_topup_due() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('topup_due', new.org_id);
+  return null;
+end
+$$;
+
+create trigger account_topup after update of available_micro on account
+  for each row when (new.available_micro < new.topup_micro and new.available_micro < old.available_micro)
+  execute function notify_topup_due();
 
 -- What went back of a payment, under the processor's id of the refund or the dispute. It moves one way: `taken` when the money left, `returned`
 -- when it came back (the refund failed, the dispute was won), and never from there to `taken`.

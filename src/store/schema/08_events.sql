@@ -303,6 +303,6 @@ begin
 end $$;
 
 create trigger outbox_fans_out_to_mail after insert on outbox for each row
-  when (new.org_id is not null and new.name in ('balance.low', 'balance.exhausted', 'budget.threshold', 'key.expiring',
+  when (new.org_id is not null and new.name in ('balance.low', 'balance.exhausted', 'topup.failed', 'budget.threshold', 'key.expiring',
     'offering.rejected', 'offering.suspended', 'evaluation.completed', 'evaluation.failed'))
   execute function fan_out_to_mail();

@@ -86,6 +86,17 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     actor: "admin",
     run: () => asOperator("POST", orgs("/commitment"), { min_monthly_usd: 1 }),
   }),
+  SetHardwareKeys: ({ asOperator, orgs }) => ({
+    action: "hardware_keys.set",
+    actor: "admin",
+    run: () => asOperator("PUT", orgs("/hardware-keys"), { allowed: true }),
+  }),
+  UpdateMailPreferences: async ({ app, owner }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    const browser = await signedIn(app, owner.org, userId);
+    const run = () => browser.call("/v1/mail/preferences", { muted: ["balance.low"] }, { method: "PATCH" });
+    return { action: "mail.preferences_changed", actor: userId, run };
+  },
   UpdateSettings: ({ send, orgs }) => ({
     action: "settings.updated",
     run: () => send("PATCH", orgs("/settings"), { retention_days: 7 }),
@@ -94,6 +105,18 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     action: "payment.requested",
     run: () => send("POST", "/v1/billing/topup", { amount_usd: 5 }),
   }),
+  UpdateAutoTopUp: ({ send }) => ({
+    action: "auto_topup.changed",
+    run: () => send("PATCH", "/v1/billing/auto-topup", { threshold_usd: 5 }),
+  }),
+  SetUpPaymentMethod: ({ send }) => ({
+    action: "payment_method.requested",
+    run: () => send("POST", "/v1/billing/payment-method", {}),
+  }),
+  DeletePaymentMethod: async ({ send, made }) => {
+    await made("/v1/billing/payment-method", {});
+    return { action: "payment_method.deleted", run: () => send("DELETE", "/v1/billing/payment-method") };
+  },
   ReconcilePayment: async ({ stripe, send, aPayment }) => {
     const id = await aPayment();
     stripe.pay(id);
@@ -355,6 +378,11 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
   ReleaseRobots: async ({ send, aStop }) => {
     const { id } = await aStop();
     return { action: "robot.released", run: () => send("POST", "/v1/robots/release", { stop_id: id }) };
+  },
+  UpdateRobotStop: async ({ send, aStop }) => {
+    const { id } = await aStop();
+    const run = () => send("PATCH", `/v1/robots/stops/${id}`, { reason: "a person is near" });
+    return { action: "robot.stop_explained", run };
   },
   ArmRobot: async ({ send, aKey, fresh }) => {
     const { id } = await aKey();

@@ -36,6 +36,8 @@ const ON_RECORD_AS_WORK = new Set([
   "ReportEpisode",
   "FinishEvaluation",
   "Serve",
+  // On record as `mail.unsubscribed` by a test of its own: it needs a mail that was sent.
+  "UnsubscribeFromMail",
   // On record as `robot.run` and `robot.run_cancelled` by tests of their own: they need a robot that attends.
   "RunPolicy",
   "CancelRun",

@@ -147,6 +147,98 @@ describe("what happens", () => {
     expect(told).not.toContain(elsewhere.email);
   });
 
+  it("is not told to those who muted it, by themselves alone", async () => {
+    const { org, key } = await app.caller(0);
+    const [owner, other] = [await person(app, org, "owner"), await person(app, org, "owner")];
+    const browser = await signedIn(app, org, owner.userId);
+    const path = "/v1/mail/preferences";
+    const set = (muted: string[]) => browser.call(path, { muted }, { method: "PATCH" });
+    expect((await browser.call(path)).body).toMatchObject({
+      muted: [],
+      events: expect.arrayContaining(["balance.low"]),
+    });
+    expect((await set(["balance.low", "balance.low"])).body.muted).toEqual(["balance.low"]);
+    expect((await browser.call(path)).body.muted).toEqual(["balance.low"]);
+    for (const muted of [["x"], ["member.removed"], [""], Array(65).fill("*")])
+      expect((await set(muted)).status).toBe(422);
+    // No key does, not even the person's own.
+    for (const each of [key, owner.key]) {
+      expect((await app.call(path, undefined, { key: each })).status).toBe(404);
+      expect((await app.call(path, { muted: ["*"] }, { key: each, method: "PATCH" })).status).toBe(404);
+    }
+    const told = () =>
+      server.mails
+        .filter(({ headers }) => !headers.get("subject")?.includes("invited"))
+        .flatMap(({ to }) => to)
+        .filter((to) => to === owner.email || to === other.email);
+    const low: EventData = { case: "balanceLow", value: { balanceUsd: 1, thresholdUsd: 2 } };
+    await happened(org, low);
+    await settled();
+    expect(told()).toEqual([other.email]);
+    await happened(org, { case: "balanceExhausted", value: { balanceUsd: 0 } });
+    await settled();
+    expect(told().sort()).toEqual([other.email, owner.email, other.email].sort());
+    await set(["*"]);
+    await happened(org, {
+      case: "topupFailed",
+      value: { reason: "insufficient_funds", amountUsd: 20, turnedOff: true },
+    });
+    await settled();
+    expect(
+      server.mails.filter(({ headers }) => /not bought/.test(headers.get("subject") ?? "")).map(({ to }) => to),
+    ).toEqual([[other.email]]);
+    // What signs in is always sent.
+    await set(["*"]);
+    const { id } = await app.admin("/v1/orgs", { name: "second" });
+    await app.admin(`/v1/orgs/${id}/members`, { email: owner.email, role: "viewer" });
+    await arrived(owner.email, /invited/);
+  });
+
+  it("says where a mail program turns it off by one click, which is no other person's", async () => {
+    const database = app.database;
+    const mail = { url: server.url, from: "Limber <limber@example.com>" };
+    await settled();
+    const secure = await openApp({ mail, database, roles: new Set(["api", "worker"]), publicUrl: "https://api.test" });
+    try {
+      const { org } = await app.caller(0);
+      const [owner, other] = [await person(app, org, "owner"), await person(app, org, "owner")];
+      const address = async (): Promise<string> => {
+        server.mails.length = 0;
+        await happened(org, { case: "balanceExhausted", value: { balanceUsd: 0 } });
+        const { headers } = await arrived(owner.email, /used up/);
+        await settled();
+        return headers.get("list-unsubscribe")?.replaceAll(/\s/g, "") ?? "";
+      };
+      // Either gateway may send it; the one without a public https address names none.
+      const head = await eventually(async () => {
+        const found = await address();
+        expect(found).toMatch(/^<https:\/\/api\.test\/v1\/mail\/unsubscribe\/[\w-]+>$/);
+        return found;
+      });
+      const path = new URL(head.slice(1, -1)).pathname;
+      const click = (to: string) =>
+        app.call(to, "List-Unsubscribe=One-Click", {
+          headers: { "content-type": "application/x-www-form-urlencoded" },
+        });
+      for (const bad of [
+        `${path.slice(0, -3)}AAA`,
+        "/v1/mail/unsubscribe/x",
+        `/v1/mail/unsubscribe/${"A".repeat(1025)}`,
+      ])
+        expect([bad, (await click(bad)).status >= 400 && (await click(bad)).status < 500]).toEqual([bad, true]);
+      for (let clicks = 0; clicks < 2; clicks++) expect((await click(path)).body).toEqual({ unsubscribed: true });
+      const acts =
+        await app.sql`select actor, subject from audit where org_id = ${org} and action = 'mail.unsubscribed'`;
+      expect(acts).toEqual([{ actor: owner.userId, subject: owner.userId }]);
+      server.mails.length = 0;
+      await happened(org, { case: "balanceExhausted", value: { balanceUsd: 0 } });
+      await settled();
+      expect(server.mails.flatMap(({ to }) => to)).toEqual([other.email]);
+    } finally {
+      await secure.close();
+    }
+  });
+
   it("is told again when the server had no time, under the same name, and not when it refused for good", async () => {
     const { org } = await app.caller(0);
     const owner = await person(app, org, "owner");

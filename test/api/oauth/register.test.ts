@@ -192,6 +192,42 @@ describe("the page of consent", () => {
   });
 });
 
+describe("an organisation that denies applications that registered themselves", () => {
+  it("has no page of consent for them, gives no code, and takes none that was given before; its own go on", async () => {
+    const { org, key } = await app.caller(1);
+    const member = await person(app, org, "developer");
+    const here = await signedIn(app, org, member.userId);
+    const client = await registered();
+    const { verifier, challenge } = pkce();
+    const decide = (client_id: string) =>
+      here.call("/v1/oauth/authorize", {
+        client_id,
+        redirect_uri: REDIRECT,
+        code_challenge: challenge,
+        code_challenge_method: "S256",
+      });
+    const settings = `/v1/orgs/${org}/settings`;
+    expect((await app.call(settings, undefined, { key })).body.self_registered_apps).toBe("allow");
+    const before = (await decide(client)).body.code;
+    expect((await here.call(settings, { self_registered_apps: "deny" }, { method: "PATCH" })).status).toBe(403);
+    const denied = await app.call(settings, { self_registered_apps: "deny" }, { key, method: "PATCH" });
+    expect(denied.body.self_registered_apps).toBe("deny");
+    const asked = await here.call(
+      `/v1/oauth/authorize?${new URLSearchParams({ client_id: client, redirect_uri: REDIRECT })}`,
+    );
+    for (const { status, body } of [asked, await decide(client)])
+      expect([status, body.error.code]).toEqual([403, "app_not_allowed"]);
+    const late = await exchange(app, honest(client, before, verifier));
+    expect([late.status, late.body.error]).toEqual([400, "invalid_grant"]);
+    const own = await app.call("/v1/oauth/clients", { name: "Ours", redirect_uris: [REDIRECT] }, { key });
+    expect((await decide(own.body.client_id)).status).toBe(200);
+    // Other organisations decide for themselves.
+    expect((await asks(client)).status).toBe(200);
+    await app.call(settings, { self_registered_apps: "allow" }, { key, method: "PATCH" });
+    expect((await decide(client)).status).toBe(200);
+  });
+});
+
 describe("metadata", () => {
   it("names the pages, the registration and the servers, by the operator's address where there is one", async () => {
     const { body } = await app.call("/.well-known/oauth-authorization-server");

@@ -228,6 +228,64 @@ describe("200", () => {
   });
 });
 
+describe("a reason that comes after the stop", () => {
+  it("is shown to whoever is refused on every replica, is on record, and takes nothing back", async () => {
+    const { org, key } = await one.caller(1);
+    const stop = (await one.call("/v1/robots/stop", { robot_id: "arm-late", reason: "" }, { key })).body;
+    const path = `/v1/robots/stops/${stop.id}`;
+    const refusal = async (app: App) =>
+      (await act(app, { key }, { robot_id: "arm-late" })).body.error?.message as string | undefined;
+    expect(await refusal(two)).toMatch(/an emergency stop stands/);
+    const said = await one.call(path, { reason: "a hand was in the cell" }, { key, method: "PATCH" });
+    expect([said.status, said.body]).toMatchObject([
+      200,
+      { id: stop.id, reason: "a hand was in the cell", created: stop.created },
+    ]);
+    expect((await one.call("/v1/robots/stops", undefined, { key })).body.data).toMatchObject([
+      { id: stop.id, reason: "a hand was in the cell", released: null },
+    ]);
+    expect(await refusal(one)).toContain(": a hand was in the cell");
+    await eventually(async () => expect(await refusal(two)).toContain(": a hand was in the cell"));
+    // Saying it again is no news; taking it back is.
+    expect((await one.call(path, { reason: "a hand was in the cell" }, { key, method: "PATCH" })).status).toBe(200);
+    expect((await one.call(path, { reason: "" }, { key, method: "PATCH" })).body.reason).toBe("");
+    const acts =
+      await one.sql`select action, details from audit where org_id = ${org} and subject = ${stop.id} order by seq`;
+    expect(acts.map(({ action }) => action)).toEqual(["robot.stopped", "robot.stop_explained", "robot.stop_explained"]);
+    expect(acts.at(-1)?.details).toMatchObject({ before: "a hand was in the cell", reason: "" });
+    expect((await one.call("/v1/robots/release", { stop_id: stop.id }, { key })).status).toBe(200);
+    expect((await one.call(path, { reason: "the cell was open" }, { key, method: "PATCH" })).body).toMatchObject({
+      reason: "the cell was open",
+      released: expect.any(Number),
+    });
+  });
+
+  it("is said by nobody whom the stop is hidden from, needs a text, and is no book", async () => {
+    const { org, key } = await one.caller(1);
+    const { id } = (await one.call("/v1/robots/stop", { robot_id: "arm-late", reason: "" }, { key })).body;
+    const path = `/v1/robots/stops/${id}`;
+    const lab = (await one.admin(`/v1/orgs/${org}/workspaces`, { name: "lab" })).id;
+    const near = await one.key(org, { role: "operator", workspace_id: lab });
+    const viewer = await one.key(org, { role: "viewer" });
+    const other = await one.caller(1);
+    const body = { reason: "x" };
+    for (const [caller, to, what, status] of [
+      [other.key, path, body, 404],
+      [near, path, body, 404],
+      [viewer, path, body, 403],
+      [undefined, path, body, 401],
+      [key, "/v1/robots/stops/stop_none", body, 404],
+      [key, path, {}, 422],
+      [key, path, { reason: "x".repeat(513) }, 422],
+    ] as const)
+      expect([status, (await one.call(to, what, { ...(caller && { key: caller }), method: "PATCH" })).status]).toEqual([
+        status,
+        status,
+      ]);
+    expect((await one.call("/v1/robots/stops", undefined, { key })).body.data[0].reason).toBe("");
+  });
+});
+
 describe("403", () => {
   it("is what a role without robots.stop gets", async () => {
     owner = await one.caller(1);

@@ -4,7 +4,7 @@ import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { SessionService } from "../../../gen/limber/v1/session_service_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { Browser, OWN_PAGE, signedIn } from "../../support/browser.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -129,6 +129,40 @@ describe("a session", () => {
     expect(act.actor).toBe(owner.userId);
     await browser.call("/v1/session", undefined, { method: "DELETE" });
     expect((await app.call("/v1/key", undefined, { key: key.key })).status).toBe(200);
+  });
+
+  it("makes keys for hardware where the operator lets the organisation, by an owner or an admin, and never acts for hardware itself", async () => {
+    const { org } = await app.caller(1);
+    const [owner, developer] = [await person(app, org, "owner"), await person(app, org, "developer")];
+    const [at, beside] = [await signedIn(app, org, owner.userId), await signedIn(app, org, developer.userId)];
+    const keys = `/v1/orgs/${org}/keys`;
+    const robot = { name: "robot", role: "operator", environment: "hardware" };
+    const refused = await at.call(keys, robot);
+    expect([refused.status, refused.body.error.details.exceeds]).toEqual([403, ["environment"]]);
+    const grant = (allowed: boolean) =>
+      app.call(`/v1/orgs/${org}/hardware-keys`, { allowed }, { admin: ADMIN_TOKEN, method: "PUT" });
+    // Nobody of the organisation gives it to itself.
+    for (const path of [`/v1/orgs/${org}/hardware-keys`, `/v1/orgs/${org}/settings`]) {
+      const method = path.endsWith("keys") ? "PUT" : "PATCH";
+      const tried = await at.call(path, { allowed: true, hardware_keys: true }, { method });
+      expect([path, tried.status >= 400]).toEqual([path, true]);
+    }
+    expect((await grant(true)).body).toMatchObject({ hardware_keys: true });
+    const made = await at.call(keys, robot);
+    // It reaches no further than other keys for hardware.
+    expect([made.status, made.body.environment, made.body.trust]).toEqual([201, "hardware", "verified"]);
+    expect((await at.call(`${keys}/${made.body.id}`, { name: "the arm" }, { method: "PATCH" })).status).toBe(200);
+    expect((await at.call("/v1/key")).body.environment).toBe("simulation");
+    expect((await at.call(keys, { name: "plain" })).body.environment).toBe("simulation");
+    // Who makes keys for himself alone makes none for hardware, nor does a key, nor an application.
+    expect((await beside.call(keys, { ...robot, role: "developer" })).body.error.details.exceeds).toEqual([
+      "environment",
+    ]);
+    const plain = await app.call(keys, robot, { key: owner.key });
+    expect([plain.status, plain.body.error.details.exceeds]).toEqual([403, ["environment"]]);
+    await grant(false);
+    expect((await at.call(keys, robot)).status).toBe(403);
+    expect((await app.call("/v1/key", undefined, { key: made.body.key })).body.environment).toBe("hardware");
   });
 
   it("acts by a key that is in no list, and that nobody sees, changes or takes over", async () => {

@@ -65,6 +65,26 @@ async function expectPrivate(slug: string): Promise<void> {
   expect(JSON.parse(text).error.details?.near ?? []).not.toContain(slug);
 }
 
+describe("a registered provider", () => {
+  const shown = async (name: string): Promise<boolean> =>
+    (await app.call("/v1/providers")).body.data.some((each: { name: string }) => each.name === name);
+
+  it("is its organisation's alone before its first offering passed its probe, and after its last one is gone", async () => {
+    await register(owner, "unproven-co");
+    expect(await shown("unproven-co")).toBe(false);
+    const bad = await declare(owner, "unproven-co", "unprovenco/gone", gone.endpoint);
+    expect(await verify(owner, bad.id)).toBe("rejected");
+    expect(await shown("unproven-co")).toBe(false);
+    const mine = await app.call("/v1/supply/providers/unproven-co", undefined, { key: owner.key });
+    expect(mine.status).toBe(200);
+    const good = await declare(owner, "unproven-co", "unprovenco/good", model.endpoint);
+    expect(await verify(owner, good.id)).toBe("live");
+    expect(await shown("unproven-co")).toBe(true);
+    await app.call(`/v1/supply/offerings/${good.id}?force=true`, undefined, { key: owner.key, method: "DELETE" });
+    expect(await shown("unproven-co")).toBe(false);
+  });
+});
+
 describe("a declared model", () => {
   it("is its declarer's alone before its probe, after a rejection, and after its removal", async () => {
     const slug = "privateco/unproven";

@@ -743,7 +743,21 @@ export class RobotAbsent extends ConflictError {
   static override readonly retryable: boolean = false;
 }
 
+/** Automatic top-up needs a payment method that is stored first. */
+export class PaymentMethodMissing extends BillingError {
+  static override readonly code: string = "payment_method_missing";
+  static override readonly status: number = 409;
+  static override readonly retryable: boolean = false;
+}
+
+/** The organisation lets its members consent to no application that registered itself. */
+export class AppNotAllowed extends PermissionRefused {
+  static override readonly code: string = "app_not_allowed";
+  static override readonly status: number = 403;
+  static override readonly retryable: boolean = false;
+}
+
 /** The class of each reason by its code. */
 export const BY_CODE: ReadonlyMap<string, RefusedClass> = new Map<string, RefusedClass>(
-  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, InvalidRedirectUri, InvalidClientMetadata, InvalidTarget, MailUnavailable, MailFailed, KeyLineTooLong, CursorExpired, RobotNotArmed, RobotBusy, RobotAbsent].map((each) => [each.code, each]),
+  [MissingApiKey, InvalidApiKey, KeyDisabled, KeyExpired, AdminTokenRequired, InvalidAdminToken, ScopeDenied, PermissionDenied, ModelNotInScope, InvalidClient, InvalidGrant, UnsupportedGrantType, InvalidScope, InvalidFilter, InvalidPath, NoTarget, InvalidValue, NotMutable, VersionMismatch, InsufficientCredits, KeyBudgetExhausted, WorkspaceBudgetExhausted, BillingUnavailable, ProcessorUnavailable, InvalidSignature, RateLimitExceeded, ConcurrencyLimitExceeded, TooManyFailedCalls, MalformedBody, ValidationFailed, ActionSpaceMismatch, ConflictingPreferences, IdempotencyUnsupported, StreamUnsupported, FrameRefused, AddressRefused, PayloadTooLarge, UnsupportedMediaType, MalformedRequest, RequestTimeout, ExpectationFailed, HeadersTooLarge, TransferCodingUnsupported, MethodNotImplemented, HttpVersionUnsupported, NotFound, ModelNotFound, PresetNotFound, MethodNotAllowed, NoLiveDeployment, NoRouteAvailable, IdempotencyConflict, IdempotencyInProgress, AlreadyExists, SessionTakenOver, KeyNarrowed, WorkspaceInUse, RobotStopped, OfferingNotLive, OfferingNotVerifiable, LastOwner, InvalidInvite, MemberNotActive, AllAttemptsFailed, InputContract, DeadlineExceeded, CapacityExhausted, Overloaded, NotReady, StoreUnavailable, ClientClosedRequest, InternalError, DataGone, TooMany, PresetInUse, JobFinished, ScenarioNotRunnable, ImmutableField, OfferingLive, WebhookDisabled, BroadcastTestFailed, ClaimLost, EpisodesMissing, EpisodeReported, BodyMemoryExhausted, BodyMemoryLimitExceeded, OrgNotEmpty, SessionEnded, CrossOrigin, BrowserNeeded, InvalidSignIn, NoIssuer, IssuerFailed, SignInInterrupted, SignInRefused, DomainNotVerified, InvalidRedirectUri, InvalidClientMetadata, InvalidTarget, MailUnavailable, MailFailed, KeyLineTooLong, CursorExpired, RobotNotArmed, RobotBusy, RobotAbsent, PaymentMethodMissing, AppNotAllowed].map((each) => [each.code, each]),
 );

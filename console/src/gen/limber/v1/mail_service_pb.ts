@@ -10,7 +10,162 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/mail_service.proto.
  */
 export const file_limber_v1_mail_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbWFpbF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEAoOR2V0TWFpbFJlcXVlc3QiTgoPR2V0TWFpbFJlc3BvbnNlEg8KB2VuYWJsZWQYASABKAgSEQoEZnJvbRgCIAEoCUgAiAEBEg4KBmV2ZW50cxgDIAMoCUIHCgVfZnJvbSItChNTZW5kVGVzdE1haWxSZXF1ZXN0Eg8KAnRvGAEgASgJSACIAQFCBQoDX3RvIiIKFFNlbmRUZXN0TWFpbFJlc3BvbnNlEgoKAnRvGAEgASgJMqUBCgtNYWlsU2VydmljZRJFCgdHZXRNYWlsEhkubGltYmVyLnYxLkdldE1haWxSZXF1ZXN0GhoubGltYmVyLnYxLkdldE1haWxSZXNwb25zZSIDkAIBEk8KDFNlbmRUZXN0TWFpbBIeLmxpbWJlci52MS5TZW5kVGVzdE1haWxSZXF1ZXN0Gh8ubGltYmVyLnYxLlNlbmRUZXN0TWFpbFJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChxsaW1iZXIvdjEvbWFpbF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiGwoZR2V0TWFpbFByZWZlcmVuY2VzUmVxdWVzdCI7ChpHZXRNYWlsUHJlZmVyZW5jZXNSZXNwb25zZRINCgVtdXRlZBgBIAMoCRIOCgZldmVudHMYAiADKAkiRwocVXBkYXRlTWFpbFByZWZlcmVuY2VzUmVxdWVzdBInCgVtdXRlZBgBIAEoCzIYLmxpbWJlci52MS5FdmVudE5hbWVMaXN0Ih8KDUV2ZW50TmFtZUxpc3QSDgoGdmFsdWVzGAEgAygJIj4KHVVwZGF0ZU1haWxQcmVmZXJlbmNlc1Jlc3BvbnNlEg0KBW11dGVkGAEgAygJEg4KBmV2ZW50cxgCIAMoCSIrChpVbnN1YnNjcmliZUZyb21NYWlsUmVxdWVzdBINCgV0b2tlbhgBIAEoCSIzChtVbnN1YnNjcmliZUZyb21NYWlsUmVzcG9uc2USFAoMdW5zdWJzY3JpYmVkGAEgASgIIhAKDkdldE1haWxSZXF1ZXN0Ik4KD0dldE1haWxSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhEKBGZyb20YAiABKAlIAIgBARIOCgZldmVudHMYAyADKAlCBwoFX2Zyb20iLQoTU2VuZFRlc3RNYWlsUmVxdWVzdBIPCgJ0bxgBIAEoCUgAiAEBQgUKA190byIiChRTZW5kVGVzdE1haWxSZXNwb25zZRIKCgJ0bxgBIAEoCTLfAwoLTWFpbFNlcnZpY2USRQoHR2V0TWFpbBIZLmxpbWJlci52MS5HZXRNYWlsUmVxdWVzdBoaLmxpbWJlci52MS5HZXRNYWlsUmVzcG9uc2UiA5ACARJPCgxTZW5kVGVzdE1haWwSHi5saW1iZXIudjEuU2VuZFRlc3RNYWlsUmVxdWVzdBofLmxpbWJlci52MS5TZW5kVGVzdE1haWxSZXNwb25zZRJmChJHZXRNYWlsUHJlZmVyZW5jZXMSJC5saW1iZXIudjEuR2V0TWFpbFByZWZlcmVuY2VzUmVxdWVzdBolLmxpbWJlci52MS5HZXRNYWlsUHJlZmVyZW5jZXNSZXNwb25zZSIDkAIBEmoKFVVwZGF0ZU1haWxQcmVmZXJlbmNlcxInLmxpbWJlci52MS5VcGRhdGVNYWlsUHJlZmVyZW5jZXNSZXF1ZXN0GigubGltYmVyLnYxLlVwZGF0ZU1haWxQcmVmZXJlbmNlc1Jlc3BvbnNlEmQKE1Vuc3Vic2NyaWJlRnJvbU1haWwSJS5saW1iZXIudjEuVW5zdWJzY3JpYmVGcm9tTWFpbFJlcXVlc3QaJi5saW1iZXIudjEuVW5zdWJzY3JpYmVGcm9tTWFpbFJlc3BvbnNlYgZwcm90bzM");
+
+/**
+ * Asks which mails a person gets.
+ *
+ * @generated from message limber.v1.GetMailPreferencesRequest
+ */
+export type GetMailPreferencesRequest = Message<"limber.v1.GetMailPreferencesRequest"> & {
+};
+
+/**
+ * Describes the message limber.v1.GetMailPreferencesRequest.
+ * Use `create(GetMailPreferencesRequestSchema)` to create a new message.
+ */
+export const GetMailPreferencesRequestSchema: GenMessage<GetMailPreferencesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 0);
+
+/**
+ * Which mails a person gets.
+ *
+ * @generated from message limber.v1.GetMailPreferencesResponse
+ */
+export type GetMailPreferencesResponse = Message<"limber.v1.GetMailPreferencesResponse"> & {
+  /**
+   * The events of which the person is told nothing, such as `balance.low`; `*` for all.
+   *
+   * @generated from field: repeated string muted = 1;
+   */
+  muted: string[];
+
+  /**
+   * The events that people are told of by mail, to those whom they concern.
+   *
+   * @generated from field: repeated string events = 2;
+   */
+  events: string[];
+};
+
+/**
+ * Describes the message limber.v1.GetMailPreferencesResponse.
+ * Use `create(GetMailPreferencesResponseSchema)` to create a new message.
+ */
+export const GetMailPreferencesResponseSchema: GenMessage<GetMailPreferencesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 1);
+
+/**
+ * Changes which mails a person gets.
+ *
+ * @generated from message limber.v1.UpdateMailPreferencesRequest
+ */
+export type UpdateMailPreferencesRequest = Message<"limber.v1.UpdateMailPreferencesRequest"> & {
+  /**
+   * The events of which the person is to be told nothing; `*` for all, an empty list to be told of all.
+   *
+   * @generated from field: limber.v1.EventNameList muted = 1;
+   */
+  muted?: EventNameList | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateMailPreferencesRequest.
+ * Use `create(UpdateMailPreferencesRequestSchema)` to create a new message.
+ */
+export const UpdateMailPreferencesRequestSchema: GenMessage<UpdateMailPreferencesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 2);
+
+/**
+ * Events, as a list of their names.
+ *
+ * @generated from message limber.v1.EventNameList
+ */
+export type EventNameList = Message<"limber.v1.EventNameList"> & {
+  /**
+   * Their names.
+   *
+   * @generated from field: repeated string values = 1;
+   */
+  values: string[];
+};
+
+/**
+ * Describes the message limber.v1.EventNameList.
+ * Use `create(EventNameListSchema)` to create a new message.
+ */
+export const EventNameListSchema: GenMessage<EventNameList> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 3);
+
+/**
+ * Which mails the person gets now.
+ *
+ * @generated from message limber.v1.UpdateMailPreferencesResponse
+ */
+export type UpdateMailPreferencesResponse = Message<"limber.v1.UpdateMailPreferencesResponse"> & {
+  /**
+   * The events of which the person is told nothing.
+   *
+   * @generated from field: repeated string muted = 1;
+   */
+  muted: string[];
+
+  /**
+   * The events that people are told of by mail, to those whom they concern.
+   *
+   * @generated from field: repeated string events = 2;
+   */
+  events: string[];
+};
+
+/**
+ * Describes the message limber.v1.UpdateMailPreferencesResponse.
+ * Use `create(UpdateMailPreferencesResponseSchema)` to create a new message.
+ */
+export const UpdateMailPreferencesResponseSchema: GenMessage<UpdateMailPreferencesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 4);
+
+/**
+ * Asks for no more mails about events.
+ *
+ * @generated from message limber.v1.UnsubscribeFromMailRequest
+ */
+export type UnsubscribeFromMailRequest = Message<"limber.v1.UnsubscribeFromMailRequest"> & {
+  /**
+   * What the mail gave: it names the person and does nothing else.
+   *
+   * @generated from field: string token = 1;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message limber.v1.UnsubscribeFromMailRequest.
+ * Use `create(UnsubscribeFromMailRequestSchema)` to create a new message.
+ */
+export const UnsubscribeFromMailRequestSchema: GenMessage<UnsubscribeFromMailRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 5);
+
+/**
+ * No more mails about events are sent to this person.
+ *
+ * @generated from message limber.v1.UnsubscribeFromMailResponse
+ */
+export type UnsubscribeFromMailResponse = Message<"limber.v1.UnsubscribeFromMailResponse"> & {
+  /**
+   * They are not.
+   *
+   * @generated from field: bool unsubscribed = 1;
+   */
+  unsubscribed: boolean;
+};
+
+/**
+ * Describes the message limber.v1.UnsubscribeFromMailResponse.
+ * Use `create(UnsubscribeFromMailResponseSchema)` to create a new message.
+ */
+export const UnsubscribeFromMailResponseSchema: GenMessage<UnsubscribeFromMailResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_mail_service, 6);
 
 /**
  * Asks whether mail is sent.
@@ -25,7 +180,7 @@ export type GetMailRequest = Message<"limber.v1.GetMailRequest"> & {
  * Use `create(GetMailRequestSchema)` to create a new message.
  */
 export const GetMailRequestSchema: GenMessage<GetMailRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_mail_service, 0);
+  messageDesc(file_limber_v1_mail_service, 7);
 
 /**
  * Whether mail is sent.
@@ -60,7 +215,7 @@ export type GetMailResponse = Message<"limber.v1.GetMailResponse"> & {
  * Use `create(GetMailResponseSchema)` to create a new message.
  */
 export const GetMailResponseSchema: GenMessage<GetMailResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_mail_service, 1);
+  messageDesc(file_limber_v1_mail_service, 8);
 
 /**
  * Asks for a test.
@@ -81,7 +236,7 @@ export type SendTestMailRequest = Message<"limber.v1.SendTestMailRequest"> & {
  * Use `create(SendTestMailRequestSchema)` to create a new message.
  */
 export const SendTestMailRequestSchema: GenMessage<SendTestMailRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_mail_service, 2);
+  messageDesc(file_limber_v1_mail_service, 9);
 
 /**
  * The mail server has taken it.
@@ -102,7 +257,7 @@ export type SendTestMailResponse = Message<"limber.v1.SendTestMailResponse"> & {
  * Use `create(SendTestMailResponseSchema)` to create a new message.
  */
 export const SendTestMailResponseSchema: GenMessage<SendTestMailResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_mail_service, 3);
+  messageDesc(file_limber_v1_mail_service, 10);
 
 /**
  * Mail to people: invites, and what their organisation has to know of. The operator names a mail server; without one nothing is sent, and
@@ -130,6 +285,36 @@ export const MailService: GenService<{
     methodKind: "unary";
     input: typeof SendTestMailRequestSchema;
     output: typeof SendTestMailResponseSchema;
+  },
+  /**
+   * Shows which mails about events the person who is signed in gets.
+   *
+   * @generated from rpc limber.v1.MailService.GetMailPreferences
+   */
+  getMailPreferences: {
+    methodKind: "unary";
+    input: typeof GetMailPreferencesRequestSchema;
+    output: typeof GetMailPreferencesResponseSchema;
+  },
+  /**
+   * Changes which mails about events the person who is signed in gets. Invites and links that sign in are always sent.
+   *
+   * @generated from rpc limber.v1.MailService.UpdateMailPreferences
+   */
+  updateMailPreferences: {
+    methodKind: "unary";
+    input: typeof UpdateMailPreferencesRequestSchema;
+    output: typeof UpdateMailPreferencesResponseSchema;
+  },
+  /**
+   * Sends a person no more mails about events, by the address in the head of such a mail (RFC 8058).
+   *
+   * @generated from rpc limber.v1.MailService.UnsubscribeFromMail
+   */
+  unsubscribeFromMail: {
+    methodKind: "unary";
+    input: typeof UnsubscribeFromMailRequestSchema;
+    output: typeof UnsubscribeFromMailResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_mail_service, 0);

@@ -684,7 +684,7 @@ export const RegistryService: GenService<{
     output: typeof ListLiteratureResponseSchema;
   },
   /**
-   * Lists the registered providers.
+   * Lists providers of which an offering has passed its probe. One that was registered and serves nothing yet is its organisation's alone.
    *
    * @generated from rpc limber.v1.RegistryService.ListProviders
    */

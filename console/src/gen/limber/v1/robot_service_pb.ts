@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot_service.proto.
  */
 export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrABChFTdG9wUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYASABKAlIAYgBARISCghyb2JvdF9pZBgCIAEoCUgAEhQKCnNlc3Npb25faWQYAyABKAlIABIQCgZrZXlfaWQYBCABKAlIABIWCgx3b3Jrc3BhY2VfaWQYBSABKAlIABINCgNhbGwYBiABKAhIABIOCgZyZWFzb24YByABKAlCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOAoSU3RvcFJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIrYBChRSZWxlYXNlUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYAiABKAlIAYgBARIRCgdzdG9wX2lkGAEgASgJSAASEgoIcm9ib3RfaWQYAyABKAlIABIUCgpzZXNzaW9uX2lkGAQgASgJSAASEAoGa2V5X2lkGAUgASgJSAASFgoMd29ya3NwYWNlX2lkGAYgASgJSAASDQoDYWxsGAcgASgISABCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOwoVUmVsZWFzZVJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIpkBChVMaXN0Um9ib3RTdG9wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESFQoIcmVsZWFzZWQYAiABKAhIAYgBARISCgVsaW1pdBgDIAEoDUgCiAEBEhMKBmN1cnNvchgEIAEoCUgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjKJAgoMUm9ib3RTZXJ2aWNlEkkKClN0b3BSb2JvdHMSHC5saW1iZXIudjEuU3RvcFJvYm90c1JlcXVlc3QaHS5saW1iZXIudjEuU3RvcFJvYm90c1Jlc3BvbnNlElIKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlEloKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_robot]);
+  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrABChFTdG9wUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYASABKAlIAYgBARISCghyb2JvdF9pZBgCIAEoCUgAEhQKCnNlc3Npb25faWQYAyABKAlIABIQCgZrZXlfaWQYBCABKAlIABIWCgx3b3Jrc3BhY2VfaWQYBSABKAlIABINCgNhbGwYBiABKAhIABIOCgZyZWFzb24YByABKAlCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOAoSU3RvcFJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIrYBChRSZWxlYXNlUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYAiABKAlIAYgBARIRCgdzdG9wX2lkGAEgASgJSAASEgoIcm9ib3RfaWQYAyABKAlIABIUCgpzZXNzaW9uX2lkGAQgASgJSAASEAoGa2V5X2lkGAUgASgJSAASFgoMd29ya3NwYWNlX2lkGAYgASgJSAASDQoDYWxsGAcgASgISABCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOwoVUmVsZWFzZVJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIkkKFlVwZGF0ZVJvYm90U3RvcFJlcXVlc3QSDwoHc3RvcF9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBAUIJCgdfcmVhc29uIj0KF1VwZGF0ZVJvYm90U3RvcFJlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIpkBChVMaXN0Um9ib3RTdG9wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESFQoIcmVsZWFzZWQYAiABKAhIAYgBARISCgVsaW1pdBgDIAEoDUgCiAEBEhMKBmN1cnNvchgEIAEoCUgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjLjAgoMUm9ib3RTZXJ2aWNlEkkKClN0b3BSb2JvdHMSHC5saW1iZXIudjEuU3RvcFJvYm90c1JlcXVlc3QaHS5saW1iZXIudjEuU3RvcFJvYm90c1Jlc3BvbnNlElIKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlElgKD1VwZGF0ZVJvYm90U3RvcBIhLmxpbWJlci52MS5VcGRhdGVSb2JvdFN0b3BSZXF1ZXN0GiIubGltYmVyLnYxLlVwZGF0ZVJvYm90U3RvcFJlc3BvbnNlEloKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_robot]);
 
 /**
  * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
@@ -209,6 +209,55 @@ export const ReleaseRobotsResponseSchema: GenMessage<ReleaseRobotsResponse> = /*
   messageDesc(file_limber_v1_robot_service, 3);
 
 /**
+ * Says why a stop was ordered.
+ *
+ * @generated from message limber.v1.UpdateRobotStopRequest
+ */
+export type UpdateRobotStopRequest = Message<"limber.v1.UpdateRobotStopRequest"> & {
+  /**
+   * The stop, whether it stands or was released. One that is not `durable` yet is not found.
+   *
+   * @generated from field: string stop_id = 1;
+   */
+  stopId: string;
+
+  /**
+   * Why; shown to whoever is refused. Empty: nothing is said.
+   *
+   * @generated from field: optional string reason = 2;
+   */
+  reason?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateRobotStopRequest.
+ * Use `create(UpdateRobotStopRequestSchema)` to create a new message.
+ */
+export const UpdateRobotStopRequestSchema: GenMessage<UpdateRobotStopRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_robot_service, 4);
+
+/**
+ * The stop with its reason.
+ *
+ * @generated from message limber.v1.UpdateRobotStopResponse
+ */
+export type UpdateRobotStopResponse = Message<"limber.v1.UpdateRobotStopResponse"> & {
+  /**
+   * The stop.
+   *
+   * @generated from field: limber.v1.RobotStop stop = 1;
+   */
+  stop?: RobotStop | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateRobotStopResponse.
+ * Use `create(UpdateRobotStopResponseSchema)` to create a new message.
+ */
+export const UpdateRobotStopResponseSchema: GenMessage<UpdateRobotStopResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_robot_service, 5);
+
+/**
  * Asks for stops.
  *
  * @generated from message limber.v1.ListRobotStopsRequest
@@ -248,7 +297,7 @@ export type ListRobotStopsRequest = Message<"limber.v1.ListRobotStopsRequest"> &
  * Use `create(ListRobotStopsRequestSchema)` to create a new message.
  */
 export const ListRobotStopsRequestSchema: GenMessage<ListRobotStopsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_robot_service, 4);
+  messageDesc(file_limber_v1_robot_service, 6);
 
 /**
  * Stops.
@@ -290,7 +339,7 @@ export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse">
  * Use `create(ListRobotStopsResponseSchema)` to create a new message.
  */
 export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_robot_service, 5);
+  messageDesc(file_limber_v1_robot_service, 7);
 
 /**
  * The emergency stop: robots get no actions until they are released.
@@ -318,6 +367,16 @@ export const RobotService: GenService<{
     methodKind: "unary";
     input: typeof ReleaseRobotsRequestSchema;
     output: typeof ReleaseRobotsResponseSchema;
+  },
+  /**
+   * Says why a stop was ordered, or says it better: whoever stops need not stop to think. The stop itself stays as it is.
+   *
+   * @generated from rpc limber.v1.RobotService.UpdateRobotStop
+   */
+  updateRobotStop: {
+    methodKind: "unary";
+    input: typeof UpdateRobotStopRequestSchema;
+    output: typeof UpdateRobotStopResponseSchema;
   },
   /**
    * Lists the stops of an organisation, newest first.

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLyEAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASNgoQb2ZmZXJpbmdfY2hhbmdlZBhdIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ0NoYW5nZWRIABJBChZwcm92aWRlcl9zaGFyZV9jaGFuZ2VkGF4gASgLMh8ubGltYmVyLnYxLlByb3ZpZGVyU2hhcmVDaGFuZ2VkSAASMAoNcHJvdmlkZXJfcGFpZBhfIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlclBhaWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASNgoQbW9kZWxfZGVwcmVjYXRlZBhBIAEoCzIaLmxpbWJlci52MS5Nb2RlbERlcHJlY2F0ZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAEjYKEHdlYmhvb2tfZGlzYWJsZWQYUCABKAsyGi5saW1iZXIudjEuV2ViaG9va0Rpc2FibGVkSAASHwoEcGluZxhRIAEoCzIPLmxpbWJlci52MS5QaW5nSABCBgoEZGF0YUIPCg1fd29ya3NwYWNlX2lkIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjEKC0tleUV4cGlyaW5nEg4KBmtleV9pZBgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgNIo0BCg9CdWRnZXRUaHJlc2hvbGQSDQoFc2NvcGUYASABKAkSDwoHc3ViamVjdBgCIAEoCRIPCgdwZXJjZW50GAMgASgNEhEKCWxpbWl0X3VzZBgEIAEoARIQCgh1c2VkX3VzZBgFIAEoARIWCglyZXNldHNfYXQYBiABKA1IAIgBAUIMCgpfcmVzZXRzX2F0ImIKDVJlcXVlc3RGYWlsZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRIQCghjb250cmFjdBgCIAEoCRINCgVtb2RlbBgDIAEoCRIMCgRjb2RlGAQgASgJEg4KBmtleV9pZBgFIAEoCSJEChBQcm92aWRlclJldmlld2VkEhAKCHByb3ZpZGVyGAEgASgJEhAKCHN0YW5kaW5nGAIgASgJEgwKBG5vdGUYAyABKAkiNwoPT2ZmZXJpbmdDaGFuZ2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg8KB2NoYW5nZWQYAiADKAkiPwoUUHJvdmlkZXJTaGFyZUNoYW5nZWQSEAoIcHJvdmlkZXIYASABKAkSFQoNc2hhcmVfcGVyY2VudBgCIAEoASJHCgxQcm92aWRlclBhaWQSEAoIcHJvdmlkZXIYASABKAkSEQoJcGF5b3V0X2lkGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAEiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIjMKD01vZGVsRGVwcmVjYXRlZBINCgVtb2RlbBgBIAEoCRIRCglzdW5zZXRfYXQYAiABKA0iVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSI7ChFPZmZlcmluZ1N1c3BlbmRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdEZWdyYWRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiJQoOT2ZmZXJpbmdQYXVzZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiJgoPT2ZmZXJpbmdSZXN1bWVkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKiEQoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASNgoQb2ZmZXJpbmdfY2hhbmdlZBhdIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ0NoYW5nZWRIABJBChZwcm92aWRlcl9zaGFyZV9jaGFuZ2VkGF4gASgLMh8ubGltYmVyLnYxLlByb3ZpZGVyU2hhcmVDaGFuZ2VkSAASMAoNcHJvdmlkZXJfcGFpZBhfIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlclBhaWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEi4KDHRvcHVwX2ZhaWxlZBgdIAEoCzIWLmxpbWJlci52MS5Ub3B1cEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASNgoQbW9kZWxfZGVwcmVjYXRlZBhBIAEoCzIaLmxpbWJlci52MS5Nb2RlbERlcHJlY2F0ZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAEjYKEHdlYmhvb2tfZGlzYWJsZWQYUCABKAsyGi5saW1iZXIudjEuV2ViaG9va0Rpc2FibGVkSAASHwoEcGluZxhRIAEoCzIPLmxpbWJlci52MS5QaW5nSABCBgoEZGF0YUIPCg1fd29ya3NwYWNlX2lkIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjEKC0tleUV4cGlyaW5nEg4KBmtleV9pZBgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgNIo0BCg9CdWRnZXRUaHJlc2hvbGQSDQoFc2NvcGUYASABKAkSDwoHc3ViamVjdBgCIAEoCRIPCgdwZXJjZW50GAMgASgNEhEKCWxpbWl0X3VzZBgEIAEoARIQCgh1c2VkX3VzZBgFIAEoARIWCglyZXNldHNfYXQYBiABKA1IAIgBAUIMCgpfcmVzZXRzX2F0ImIKDVJlcXVlc3RGYWlsZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRIQCghjb250cmFjdBgCIAEoCRINCgVtb2RlbBgDIAEoCRIMCgRjb2RlGAQgASgJEg4KBmtleV9pZBgFIAEoCSJEChBQcm92aWRlclJldmlld2VkEhAKCHByb3ZpZGVyGAEgASgJEhAKCHN0YW5kaW5nGAIgASgJEgwKBG5vdGUYAyABKAkiNwoPT2ZmZXJpbmdDaGFuZ2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg8KB2NoYW5nZWQYAiADKAkiPwoUUHJvdmlkZXJTaGFyZUNoYW5nZWQSEAoIcHJvdmlkZXIYASABKAkSFQoNc2hhcmVfcGVyY2VudBgCIAEoASJHCgxQcm92aWRlclBhaWQSEAoIcHJvdmlkZXIYASABKAkSEQoJcGF5b3V0X2lkGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAEiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSJ/CgtUb3B1cEZhaWxlZBIOCgZyZWFzb24YASABKAkSFwoKcGF5bWVudF9pZBgCIAEoCUgAiAEBEhIKCmFtb3VudF91c2QYAyABKAESEAoIZGVjbGluZXMYBCABKA0SEgoKdHVybmVkX29mZhgFIAEoCEINCgtfcGF5bWVudF9pZCI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIjMKD01vZGVsRGVwcmVjYXRlZBINCgVtb2RlbBgBIAEoCRIRCglzdW5zZXRfYXQYAiABKA0iVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSI7ChFPZmZlcmluZ1N1c3BlbmRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdEZWdyYWRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiJQoOT2ZmZXJpbmdQYXVzZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiJgoPT2ZmZXJpbmdSZXN1bWVkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -173,6 +173,14 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: PaymentFailed;
     case: "paymentFailed";
+  } | {
+    /**
+     * Credit was not bought automatically: the charge was declined, or this month's ceiling is reached (told once a month).
+     *
+     * @generated from field: limber.v1.TopupFailed topup_failed = 29;
+     */
+    value: TopupFailed;
+    case: "topupFailed";
   } | {
     /**
      * The balance fell below a tenth of what it was when credit was last added. Told once until credit is added again.
@@ -781,6 +789,55 @@ export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 13);
 
 /**
+ * Credit was not bought automatically.
+ *
+ * @generated from message limber.v1.TopupFailed
+ */
+export type TopupFailed = Message<"limber.v1.TopupFailed"> & {
+  /**
+   * Why: `declined`, `insufficient_funds`, `expired_card`, `authentication_required`, `method_gone`, or `ceiling_reached`.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * The payment; absent where none was begun.
+   *
+   * @generated from field: optional string payment_id = 2;
+   */
+  paymentId?: string | undefined;
+
+  /**
+   * What would have been bought, in US dollars.
+   *
+   * @generated from field: double amount_usd = 3;
+   */
+  amountUsd: number;
+
+  /**
+   * How many charges in a row were declined.
+   *
+   * @generated from field: uint32 declines = 4;
+   */
+  declines: number;
+
+  /**
+   * Automatic top-up was turned off by it.
+   *
+   * @generated from field: bool turned_off = 5;
+   */
+  turnedOff: boolean;
+};
+
+/**
+ * Describes the message limber.v1.TopupFailed.
+ * Use `create(TopupFailedSchema)` to create a new message.
+ */
+export const TopupFailedSchema: GenMessage<TopupFailed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 14);
+
+/**
  * The balance fell below a tenth of what it was when credit was last added.
  *
  * @generated from message limber.v1.BalanceLow
@@ -806,7 +863,7 @@ export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
  * Use `create(BalanceLowSchema)` to create a new message.
  */
 export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 14);
+  messageDesc(file_limber_v1_event, 15);
 
 /**
  * A call was refused because the balance did not cover it.
@@ -827,7 +884,7 @@ export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
  * Use `create(BalanceExhaustedSchema)` to create a new message.
  */
 export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 15);
+  messageDesc(file_limber_v1_event, 16);
 
 /**
  * A person became an active member.
@@ -855,7 +912,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 16);
+  messageDesc(file_limber_v1_event, 17);
 
 /**
  * A member was removed or deactivated.
@@ -876,7 +933,7 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 17);
+  messageDesc(file_limber_v1_event, 18);
 
 /**
  * The breaker of an offering opened after failures.
@@ -911,7 +968,7 @@ export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> &
  * Use `create(OfferingCircuitOpenedSchema)` to create a new message.
  */
 export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 18);
+  messageDesc(file_limber_v1_event, 19);
 
 /**
  * An offering whose breaker was open has recovered.
@@ -946,7 +1003,7 @@ export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> &
  * Use `create(OfferingCircuitClosedSchema)` to create a new message.
  */
 export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 19);
+  messageDesc(file_limber_v1_event, 20);
 
 /**
  * A session moved to another checkpoint or provider.
@@ -995,7 +1052,7 @@ export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
  * Use `create(SessionPinLostSchema)` to create a new message.
  */
 export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 20);
+  messageDesc(file_limber_v1_event, 21);
 
 /**
  * A call was served by another offering than the first of its plan.
@@ -1044,7 +1101,7 @@ export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
  * Use `create(RouteFallbackUsedSchema)` to create a new message.
  */
 export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 21);
+  messageDesc(file_limber_v1_event, 22);
 
 /**
  * A model will go.
@@ -1072,7 +1129,7 @@ export type ModelDeprecated = Message<"limber.v1.ModelDeprecated"> & {
  * Use `create(ModelDeprecatedSchema)` to create a new message.
  */
 export const ModelDeprecatedSchema: GenMessage<ModelDeprecated> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 22);
+  messageDesc(file_limber_v1_event, 23);
 
 /**
  * Robots were stopped in an emergency.
@@ -1107,7 +1164,7 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  * Use `create(RobotStoppedSchema)` to create a new message.
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 23);
+  messageDesc(file_limber_v1_event, 24);
 
 /**
  * A batch ended with its results at hand.
@@ -1128,7 +1185,7 @@ export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
  * Use `create(BatchCompletedSchema)` to create a new message.
  */
 export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 24);
+  messageDesc(file_limber_v1_event, 25);
 
 /**
  * A batch ended without one request that could run.
@@ -1149,7 +1206,7 @@ export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
  * Use `create(BatchFailedSchema)` to create a new message.
  */
 export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 25);
+  messageDesc(file_limber_v1_event, 26);
 
 /**
  * A batch was called off.
@@ -1170,7 +1227,7 @@ export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
  * Use `create(BatchCancelledSchema)` to create a new message.
  */
 export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 26);
+  messageDesc(file_limber_v1_event, 27);
 
 /**
  * A batch was given up with requests that had not run within its time.
@@ -1191,7 +1248,7 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  * Use `create(BatchExpiredSchema)` to create a new message.
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 27);
+  messageDesc(file_limber_v1_event, 28);
 
 /**
  * An evaluation ended with its scores at hand.
@@ -1212,7 +1269,7 @@ export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
  * Use `create(EvaluationCompletedSchema)` to create a new message.
  */
 export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 28);
+  messageDesc(file_limber_v1_event, 29);
 
 /**
  * An evaluation ended without a score.
@@ -1233,7 +1290,7 @@ export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
  * Use `create(EvaluationFailedSchema)` to create a new message.
  */
 export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 29);
+  messageDesc(file_limber_v1_event, 30);
 
 /**
  * An evaluation was called off.
@@ -1254,7 +1311,7 @@ export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
  * Use `create(EvaluationCancelledSchema)` to create a new message.
  */
 export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 30);
+  messageDesc(file_limber_v1_event, 31);
 
 /**
  * An offering failed the probe repeatedly; it is not routed to until it passes again.
@@ -1282,7 +1339,7 @@ export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
  * Use `create(OfferingSuspendedSchema)` to create a new message.
  */
 export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 31);
+  messageDesc(file_limber_v1_event, 32);
 
 /**
  * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
@@ -1310,7 +1367,7 @@ export type OfferingDegraded = Message<"limber.v1.OfferingDegraded"> & {
  * Use `create(OfferingDegradedSchema)` to create a new message.
  */
 export const OfferingDegradedSchema: GenMessage<OfferingDegraded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 32);
+  messageDesc(file_limber_v1_event, 33);
 
 /**
  * An offering was paused; it is not routed to until it is resumed.
@@ -1331,7 +1388,7 @@ export type OfferingPaused = Message<"limber.v1.OfferingPaused"> & {
  * Use `create(OfferingPausedSchema)` to create a new message.
  */
 export const OfferingPausedSchema: GenMessage<OfferingPaused> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 33);
+  messageDesc(file_limber_v1_event, 34);
 
 /**
  * An offering that was paused is routed to again.
@@ -1352,7 +1409,7 @@ export type OfferingResumed = Message<"limber.v1.OfferingResumed"> & {
  * Use `create(OfferingResumedSchema)` to create a new message.
  */
 export const OfferingResumedSchema: GenMessage<OfferingResumed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 34);
+  messageDesc(file_limber_v1_event, 35);
 
 /**
  * An offering was withdrawn.
@@ -1373,7 +1430,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 35);
+  messageDesc(file_limber_v1_event, 36);
 
 /**
  * A webhook was disabled.
@@ -1401,7 +1458,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 36);
+  messageDesc(file_limber_v1_event, 37);
 
 /**
  * Nothing happened.
@@ -1422,5 +1479,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 37);
+  messageDesc(file_limber_v1_event, 38);
 
