@@ -75,6 +75,7 @@ const OPERATOR = new Set([
   "AccountService.CreateOrg",
   "AccountService.AddCredits",
   "AccountService.SetCommitment",
+  "AccountService.SetHardwareKeys",
   "AccountService.GetUsageMargin",
   "IssuerService.VerifyDomain",
   "IssuerService.DeleteDomain",

@@ -3,6 +3,7 @@ import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { robot } from "../../support/loop-client.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -141,6 +142,28 @@ describe("who requires signed checkpoints", () => {
 
   it("sees of an offering whether it is signed", async () => {
     expect((await offering(signed)).checkpoint).toEqual({ digest: DIGEST, signed: true });
+  });
+
+  it("sees its revision of control loops that run, and none where no checkpoint is declared", async () => {
+    const signed = { model: "acme/revised" };
+    const checkpoint = { digest: DIGEST, signature: await signatureOf(signed) };
+    await live(await declare(checkpoint, signed));
+    await live(await declare(undefined, { model: "acme/plain" }));
+    for (const [name, revision] of [
+      ["acme/revised", DIGEST],
+      ["acme/plain", undefined],
+    ] as const) {
+      const { key } = await app.caller(1);
+      const loop = robot(app, key, { model: name, actionSpace: "base_twist_2d", horizon: 2 });
+      await loop.expect("opened");
+      loop.observe(1);
+      await loop.expect("chunk");
+      const { body } = await app.call("/v1/loops", undefined, { key });
+      expect(body.data).toMatchObject([{ model: name }]);
+      expect(body.data[0].revision).toBe(revision);
+      loop.halfClose();
+      await loop.rest();
+    }
   });
 
   it("is served by them alone; who does not, by what is cheapest", async () => {
