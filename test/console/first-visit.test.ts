@@ -47,7 +47,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByRole("link", { name: "Playground" }).click();
     await page.getByText("in the plan").waitFor();
     await page.getByRole("button", { name: "Run", exact: true }).click();
-    await page.getByText("answered", { exact: true }).waitFor();
+    await page.getByText(/answered$/).waitFor();
     await page.getByRole("link", { name: "the call" }).click();
     const call = page.getByRole("dialog");
     await call.getByRole("heading", { name: "Tries" }).waitFor();
