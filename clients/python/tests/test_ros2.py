@@ -461,7 +461,7 @@ def test_one_chunk_is_answered_flat_and_what_goes_wrong_is_said(gateway: FakeGat
 @pytest.fixture
 def ros(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the node uses of rclpy, with its names and shapes."""
-    world = SimpleNamespace(parameters={}, subscriptions={}, published=[], services={}, actions={}, logs=[])
+    world = SimpleNamespace(parameters={}, subscriptions={}, qualities={}, published=[], services={}, actions={}, logs=[])
 
     class Node:
         def __init__(self, name: str) -> None:
@@ -472,6 +472,7 @@ def ros(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
         def create_subscription(self, kind: Any, topic: str, callback: Any, qos: Any, callback_group: Any = None) -> None:
             world.subscriptions[topic] = callback
+            world.qualities[topic] = qos
 
         def create_publisher(self, kind: Any, topic: str, qos: Any) -> Any:
             return SimpleNamespace(publish=lambda message: world.published.append((topic, message)))
@@ -550,13 +551,15 @@ def test_the_node_serves_chunks_runs_and_stops(
     ros: SimpleNamespace, gateway: FakeGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
     yaml = pytest.importorskip("yaml")
-    (tmp_path / "robot.yaml").write_text(yaml.safe_dump(STAYS))
+    task = {"topic": "/task", "type": "std_msgs/msg/String", "optional": True, "reliable": True, "instruction": "data"}
+    (tmp_path / "robot.yaml").write_text(yaml.safe_dump({**STAYS, "observe": [STANDING, task]}))
     ros.parameters.update(config=str(tmp_path / "robot.yaml"), url=gateway.url)
     monkeypatch.setenv("LIMBER_KEY", gateway.key)
     from limber_ros2.node import LimberNode
 
     node = LimberNode()
     callbacks = ros.actions["~/run_until_done"]
+    assert (ros.qualities["/odom"], ros.qualities["/task"]) == ("best effort", SimpleNamespace(depth=1))
     ros.subscriptions["/odom"](odometry(1.0))
     empty = Message(
         **dict.fromkeys(("message", "code", "model", "provider", "action_space", "request_id"), ""),

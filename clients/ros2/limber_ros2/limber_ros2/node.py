@@ -91,7 +91,7 @@ class LimberNode(Node):  # type: ignore[misc]
         self.get_logger().info(f"{self._robot.model} at {url}: {len(self._robot.sources)} topics in, {len(self._sinks)} out")
 
     def _listen(self, source: Source, took: Any, group: ReentrantCallbackGroup) -> None:
-        qos = QoSProfile(depth=_DEPTH) if source.reliable or source.optional else qos_profile_sensor_data
+        qos = QoSProfile(depth=_DEPTH) if source.reliable else qos_profile_sensor_data
         self.create_subscription(get_message(source.type), source.topic, took, qos, callback_group=group)
 
     def _took_done(self, message: Any) -> None:
