@@ -1,12 +1,18 @@
-/** `npm run chaos:rolling -- RESTARTS [DELAY_S]`: rolling restarts of three gateways behind haproxy, in both of its modes. It ends with 1 where a call failed. */
+/**
+ * `npm run chaos:rolling -- RESTARTS [DELAY_S] [CALLS_A_SECOND LOOPS]`: rolling restarts of three gateways behind haproxy, in both of its modes,
+ * with a load of that size where one is given, as 500 and 100. It ends with 1 where a call failed, and prints how soon loops got their next chunk.
+ */
 import { tell } from "./findings.ts";
 import { HAPROXY } from "./rolling/haproxy.ts";
 import { roll } from "./rolling/roll.ts";
 
 const restarts = Number(process.argv[2] ?? 6);
 const delayS = Number(process.argv[3] ?? 5);
-if (!Number.isSafeInteger(restarts) || restarts < 1 || !(delayS >= 0)) {
-  console.error("usage: npm run chaos:rolling -- [RESTARTS] [DELAY_S]");
+const [callsASecond = 0, loops = 0] = process.argv.slice(4).map(Number);
+const load = process.argv.length > 4 ? { callsASecond, loops } : undefined;
+const isLoad = load === undefined || (callsASecond >= 20 && Number.isSafeInteger(loops) && loops >= 1);
+if (!Number.isSafeInteger(restarts) || restarts < 1 || !(delayS >= 0) || !isLoad) {
+  console.error("usage: npm run chaos:rolling -- [RESTARTS] [DELAY_S] [CALLS_A_SECOND LOOPS]");
   process.exit(2);
 }
 if (HAPROXY === undefined) {
@@ -17,7 +23,7 @@ const progress = (line: string): void => console.error(line);
 const figures = [];
 const wrong: string[] = [];
 for (const mode of ["tcp", "http"] as const) {
-  const { wrong: found, ...came } = await roll({ mode, restarts, delayS, nats: true, progress });
+  const { wrong: found, ...came } = await roll({ mode, restarts, delayS, nats: true, ...(load && { load }), progress });
   figures.push(came);
   wrong.push(...found.map((finding) => `${mode}: ${finding}`));
 }

@@ -18,6 +18,8 @@ export interface Tally {
   /** Streams that were asked to move, and those that went on with their session. */
   moved: number;
   resumed: number;
+  /** Milliseconds from being asked to move to the next chunk, of each. */
+  readonly resumeMs: number[];
   /** Each failed call, in words. */
   readonly failed: string[];
 }
@@ -84,6 +86,7 @@ export async function loop({ url, key, tally, over }: Calling, sessionId: string
   const open = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4, provider: { sessionId } };
   let step = 0;
   let isMoving = false;
+  let askedAt: number | undefined;
   while (!over.aborted) {
     const stream = robotOn(client, key, open);
     try {
@@ -95,10 +98,15 @@ export async function loop({ url, key, tally, over }: Calling, sessionId: string
         step += 1;
         stream.observe(step);
         const told = await stream.next();
-        if (told?.kind === "chunk") tally.chunks += 1;
-        else if (told?.kind === "hold") tally.holds += 1;
-        else if (told?.kind === "ended" && told.value.code === "not_ready") isMoving = true;
-        else tally.failed.push(`a loop was told ${told?.kind}: ${JSON.stringify(told?.value)}`);
+        if (told?.kind === "chunk") {
+          tally.chunks += 1;
+          if (askedAt !== undefined) tally.resumeMs.push(performance.now() - askedAt);
+          askedAt = undefined;
+        } else if (told?.kind === "hold") tally.holds += 1;
+        else if (told?.kind === "ended" && told.value.code === "not_ready") {
+          isMoving = true;
+          askedAt = performance.now();
+        } else tally.failed.push(`a loop was told ${told?.kind}: ${JSON.stringify(told?.value)}`);
         await rest(isMoving ? 0 : pauseMs);
       }
       if (isMoving) tally.moved += 1;

@@ -21,11 +21,25 @@ export interface Rolling {
   readonly delayS: number;
   /** Whether the gateways have a nats-server. */
   readonly nats?: boolean;
+  /** How many calls a second and how many loops; a handful of callers where nothing is said. */
+  readonly load?: Load;
   readonly progress?: (line: string) => void;
 }
 
+/** A load of a size. */
+export interface Load {
+  /** Over REST and gRPC together, half each, as long as answers are fast. */
+  readonly callsASecond: number;
+  /** At ten observations a second. */
+  readonly loops: number;
+}
+
 /** What came of it. */
-export interface Rolled extends Omit<Tally, "failed"> {
+export interface Rolled extends Omit<Tally, "failed" | "resumeMs"> {
+  /** Milliseconds from being asked to move to the next chunk. */
+  readonly resumeMs: { readonly p50: number; readonly p99: number; readonly most: number } | undefined;
+  /** Calls a second that were answered. */
+  readonly callsASecond: number;
   readonly mode: Mode;
   readonly restarts: number;
   readonly failed: number;
@@ -40,7 +54,14 @@ const GRPC_PAUSES_MS = [10, 20, 50, 200];
 const LOOP_PAUSES_MS = [20, 20, 50, 50];
 
 /** Starts everything, restarts one gateway after the other, and ends everything. */
-export async function roll({ mode, restarts, delayS, nats: hasNats = false, progress }: Rolling): Promise<Rolled> {
+export async function roll({
+  mode,
+  restarts,
+  delayS,
+  nats: hasNats = false,
+  load,
+  progress,
+}: Rolling): Promise<Rolled> {
   const closers: (() => unknown)[] = [];
   try {
     const dir = scratchDir();
@@ -89,7 +110,7 @@ export async function roll({ mode, restarts, delayS, nats: hasNats = false, prog
     await well(`/v1/orgs/${org}/credits`, { amount_usd: 10_000 }, admin);
     const { key } = await well(
       `/v1/orgs/${org}/keys`,
-      { role: "owner", rate_limit: { ...BOUNDLESS, streams: 100 } },
+      { role: "owner", rate_limit: { ...BOUNDLESS, streams: 100 + (load?.loops ?? 0) } },
       admin,
     );
     await well("/v1/supply/providers", { name: "acme" }, { key });
@@ -104,12 +125,14 @@ export async function roll({ mode, restarts, delayS, nats: hasNats = false, prog
     const haproxy = await startHaproxy(dir.path, mode, entry, ports);
     closers.push(() => haproxy.stop());
     const over = new AbortController();
-    const tally: Tally = { rest: 0, grpc: 0, chunks: 0, holds: 0, moved: 0, resumed: 0, failed: [] };
+    const tally: Tally = { rest: 0, grpc: 0, chunks: 0, holds: 0, moved: 0, resumed: 0, resumeMs: [], failed: [] };
     const calling = { url: haproxy.url, key, tally, over: over.signal };
+    const pauses = pausesOf(load);
+    const began = performance.now();
     const callers = [
-      ...REST_PAUSES_MS.map((ms) => callRest(calling, ms)),
-      ...GRPC_PAUSES_MS.map((ms) => callGrpc(calling, ms)),
-      ...LOOP_PAUSES_MS.map((ms, i) => loop(calling, `robot-${i}`, ms)),
+      ...pauses.rest.map((ms) => callRest(calling, ms)),
+      ...pauses.grpc.map((ms) => callGrpc(calling, ms)),
+      ...pauses.loops.map((ms, i) => loop(calling, `robot-${i}`, ms)),
     ];
     closers.push(() => over.abort());
     const wrong: string[] = [];
@@ -130,6 +153,7 @@ export async function roll({ mode, restarts, delayS, nats: hasNats = false, prog
       progress?.(`${mode}: ${restart + 1} of ${restarts} restarts, ${tally.failed.length} failed calls`);
     }
     over.abort();
+    const callsASecond = Math.round((1000 * (tally.rest + tally.grpc)) / (performance.now() - began));
     await Promise.all(callers);
     for (const { pid } of replicas) signal(pid, "SIGTERM");
     await Promise.all(replicas.map(({ ended }) => ended));
@@ -139,11 +163,25 @@ export async function roll({ mode, restarts, delayS, nats: hasNats = false, prog
     >`select count(*)::int as requests from request where org_id = ${org}`;
     if ((settled?.requests ?? 0) < tally.rest + tally.grpc)
       wrong.push(`only ${settled?.requests} requests are settled`);
-    const { failed, ...figures } = tally;
-    return { mode, restarts, ...figures, failed: failed.length, wrong };
+    const { failed, resumeMs, ...figures } = tally;
+    return { mode, restarts, ...figures, callsASecond, resumeMs: spreadOf(resumeMs), failed: failed.length, wrong };
   } finally {
     for (const close of closers.reverse()) await close();
   }
+}
+
+/** Each caller of a load pauses for so long that it calls ten times a second. */
+function pausesOf(load: Load | undefined): { rest: number[]; grpc: number[]; loops: number[] } {
+  if (load === undefined) return { rest: REST_PAUSES_MS, grpc: GRPC_PAUSES_MS, loops: LOOP_PAUSES_MS };
+  const half = Array<number>(Math.ceil(load.callsASecond / 20)).fill(100);
+  return { rest: half, grpc: half, loops: Array<number>(load.loops).fill(100) };
+}
+
+function spreadOf(all: readonly number[]): Rolled["resumeMs"] {
+  if (all.length === 0) return undefined;
+  const sorted = all.toSorted((a, b) => a - b).map((ms) => Math.round(10 * ms) / 10);
+  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+  return { p50: at(0.5), p99: at(0.99), most: at(1) };
 }
 
 /** Ports of loopback that nobody has at the moment. */
