@@ -57,6 +57,7 @@ const SETTINGS = [
   "LIMBER_SCENARIO_PACKS",
   "LIMBER_SMTP_URL",
   "LIMBER_TRUSTED_PROXIES",
+  "LIMBER_NATS_REPLICAS",
   "LIMBER_URL",
   "LOG_LEVEL",
   "NOTIFY_SOCKET",
@@ -111,6 +112,8 @@ export interface Config {
   importCatalog: boolean;
   /** Where events are carried to; undefined leaves them in the outbox. */
   natsUrl: string | undefined;
+  /** Copies that a cluster of NATS keeps of each message of work. */
+  natsCopies: number;
   /** The nats-server that the embedded default starts: the one on PATH; undefined where there is none, or where NATS is elsewhere. */
   natsServer: string | undefined;
   /** The operator's token; undefined makes one for development. */
@@ -278,6 +281,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (databaseDirectUrl !== undefined && databaseUrl === undefined)
     problems.push("DATABASE_URL must be set when LIMBER_DATABASE_DIRECT_URL is");
   const natsUrl = address("NATS_URL", natsAddress);
+  // Of servers of a cluster at least three are named; one address may be any of them.
+  const natsCopies = Number(text("LIMBER_NATS_REPLICAS") ?? ((natsUrl ?? "").split(",").length >= 3 ? "3" : "1"));
+  if (![1, 3, 5].includes(natsCopies)) bad("LIMBER_NATS_REPLICAS", "1, 3 or 5");
   const host = text("HOST") ?? "127.0.0.1";
   const embedded = databaseUrl === undefined;
 
@@ -347,6 +353,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     databaseDirectUrl,
     importCatalog: flag("LIMBER_IMPORT_CATALOG", true),
     natsUrl,
+    natsCopies,
     natsServer: embedded && natsUrl === undefined ? onPath("nats-server", env.PATH ?? "") : undefined,
     adminToken,
     masterKey,

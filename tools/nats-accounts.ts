@@ -46,7 +46,7 @@ const USER = { type: "user", subs: -1, data: -1, payload: -1 };
 /** Events of every organisation: `limber.v1.<org>.<event>`. */
 const EVENTS = "limber.v1.*.>";
 /** What gateways say and hear: everything of their own, and JetStream. */
-const GATEWAY = { allow: ["limber.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>"] };
+const GATEWAY = { allow: ["limber.>", "$JS.API.>", "$JS.*.API.>", "$JS.ACK.>", "_INBOX.>"] };
 
 const operator = keyOf("operator", nkeys.createOperator);
 const system = keyOf("system", nkeys.createAccount);

@@ -117,7 +117,7 @@ const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): Se
 /** In the order in which the documentation shows them. */
 const TABLE: readonly ServiceRow[] = [
   row(InferenceService, ({ inference }) => inference.service),
-  row(EvaluationService, ({ storage: { sql, vault }, seals, billing, outward, scenarios, supply, inference, events }) =>
+  row(EvaluationService, ({ storage: { sql, vault }, seals, billing, outward, scenarios, supply, inference }) =>
     evaluationService({
       sql,
       seals,
@@ -129,7 +129,6 @@ const TABLE: readonly ServiceRow[] = [
       catalogued: () => supply.registry.catalog.scenarios.map(({ slug }) => slug),
       preview: inference.service.previewRoutes,
       maxHorizonOf: (id) => supply.supply.snapshot.offerings[supply.supply.snapshot.rowOf(id)]?.maxHorizon,
-      ring: events.notifyJob,
     }),
   ),
   row(RunnerService, ({ storage: { sql }, seals, billing }) =>
@@ -140,7 +139,7 @@ const TABLE: readonly ServiceRow[] = [
       payer: async (id) => payerOf(await findKey(sql, id)),
     }),
   ),
-  row(JobService, ({ storage: { sql }, seals, events }) => jobService({ sql, seals, ring: events.notifyJob })),
+  row(JobService, ({ storage: { sql }, seals }) => jobService({ sql, seals })),
   row(RegistryService, ({ supply: { registry, supply }, outward: { upstream } }) =>
     registryService({ registry, supply, upstream }),
   ),

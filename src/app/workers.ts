@@ -9,6 +9,8 @@ import { openJobCalls } from "../edge/transports/jobs.ts";
 import { EventExporter } from "../events/broadcast/event-exporter.ts";
 import { MailSender } from "../events/mail.ts";
 import { WebhookSender } from "../events/webhooks.ts";
+import { WorkFeeder } from "../events/work-feeder.ts";
+import { WorkQueue } from "../events/work-queue.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { Cores } from "../jobs/cores.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
@@ -69,7 +71,7 @@ export function startWorkers(
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, askForgotten, processor, warn } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
-  const { workers, openTarget, mailer } = subsystems.events;
+  const { openTarget, mailer } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
@@ -130,18 +132,31 @@ export function startWorkers(
     export: exportWork({ sql }),
     batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }),
   };
-  workers.push(
-    new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
+  const queue =
+    natsUrl === undefined
+      ? undefined
+      : new WorkQueue({ url: natsUrl, replica, copies: config.natsCopies, warn: working.warn });
+  const feeder = queue && new WorkFeeder({ ...working, queue });
+  const queueOf = (kind: "batch" | "evaluation") => queue && { of: queue, kind };
+  const workers = [
+    new Worker({ ...working, queue: queueOf("batch"), work: batches, atOnce: BATCHES_AT_ONCE }),
     new Worker({
       ...working,
+      queue: queueOf("evaluation"),
       work: { evaluation },
       atOnce: EVALUATIONS_AT_ONCE,
       atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
     }),
-  );
+  ];
+  // What is closed later is opened earlier: workers give their messages back.
+  closers.add(async () => {
+    await feeder?.close();
+    await queue?.close();
+  });
   const hookLimits = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
   const sender = new WebhookSender({
     ...working,
+    queue,
     post: (url, headers, body) => post(url, { ...hookLimits, headers, body }),
     textOf: eventText,
     secretsOf: (hook) => secretsOf(vault, hook),

@@ -2,7 +2,7 @@
 
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import { Webhook } from "standardwebhooks";
-import { after, nowSeconds } from "../clock.ts";
+import { after, nowSeconds, steadyNow } from "../clock.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
@@ -10,13 +10,16 @@ import {
   type ClaimedDelivery,
   type Claims,
   claimDeliveries,
+  claimNamed,
   disableWebhook,
+  MOST_AT_ONE_HOOK,
   noteDelivered,
   noteFailed,
   type TakenDelivery,
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
 import { Polling } from "./polling.ts";
+import type { WorkMessage, WorkQueue, WorkTaking } from "./work-queue.ts";
 
 /** How a POST was answered. */
 export interface HookAnswer {
@@ -28,6 +31,8 @@ export interface HookAnswer {
 export interface WebhookSenderDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
+  /** What brings deliveries by messages; without it, and while it is down, they are looked for in the database. */
+  readonly queue?: WorkQueue | undefined;
   /** Posts through the guard; rejects with an error of which `failure` is the reason. */
   post(url: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<HookAnswer>;
   /** The event as JSON. */
@@ -50,6 +55,19 @@ const MOST_WAIT_S = 86_400;
 const MOST_SIGNERS = 1_000;
 /** Events whose JSON is kept: one goes to many webhooks. */
 const MOST_BODIES = 256;
+/** Milliseconds between two looks into the database while messages bring deliveries. */
+const SLOW_SWEEP_MS = 60_000;
+/** A message stays in the queue while its delivery waits for the next try, unless that is longer: then it is sent anew when it is due. */
+const MOST_QUEUED_MS = 600_000;
+/**
+ * Messages that wait here for a webhook that has as many tries under way as it may: of one webhook, and in all. So many are tried before they
+ * come to another sender too.
+ */
+const HELD = { ofOne: 4 * MOST_AT_ONE_HOOK, inAll: AT_ONCE / 2 };
+/** Others for that webhook come again after about as long, and so does a message that another sender is at. */
+const CROWDED_MS = 1_000;
+/** What NATS was to bring again and did not for as long after its time is sent again: seconds. */
+const QUEUED_S = 120;
 
 /** What signs for one webhook, as long as its sealed secrets are these. */
 interface Signers {
@@ -71,6 +89,13 @@ export class WebhookSender {
   #underWay = 0;
   /** The webhook that was visited last. */
   #visited = "";
+  readonly #taking: WorkTaking | undefined;
+  readonly #off: () => void;
+  /** Messages that were given and are not looked at yet. */
+  #given: WorkMessage[] = [];
+  /** Of deliveries that are being tried, or that were taken and are not recorded yet. */
+  readonly #messages = new Map<string, WorkMessage>();
+  #sweepAt = 0;
   #goOn = (): void => {};
 
   /** Begins at once. */
@@ -82,23 +107,100 @@ export class WebhookSender {
       look: () => this.#fill(),
       failed: (cause) => deps.warn("webhooks wait until the database is back", cause),
     });
+    this.#off = deps.queue?.onChange(() => this.#rounds.wake()) ?? (() => {});
+    this.#taking = deps.queue?.take(
+      "webhook",
+      () => AT_ONCE + HELD.inAll - this.#underWay - this.#given.length,
+      (message) => {
+        this.#given.push(message);
+        this.#rounds.wake();
+      },
+    );
   }
 
   /** Takes no more, and waits for what is being sent. */
   async close(): Promise<void> {
+    this.#off();
+    await this.#taking?.close();
     const closed = this.#rounds.close();
     this.#goOn();
     await closed;
+    for (const message of this.#given.splice(0)) message.later(0);
     await Promise.all(this.#running);
     if (this.#taken.length === 0) return;
-    await noteDelivered(this.#deps.sql, this.#taken).catch((cause) =>
-      this.#deps.warn("what was delivered last could not be written down; it is sent again", cause),
-    );
+    try {
+      await noteDelivered(this.#deps.sql, this.#taken);
+      this.#ended(this.#taken);
+    } catch (cause) {
+      this.#deps.warn("what was delivered last could not be written down; it is sent again", cause);
+    }
   }
 
   /** Records what was taken, and sends what is due; returns in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
     await this.#gather();
+    if (!this.#deps.queue?.isUp) {
+      // NATS brings them again.
+      this.#given = [];
+      return this.#fillFromDatabase();
+    }
+    await this.#fillFromQueue();
+    if (steadyNow() < this.#sweepAt) return undefined;
+    this.#sweepAt = steadyNow() + SLOW_SWEEP_MS * (0.5 + random());
+    await this.#fillFromDatabase();
+    return undefined;
+  }
+
+  /** Tries what messages name. */
+  async #fillFromQueue(): Promise<void> {
+    for (;;) {
+      const asked = this.#choose();
+      if (asked.size + this.#taken.length === 0) return;
+      const { claimed, others } = await this.#withTaken((taken) =>
+        claimNamed(this.#deps.sql, { taken, ids: [...asked.keys()] }),
+      ).catch((cause) => {
+        for (const message of asked.values()) message.later(CROWDED_MS * (1 + random()));
+        throw cause;
+      });
+      for (const delivery of claimed) {
+        this.#messages.set(delivery.id, asked.get(delivery.id)!);
+        this.#send(delivery);
+      }
+      for (const [id, ms] of others) {
+        if (ms === undefined || ms > MOST_QUEUED_MS) asked.get(id)!.done();
+        else asked.get(id)!.later(Math.max(ms, CROWDED_MS));
+      }
+      this.#taking?.wake();
+    }
+  }
+
+  /** Those of the given messages that may be tried now, by the ids of their deliveries. The others wait, or are given back. */
+  #choose(): Map<string, WorkMessage> {
+    const chosen = new Map<string, WorkMessage>();
+    const counts = new Map(this.#busy);
+    for (const message of this.#given.splice(0)) {
+      const [id = "", hookId = ""] = message.text.split(" ");
+      const count = counts.get(hookId) ?? 0;
+      const isTwin = chosen.has(id) || this.#messages.has(id);
+      const hasPlace = count < MOST_AT_ONE_HOOK && this.#underWay + chosen.size < AT_ONCE && !this.#rounds.over;
+      const canWait = count < MOST_AT_ONE_HOOK + HELD.ofOne && this.#given.length < HELD.inAll && !this.#rounds.over;
+      if (!isTwin) counts.set(hookId, count + 1);
+      if (!isTwin && hasPlace) chosen.set(id, message);
+      else if (!isTwin && canWait) this.#given.push(message);
+      else message.later(CROWDED_MS * (1 + random()));
+    }
+    return chosen;
+  }
+
+  /** What was recorded needs its message no more. */
+  #ended(taken: readonly TakenDelivery[]): void {
+    for (const { delivery } of taken) {
+      this.#messages.get(delivery.id)?.done();
+      this.#messages.delete(delivery.id);
+    }
+  }
+
+  async #fillFromDatabase(): Promise<number | undefined> {
     for (let isRoundWhole = this.#visited === ""; ; ) {
       const limit = AT_ONCE - this.#underWay;
       const { claimed, last, nextMs } = await this.#claim(limit);
@@ -109,11 +211,20 @@ export class WebhookSender {
     }
   }
 
-  async #claim(limit: number): Promise<Claims> {
+  #claim(limit: number): Promise<Claims> {
+    return this.#withTaken((taken) =>
+      claimDeliveries(this.#deps.sql, { taken, limit, busy: this.#busy, after: this.#visited }),
+    );
+  }
+
+  /** A statement that records what was taken. */
+  async #withTaken<T>(record: (taken: readonly TakenDelivery[]) => Promise<T>): Promise<T> {
     const taken = this.#taken;
     this.#taken = [];
     try {
-      return await claimDeliveries(this.#deps.sql, { taken, limit, busy: this.#busy, after: this.#visited });
+      const done = await record(taken);
+      this.#ended(taken);
+      return done;
     } catch (cause) {
       this.#taken = [...taken, ...this.#taken];
       throw cause;
@@ -136,6 +247,7 @@ export class WebhookSender {
         else this.#busy.set(id, left);
         if (this.#underWay === 0) this.#goOn();
         this.#rounds.wake();
+        this.#taking?.wake();
       });
     this.#running.add(running);
   }
@@ -152,7 +264,13 @@ export class WebhookSender {
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
-    const body = this.#bodyOf(delivery);
+    let body: Buffer;
+    try {
+      body = this.#bodyOf(delivery);
+    } catch (cause) {
+      this.#deps.warn(`delivery ${delivery.id} can't be written as JSON`, cause);
+      return this.#failed(delivery, "unreadable");
+    }
     const seconds = nowSeconds();
     const at = new Date(seconds * 1000);
     const signatures = this.#signersOf(delivery.hook).map((signer) => signer.sign(delivery.eventId, at, body));
@@ -198,12 +316,18 @@ export class WebhookSender {
     const gone = status === 410;
     const asked = typeof answer === "string" ? undefined : answer.retryAfterS;
     const retryMs = gone ? undefined : waitOf(delivery.tries, asked);
+    const message = this.#messages.get(delivery.id);
+    this.#messages.delete(delivery.id);
+    const staysQueued = message !== undefined && retryMs !== undefined && retryMs <= MOST_QUEUED_MS;
+    const queuedS = staysQueued ? QUEUED_S : undefined;
     await tx(this.#deps.sql, async (tx) => {
-      const days = await noteFailed(tx, delivery, { status, error, retryMs });
-      if (!gone && days < GIVE_UP_DAYS) return;
+      const days = await noteFailed(tx, delivery, { status, error, retryMs, queuedS });
+      if (days === undefined || (!gone && days < GIVE_UP_DAYS)) return;
       if (await disableWebhook(tx, delivery.hook.id))
         await this.#deps.disabled(tx, delivery.hook, gone ? "gone" : "failing");
     });
+    if (staysQueued) message.later(retryMs);
+    else message?.done();
   }
 }
 

@@ -2,6 +2,8 @@
 
 import { Cancel, type Signal } from "../cancellation.ts";
 import { after, every, nowSeconds, steadyNow } from "../clock.ts";
+import type { WorkKind, WorkMessage, WorkQueue, WorkTaking } from "../events/work-queue.ts";
+import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import {
@@ -9,6 +11,7 @@ import {
   giveBack,
   type HeldJob,
   type JobKind,
+  jobWait,
   LEASE_S,
   othersWait,
   renew,
@@ -54,22 +57,43 @@ export interface WorkerDeps {
   readonly atOncePerOrg?: number;
   /** Milliseconds that a job keeps its place although others wait; a few seconds where nothing is said. */
   readonly turnMs?: number;
+  /** What tells by messages that a job waits, and whose these are; without it, and while it is down, the database is asked. */
+  readonly queue?: { readonly of: WorkQueue; readonly kind: WorkKind } | undefined;
   warn(text: string, cause: unknown): void;
 }
 
 /** Milliseconds after which a job is found whose notification was lost. */
 const SWEEP_MS = 5_000;
+/** The same while messages tell of jobs; varied by half, so that workers do not ask at once. */
+const SLOW_SWEEP_MS = 60_000;
+/** After a message of a job that waits and that this worker has no place for, it takes the next message so much later. */
+const FRUITLESS_MS = 1_000;
 /** What a job costs to begin again should not be more than a small part of its turn. */
 const TURN_MS = 5_000;
 /** The longest rest: what a job waits for may come earlier than expected. */
 const LONGEST_REST_MS = 30_000;
 const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
 
+/** A job that is worked on. */
+interface Held {
+  readonly job: HeldJob;
+  readonly lost: Cancel;
+  readonly stopped: Cancel;
+  readonly done: Promise<void>;
+  /** The message for which it was taken: not always its own, for of all jobs that wait the next one is taken. */
+  readonly message: WorkMessage | undefined;
+}
+
 /** A worker; any number of them share the jobs of one database. */
 export class Worker {
   readonly #deps: WorkerDeps;
   readonly #kinds: readonly JobKind[];
-  readonly #held = new Map<string, { job: HeldJob; lost: Cancel; stopped: Cancel; done: Promise<void> }>();
+  readonly #held = new Map<string, Held>();
+  readonly #messages: WorkTaking | undefined;
+  /** Messages for which a job is being looked for. */
+  #attending = 0;
+  #fruitlessUntil = 0;
+  #sweepAt = 0;
   readonly #stops: (() => void)[];
   /** Ends the timers of jobs that rest in the queue. */
   readonly #rests = new Set<() => void>();
@@ -88,30 +112,79 @@ export class Worker {
         (id) => {
           const held = this.#held.get(id);
           if (held) void this.#look(held);
-          wake();
+          if (!this.#isTold) wake();
         },
         wake,
       ),
-      every(SWEEP_MS, wake),
+      every(SWEEP_MS, () => {
+        if (!this.#isTold || steadyNow() >= this.#sweepAt) wake();
+      }),
+      deps.queue?.of.onChange(() => {
+        if (!this.#isTold) wake();
+      }) ?? (() => {}),
       every(HEARTBEAT_MS, () => {
         for (const held of this.#held.values()) void this.#look(held);
       }),
     ];
+    this.#messages = deps.queue?.of.take(
+      deps.queue.kind,
+      () => this.#places(),
+      (message) => void this.#attend(message),
+    );
     wake();
-  }
-
-  /** Looks for work now. */
-  wake(): void {
-    this.#wake();
   }
 
   /** Takes no more work, and gives back what isn't done yet: another worker goes on with it at once. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const stop of [...this.#stops, ...this.#rests]) stop();
+    await this.#messages?.close();
     await this.#taking;
     for (const { lost } of this.#held.values()) lost.abort(new Fenced("the worker closes"));
     await Promise.all([...this.#held.values()].map(({ done }) => done));
+  }
+
+  /** Messages tell of jobs at the moment. */
+  get #isTold(): boolean {
+    return this.#deps.queue?.of.isUp ?? false;
+  }
+
+  #places(): number {
+    if (this.#closed || steadyNow() < this.#fruitlessUntil) return 0;
+    return this.#deps.atOnce - this.#held.size - this.#attending;
+  }
+
+  /** Takes the job that is next: it need not be the one that the message is of. */
+  async #attend(message: WorkMessage): Promise<void> {
+    const { sql, owner, warn } = this.#deps;
+    this.#attending += 1;
+    try {
+      const job = this.#isFull() ? undefined : await takeJob(sql, owner, this.#kinds, this.#fullOrgs());
+      if (job) this.#begin(job, message);
+      else await this.#decline(message);
+    } catch (cause) {
+      warn("jobs can't be taken at the moment", cause);
+      message.later(FRUITLESS_MS * (1 + random()));
+      this.#pause();
+    } finally {
+      this.#attending -= 1;
+      this.#messages?.wake();
+    }
+  }
+
+  /** There is no job that this worker may take now. */
+  async #decline(message: WorkMessage): Promise<void> {
+    const { ms = 0, isAnyWaiting } = await jobWait(this.#deps.sql, message.text, this.#kinds);
+    // The job of a message may have been taken for another's, whose own job waits: as many messages as jobs have to stay.
+    if (ms <= 0 && !isAnyWaiting) return message.done();
+    message.later(Math.max(ms, FRUITLESS_MS * (1 + random())));
+    if (isAnyWaiting) this.#pause();
+  }
+
+  /** Otherwise the messages of jobs for which there is no place would come round and round. */
+  #pause(): void {
+    this.#fruitlessUntil = steadyNow() + FRUITLESS_MS;
+    after(FRUITLESS_MS + 1, () => this.#messages?.wake());
   }
 
   #wake(): void {
@@ -124,6 +197,7 @@ export class Worker {
 
   async #fill(): Promise<void> {
     this.#again = false;
+    this.#sweepAt = steadyNow() + SLOW_SWEEP_MS * (0.5 + random());
     const { sql, owner, warn } = this.#deps;
     try {
       while (!this.#closed && !this.#isFull()) {
@@ -149,7 +223,7 @@ export class Worker {
     return [...counts].flatMap(([orgId, count]) => (count < atOncePerOrg ? [] : [orgId]));
   }
 
-  #begin(job: HeldJob): void {
+  #begin(job: HeldJob, message?: WorkMessage): void {
     const [lost, stopped] = [new Cancel(), new Cancel()];
     if (job.cancelled) stopped.abort("cancelled");
     else if (job.expires <= nowSeconds()) stopped.abort("expired");
@@ -159,30 +233,38 @@ export class Worker {
     const work = async (): Promise<void> => {
       // From the first moment on it is one of those that are held.
       await undefined;
-      await this.#run(job, { lost, stopped, isAwaited });
+      await this.#run(job, { lost, stopped, isAwaited }, message);
       this.#held.delete(job.id);
-      if (!this.#closed) this.#wake();
+      this.#messages?.wake();
+      if (!this.#closed && !this.#isTold) this.#wake();
     };
     const done = work();
-    this.#held.set(job.id, { job, lost, stopped, done });
+    this.#held.set(job.id, { job, lost, stopped, done, message });
   }
 
-  async #run(job: HeldJob, watch: JobWatch): Promise<void> {
+  async #run(job: HeldJob, watch: JobWatch, message: WorkMessage | undefined): Promise<void> {
     const { work, sql, warn } = this.#deps;
     try {
       await work[job.kind]?.(job, watch);
+      message?.done();
     } catch (cause) {
-      if (cause instanceof Resting) await this.#letRest(job, Math.min(cause.ms, LONGEST_REST_MS));
-      else if (this.#closed) await giveBack(sql, job).catch(() => {});
-      // A job that failed for another reason is tried again when its lease is over, by any free worker.
-      else if (!(cause instanceof Fenced)) warn(`job ${job.id} stopped in the middle`, cause);
+      if (cause instanceof Resting) return this.#letRest(job, Math.min(cause.ms, LONGEST_REST_MS), message);
+      if (this.#closed) {
+        await giveBack(sql, job).catch(() => {});
+        message?.later(0);
+      } else if (!(cause instanceof Fenced)) {
+        // A job that failed for another reason is tried again when its lease is over, by any free worker.
+        warn(`job ${job.id} stopped in the middle`, cause);
+        message?.later(LEASE_S * 1000);
+      }
     }
   }
 
   /** A rest that is not recorded ends with the lease. */
-  async #letRest(job: HeldJob, ms: number): Promise<void> {
+  async #letRest(job: HeldJob, ms: number, message: WorkMessage | undefined): Promise<void> {
     await giveBack(this.#deps.sql, job, ms).catch(() => {});
-    if (this.#closed) return;
+    message?.later(ms);
+    if (this.#closed || (message !== undefined && this.#isTold)) return;
     const stop = after(ms, () => {
       this.#rests.delete(stop);
       this.#wake();
@@ -191,11 +273,12 @@ export class Worker {
   }
 
   /** Extends the lease, and learns whether the job was cancelled meanwhile. */
-  async #look({ job, lost, stopped }: { job: HeldJob; lost: Cancel; stopped: Cancel }): Promise<void> {
+  async #look({ job, lost, stopped, message }: Held): Promise<void> {
     try {
       const { cancelled, expired } = await renew(this.#deps.sql, job);
       if (cancelled) stopped.abort("cancelled");
       else if (expired) stopped.abort("expired");
+      message?.working();
     } catch (cause) {
       // While the database is away no other worker can take the job; the writes that follow fail if one has.
       if (cause instanceof Fenced) lost.abort(cause);

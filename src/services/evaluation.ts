@@ -55,8 +55,6 @@ export interface EvaluationServiceDeps {
   scenarios: ReadonlyMap<string, Scenario>;
   /** The names of scenarios that are only catalogued. */
   catalogued(): Iterable<string>;
-  /** Tells workers of a job that was committed. */
-  ring(jobId: string): void;
   /** Steps that an offering gives in one answer at most. */
   maxHorizonOf(offeringId: string): number | undefined;
   /** Where a call of the policy would go: what it refuses, the evaluation would too. */
@@ -114,7 +112,6 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           known: () => call.replayed?.(),
         }),
       );
-      deps.ring(id);
       return create(EvaluateResponseSchema, { evaluation: await shown(await jobOf(call, id)) });
     },
 

@@ -43,12 +43,10 @@ const SHOWN_ERRORS = 20;
 export interface JobDeps {
   sql: Sql;
   seals: JobSeals;
-  /** Tells workers of a job that was committed. */
-  ring(jobId: string): void;
 }
 
 /** The job RPCs. */
-export function jobService({ sql, seals, ring }: JobDeps): Implementation<typeof JobService> {
+export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobService> {
   const batchOf = async (whose: store.JobsOf, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, whose, "batch", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
@@ -81,7 +79,6 @@ export function jobService({ sql, seals, ring }: JobDeps): Implementation<typeof
           known: () => call.replayed?.(),
         }),
       );
-      ring(id);
       return create(CreateBatchResponseSchema, { batch: await shown(await batchOf(key, id)) });
     },
 

@@ -81,6 +81,7 @@ const DEFAULTS = {
   databaseDirectUrl: undefined,
   importCatalog: false,
   natsUrl: undefined,
+  natsCopies: 1,
   natsServer: undefined,
   adminToken: ADMIN_TOKEN,
   masterKey: Buffer.alloc(32, 7),

@@ -84,11 +84,18 @@ export async function openNats(): Promise<Pick<Nats, "url" | "close">> {
   return url === undefined ? startNats() : { url, close: async () => {} };
 }
 
-/** Starts a server with JetStream on a free port of loopback; `config` is more of its configuration. */
-export async function startNats(config = ""): Promise<Nats> {
+/** How a server has JetStream: in a domain, or not at all. */
+export interface NatsKind {
+  readonly jetstream?: boolean;
+  readonly domain?: string;
+}
+
+/** Starts a server on a free port of loopback, with JetStream unless told otherwise; `config` is more of its configuration. */
+export async function startNats(config = "", { jetstream = true, domain }: NatsKind = {}): Promise<Nats> {
   const folder = mkdtempSync(join(tmpdir(), "limber-nats-"));
   const file = join(folder, "nats.conf");
-  writeFileSync(file, `jetstream { store_dir: "${folder}/jetstream" }\n${config}`);
+  const store = `jetstream { store_dir: "${folder}/jetstream"${domain === undefined ? "" : `, domain: ${domain}`} }`;
+  writeFileSync(file, `${jetstream ? store : ""}\n${config}`);
   let server = await launch(file, "-1");
   const { port } = server;
   const kill = async (): Promise<void> => {

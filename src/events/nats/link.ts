@@ -3,6 +3,7 @@ import { deadline, type NatsConnection } from "nats";
 import { BRAND } from "../../brand.ts";
 import { sleep } from "../../clock.ts";
 import type { EventRecord } from "../../store/events/outbox.ts";
+import { natsAddress } from "./address.ts";
 import { ANSWER_MS, dial } from "./connect.ts";
 import { Frames, type Send, sendOf } from "./frames.ts";
 import { Inbox } from "./inbox.ts";
@@ -11,7 +12,8 @@ import { Inbox } from "./inbox.ts";
 const MOST_REMEMBERED = 10_000;
 
 /** The subject on which JetStream answers which streams keep a subject. */
-const NAMES = "$JS.API.STREAM.NAMES";
+const namesIn = (domain: string | undefined): string =>
+  domain === undefined ? "$JS.API.STREAM.NAMES" : `$JS.${domain}.API.STREAM.NAMES`;
 
 /** The part of a subject in place of the organisation, for an event that concerns none. */
 const OPERATOR = "operator";
@@ -50,8 +52,11 @@ export class NatsLink {
   readonly #ways = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
 
-  private constructor(connection: NatsConnection) {
+  readonly #domain: string | undefined;
+
+  private constructor(connection: NatsConnection, domain: string | undefined) {
     this.#connection = connection;
+    this.#domain = domain;
     this.#send = sendOf(connection);
     this.#inbox = new Inbox(connection);
     this.over = connection.closed();
@@ -60,7 +65,7 @@ export class NatsLink {
 
   /** Connects to `url` once; user and password may stand in it, a user alone is a token. Rejects when that fails. */
   static async dial(url: string): Promise<NatsLink> {
-    return new NatsLink(await dial(url));
+    return new NatsLink(await dial(url), natsAddress(url).domain);
   }
 
   get isOver(): boolean {
@@ -128,13 +133,13 @@ export class NatsLink {
 
   /** Asks which streams of JetStream keep the subjects of which none is known to. */
   async #lookUp(ways: readonly LinkState[]): Promise<void> {
-    if (!this.#connection.info?.jetstream) return;
+    if (!this.#connection.info?.jetstream && this.#domain === undefined) return;
     const unknown = new Set<LinkState>();
     for (const way of ways) if (way.stream === undefined) unknown.add(way);
     if (unknown.size === 0) return;
     await Promise.all(
       [...unknown].map(async (way) => {
-        const answer = await this.#ask(NAMES, JSON.stringify({ subject: way.subject }));
+        const answer = await this.#ask(namesIn(this.#domain), JSON.stringify({ subject: way.subject }));
         if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
         way.stream = answer.streams?.[0];
       }),

@@ -291,23 +291,156 @@ export async function claimDeliveries(sql: Queryable, { taken, limit, busy, afte
   return { claimed, last: last ?? undefined, nextMs: nextMs ?? undefined };
 }
 
-interface ClaimRow extends HookRow {
+interface ClaimedRow extends HookRow {
   deliveryId: string | null;
   eventId: string;
   payload: Buffer;
   tries: number;
   oldSecretNow: Buffer | null;
+}
+
+interface ClaimRow extends ClaimedRow {
   last: string | null;
   nextMs: number | null;
 }
 
-const claimedOf = (row: ClaimRow): ClaimedDelivery => ({
+const claimedOf = (row: ClaimedRow): ClaimedDelivery => ({
   id: row.deliveryId!,
   eventId: row.eventId,
   payload: row.payload,
   tries: row.tries,
   hook: hookOf({ ...row, oldSecret: row.oldSecretNow }),
 });
+
+/** What became of a delivery that was asked for by its name. */
+export interface NamedClaims {
+  readonly claimed: ClaimedDelivery[];
+  /** Those that were not claimed: in how many milliseconds they may be; undefined where they have ended, or wait for their webhook. */
+  readonly others: ReadonlyMap<string, number | undefined>;
+}
+
+/** Notes what was taken, and claims the deliveries of these ids whose time has come. */
+export async function claimNamed(
+  sql: Queryable,
+  { taken, ids }: { taken: readonly TakenDelivery[]; ids: readonly string[] },
+): Promise<NamedClaims> {
+  const over = taken.map(({ delivery }) => delivery.id);
+  const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
+  const rows = await sql<NamedRow[]>`
+    with done as (
+      update webhook_delivery as delivery
+      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
+      from unnest(${over}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
+      where delivery.id = taken.id and state = 'pending'),
+    recovered as (
+      update webhook set consecutive_failures = 0, failing_since = null
+      where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)),
+    locked as (
+      select id from webhook_delivery where id = any (${[...ids]}::text[]) and id <> all (${over}::text[])
+        and state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
+        and exists (select from webhook where webhook.id = hook_id and enabled)
+      for update skip locked),
+    claimed as (
+      update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
+      from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
+      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
+        case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)
+    select claimed.*, asked.id as asked_id,
+      case when waiting.id is not null
+        then (extract(epoch from greatest(waiting.due, waiting.claimed_until, now()) - now()) * 1000)::float8 end as wait_ms
+    from unnest(${[...ids]}::text[]) as asked (id)
+    left join claimed on delivery_id = asked.id
+    left join webhook_delivery as waiting on waiting.id = asked.id and waiting.state = 'pending' and delivery_id is null
+      and exists (select from webhook where webhook.id = waiting.hook_id and enabled)`;
+  return {
+    claimed: rows.flatMap((row) => (row.deliveryId === null ? [] : [claimedOf(row)])),
+    others: new Map(
+      rows.flatMap(({ deliveryId, askedId, waitMs }) => (deliveryId === null ? [[askedId, waitMs ?? undefined]] : [])),
+    ),
+  };
+}
+
+/** A row of a claim by name. */
+interface NamedRow extends ClaimedRow {
+  askedId: string;
+  waitMs: number | null;
+}
+
+/** A delivery that waits, and what tells this time of sending it from every other. */
+export interface QueuedDelivery {
+  readonly id: string;
+  readonly hookId: string;
+  readonly turn: string;
+}
+
+/** What came of a round over webhooks on which something waits. */
+export interface QueuedDeliveries {
+  readonly queued: QueuedDelivery[];
+  /** The webhook that was visited last, where there are more behind it. */
+  readonly last: string | undefined;
+  /** More is due at a webhook than has a message at one time. */
+  readonly isBehind: boolean;
+  /** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
+  readonly nextMs: number | undefined;
+}
+
+/** What is queued in one round. */
+export interface QueueRound {
+  readonly limit: number;
+  /** Deliveries of one webhook that are due and have a message at one time: so much of it stands before another's. */
+  readonly atOneHook: number;
+  /** For how many seconds they count as queued. */
+  readonly forS: number;
+  /** Webhooks are visited in the order of their ids, from the one after this on. */
+  readonly after: string;
+}
+
+/** Notes, of deliveries that are due and of which NATS has no message, that it has one. Of each webhook only the first that wait are read. */
+export async function queueDeliveries(sql: Queryable, round: QueueRound): Promise<QueuedDeliveries> {
+  const { limit, atOneHook, forS, after } = round;
+  const rows = await sql<QueuedRow[]>`
+    with recursive visited as (
+      (select hook_id, 1 as place from webhook_delivery where state = 'pending' and hook_id > ${after} order by hook_id limit 1)
+      union all
+      select (select hook_id from webhook_delivery where state = 'pending' and hook_id > visited.hook_id order by hook_id limit 1), place + 1
+      from visited where hook_id is not null and place < ${MOST_VISITED}),
+    first as (
+      select first.* from visited
+      join webhook on webhook.id = hook_id and enabled
+      cross join lateral (
+        select id, due, queued_until, claimed_until, row_number() over (order by due, position) as place from webhook_delivery
+        where hook_id = visited.hook_id and state = 'pending' and due <= now()
+        order by due, position limit ${atOneHook + 1}) as first),
+    ready as (
+      select id from first where place <= ${atOneHook} and (queued_until is null or queued_until < now())
+        and (claimed_until is null or claimed_until < now())
+      order by due limit ${limit}),
+    locked as (
+      select id, queued_until as before from webhook_delivery where id in (select id from ready)
+        and state = 'pending' and (queued_until is null or queued_until < now()) for update skip locked),
+    queued as (
+      update webhook_delivery as delivery set queued_until = now() + make_interval(secs => ${forS}) from locked
+      where delivery.id = locked.id
+      returning delivery.id, hook_id, concat_ws('.', tries, extract(epoch from before)) as turn)
+    select queued.*,
+      (select hook_id from visited where place = ${MOST_VISITED}) as last,
+      exists (select from first where place > ${atOneHook}) as is_behind,
+      (select (extract(epoch from min(due) - now()) * 1000)::float8
+        from webhook_delivery where state = 'pending' and due > now()) as next_ms
+    from (select) as always left join queued on true`;
+  const queued = rows.flatMap(({ id, hookId, turn }) => (id === null ? [] : [{ id, hookId, turn }]));
+  const [{ last, isBehind, nextMs } = { last: null, isBehind: false, nextMs: null }] = rows;
+  return { queued, last: last ?? undefined, isBehind, nextMs: nextMs ?? undefined };
+}
+
+interface QueuedRow {
+  id: string | null;
+  hookId: string;
+  turn: string;
+  last: string | null;
+  isBehind: boolean;
+  nextMs: number | null;
+}
 
 /** Notes that receivers took deliveries, and claims none. */
 export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
@@ -320,21 +453,33 @@ export interface DeliveryFailure {
   error: string;
   /** Milliseconds until the next try; undefined gives the delivery up. */
   retryMs: number | undefined;
+  /** For how many seconds after that NATS keeps its message; undefined where it has none. */
+  queuedS?: number | undefined;
 }
 
-/** Notes that a try failed. Answers for how many days the webhook has failed without a break. */
-export async function noteFailed(tx: Tx, { id, hook }: ClaimedDelivery, failure: DeliveryFailure): Promise<number> {
-  const { status, error, retryMs } = failure;
+/**
+ * Notes that a try failed. Answers for how many days the webhook has failed without a break; undefined where the try is not the last one any
+ * more: its claim ended, another sender has the delivery, and nothing is noted.
+ */
+export async function noteFailed(
+  tx: Tx,
+  { id, hook, tries }: ClaimedDelivery,
+  failure: DeliveryFailure,
+): Promise<number | undefined> {
+  const { status, error, retryMs, queuedS } = failure;
   // The webhook first, as who deletes or disables it does.
   const [row] = await tx<{ days: number }[]>`
     update webhook set consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, now())
-    where id = ${hook.id} returning (extract(epoch from now() - failing_since) / 86400)::float8 as days`;
+    where id = ${hook.id} and exists (
+      select from webhook_delivery where id = ${id} and state = 'pending' and tries = ${tries})
+    returning (extract(epoch from now() - failing_since) / 86400)::float8 as days`;
   await tx`
     update webhook_delivery set last_status = ${status ?? null}, last_error = ${error}, claimed_until = null,
       state = ${retryMs === undefined ? "failed" : "pending"},
-      due = case when ${retryMs === undefined} then due else now() + make_interval(secs => ${(retryMs ?? 0) / 1000}) end
-    where id = ${id} and state = 'pending'`;
-  return row?.days ?? 0;
+      due = case when ${retryMs === undefined} then due else now() + make_interval(secs => ${(retryMs ?? 0) / 1000}) end,
+      queued_until = now() + make_interval(secs => ${queuedS === undefined ? null : queuedS + (retryMs ?? 0) / 1000})
+    where id = ${id} and state = 'pending' and tries = ${tries}`;
+  return row?.days;
 }
 
 /** Disables a webhook and gives up what is on its way to it; answers whether that changed anything. */

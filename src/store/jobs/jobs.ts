@@ -375,6 +375,44 @@ export async function giveBack(sql: Queryable, { id, owner, epoch }: JobHold, re
     update job set lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
 }
 
+/** A job that waits, and what tells this time of sending it from every other. */
+export interface QueuedJob {
+  readonly id: string;
+  readonly kind: JobKind;
+  readonly turn: string;
+}
+
+/** Notes, of jobs that wait and of which NATS has no message, that it has one for so many seconds. Answers them, the next first. */
+export async function queueJobs(
+  sql: Queryable,
+  { kinds, limit, forS }: { kinds: readonly JobKind[]; limit: number; forS: number },
+): Promise<QueuedJob[]> {
+  return sql<QueuedJob[]>`
+    with waiting as (
+      select id, queued_until as before from job
+      where ${waits(sql, kinds)} and (queued_until is null or queued_until < now())
+      order by priority desc, created limit ${limit} for update skip locked)
+    update job set queued_until = now() + make_interval(secs => ${forS}) from waiting where job.id = waiting.id
+    returning job.id, kind, concat_ws('.', epoch, extract(epoch from before)) as turn`;
+}
+
+/** What there is to wait for, for one who found no job to take. */
+export interface JobWait {
+  /** In how many milliseconds the job may be taken; at most zero where it may be now, undefined where it has ended. */
+  readonly ms: number | undefined;
+  /** Some job of these kinds waits. */
+  readonly isAnyWaiting: boolean;
+}
+
+/** How long a job is to be waited for, and whether any waits. */
+export async function jobWait(sql: Queryable, id: string, kinds: readonly JobKind[]): Promise<JobWait> {
+  const [row] = await sql<{ isOpen: boolean; ms: number | null; isAnyWaiting: boolean }[]>`
+    select job.id is not null as is_open, (extract(epoch from greatest(job.lease_until, job.ready_at) - now()) * 1000)::float8 as ms,
+      exists (select from job as waiting where ${waits(sql, kinds)}) as is_any_waiting
+    from (select) as always left join job on job.id = ${id} and job.rank < 9`;
+  return { ms: row?.isOpen ? (row.ms ?? 0) : undefined, isAnyWaiting: row?.isAnyWaiting ?? false };
+}
+
 /** Jobs of everyone, counted. */
 export async function countJobs(sql: Queryable): Promise<{ queued: number; running: number; failed24h: number }> {
   const [row] = await sql<{ queued: string; running: string; failed: string }[]>`

@@ -34,6 +34,8 @@ create table job (
   -- How long the owner keeps it after its last word, in seconds.
   lease_s integer not null default 30,
   lease_until timestamptz,
+  -- NATS has a message for it until then; what still waits afterwards is sent again.
+  queued_until timestamptz,
   idempotency_key text,
   idempotency_hash bytea,
   created timestamptz not null default now(),

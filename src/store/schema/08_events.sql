@@ -159,6 +159,8 @@ create table webhook_delivery (
   tries integer not null default 0,
   due timestamptz not null default now(),
   claimed_until timestamptz,
+  -- NATS has a message for it until then; what still waits afterwards is sent again. In no index, so that sending changes none.
+  queued_until timestamptz,
   last_status smallint,
   last_error text,
   created timestamptz not null default now(),
@@ -185,6 +187,12 @@ begin
 end $$;
 
 create trigger outbox_fans_out_to_webhooks after insert on outbox for each row execute function fan_out_to_webhooks();
+
+-- The stream of NATS that has the messages of waiting work, by the moment at which it was made: another one has none of them.
+create table work_stream (
+  is_one boolean primary key default true check (is_one),
+  born text not null
+);
 
 -- TARGETS OF SPANS
 
