@@ -68,6 +68,8 @@ const SWEEP_MS = 5_000;
 const SLOW_SWEEP_MS = 60_000;
 /** After a message of a job that waits and that this worker has no place for, it takes the next message so much later. */
 const FRUITLESS_MS = 1_000;
+/** A job that waits may be in the middle of being taken by another worker: its message comes again so much later. */
+const CONTENDED_MS = 100;
 /** What a job costs to begin again should not be more than a small part of its turn. */
 const TURN_MS = 5_000;
 /** The longest rest: what a job waits for may come earlier than expected. */
@@ -176,9 +178,13 @@ export class Worker {
   async #decline(message: WorkMessage): Promise<void> {
     const { ms = 0, isAnyWaiting } = await jobWait(this.#deps.sql, message.text, this.#kinds);
     // The job of a message may have been taken for another's, whose own job waits: as many messages as jobs have to stay.
-    if (ms <= 0 && !isAnyWaiting) return message.done();
-    message.later(Math.max(ms, FRUITLESS_MS * (1 + random())));
-    if (isAnyWaiting) this.#pause();
+    if (!isAnyWaiting && ms > 0) message.later(ms);
+    else if (!isAnyWaiting) message.done();
+    else if (this.#fullOrgs().length === 0) message.later(CONTENDED_MS * (1 + random()));
+    else {
+      message.later(FRUITLESS_MS * (1 + random()));
+      this.#pause();
+    }
   }
 
   /** Otherwise the messages of jobs for which there is no place would come round and round. */
