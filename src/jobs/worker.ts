@@ -161,7 +161,9 @@ export class Worker {
     const { sql, owner, warn } = this.#deps;
     this.#attending += 1;
     try {
-      const job = this.#isFull() ? undefined : await takeJob(sql, owner, this.#kinds, this.#fullOrgs());
+      const job = this.#isFull()
+        ? undefined
+        : await takeJob(sql, owner, this.#kinds, this.#fullOrgs(), { hasMessage: true });
       if (job) this.#begin(job, message);
       else await this.#decline(message);
     } catch (cause) {

@@ -286,19 +286,21 @@ const underWay = (sql: Queryable, orgId: ReturnType<Queryable>) => sql`
 /**
  * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, of those
  * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over. Of the
- * organisations in `full`, only what is over is taken. Undefined when nothing waits.
+ * organisations in `full`, only what is over is taken. For a message only one that has a message: otherwise its own job would lack one.
+ * Undefined when nothing waits.
  */
 export async function takeJob(
   sql: Sql,
   owner: string,
   kinds: readonly JobKind[],
   full: readonly string[] = [],
+  { hasMessage = false } = {},
 ): Promise<HeldJob | undefined> {
   const [taken] = await sql<{ id: string }[]>`
     update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
       started = coalesce(started, now()), taken = clock_timestamp(), ready_at = null
     where id = (
-      select id from job as waiting where ${waits(sql, kinds)}
+      select id from job as waiting where ${waits(sql, kinds)} and (not ${hasMessage} or queued_until is not null)
         and (org_id <> all (${[...full]}::text[]) or cancelled_at is not null or expires < now())
       order by priority desc, ${underWay(sql, sql`waiting.org_id`)},
         (select max(taken) from job as other where other.org_id = waiting.org_id) nulls first,
@@ -400,7 +402,7 @@ export async function queueJobs(
 export interface JobWait {
   /** In how many milliseconds the job may be taken; at most zero where it may be now, undefined where it has ended. */
   readonly ms: number | undefined;
-  /** Some job of these kinds waits. */
+  /** Some job of these kinds waits and has a message. */
   readonly isAnyWaiting: boolean;
 }
 
@@ -408,7 +410,7 @@ export interface JobWait {
 export async function jobWait(sql: Queryable, id: string, kinds: readonly JobKind[]): Promise<JobWait> {
   const [row] = await sql<{ isOpen: boolean; ms: number | null; isAnyWaiting: boolean }[]>`
     select job.id is not null as is_open, (extract(epoch from greatest(job.lease_until, job.ready_at) - now()) * 1000)::float8 as ms,
-      exists (select from job as waiting where ${waits(sql, kinds)}) as is_any_waiting
+      exists (select from job as waiting where ${waits(sql, kinds)} and queued_until is not null) as is_any_waiting
     from (select) as always left join job on job.id = ${id} and job.rank < 9`;
   return { ms: row?.isOpen ? (row.ms ?? 0) : undefined, isAnyWaiting: row?.isAnyWaiting ?? false };
 }
