@@ -123,6 +123,8 @@ inline constexpr ReasonFacts kReasons[] = {
     {"robot_not_armed", Family::kPermission, 403, false},
     {"robot_busy", Family::kConflict, 409, false},
     {"robot_absent", Family::kConflict, 409, false},
+    {"payment_method_missing", Family::kBilling, 409, false},
+    {"app_not_allowed", Family::kPermission, 403, false},
 };
 
 }  // namespace limber::internal

@@ -851,6 +851,22 @@ class RobotAbsent(family.ConflictError):
     retryable = False
 
 
+class PaymentMethodMissing(family.BillingError):
+    """Automatic top-up needs a payment method that is stored first."""
+
+    code = "payment_method_missing"
+    status = 409
+    retryable = False
+
+
+class AppNotAllowed(family.PermissionRefused):
+    """The organisation lets its members consent to no application that registered itself."""
+
+    code = "app_not_allowed"
+    status = 403
+    retryable = False
+
+
 #: Each class by the word of its reason.
 BY_CODE: dict[str, type[family.Refused]] = {
     "missing_api_key": MissingApiKey,
@@ -959,6 +975,8 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "robot_not_armed": RobotNotArmed,
     "robot_busy": RobotBusy,
     "robot_absent": RobotAbsent,
+    "payment_method_missing": PaymentMethodMissing,
+    "app_not_allowed": AppNotAllowed,
 }
 
 __all__ = [
@@ -967,6 +985,7 @@ __all__ = [
     "AdminTokenRequired",
     "AllAttemptsFailed",
     "AlreadyExists",
+    "AppNotAllowed",
     "BY_CODE",
     "BillingUnavailable",
     "BodyMemoryExhausted",
@@ -1041,6 +1060,7 @@ __all__ = [
     "OrgNotEmpty",
     "Overloaded",
     "PayloadTooLarge",
+    "PaymentMethodMissing",
     "PermissionDenied",
     "PresetInUse",
     "PresetNotFound",

@@ -37,6 +37,12 @@ class UsageStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     USAGE_STATUS_UNSPECIFIED: _ClassVar[UsageStatus]
     USAGE_STATUS_SETTLED: _ClassVar[UsageStatus]
     USAGE_STATUS_UNMETERED: _ClassVar[UsageStatus]
+
+class AppPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    APP_POLICY_UNSPECIFIED: _ClassVar[AppPolicy]
+    APP_POLICY_ALLOW: _ClassVar[AppPolicy]
+    APP_POLICY_DENY: _ClassVar[AppPolicy]
 ORG_STATUS_UNSPECIFIED: OrgStatus
 ORG_STATUS_ACTIVE: OrgStatus
 ORG_STATUS_SUSPENDED: OrgStatus
@@ -52,6 +58,9 @@ BUDGET_INTERVAL_LIFETIME: BudgetInterval
 USAGE_STATUS_UNSPECIFIED: UsageStatus
 USAGE_STATUS_SETTLED: UsageStatus
 USAGE_STATUS_UNMETERED: UsageStatus
+APP_POLICY_UNSPECIFIED: AppPolicy
+APP_POLICY_ALLOW: AppPolicy
+APP_POLICY_DENY: AppPolicy
 
 class Org(_message.Message):
     __slots__ = ("id", "name", "created", "status", "key")
@@ -316,7 +325,7 @@ class Commitment(_message.Message):
     def __init__(self, min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., remaining_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ..., unpaid_fee_usd: _Optional[float] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed")
+    __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed", "self_registered_apps", "hardware_keys")
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
     CACHE_SHARING_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +335,8 @@ class Settings(_message.Message):
     MAX_HEDGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
+    SELF_REGISTERED_APPS_FIELD_NUMBER: _ClassVar[int]
+    HARDWARE_KEYS_FIELD_NUMBER: _ClassVar[int]
     retention_days: int
     zdr: bool
     cache_sharing: bool
@@ -335,7 +346,9 @@ class Settings(_message.Message):
     max_hedge_ratio: float
     trust: _preferences_pb2.SupplyTrust
     require_signed: bool
-    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
+    self_registered_apps: AppPolicy
+    hardware_keys: bool
+    def __init__(self, retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Iterable[str]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ..., self_registered_apps: _Optional[_Union[AppPolicy, str]] = ..., hardware_keys: _Optional[bool] = ...) -> None: ...
 
 class RegionList(_message.Message):
     __slots__ = ("values",)

@@ -261,6 +261,20 @@ class SetCommitmentResponse(_message.Message):
     period_end: int
     def __init__(self, org_id: _Optional[str] = ..., min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ...) -> None: ...
 
+class SetHardwareKeysRequest(_message.Message):
+    __slots__ = ("org_id", "allowed")
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    org_id: str
+    allowed: bool
+    def __init__(self, org_id: _Optional[str] = ..., allowed: _Optional[bool] = ...) -> None: ...
+
+class SetHardwareKeysResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _account_pb2.Settings
+    def __init__(self, settings: _Optional[_Union[_account_pb2.Settings, _Mapping]] = ...) -> None: ...
+
 class GetSettingsRequest(_message.Message):
     __slots__ = ("org_id",)
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
@@ -274,7 +288,7 @@ class GetSettingsResponse(_message.Message):
     def __init__(self, settings: _Optional[_Union[_account_pb2.Settings, _Mapping]] = ...) -> None: ...
 
 class UpdateSettingsRequest(_message.Message):
-    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed")
+    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed", "self_registered_apps")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +299,7 @@ class UpdateSettingsRequest(_message.Message):
     MAX_HEDGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
+    SELF_REGISTERED_APPS_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     retention_days: int
     zdr: bool
@@ -295,7 +310,8 @@ class UpdateSettingsRequest(_message.Message):
     max_hedge_ratio: float
     trust: _preferences_pb2.SupplyTrust
     require_signed: bool
-    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ...) -> None: ...
+    self_registered_apps: _account_pb2.AppPolicy
+    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ..., self_registered_apps: _Optional[_Union[_account_pb2.AppPolicy, str]] = ...) -> None: ...
 
 class UpdateSettingsResponse(_message.Message):
     __slots__ = ("settings",)

@@ -14,10 +14,11 @@ _sym_db = _symbol_database.Default()
 
 
 from limber._gen.limber.v1 import account_pb2 as limber_dot_v1_dot_account__pb2
+from limber._gen.limber.v1 import auto_topup_pb2 as limber_dot_v1_dot_auto__topup__pb2
 from limber._gen.limber.v1 import payment_pb2 as limber_dot_v1_dot_payment__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1flimber/v1/billing_service.proto\x12\tlimber.v1\x1a\x17limber/v1/account.proto\x1a\x17limber/v1/payment.proto\"\x13\n\x11GetBillingRequest\"2\n\x11GetReceiptRequest\x12\x1d\n\npayment_id\x18\x01 \x01(\tR\tpaymentId\"m\n\x12GetReceiptResponse\x12\x1a\n\x08\x66ilename\x18\x01 \x01(\tR\x08\x66ilename\x12!\n\x0c\x63ontent_type\x18\x02 \x01(\tR\x0b\x63ontentType\x12\x18\n\x07\x63ontent\x18\x03 \x01(\x0cR\x07\x63ontent\"+\n\x11GetInvoiceRequest\x12\x16\n\x05month\x18\x01 \x01(\tB\x00R\x05month\"\x9e\x01\n\x12GetInvoiceResponse\x12\x1a\n\x08\x66ilename\x18\x01 \x01(\tR\x08\x66ilename\x12!\n\x0c\x63ontent_type\x18\x02 \x01(\tR\x0b\x63ontentType\x12\x18\n\x07\x63ontent\x18\x03 \x01(\x0cR\x07\x63ontent\x12\x1b\n\ttotal_usd\x18\x04 \x01(\x01R\x08totalUsd\x12\x12\n\x04open\x18\x05 \x01(\x08R\x04open\"\xaf\x01\n\x12GetBillingResponse\x12\x18\n\x07\x65nabled\x18\x01 \x01(\x08R\x07\x65nabled\x12\x1a\n\x08\x63urrency\x18\x02 \x01(\tR\x08\x63urrency\x12\x17\n\x07min_usd\x18\x03 \x01(\x01R\x06minUsd\x12\x17\n\x07max_usd\x18\x04 \x01(\x01R\x06maxUsd\x12#\n\tprocessor\x18\x05 \x01(\tB\x00H\x00R\tprocessor\x88\x01\x01\x42\x0c\n\n_processor\"\x13\n\x11GetBalanceRequest\"B\n\x12GetBalanceResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x12.limber.v1.BalanceR\x07\x62\x61lance\"\xe0\x01\n\x0cTopUpRequest\x12\x1f\n\namount_usd\x18\x01 \x01(\x01\x42\x00R\tamountUsd\x12&\n\x0bsuccess_url\x18\x02 \x01(\tB\x00H\x00R\nsuccessUrl\x88\x01\x01\x12$\n\ncancel_url\x18\x03 \x01(\tB\x00H\x01R\tcancelUrl\x88\x01\x01\x12.\n\x0fidempotency_key\x18\x04 \x01(\tB\x00H\x02R\x0eidempotencyKey\x88\x01\x01\x42\x0e\n\x0c_success_urlB\r\n\x0b_cancel_urlB\x12\n\x10_idempotency_key\"\xda\x01\n\rTopUpResponse\x12\x1d\n\npayment_id\x18\x01 \x01(\tR\tpaymentId\x12!\n\x0c\x63heckout_url\x18\x02 \x01(\tR\x0b\x63heckoutUrl\x12\x1d\n\namount_usd\x18\x03 \x01(\x01R\tamountUsd\x12\x17\n\x07\x66\x65\x65_usd\x18\x04 \x01(\x01R\x06\x66\x65\x65Usd\x12\x30\n\x06status\x18\x05 \x01(\x0e\x32\x18.limber.v1.PaymentStatusR\x06status\x12\x1d\n\nexpires_at\x18\x06 \x01(\rR\texpiresAt\"f\n\x13ListPaymentsRequest\x12\x1b\n\x05limit\x18\x01 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x02 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xa7\x01\n\x14ListPaymentsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x12.limber.v1.PaymentR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\":\n\x17ReconcilePaymentRequest\x12\x1f\n\npayment_id\x18\x01 \x01(\tB\x00R\tpaymentId\"H\n\x18ReconcilePaymentResponse\x12,\n\x07payment\x18\x01 \x01(\x0b\x32\x12.limber.v1.PaymentR\x07payment\"Y\n\x1bTakeProcessorMessageRequest\x12\x1a\n\x07payload\x18\x01 \x01(\x0c\x42\x00R\x07payload\x12\x1e\n\tsignature\x18\x02 \x01(\tB\x00R\tsignature\":\n\x1cTakeProcessorMessageResponse\x12\x1a\n\x08received\x18\x01 \x01(\x08R\x08received2\xae\x05\n\x0e\x42illingService\x12N\n\nGetBilling\x12\x1c.limber.v1.GetBillingRequest\x1a\x1d.limber.v1.GetBillingResponse\"\x03\x90\x02\x01\x12N\n\nGetBalance\x12\x1c.limber.v1.GetBalanceRequest\x1a\x1d.limber.v1.GetBalanceResponse\"\x03\x90\x02\x01\x12<\n\x05TopUp\x12\x17.limber.v1.TopUpRequest\x1a\x18.limber.v1.TopUpResponse\"\x00\x12T\n\x0cListPayments\x12\x1e.limber.v1.ListPaymentsRequest\x1a\x1f.limber.v1.ListPaymentsResponse\"\x03\x90\x02\x01\x12]\n\x10ReconcilePayment\x12\".limber.v1.ReconcilePaymentRequest\x1a#.limber.v1.ReconcilePaymentResponse\"\x00\x12N\n\nGetReceipt\x12\x1c.limber.v1.GetReceiptRequest\x1a\x1d.limber.v1.GetReceiptResponse\"\x03\x90\x02\x01\x12N\n\nGetInvoice\x12\x1c.limber.v1.GetInvoiceRequest\x1a\x1d.limber.v1.GetInvoiceResponse\"\x03\x90\x02\x01\x12i\n\x14TakeProcessorMessage\x12&.limber.v1.TakeProcessorMessageRequest\x1a\'.limber.v1.TakeProcessorMessageResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1flimber/v1/billing_service.proto\x12\tlimber.v1\x1a\x17limber/v1/account.proto\x1a\x1alimber/v1/auto_topup.proto\x1a\x17limber/v1/payment.proto\"\x13\n\x11GetBillingRequest\"2\n\x11GetReceiptRequest\x12\x1d\n\npayment_id\x18\x01 \x01(\tR\tpaymentId\"m\n\x12GetReceiptResponse\x12\x1a\n\x08\x66ilename\x18\x01 \x01(\tR\x08\x66ilename\x12!\n\x0c\x63ontent_type\x18\x02 \x01(\tR\x0b\x63ontentType\x12\x18\n\x07\x63ontent\x18\x03 \x01(\x0cR\x07\x63ontent\"+\n\x11GetInvoiceRequest\x12\x16\n\x05month\x18\x01 \x01(\tB\x00R\x05month\"\x9e\x01\n\x12GetInvoiceResponse\x12\x1a\n\x08\x66ilename\x18\x01 \x01(\tR\x08\x66ilename\x12!\n\x0c\x63ontent_type\x18\x02 \x01(\tR\x0b\x63ontentType\x12\x18\n\x07\x63ontent\x18\x03 \x01(\x0cR\x07\x63ontent\x12\x1b\n\ttotal_usd\x18\x04 \x01(\x01R\x08totalUsd\x12\x12\n\x04open\x18\x05 \x01(\x08R\x04open\"\xaf\x01\n\x12GetBillingResponse\x12\x18\n\x07\x65nabled\x18\x01 \x01(\x08R\x07\x65nabled\x12\x1a\n\x08\x63urrency\x18\x02 \x01(\tR\x08\x63urrency\x12\x17\n\x07min_usd\x18\x03 \x01(\x01R\x06minUsd\x12\x17\n\x07max_usd\x18\x04 \x01(\x01R\x06maxUsd\x12#\n\tprocessor\x18\x05 \x01(\tB\x00H\x00R\tprocessor\x88\x01\x01\x42\x0c\n\n_processor\"\x13\n\x11GetBalanceRequest\"B\n\x12GetBalanceResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x12.limber.v1.BalanceR\x07\x62\x61lance\"\xe0\x01\n\x0cTopUpRequest\x12\x1f\n\namount_usd\x18\x01 \x01(\x01\x42\x00R\tamountUsd\x12&\n\x0bsuccess_url\x18\x02 \x01(\tB\x00H\x00R\nsuccessUrl\x88\x01\x01\x12$\n\ncancel_url\x18\x03 \x01(\tB\x00H\x01R\tcancelUrl\x88\x01\x01\x12.\n\x0fidempotency_key\x18\x04 \x01(\tB\x00H\x02R\x0eidempotencyKey\x88\x01\x01\x42\x0e\n\x0c_success_urlB\r\n\x0b_cancel_urlB\x12\n\x10_idempotency_key\"\xda\x01\n\rTopUpResponse\x12\x1d\n\npayment_id\x18\x01 \x01(\tR\tpaymentId\x12!\n\x0c\x63heckout_url\x18\x02 \x01(\tR\x0b\x63heckoutUrl\x12\x1d\n\namount_usd\x18\x03 \x01(\x01R\tamountUsd\x12\x17\n\x07\x66\x65\x65_usd\x18\x04 \x01(\x01R\x06\x66\x65\x65Usd\x12\x30\n\x06status\x18\x05 \x01(\x0e\x32\x18.limber.v1.PaymentStatusR\x06status\x12\x1d\n\nexpires_at\x18\x06 \x01(\rR\texpiresAt\"f\n\x13ListPaymentsRequest\x12\x1b\n\x05limit\x18\x01 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x02 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xa7\x01\n\x14ListPaymentsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x12.limber.v1.PaymentR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\":\n\x17ReconcilePaymentRequest\x12\x1f\n\npayment_id\x18\x01 \x01(\tB\x00R\tpaymentId\"H\n\x18ReconcilePaymentResponse\x12,\n\x07payment\x18\x01 \x01(\x0b\x32\x12.limber.v1.PaymentR\x07payment\"Y\n\x1bTakeProcessorMessageRequest\x12\x1a\n\x07payload\x18\x01 \x01(\x0c\x42\x00R\x07payload\x12\x1e\n\tsignature\x18\x02 \x01(\tB\x00R\tsignature\":\n\x1cTakeProcessorMessageResponse\x12\x1a\n\x08received\x18\x01 \x01(\x08R\x08received2\xad\x08\n\x0e\x42illingService\x12N\n\nGetBilling\x12\x1c.limber.v1.GetBillingRequest\x1a\x1d.limber.v1.GetBillingResponse\"\x03\x90\x02\x01\x12N\n\nGetBalance\x12\x1c.limber.v1.GetBalanceRequest\x1a\x1d.limber.v1.GetBalanceResponse\"\x03\x90\x02\x01\x12<\n\x05TopUp\x12\x17.limber.v1.TopUpRequest\x1a\x18.limber.v1.TopUpResponse\"\x00\x12T\n\x0cListPayments\x12\x1e.limber.v1.ListPaymentsRequest\x1a\x1f.limber.v1.ListPaymentsResponse\"\x03\x90\x02\x01\x12]\n\x10ReconcilePayment\x12\".limber.v1.ReconcilePaymentRequest\x1a#.limber.v1.ReconcilePaymentResponse\"\x00\x12N\n\nGetReceipt\x12\x1c.limber.v1.GetReceiptRequest\x1a\x1d.limber.v1.GetReceiptResponse\"\x03\x90\x02\x01\x12N\n\nGetInvoice\x12\x1c.limber.v1.GetInvoiceRequest\x1a\x1d.limber.v1.GetInvoiceResponse\"\x03\x90\x02\x01\x12T\n\x0cGetAutoTopUp\x12\x1e.limber.v1.GetAutoTopUpRequest\x1a\x1f.limber.v1.GetAutoTopUpResponse\"\x03\x90\x02\x01\x12Z\n\x0fUpdateAutoTopUp\x12!.limber.v1.UpdateAutoTopUpRequest\x1a\".limber.v1.UpdateAutoTopUpResponse\"\x00\x12\x63\n\x12SetUpPaymentMethod\x12$.limber.v1.SetUpPaymentMethodRequest\x1a%.limber.v1.SetUpPaymentMethodResponse\"\x00\x12\x66\n\x13\x44\x65letePaymentMethod\x12%.limber.v1.DeletePaymentMethodRequest\x1a&.limber.v1.DeletePaymentMethodResponse\"\x00\x12i\n\x14TakeProcessorMessage\x12&.limber.v1.TakeProcessorMessageRequest\x1a\'.limber.v1.TakeProcessorMessageResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,38 +35,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BILLINGSERVICE'].methods_by_name['GetReceipt']._serialized_options = b'\220\002\001'
   _globals['_BILLINGSERVICE'].methods_by_name['GetInvoice']._loaded_options = None
   _globals['_BILLINGSERVICE'].methods_by_name['GetInvoice']._serialized_options = b'\220\002\001'
-  _globals['_GETBILLINGREQUEST']._serialized_start=96
-  _globals['_GETBILLINGREQUEST']._serialized_end=115
-  _globals['_GETRECEIPTREQUEST']._serialized_start=117
-  _globals['_GETRECEIPTREQUEST']._serialized_end=167
-  _globals['_GETRECEIPTRESPONSE']._serialized_start=169
-  _globals['_GETRECEIPTRESPONSE']._serialized_end=278
-  _globals['_GETINVOICEREQUEST']._serialized_start=280
-  _globals['_GETINVOICEREQUEST']._serialized_end=323
-  _globals['_GETINVOICERESPONSE']._serialized_start=326
-  _globals['_GETINVOICERESPONSE']._serialized_end=484
-  _globals['_GETBILLINGRESPONSE']._serialized_start=487
-  _globals['_GETBILLINGRESPONSE']._serialized_end=662
-  _globals['_GETBALANCEREQUEST']._serialized_start=664
-  _globals['_GETBALANCEREQUEST']._serialized_end=683
-  _globals['_GETBALANCERESPONSE']._serialized_start=685
-  _globals['_GETBALANCERESPONSE']._serialized_end=751
-  _globals['_TOPUPREQUEST']._serialized_start=754
-  _globals['_TOPUPREQUEST']._serialized_end=978
-  _globals['_TOPUPRESPONSE']._serialized_start=981
-  _globals['_TOPUPRESPONSE']._serialized_end=1199
-  _globals['_LISTPAYMENTSREQUEST']._serialized_start=1201
-  _globals['_LISTPAYMENTSREQUEST']._serialized_end=1303
-  _globals['_LISTPAYMENTSRESPONSE']._serialized_start=1306
-  _globals['_LISTPAYMENTSRESPONSE']._serialized_end=1473
-  _globals['_RECONCILEPAYMENTREQUEST']._serialized_start=1475
-  _globals['_RECONCILEPAYMENTREQUEST']._serialized_end=1533
-  _globals['_RECONCILEPAYMENTRESPONSE']._serialized_start=1535
-  _globals['_RECONCILEPAYMENTRESPONSE']._serialized_end=1607
-  _globals['_TAKEPROCESSORMESSAGEREQUEST']._serialized_start=1609
-  _globals['_TAKEPROCESSORMESSAGEREQUEST']._serialized_end=1698
-  _globals['_TAKEPROCESSORMESSAGERESPONSE']._serialized_start=1700
-  _globals['_TAKEPROCESSORMESSAGERESPONSE']._serialized_end=1758
-  _globals['_BILLINGSERVICE']._serialized_start=1761
-  _globals['_BILLINGSERVICE']._serialized_end=2447
+  _globals['_BILLINGSERVICE'].methods_by_name['GetAutoTopUp']._loaded_options = None
+  _globals['_BILLINGSERVICE'].methods_by_name['GetAutoTopUp']._serialized_options = b'\220\002\001'
+  _globals['_GETBILLINGREQUEST']._serialized_start=124
+  _globals['_GETBILLINGREQUEST']._serialized_end=143
+  _globals['_GETRECEIPTREQUEST']._serialized_start=145
+  _globals['_GETRECEIPTREQUEST']._serialized_end=195
+  _globals['_GETRECEIPTRESPONSE']._serialized_start=197
+  _globals['_GETRECEIPTRESPONSE']._serialized_end=306
+  _globals['_GETINVOICEREQUEST']._serialized_start=308
+  _globals['_GETINVOICEREQUEST']._serialized_end=351
+  _globals['_GETINVOICERESPONSE']._serialized_start=354
+  _globals['_GETINVOICERESPONSE']._serialized_end=512
+  _globals['_GETBILLINGRESPONSE']._serialized_start=515
+  _globals['_GETBILLINGRESPONSE']._serialized_end=690
+  _globals['_GETBALANCEREQUEST']._serialized_start=692
+  _globals['_GETBALANCEREQUEST']._serialized_end=711
+  _globals['_GETBALANCERESPONSE']._serialized_start=713
+  _globals['_GETBALANCERESPONSE']._serialized_end=779
+  _globals['_TOPUPREQUEST']._serialized_start=782
+  _globals['_TOPUPREQUEST']._serialized_end=1006
+  _globals['_TOPUPRESPONSE']._serialized_start=1009
+  _globals['_TOPUPRESPONSE']._serialized_end=1227
+  _globals['_LISTPAYMENTSREQUEST']._serialized_start=1229
+  _globals['_LISTPAYMENTSREQUEST']._serialized_end=1331
+  _globals['_LISTPAYMENTSRESPONSE']._serialized_start=1334
+  _globals['_LISTPAYMENTSRESPONSE']._serialized_end=1501
+  _globals['_RECONCILEPAYMENTREQUEST']._serialized_start=1503
+  _globals['_RECONCILEPAYMENTREQUEST']._serialized_end=1561
+  _globals['_RECONCILEPAYMENTRESPONSE']._serialized_start=1563
+  _globals['_RECONCILEPAYMENTRESPONSE']._serialized_end=1635
+  _globals['_TAKEPROCESSORMESSAGEREQUEST']._serialized_start=1637
+  _globals['_TAKEPROCESSORMESSAGEREQUEST']._serialized_end=1726
+  _globals['_TAKEPROCESSORMESSAGERESPONSE']._serialized_start=1728
+  _globals['_TAKEPROCESSORMESSAGERESPONSE']._serialized_end=1786
+  _globals['_BILLINGSERVICE']._serialized_start=1789
+  _globals['_BILLINGSERVICE']._serialized_end=2858
 # @@protoc_insertion_point(module_scope)

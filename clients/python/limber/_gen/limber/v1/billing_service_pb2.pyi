@@ -1,4 +1,5 @@
 from limber._gen.limber.v1 import account_pb2 as _account_pb2
+from limber._gen.limber.v1 import auto_topup_pb2 as _auto_topup_pb2
 from limber._gen.limber.v1 import payment_pb2 as _payment_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

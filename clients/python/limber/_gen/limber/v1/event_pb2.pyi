@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("id", "api_version", "created_at", "org_id", "workspace_id", "key_created", "offering_verified", "offering_rejected", "offering_suspended", "offering_removed", "provider_reviewed", "offering_degraded", "offering_paused", "offering_resumed", "offering_changed", "provider_share_changed", "provider_paid", "payment_succeeded", "payment_failed", "balance_low", "balance_exhausted", "key_expiring", "budget_threshold", "request_failed", "batch_completed", "batch_failed", "batch_cancelled", "batch_expired", "evaluation_completed", "evaluation_failed", "evaluation_cancelled", "member_added", "member_removed", "key_revoked", "offering_circuit_opened", "offering_circuit_closed", "session_pin_lost", "route_fallback_used", "model_deprecated", "robot_stopped", "webhook_disabled", "ping")
+    __slots__ = ("id", "api_version", "created_at", "org_id", "workspace_id", "key_created", "offering_verified", "offering_rejected", "offering_suspended", "offering_removed", "provider_reviewed", "offering_degraded", "offering_paused", "offering_resumed", "offering_changed", "provider_share_changed", "provider_paid", "payment_succeeded", "payment_failed", "topup_failed", "balance_low", "balance_exhausted", "key_expiring", "budget_threshold", "request_failed", "batch_completed", "batch_failed", "batch_cancelled", "batch_expired", "evaluation_completed", "evaluation_failed", "evaluation_cancelled", "member_added", "member_removed", "key_revoked", "offering_circuit_opened", "offering_circuit_closed", "session_pin_lost", "route_fallback_used", "model_deprecated", "robot_stopped", "webhook_disabled", "ping")
     ID_FIELD_NUMBER: _ClassVar[int]
     API_VERSION_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Event(_message.Message):
     PROVIDER_PAID_FIELD_NUMBER: _ClassVar[int]
     PAYMENT_SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
     PAYMENT_FAILED_FIELD_NUMBER: _ClassVar[int]
+    TOPUP_FAILED_FIELD_NUMBER: _ClassVar[int]
     BALANCE_LOW_FIELD_NUMBER: _ClassVar[int]
     BALANCE_EXHAUSTED_FIELD_NUMBER: _ClassVar[int]
     KEY_EXPIRING_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +71,7 @@ class Event(_message.Message):
     provider_paid: ProviderPaid
     payment_succeeded: PaymentSucceeded
     payment_failed: PaymentFailed
+    topup_failed: TopupFailed
     balance_low: BalanceLow
     balance_exhausted: BalanceExhausted
     key_expiring: KeyExpiring
@@ -93,7 +95,7 @@ class Event(_message.Message):
     robot_stopped: RobotStopped
     webhook_disabled: WebhookDisabled
     ping: Ping
-    def __init__(self, id: _Optional[str] = ..., api_version: _Optional[str] = ..., created_at: _Optional[int] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_created: _Optional[_Union[KeyCreated, _Mapping]] = ..., offering_verified: _Optional[_Union[OfferingVerified, _Mapping]] = ..., offering_rejected: _Optional[_Union[OfferingRejected, _Mapping]] = ..., offering_suspended: _Optional[_Union[OfferingSuspended, _Mapping]] = ..., offering_removed: _Optional[_Union[OfferingRemoved, _Mapping]] = ..., provider_reviewed: _Optional[_Union[ProviderReviewed, _Mapping]] = ..., offering_degraded: _Optional[_Union[OfferingDegraded, _Mapping]] = ..., offering_paused: _Optional[_Union[OfferingPaused, _Mapping]] = ..., offering_resumed: _Optional[_Union[OfferingResumed, _Mapping]] = ..., offering_changed: _Optional[_Union[OfferingChanged, _Mapping]] = ..., provider_share_changed: _Optional[_Union[ProviderShareChanged, _Mapping]] = ..., provider_paid: _Optional[_Union[ProviderPaid, _Mapping]] = ..., payment_succeeded: _Optional[_Union[PaymentSucceeded, _Mapping]] = ..., payment_failed: _Optional[_Union[PaymentFailed, _Mapping]] = ..., balance_low: _Optional[_Union[BalanceLow, _Mapping]] = ..., balance_exhausted: _Optional[_Union[BalanceExhausted, _Mapping]] = ..., key_expiring: _Optional[_Union[KeyExpiring, _Mapping]] = ..., budget_threshold: _Optional[_Union[BudgetThreshold, _Mapping]] = ..., request_failed: _Optional[_Union[RequestFailed, _Mapping]] = ..., batch_completed: _Optional[_Union[BatchCompleted, _Mapping]] = ..., batch_failed: _Optional[_Union[BatchFailed, _Mapping]] = ..., batch_cancelled: _Optional[_Union[BatchCancelled, _Mapping]] = ..., batch_expired: _Optional[_Union[BatchExpired, _Mapping]] = ..., evaluation_completed: _Optional[_Union[EvaluationCompleted, _Mapping]] = ..., evaluation_failed: _Optional[_Union[EvaluationFailed, _Mapping]] = ..., evaluation_cancelled: _Optional[_Union[EvaluationCancelled, _Mapping]] = ..., member_added: _Optional[_Union[MemberAdded, _Mapping]] = ..., member_removed: _Optional[_Union[MemberRemoved, _Mapping]] = ..., key_revoked: _Optional[_Union[KeyRevoked, _Mapping]] = ..., offering_circuit_opened: _Optional[_Union[OfferingCircuitOpened, _Mapping]] = ..., offering_circuit_closed: _Optional[_Union[OfferingCircuitClosed, _Mapping]] = ..., session_pin_lost: _Optional[_Union[SessionPinLost, _Mapping]] = ..., route_fallback_used: _Optional[_Union[RouteFallbackUsed, _Mapping]] = ..., model_deprecated: _Optional[_Union[ModelDeprecated, _Mapping]] = ..., robot_stopped: _Optional[_Union[RobotStopped, _Mapping]] = ..., webhook_disabled: _Optional[_Union[WebhookDisabled, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., api_version: _Optional[str] = ..., created_at: _Optional[int] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_created: _Optional[_Union[KeyCreated, _Mapping]] = ..., offering_verified: _Optional[_Union[OfferingVerified, _Mapping]] = ..., offering_rejected: _Optional[_Union[OfferingRejected, _Mapping]] = ..., offering_suspended: _Optional[_Union[OfferingSuspended, _Mapping]] = ..., offering_removed: _Optional[_Union[OfferingRemoved, _Mapping]] = ..., provider_reviewed: _Optional[_Union[ProviderReviewed, _Mapping]] = ..., offering_degraded: _Optional[_Union[OfferingDegraded, _Mapping]] = ..., offering_paused: _Optional[_Union[OfferingPaused, _Mapping]] = ..., offering_resumed: _Optional[_Union[OfferingResumed, _Mapping]] = ..., offering_changed: _Optional[_Union[OfferingChanged, _Mapping]] = ..., provider_share_changed: _Optional[_Union[ProviderShareChanged, _Mapping]] = ..., provider_paid: _Optional[_Union[ProviderPaid, _Mapping]] = ..., payment_succeeded: _Optional[_Union[PaymentSucceeded, _Mapping]] = ..., payment_failed: _Optional[_Union[PaymentFailed, _Mapping]] = ..., topup_failed: _Optional[_Union[TopupFailed, _Mapping]] = ..., balance_low: _Optional[_Union[BalanceLow, _Mapping]] = ..., balance_exhausted: _Optional[_Union[BalanceExhausted, _Mapping]] = ..., key_expiring: _Optional[_Union[KeyExpiring, _Mapping]] = ..., budget_threshold: _Optional[_Union[BudgetThreshold, _Mapping]] = ..., request_failed: _Optional[_Union[RequestFailed, _Mapping]] = ..., batch_completed: _Optional[_Union[BatchCompleted, _Mapping]] = ..., batch_failed: _Optional[_Union[BatchFailed, _Mapping]] = ..., batch_cancelled: _Optional[_Union[BatchCancelled, _Mapping]] = ..., batch_expired: _Optional[_Union[BatchExpired, _Mapping]] = ..., evaluation_completed: _Optional[_Union[EvaluationCompleted, _Mapping]] = ..., evaluation_failed: _Optional[_Union[EvaluationFailed, _Mapping]] = ..., evaluation_cancelled: _Optional[_Union[EvaluationCancelled, _Mapping]] = ..., member_added: _Optional[_Union[MemberAdded, _Mapping]] = ..., member_removed: _Optional[_Union[MemberRemoved, _Mapping]] = ..., key_revoked: _Optional[_Union[KeyRevoked, _Mapping]] = ..., offering_circuit_opened: _Optional[_Union[OfferingCircuitOpened, _Mapping]] = ..., offering_circuit_closed: _Optional[_Union[OfferingCircuitClosed, _Mapping]] = ..., session_pin_lost: _Optional[_Union[SessionPinLost, _Mapping]] = ..., route_fallback_used: _Optional[_Union[RouteFallbackUsed, _Mapping]] = ..., model_deprecated: _Optional[_Union[ModelDeprecated, _Mapping]] = ..., robot_stopped: _Optional[_Union[RobotStopped, _Mapping]] = ..., webhook_disabled: _Optional[_Union[WebhookDisabled, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ...) -> None: ...
 
 class KeyCreated(_message.Message):
     __slots__ = ("key_id",)
@@ -212,6 +214,20 @@ class PaymentFailed(_message.Message):
     payment_id: str
     status: str
     def __init__(self, payment_id: _Optional[str] = ..., status: _Optional[str] = ...) -> None: ...
+
+class TopupFailed(_message.Message):
+    __slots__ = ("reason", "payment_id", "amount_usd", "declines", "turned_off")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PAYMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    AMOUNT_USD_FIELD_NUMBER: _ClassVar[int]
+    DECLINES_FIELD_NUMBER: _ClassVar[int]
+    TURNED_OFF_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    payment_id: str
+    amount_usd: float
+    declines: int
+    turned_off: bool
+    def __init__(self, reason: _Optional[str] = ..., payment_id: _Optional[str] = ..., amount_usd: _Optional[float] = ..., declines: _Optional[int] = ..., turned_off: _Optional[bool] = ...) -> None: ...
 
 class BalanceLow(_message.Message):
     __slots__ = ("balance_usd", "threshold_usd")

@@ -20,7 +20,7 @@ LOOP_STATE_HOLDING: LoopState
 LOOP_STATE_WAITING: LoopState
 
 class RunningLoop(_message.Message):
-    __slots__ = ("id", "object", "org_id", "workspace_id", "key_id", "robot_id", "session_id", "model_requested", "model", "provider", "offering_id", "precision", "region", "action_space", "deadline_ms", "dt_ms", "since", "state", "last_hold", "rate_hz", "average_hz", "worst_hz", "asked_hz", "age_p50_ms", "age_p99_ms", "chunks", "holds", "failovers", "hedges", "dropped_observations", "cost_usd", "episode")
+    __slots__ = ("id", "object", "org_id", "workspace_id", "key_id", "robot_id", "session_id", "model_requested", "model", "provider", "offering_id", "precision", "region", "action_space", "deadline_ms", "dt_ms", "since", "state", "last_hold", "rate_hz", "average_hz", "worst_hz", "asked_hz", "age_p50_ms", "age_p99_ms", "chunks", "holds", "failovers", "hedges", "dropped_observations", "cost_usd", "episode", "revision")
     class HoldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class RunningLoop(_message.Message):
     DROPPED_OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     COST_USD_FIELD_NUMBER: _ClassVar[int]
     EPISODE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     org_id: str
@@ -92,4 +93,5 @@ class RunningLoop(_message.Message):
     dropped_observations: int
     cost_usd: float
     episode: int
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model_requested: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., offering_id: _Optional[str] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., action_space: _Optional[str] = ..., deadline_ms: _Optional[float] = ..., dt_ms: _Optional[int] = ..., since: _Optional[int] = ..., state: _Optional[_Union[LoopState, str]] = ..., last_hold: _Optional[_Union[_control_loop_pb2.HoldReason, str]] = ..., rate_hz: _Optional[float] = ..., average_hz: _Optional[float] = ..., worst_hz: _Optional[float] = ..., asked_hz: _Optional[float] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ..., chunks: _Optional[int] = ..., holds: _Optional[_Mapping[str, int]] = ..., failovers: _Optional[int] = ..., hedges: _Optional[int] = ..., dropped_observations: _Optional[int] = ..., cost_usd: _Optional[float] = ..., episode: _Optional[int] = ...) -> None: ...
+    revision: str
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model_requested: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., offering_id: _Optional[str] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., action_space: _Optional[str] = ..., deadline_ms: _Optional[float] = ..., dt_ms: _Optional[int] = ..., since: _Optional[int] = ..., state: _Optional[_Union[LoopState, str]] = ..., last_hold: _Optional[_Union[_control_loop_pb2.HoldReason, str]] = ..., rate_hz: _Optional[float] = ..., average_hz: _Optional[float] = ..., worst_hz: _Optional[float] = ..., asked_hz: _Optional[float] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ..., chunks: _Optional[int] = ..., holds: _Optional[_Mapping[str, int]] = ..., failovers: _Optional[int] = ..., hedges: _Optional[int] = ..., dropped_observations: _Optional[int] = ..., cost_usd: _Optional[float] = ..., episode: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...

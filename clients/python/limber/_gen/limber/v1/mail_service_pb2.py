@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/v1/mail_service.proto\x12\tlimber.v1\"\x10\n\x0eGetMailRequest\"e\n\x0fGetMailResponse\x12\x18\n\x07\x65nabled\x18\x01 \x01(\x08R\x07\x65nabled\x12\x17\n\x04\x66rom\x18\x02 \x01(\tH\x00R\x04\x66rom\x88\x01\x01\x12\x16\n\x06\x65vents\x18\x03 \x03(\tR\x06\x65ventsB\x07\n\x05_from\"3\n\x13SendTestMailRequest\x12\x15\n\x02to\x18\x01 \x01(\tB\x00H\x00R\x02to\x88\x01\x01\x42\x05\n\x03_to\"&\n\x14SendTestMailResponse\x12\x0e\n\x02to\x18\x01 \x01(\tR\x02to2\xa7\x01\n\x0bMailService\x12\x45\n\x07GetMail\x12\x19.limber.v1.GetMailRequest\x1a\x1a.limber.v1.GetMailResponse\"\x03\x90\x02\x01\x12Q\n\x0cSendTestMail\x12\x1e.limber.v1.SendTestMailRequest\x1a\x1f.limber.v1.SendTestMailResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/v1/mail_service.proto\x12\tlimber.v1\"\x1b\n\x19GetMailPreferencesRequest\"J\n\x1aGetMailPreferencesResponse\x12\x14\n\x05muted\x18\x01 \x03(\tR\x05muted\x12\x16\n\x06\x65vents\x18\x02 \x03(\tR\x06\x65vents\"P\n\x1cUpdateMailPreferencesRequest\x12\x30\n\x05muted\x18\x01 \x01(\x0b\x32\x18.limber.v1.EventNameListB\x00R\x05muted\"+\n\rEventNameList\x12\x18\n\x06values\x18\x01 \x03(\tB\x00R\x06values:\x00\"M\n\x1dUpdateMailPreferencesResponse\x12\x14\n\x05muted\x18\x01 \x03(\tR\x05muted\x12\x16\n\x06\x65vents\x18\x02 \x03(\tR\x06\x65vents\"4\n\x1aUnsubscribeFromMailRequest\x12\x16\n\x05token\x18\x01 \x01(\tB\x00R\x05token\"A\n\x1bUnsubscribeFromMailResponse\x12\"\n\x0cunsubscribed\x18\x01 \x01(\x08R\x0cunsubscribed\"\x10\n\x0eGetMailRequest\"e\n\x0fGetMailResponse\x12\x18\n\x07\x65nabled\x18\x01 \x01(\x08R\x07\x65nabled\x12\x17\n\x04\x66rom\x18\x02 \x01(\tH\x00R\x04\x66rom\x88\x01\x01\x12\x16\n\x06\x65vents\x18\x03 \x03(\tR\x06\x65ventsB\x07\n\x05_from\"3\n\x13SendTestMailRequest\x12\x15\n\x02to\x18\x01 \x01(\tB\x00H\x00R\x02to\x88\x01\x01\x42\x05\n\x03_to\"&\n\x14SendTestMailResponse\x12\x0e\n\x02to\x18\x01 \x01(\tR\x02to2\xe5\x03\n\x0bMailService\x12\x45\n\x07GetMail\x12\x19.limber.v1.GetMailRequest\x1a\x1a.limber.v1.GetMailResponse\"\x03\x90\x02\x01\x12Q\n\x0cSendTestMail\x12\x1e.limber.v1.SendTestMailRequest\x1a\x1f.limber.v1.SendTestMailResponse\"\x00\x12\x66\n\x12GetMailPreferences\x12$.limber.v1.GetMailPreferencesRequest\x1a%.limber.v1.GetMailPreferencesResponse\"\x03\x90\x02\x01\x12l\n\x15UpdateMailPreferences\x12\'.limber.v1.UpdateMailPreferencesRequest\x1a(.limber.v1.UpdateMailPreferencesResponse\"\x00\x12\x66\n\x13UnsubscribeFromMail\x12%.limber.v1.UnsubscribeFromMailRequest\x1a&.limber.v1.UnsubscribeFromMailResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,14 +24,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MAILSERVICE'].methods_by_name['GetMail']._loaded_options = None
   _globals['_MAILSERVICE'].methods_by_name['GetMail']._serialized_options = b'\220\002\001'
-  _globals['_GETMAILREQUEST']._serialized_start=43
-  _globals['_GETMAILREQUEST']._serialized_end=59
-  _globals['_GETMAILRESPONSE']._serialized_start=61
-  _globals['_GETMAILRESPONSE']._serialized_end=162
-  _globals['_SENDTESTMAILREQUEST']._serialized_start=164
-  _globals['_SENDTESTMAILREQUEST']._serialized_end=215
-  _globals['_SENDTESTMAILRESPONSE']._serialized_start=217
-  _globals['_SENDTESTMAILRESPONSE']._serialized_end=255
-  _globals['_MAILSERVICE']._serialized_start=258
-  _globals['_MAILSERVICE']._serialized_end=425
+  _globals['_MAILSERVICE'].methods_by_name['GetMailPreferences']._loaded_options = None
+  _globals['_MAILSERVICE'].methods_by_name['GetMailPreferences']._serialized_options = b'\220\002\001'
+  _globals['_GETMAILPREFERENCESREQUEST']._serialized_start=43
+  _globals['_GETMAILPREFERENCESREQUEST']._serialized_end=70
+  _globals['_GETMAILPREFERENCESRESPONSE']._serialized_start=72
+  _globals['_GETMAILPREFERENCESRESPONSE']._serialized_end=146
+  _globals['_UPDATEMAILPREFERENCESREQUEST']._serialized_start=148
+  _globals['_UPDATEMAILPREFERENCESREQUEST']._serialized_end=228
+  _globals['_EVENTNAMELIST']._serialized_start=230
+  _globals['_EVENTNAMELIST']._serialized_end=273
+  _globals['_UPDATEMAILPREFERENCESRESPONSE']._serialized_start=275
+  _globals['_UPDATEMAILPREFERENCESRESPONSE']._serialized_end=352
+  _globals['_UNSUBSCRIBEFROMMAILREQUEST']._serialized_start=354
+  _globals['_UNSUBSCRIBEFROMMAILREQUEST']._serialized_end=406
+  _globals['_UNSUBSCRIBEFROMMAILRESPONSE']._serialized_start=408
+  _globals['_UNSUBSCRIBEFROMMAILRESPONSE']._serialized_end=473
+  _globals['_GETMAILREQUEST']._serialized_start=475
+  _globals['_GETMAILREQUEST']._serialized_end=491
+  _globals['_GETMAILRESPONSE']._serialized_start=493
+  _globals['_GETMAILRESPONSE']._serialized_end=594
+  _globals['_SENDTESTMAILREQUEST']._serialized_start=596
+  _globals['_SENDTESTMAILREQUEST']._serialized_end=647
+  _globals['_SENDTESTMAILRESPONSE']._serialized_start=649
+  _globals['_SENDTESTMAILRESPONSE']._serialized_end=687
+  _globals['_MAILSERVICE']._serialized_start=690
+  _globals['_MAILSERVICE']._serialized_end=1175
 # @@protoc_insertion_point(module_scope)

@@ -15,17 +15,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x17limber/v1/payment.proto\x12\tlimber.v1\"\xda\x03\n\x07Payment\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n\namount_usd\x18\x02 \x01(\x01R\tamountUsd\x12\x17\n\x07\x66\x65\x65_usd\x18\x03 \x01(\x01R\x06\x66\x65\x65Usd\x12\x30\n\x06status\x18\x04 \x01(\x0e\x32\x18.limber.v1.PaymentStatusR\x06status\x12!\n\x0crefunded_usd\x18\x05 \x01(\x01R\x0brefundedUsd\x12\x19\n\x08owed_usd\x18\x06 \x01(\x01R\x07owedUsd\x12\x1c\n\tprocessor\x18\x07 \x01(\tR\tprocessor\x12&\n\x0c\x63heckout_url\x18\x08 \x01(\tH\x00R\x0b\x63heckoutUrl\x88\x01\x01\x12\x18\n\x07\x63reated\x18\t \x01(\rR\x07\x63reated\x12\x1d\n\nexpires_at\x18\n \x01(\rR\texpiresAt\x12(\n\x0c\x63ompleted_at\x18\x0b \x01(\rB\x00H\x01R\x0b\x63ompletedAt\x88\x01\x01\x12*\n\x04kind\x18\x0c \x01(\x0e\x32\x16.limber.v1.PaymentKindR\x04kind\x12\x17\n\x04note\x18\r \x01(\tH\x02R\x04note\x88\x01\x01\x42\x0f\n\r_checkout_urlB\x0f\n\r_completed_atB\x07\n\x05_note*\x81\x01\n\x0bPaymentKind\x12\x1c\n\x18PAYMENT_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14PAYMENT_KIND_PAYMENT\x10\x01\x12\x17\n\x13PAYMENT_KIND_CREDIT\x10\x02\x12!\n\x1dPAYMENT_KIND_AVAILABILITY_FEE\x10\x03*\xbd\x01\n\rPaymentStatus\x12\x1e\n\x1aPAYMENT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16PAYMENT_STATUS_PENDING\x10\x01\x12\x1c\n\x18PAYMENT_STATUS_SUCCEEDED\x10\x02\x12\x19\n\x15PAYMENT_STATUS_FAILED\x10\x03\x12\x1a\n\x16PAYMENT_STATUS_EXPIRED\x10\x04\x12\x1b\n\x17PAYMENT_STATUS_REFUNDED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x17limber/v1/payment.proto\x12\tlimber.v1\"\xf8\x03\n\x07Payment\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n\namount_usd\x18\x02 \x01(\x01R\tamountUsd\x12\x17\n\x07\x66\x65\x65_usd\x18\x03 \x01(\x01R\x06\x66\x65\x65Usd\x12\x30\n\x06status\x18\x04 \x01(\x0e\x32\x18.limber.v1.PaymentStatusR\x06status\x12!\n\x0crefunded_usd\x18\x05 \x01(\x01R\x0brefundedUsd\x12\x19\n\x08owed_usd\x18\x06 \x01(\x01R\x07owedUsd\x12\x1c\n\tprocessor\x18\x07 \x01(\tR\tprocessor\x12&\n\x0c\x63heckout_url\x18\x08 \x01(\tH\x00R\x0b\x63heckoutUrl\x88\x01\x01\x12\x18\n\x07\x63reated\x18\t \x01(\rR\x07\x63reated\x12\x1d\n\nexpires_at\x18\n \x01(\rR\texpiresAt\x12(\n\x0c\x63ompleted_at\x18\x0b \x01(\rB\x00H\x01R\x0b\x63ompletedAt\x88\x01\x01\x12*\n\x04kind\x18\x0c \x01(\x0e\x32\x16.limber.v1.PaymentKindR\x04kind\x12\x17\n\x04note\x18\r \x01(\tH\x02R\x04note\x88\x01\x01\x12\x1c\n\tautomatic\x18\x0e \x01(\x08R\tautomaticB\x0f\n\r_checkout_urlB\x0f\n\r_completed_atB\x07\n\x05_note*\x81\x01\n\x0bPaymentKind\x12\x1c\n\x18PAYMENT_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14PAYMENT_KIND_PAYMENT\x10\x01\x12\x17\n\x13PAYMENT_KIND_CREDIT\x10\x02\x12!\n\x1dPAYMENT_KIND_AVAILABILITY_FEE\x10\x03*\xbd\x01\n\rPaymentStatus\x12\x1e\n\x1aPAYMENT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16PAYMENT_STATUS_PENDING\x10\x01\x12\x1c\n\x18PAYMENT_STATUS_SUCCEEDED\x10\x02\x12\x19\n\x15PAYMENT_STATUS_FAILED\x10\x03\x12\x1a\n\x16PAYMENT_STATUS_EXPIRED\x10\x04\x12\x1b\n\x17PAYMENT_STATUS_REFUNDED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'limber.v1.payment_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PAYMENTKIND']._serialized_start=516
-  _globals['_PAYMENTKIND']._serialized_end=645
-  _globals['_PAYMENTSTATUS']._serialized_start=648
-  _globals['_PAYMENTSTATUS']._serialized_end=837
+  _globals['_PAYMENTKIND']._serialized_start=546
+  _globals['_PAYMENTKIND']._serialized_end=675
+  _globals['_PAYMENTSTATUS']._serialized_start=678
+  _globals['_PAYMENTSTATUS']._serialized_end=867
   _globals['_PAYMENT']._serialized_start=39
-  _globals['_PAYMENT']._serialized_end=513
+  _globals['_PAYMENT']._serialized_end=543
 # @@protoc_insertion_point(module_scope)

@@ -32,7 +32,7 @@ PAYMENT_STATUS_EXPIRED: PaymentStatus
 PAYMENT_STATUS_REFUNDED: PaymentStatus
 
 class Payment(_message.Message):
-    __slots__ = ("id", "amount_usd", "fee_usd", "status", "refunded_usd", "owed_usd", "processor", "checkout_url", "created", "expires_at", "completed_at", "kind", "note")
+    __slots__ = ("id", "amount_usd", "fee_usd", "status", "refunded_usd", "owed_usd", "processor", "checkout_url", "created", "expires_at", "completed_at", "kind", "note", "automatic")
     ID_FIELD_NUMBER: _ClassVar[int]
     AMOUNT_USD_FIELD_NUMBER: _ClassVar[int]
     FEE_USD_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class Payment(_message.Message):
     COMPLETED_AT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
     id: str
     amount_usd: float
     fee_usd: float
@@ -59,4 +60,5 @@ class Payment(_message.Message):
     completed_at: int
     kind: PaymentKind
     note: str
-    def __init__(self, id: _Optional[str] = ..., amount_usd: _Optional[float] = ..., fee_usd: _Optional[float] = ..., status: _Optional[_Union[PaymentStatus, str]] = ..., refunded_usd: _Optional[float] = ..., owed_usd: _Optional[float] = ..., processor: _Optional[str] = ..., checkout_url: _Optional[str] = ..., created: _Optional[int] = ..., expires_at: _Optional[int] = ..., completed_at: _Optional[int] = ..., kind: _Optional[_Union[PaymentKind, str]] = ..., note: _Optional[str] = ...) -> None: ...
+    automatic: bool
+    def __init__(self, id: _Optional[str] = ..., amount_usd: _Optional[float] = ..., fee_usd: _Optional[float] = ..., status: _Optional[_Union[PaymentStatus, str]] = ..., refunded_usd: _Optional[float] = ..., owed_usd: _Optional[float] = ..., processor: _Optional[str] = ..., checkout_url: _Optional[str] = ..., created: _Optional[int] = ..., expires_at: _Optional[int] = ..., completed_at: _Optional[int] = ..., kind: _Optional[_Union[PaymentKind, str]] = ..., note: _Optional[str] = ..., automatic: _Optional[bool] = ...) -> None: ...

@@ -113,6 +113,8 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_ROBOT_NOT_ARMED: _ClassVar[Reason]
     REASON_ROBOT_BUSY: _ClassVar[Reason]
     REASON_ROBOT_ABSENT: _ClassVar[Reason]
+    REASON_PAYMENT_METHOD_MISSING: _ClassVar[Reason]
+    REASON_APP_NOT_ALLOWED: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_MISSING_API_KEY: Reason
 REASON_INVALID_API_KEY: Reason
@@ -220,3 +222,5 @@ REASON_CURSOR_EXPIRED: Reason
 REASON_ROBOT_NOT_ARMED: Reason
 REASON_ROBOT_BUSY: Reason
 REASON_ROBOT_ABSENT: Reason
+REASON_PAYMENT_METHOD_MISSING: Reason
+REASON_APP_NOT_ALLOWED: Reason

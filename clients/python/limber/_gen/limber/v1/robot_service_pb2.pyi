@@ -55,6 +55,20 @@ class ReleaseRobotsResponse(_message.Message):
     stop: _robot_pb2.RobotStop
     def __init__(self, stop: _Optional[_Union[_robot_pb2.RobotStop, _Mapping]] = ...) -> None: ...
 
+class UpdateRobotStopRequest(_message.Message):
+    __slots__ = ("stop_id", "reason")
+    STOP_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    stop_id: str
+    reason: str
+    def __init__(self, stop_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UpdateRobotStopResponse(_message.Message):
+    __slots__ = ("stop",)
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    stop: _robot_pb2.RobotStop
+    def __init__(self, stop: _Optional[_Union[_robot_pb2.RobotStop, _Mapping]] = ...) -> None: ...
+
 class ListRobotStopsRequest(_message.Message):
     __slots__ = ("org_id", "released", "limit", "cursor")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
