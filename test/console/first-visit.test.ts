@@ -51,10 +51,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByRole("link", { name: "the call" }).click();
     const call = page.getByRole("dialog");
     await call.getByRole("heading", { name: "Tries" }).waitFor();
-    await call
-      .getByText(/considered/)
-      .first()
-      .waitFor();
+    await call.getByRole("heading", { name: /^Considered/ }).waitFor();
 
     // A loop, by the command that the page gives.
     await page.getByRole("link", { name: "Robots" }).click();
