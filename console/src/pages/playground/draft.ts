@@ -196,7 +196,7 @@ export const groundOf = (draft: Draft, model: string): GroundRequest =>
     provider: providerOf(draft),
   });
 
-/** The request of the preview of act or predict. Its pictures stay here: where a call goes does not hang on what is on them. */
+/** The request of the preview of act or predict, with its pictures: who reads it hangs on their number and size. */
 export const previewOf = (draft: Draft): PreviewRoutesRequest =>
   create(PreviewRoutesRequestSchema, {
     contract: draft.contract === "act" ? Contract.ACT : Contract.PREDICT,
