@@ -171,6 +171,8 @@ describe("POST /v1/orgs/{org_id}/export", () => {
     "group_members.jsonl",
     "payment_reversals.jsonl",
     "sign_in_identities.jsonl",
+    "mail_preferences.jsonl",
+    "automatic_topup.jsonl",
     "commitment.jsonl",
     "commitment_months.jsonl",
     "model_owners.jsonl",

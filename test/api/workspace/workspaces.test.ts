@@ -39,6 +39,7 @@ const usual = {
   max_hedge_ratio: 0.05,
   trust: "named",
   require_signed: false,
+  self_registered_apps: "allow",
 };
 
 describe("POST /v1/orgs/{org_id}/workspaces", () => {
