@@ -125,7 +125,16 @@ export function stripeCharges(stripe: Stripe): Charges {
         }
       }),
 
-    askCharge: (intentId) => reached(async () => chargeOf(await stripe.paymentIntents.retrieve(intentId))),
+    askCharge: (intentId) =>
+      reached(async () => {
+        try {
+          return chargeOf(await stripe.paymentIntents.retrieve(intentId));
+        } catch (thrown) {
+          // A shop that shares the account may be told of; what it names may be gone.
+          if (thrown instanceof Stripe.errors.StripeInvalidRequestError && thrown.statusCode === 404) return undefined;
+          throw thrown;
+        }
+      }),
 
     findCharge: ({ paymentId, customerId, created }) =>
       reached(async () => {

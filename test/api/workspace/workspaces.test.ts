@@ -40,6 +40,7 @@ const usual = {
   trust: "named",
   require_signed: false,
   self_registered_apps: "allow",
+  hardware_keys: false,
 };
 
 describe("POST /v1/orgs/{org_id}/workspaces", () => {
