@@ -35,7 +35,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
       if (found === undefined) throw new Error("no link was printed");
       return found;
     });
-    const page = await browser!.newPage({ viewport: { width: 1280, height: 800 } });
+    const page = await browser!.newPage({ viewport: { width: 1280, height: 800 }, locale: "en-US" });
     page.setDefaultTimeout(60_000);
     const faults: string[] = [];
     page.on("pageerror", ({ message }) => faults.push(message));

@@ -17,9 +17,20 @@ import { Bytes, Code, CopyCall, Json, Money, Ms, Pairs, Part, Refused, Status, T
 import { Sheet } from "../../parts/sheet.tsx";
 import { Ended } from "../calls.tsx";
 
+/** A call is on record some moments after its answer, and its plan up to a second later. */
+const LOOKS = 5;
+const BETWEEN_LOOKS_MS = 1_000;
+
 /** The sheet of a call, by any id that it gave. */
 export function CallSheet({ id, onClose }: { id: string; onClose: () => void }) {
-  const { data, error, refetch } = useQuery(LogService.method.getLog, { logId: id });
+  const { data, error, refetch } = useQuery(
+    LogService.method.getLog,
+    { logId: id },
+    {
+      refetchInterval: ({ state: { data, dataUpdateCount, errorUpdateCount } }) =>
+        data?.record?.plan === undefined && dataUpdateCount + errorUpdateCount < LOOKS ? BETWEEN_LOOKS_MS : false,
+    },
+  );
   const record = data?.record;
   return (
     <Sheet title={<code className="text-base">{id}</code>} onClose={onClose}>
