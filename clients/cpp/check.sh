@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
+export PATH="$root/node_modules/.bin:$PATH"
 if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then
   echo "cpp: CMake or a compiler is not there"
   exit 75
