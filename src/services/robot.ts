@@ -107,7 +107,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
         if (stop) await audit(tx, { ...byCall(call), orgId: stop.orgId, ...act });
         return stop;
       });
-      // Whoever is refused at this replica reads it at once.
+      // A caller that is refused at this replica reads it at once.
       if (after) await stops.load();
       return create(UpdateRobotStopResponseSchema, { stop: messageOf(after ?? before) });
     },

@@ -316,7 +316,7 @@ def parser() -> argparse.ArgumentParser:
     part = command("lerobot-server", lerobot_server, "Serves a model of the gateway to a robot that LeRobot drives by remote inference.")
     part.add_argument("--deployment", required=True, help="the name that LeRobot's client asks for")
     part.add_argument("--contract", required=True, metavar="FILE", help="JSON: what the robot senses and does, and the model")
-    part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="as Zenoh writes it; whoever reaches it uses this key")
+    part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="as Zenoh writes it; anyone who reaches it uses this key")
     part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
     part.add_argument("--timeout-s", type=float, default=5, help="seconds that an action may take")
 

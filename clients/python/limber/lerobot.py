@@ -281,7 +281,7 @@ class Carrier:
         if not SEGMENT.fullmatch(deployment):
             raise BadInput(f"{deployment!r} is no name of a deployment: letters, digits, '_', '.' and '-'")
         if not token and host not in ("127.0.0.1", "::1", "localhost"):
-            raise BadInput(f"a carrier at {host} needs a token: whoever reaches it commands the policy. Set LIMBER_CARRIER_TOKEN")
+            raise BadInput(f"a carrier at {host} needs a token: anyone who reaches it commands the policy. Set LIMBER_CARRIER_TOKEN")
         needed("msgpack", "lerobot")
         needed("websockets", "lerobot")
         server = importlib.import_module("websockets.sync.server")

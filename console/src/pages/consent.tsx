@@ -44,7 +44,7 @@ export function ConsentPage() {
   );
 }
 
-/** Reads the question; a sentence where it cannot be answered, whoever asks. */
+/** Reads the question; a sentence where it cannot be answered for anyone. */
 function questionOf(search: Readonly<Record<string, string | undefined>>): Question | string {
   const names = [...new URLSearchParams(location.search).keys()];
   const twice = names.find((name, i) => names.indexOf(name) < i);

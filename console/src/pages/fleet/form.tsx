@@ -245,7 +245,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
         <fieldset>
           <legend className="mb-1 font-semibold">Bounds</legend>
           <p className="mb-2 text-sm text-muted">
-            What no action may exceed. Whoever makes a key or arms the robot is shown them; the bounds of the key are
+            What no action may exceed. They are shown where a key is made or the robot is armed; the bounds of the key are
             what is enforced.
           </p>
           <div className="grid gap-3 sm:grid-cols-2">
