@@ -245,8 +245,8 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
         <fieldset>
           <legend className="mb-1 font-semibold">Bounds</legend>
           <p className="mb-2 text-sm text-muted">
-            What no action may exceed. They are shown where a key is made or the robot is armed; the bounds of the key are
-            what is enforced.
+            What no action may exceed. They are shown where a key is made or the robot is armed; the bounds of the key
+            are what is enforced.
           </p>
           <div className="grid gap-3 sm:grid-cols-2">
             {field("lowest", "Lowest", "One for all, or one for each number.")}
