@@ -59,11 +59,14 @@ export interface ModelInput {
   instruction: string;
   seed: number | undefined;
   temperature: number | undefined;
+  /** Names the caller's session among those of all callers. */
   sessionId: string | undefined;
 }
 
 /** An act call as an upstream gets it. */
 export interface ActInput extends ModelInput {
+  /** Name of the episode, of letters, digits, `_` and `-`; absent where a session is one episode, or a call one of its own. */
+  episode?: string | undefined;
   actionSpace: string;
   horizon: number;
   returnPrediction: boolean;
@@ -72,6 +75,10 @@ export interface ActInput extends ModelInput {
   /** Real-time chunking: control steps that pass until the answer is executed. */
   inferenceDelay?: number | undefined;
 }
+
+/** Name of an act's episode: what a server keeps from one call to the next it keeps for this. Undefined where the call is an episode of its own. */
+export const episodeOf = ({ episode, sessionId }: Pick<ActInput, "episode" | "sessionId">): string | undefined =>
+  episode ?? sessionId;
 
 /** A predict call as an upstream gets it. */
 export interface PredictInput extends ModelInput {

@@ -43,6 +43,8 @@ export interface OpenpiServer extends ActServer {
   readonly requests: readonly Buffer[];
   /** The headers of every `GET /healthz`. */
   readonly healthChecks: readonly IncomingHttpHeaders[];
+  /** How many connections there are. */
+  open(): number;
 }
 
 /** The metadata of most openpi servers. */
@@ -145,6 +147,7 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     acts,
     requests,
     healthChecks,
+    open: () => webSockets.clients.size,
     counts,
     behave: (...list) => behaviours.set(list),
     async restart() {

@@ -271,7 +271,7 @@ describe("a server that is asked what it speaks", () => {
   };
   const CONFIG = configOf("__ModalityConfig__", { moments: [-15, 0], keys: ["ego_view"] }, ["base"]);
   /** Acts with pictures of these shades, oldest first, and says what the server got as its last observation. */
-  const act = async (server: Gr00tServer, shades: readonly number[], sessionId?: string) => {
+  const act = async (server: Gr00tServer, shades: readonly number[], sessionId?: string, episode?: string) => {
     const observations = await Promise.all(
       shades.map(async (shade) =>
         observed({ frames: [{ camera: "ego", data: await plain(shade) }], proprio: [1, 2, 3] }),
@@ -279,7 +279,7 @@ describe("a server that is asked what it speaks", () => {
     );
     await wire.act(
       profiled(server.endpoint, PROFILE),
-      actInput({ observations, sessionId }),
+      actInput({ observations, sessionId, episode }),
       framesOf(...observations),
       callWith(),
     );
@@ -321,6 +321,18 @@ describe("a server that is asked what it speaks", () => {
     expect(await film(30, "two")).toEqual([30, 30]);
     expect(await film(40)).toEqual([40, 40]);
     expect(await film(50, "one")).toEqual([10, 50]);
+  });
+
+  it("is shown no moment of another episode, of a session or of none", async () => {
+    const server = await serve({ generation: "n1_7", config: CONFIG });
+    const film = async (shade: number, session: string | undefined, episode?: string) =>
+      shadesOf((await act(server, [shade], session, episode)).get("video")!.get("ego_view"));
+    for (const session of ["one", undefined]) {
+      expect(await film(10, session, `${session}-1`)).toEqual([10, 10]);
+      expect(await film(20, session, `${session}-1`)).toEqual([10, 20]);
+      expect(await film(30, session, `${session}-2`)).toEqual([30, 30]);
+      expect(await film(40, session, `${session}-2`)).toEqual([30, 40]);
+    }
   });
 
   it("gets the caller's own moments, where it sends several", async () => {
@@ -453,12 +465,18 @@ describe("an answer", () => {
 });
 
 describe("the begin of an episode", () => {
-  it("is told once for each session, where the offering says so", async () => {
+  it("is told once for each session and each of its episodes, where the offering says so", async () => {
     const server = await serve();
     const target = profiled(server.endpoint, { ...BASE, reset: WireReset.ENDPOINT });
-    const act = (sessionId?: string) => wire.act(target, actInput({ sessionId }), framesOf(), callWith());
+    const act = (sessionId?: string, episode?: string) =>
+      wire.act(target, actInput({ sessionId, episode }), framesOf(), callWith());
     for (const session of ["a", "a", "b", undefined]) await act(session);
+    await act("b", "b-2");
+    await act("b", "b-2");
     expect(server.messages.map((message) => message.get("endpoint"))).toEqual([
+      "reset",
+      "get_action",
+      "get_action",
       "reset",
       "get_action",
       "get_action",

@@ -265,6 +265,19 @@ describe("the lease", () => {
     expect(server.asked.filter((method) => method === "Ready")).toHaveLength(2);
     restore();
   });
+
+  it("lasts over all episodes of a session, each of which the server is made ready for", async () => {
+    await serve();
+    const input = (episode?: string) => actInput({ sessionId: "a", episode });
+    const target = targetAt(server.endpoint, { profile: create(WireProfileSchema, PROFILE) });
+    for (const episode of [undefined, "a-2", "a-2", "a-3"])
+      await wire.act(target, input(episode), framesOf(), callWith());
+    expect(server.asked.map((method) => method.replace(/^(Send|Get)/, ""))).toEqual([
+      ...["Ready", "PolicyInstructions", "Observations", "Actions"],
+      ...["Ready", "Observations", "Actions", "Observations", "Actions"],
+      ...["Ready", "Observations", "Actions"],
+    ]);
+  });
 });
 
 describe("a chunk", () => {

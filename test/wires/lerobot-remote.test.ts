@@ -66,6 +66,18 @@ describe("a session", () => {
     expect(server.counts.connections).toBe(1);
   });
 
+  it("begins each of its episodes by a reset, and keeps the server meanwhile", async () => {
+    await serve();
+    const input = (episode?: string) => actInput({ sessionId: "robot", episode });
+    for (const episode of [undefined, "robot-2", "robot-2"])
+      await wire.act(target(), input(episode), framesOf(), callWith());
+    expect(types()).toEqual([
+      ...["describe", "open", "control reset", "observation"],
+      ...["control reset", "observation", "observation"],
+    ]);
+    expect(server.said.slice(2).map(({ generation }) => generation)).toEqual([0, 0, 1, 1, 1]);
+  });
+
   it("begins an episode of its own for each call that belongs to none, so that nothing is left of another robot", async () => {
     await serve();
     for (let i = 0; i < 3; i++) await act();

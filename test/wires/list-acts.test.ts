@@ -111,6 +111,12 @@ describe("an act for Tether", () => {
     });
   });
 
+  it("names an episode of its session by the episode's own name", async () => {
+    await begin("tether-act", startTetherServer());
+    await act(observed({ proprio: [1] }), {}, { sessionId: "a", episode: "a-2" });
+    expect(body().episode_id).toBe("a-2");
+  });
+
   it("of no session is an episode of its own, so that no chunk is blended into another robot's", async () => {
     await begin("tether-act", startTetherServer());
     await act();

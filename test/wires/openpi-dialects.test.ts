@@ -290,6 +290,23 @@ describe("a reset", () => {
     ]);
   });
 
+  it("begins each episode of a session anew, under its own name and on the connection that there is", async () => {
+    await serve(resetBy("reset successful"));
+    const inEpisode = (episode?: string) =>
+      wire.act(told(init), actInput({ sessionId: "a", episode }), framesOf(), callWith());
+    for (const episode of [undefined, "a-2", "a-2", "a-3"]) await inEpisode(episode);
+    expect(endpoints()).toEqual([
+      ["reset", "a"],
+      ["infer", "a"],
+      ["reset", "a-2"],
+      ["infer", "a-2"],
+      ["infer", "a-2"],
+      ["reset", "a-3"],
+      ["infer", "a-3"],
+    ]);
+    expect(server.counts.connections).toBe(1);
+  });
+
   it("is not sent for acts without a session, nor to servers that know none", async () => {
     await serve(resetBy("reset successful"));
     await act();

@@ -87,6 +87,12 @@ describe("the connections to one server", () => {
     expect(server.counts.connections).toBe(2);
   });
 
+  it("are another one for each episode of a session, for a server that is not told of episodes may keep what it keeps by them", async () => {
+    for (const episode of [undefined, undefined, "a-2", "a-2", "a-3"]) await act({ sessionId: "a", episode });
+    expect(server.counts.connections).toBe(3);
+    await eventually(() => expect(server.open()).toBe(1));
+  });
+
   it("are eight at most for acts without a session, and who waits is served in turn", async () => {
     server.behave({ kind: "silence" });
     const held = Array.from({ length: 8 }, () => new AbortController());

@@ -89,6 +89,16 @@ describe("a server of the harness", () => {
     expect(types().slice(-2)).toEqual(["episode_start", "observation"]);
   });
 
+  it("hears of each episode of a session on its one connection", async () => {
+    await serve();
+    for (const episode of [undefined, "a-2", "a-2"]) await act({ sessionId: "a", episode });
+    expect(types()).toEqual([
+      "hello",
+      ...["episode_start", "observation"],
+      ...["episode_start", "observation", "observation"],
+    ]);
+  });
+
   it("is shown LIBERO's pictures turned, as the harness turns them", async () => {
     await serve();
     const half = await sharp({ create: { width: 8, height: 8, channels: 3, background: "#000" } })

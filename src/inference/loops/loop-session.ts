@@ -76,6 +76,7 @@ export class LoopSession implements Carried {
   readonly #deadlineMs: number;
   readonly #views = new ObservationViews();
   readonly #requests: PendingRequests;
+  readonly #channels: UpstreamChannels;
   readonly #writer: LoopWriter;
   readonly #sender: ChunkSender;
   readonly #tracker: PlanTracker;
@@ -176,6 +177,7 @@ export class LoopSession implements Carried {
         returnPrediction: false,
       },
     });
+    this.#channels = channels;
     const end = (refusal: Refusal): void => this.#end(refusal);
     this.#requests = new PendingRequests(
       {
@@ -291,7 +293,7 @@ export class LoopSession implements Carried {
   #announce(found: LeftBehind | undefined): void {
     const left = this.#goesOn(found) ? found : undefined;
     const pinned = this.#session !== undefined && this.#deps.sessions.get(this.#session) !== undefined;
-    this.#writer.enter(this.#asked ?? left?.episode ?? 1);
+    this.#enterAs(this.#asked ?? left?.episode ?? 1);
     this.#writer.opened(
       openedOf({
         id: this.id,
@@ -317,7 +319,7 @@ export class LoopSession implements Carried {
   #adopt(found: LeftBehind | undefined): void {
     this.#known = true;
     const goesOn = this.#goesOn(found);
-    this.#writer.enter(this.#asked ?? found?.episode ?? 1);
+    this.#enterAs(this.#asked ?? found?.episode ?? 1);
     this.#resumed = goesOn ? found?.last : undefined;
     // The pin may not have come from the other replica yet.
     const pin = this.#session && this.#deps.sessions.get(this.#session);
@@ -380,12 +382,18 @@ export class LoopSession implements Carried {
     }
     this.#tracker.outdate();
     this.#resumed = undefined;
-    this.#writer.enter(episode);
+    this.#enterAs(episode);
     this.#loop.dropped += this.#sender.overtake();
     this.#happen({ kind: "reset", at: steadyNow() });
     const by = this.#stream;
     if (!by) this.#writer.acknowledge();
     else if (!this.#recording) this.#record(by).catch((thrown) => this.#end(asRefusal(thrown)));
+  }
+
+  /** Chunks and holds have this number from now on, and providers hear of another episode. */
+  #enterAs(episode: number): void {
+    this.#writer.enter(episode);
+    this.#channels.enter(episode);
   }
 
   /** Puts the newest episode on record, and acknowledges it. Those that another one follows meanwhile are not written. */

@@ -25,14 +25,15 @@ export interface ChannelDeps {
   readonly ownKeys: CallKeys | undefined;
   readonly tracker: PlanTracker;
   readonly watch: CallWatch | undefined;
-  /** The input of each, without observations and instruction, and without the horizon of its offering. */
-  readonly input: Omit<ActInput, "observations" | "instruction" | "horizon">;
+  /** The input of each, without observations and instruction, without the episode, and without the horizon of its offering. */
+  readonly input: Omit<ActInput, "observations" | "instruction" | "episode" | "horizon">;
 }
 
-/** How one step of the plan is reached. */
+/** How one step of the plan is reached, in one episode. */
 interface UpstreamChannel extends Reached {
   readonly step: PlanStep;
   readonly instruction: string;
+  readonly episode: string;
   /** Numbers per action. */
   readonly dim: number | undefined;
   readonly line: ActLine | undefined;
@@ -43,11 +44,26 @@ export class UpstreamChannels {
   readonly #common: ChannelDeps;
   /** The one that was used last: most loops have no other. */
   #last: UpstreamChannel | undefined;
+  /** Name of the present episode, to providers. */
+  #episode: string;
   /** Pixels of observations that several offerings are asked about. */
   readonly #pixels = new WeakMap<ParsedObservation, KeptPixels>();
 
   constructor(common: ChannelDeps) {
     this.#common = common;
+    this.#episode = this.#nameOf(FIRST_EPISODE);
+  }
+
+  /** What is asked from now on is asked in the episode of this number. */
+  enter(episode: number): void {
+    this.#episode = this.#nameOf(episode);
+  }
+
+  /** A session's first episode is called as the session is, in which other calls may have begun it. A loop of no session is one. */
+  #nameOf(episode: number): string {
+    const { call, input } = this.#common;
+    const name = input.sessionId ?? call.requestId;
+    return episode === FIRST_EPISODE ? name : `${name}-${episode}`;
   }
 
   /** Sends an observation; the attempt gets the outcome later, never during this call. */
@@ -78,12 +94,14 @@ export class UpstreamChannels {
 
   #to(step: PlanStep, instruction: string): UpstreamChannel {
     const last = this.#last;
-    if (last?.step === step && last.instruction === instruction) return last;
+    const episode = this.#episode;
+    if (last?.step === step && last.instruction === instruction && last.episode === episode) return last;
     const { open, call, input } = this.#common;
     const { wire, target, bounds, dim } = this.#reach(step);
+    const asked = { ...input, instruction, episode, horizon: step.units };
     // A picture of the goal has to be fetched.
-    const line = open.goalImage ? undefined : wire.line?.(target, { ...input, instruction, horizon: step.units }, call);
-    this.#last = { step, instruction, wire, target, bounds, dim, line };
+    const line = open.goalImage ? undefined : wire.line?.(target, asked, call);
+    this.#last = { step, instruction, episode, wire, target, bounds, dim, line };
     return this.#last;
   }
 
@@ -101,7 +119,7 @@ export class UpstreamChannels {
   }
 
   async #call(
-    { wire, target, step, instruction }: UpstreamChannel,
+    { wire, target, step, instruction, episode }: UpstreamChannel,
     signal: PendingRequest,
     seen: ParsedObservation,
     budgetMs: number,
@@ -119,7 +137,15 @@ export class UpstreamChannels {
       pixels: this.#pixelsOf(seen),
     });
     const horizon = step.units;
-    const question = { ...input, observations, instruction, horizon, leftOver: prevChunkLeftOver, inferenceDelay };
+    const question = {
+      ...input,
+      observations,
+      instruction,
+      episode,
+      horizon,
+      leftOver: prevChunkLeftOver,
+      inferenceDelay,
+    };
     const { requestId } = call;
     const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
     return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });
@@ -133,5 +159,7 @@ export class UpstreamChannels {
     return pixels;
   }
 }
+
+const FIRST_EPISODE = 1;
 
 const failSoon = (attempt: PendingRequest, thrown: unknown): void => queueMicrotask(() => attempt.failed(thrown));

@@ -15,7 +15,7 @@ import type { Speech } from "./speech.ts";
 const DEFAULT_PORT = 5_555;
 const IDLE_MS = 60_000;
 /** Episodes that are remembered as begun. */
-const MAX_SESSIONS = 1_024;
+const MAX_EPISODES = 1_024;
 
 /** The one connection to a server, opened when it's needed and again when it has gone. */
 export class ZmqChannel implements UpstreamServer {
@@ -44,12 +44,12 @@ export class ZmqChannel implements UpstreamServer {
     return this.#turns.run(signal, () => talk((message) => this.#open().exchange(message, signal)));
   }
 
-  /** Whether this session's begin was not sent yet; from now on it counts as sent. */
-  begins(session: string): boolean {
-    if (this.#begun.has(session)) return false;
+  /** Whether this episode's begin was not sent yet; from now on it counts as sent. */
+  begins(episode: string): boolean {
+    if (this.#begun.has(episode)) return false;
     const [oldest] = this.#begun;
-    if (this.#begun.size >= MAX_SESSIONS && oldest !== undefined) this.#begun.delete(oldest);
-    this.#begun.add(session);
+    if (this.#begun.size >= MAX_EPISODES && oldest !== undefined) this.#begun.delete(oldest);
+    this.#begun.add(episode);
     return true;
   }
 

@@ -1,6 +1,6 @@
 /**
  * Pictures of earlier moments, for servers that want more than the newest: N1.7 looks back by `delta_indices`, in control steps. A caller may
- * send the moments itself, as several observations; else the pictures of its session's earlier calls are kept.
+ * send the moments itself, as several observations; else the pictures of the earlier calls of its episode are kept.
  */
 import { NdArray } from "../../codecs/python/ndarray.ts";
 
@@ -11,38 +11,38 @@ export interface Moment {
   readonly pictures: ReadonlyMap<string, NdArray>;
 }
 
-/** Moments that are kept of a session, beside its newest. */
+/** Moments that are kept of an episode, beside its newest. */
 const MOST_KEPT = 8;
-/** What is older than this is of another episode, where there is no rhythm; a session whose newest moment is, is over. */
+/** What is older than this is of another episode, where there is no rhythm; an episode whose newest moment is, is over. */
 const FRESH_MS = 60_000;
-/** Bytes of all pictures that are kept: beyond it the session goes that was called longest ago. */
+/** Bytes of all pictures that are kept: beyond it the episode goes that was called longest ago. */
 const MOST_BYTES = 64 << 20;
 
-/** What one session has shown. */
+/** What one episode has shown. */
 interface Film {
   readonly moments: (Moment & { readonly at: number })[];
   bytes: number;
 }
 
-/** The earlier pictures of the sessions of one wire. */
+/** The earlier pictures of the episodes of one wire. */
 export class Histories {
   /** Called longest ago first. */
   readonly #films = new Map<string, Film>();
   #bytes = 0;
 
   /**
-   * The moments that a session has shown, oldest first and that of `at` last, which is kept for its next calls. A server looks back by `steps`
+   * The moments that an episode has shown, oldest first and that of `at` last, which is kept for its next calls. A server looks back by `steps`
    * of `dtMs`.
    */
   shown(
-    session: string,
+    episode: string,
     { at, pictures }: Moment & { readonly at: number },
     { steps, dtMs }: { steps: number; dtMs: number },
   ): Moment[] {
     const span = steps * dtMs;
-    const film = this.#films.get(session) ?? { moments: [], bytes: 0 };
-    this.#films.delete(session);
-    this.#films.set(session, film);
+    const film = this.#films.get(episode) ?? { moments: [], bytes: 0 };
+    this.#films.delete(episode);
+    this.#films.set(episode, film);
     const freshMs = span > 0 ? 2 * span : FRESH_MS;
     while (film.moments.length > 0 && film.moments[0]!.at < at - freshMs) this.#drop(film);
     const seen: Moment[] = [...film.moments, { at, pictures }];
@@ -57,13 +57,13 @@ export class Histories {
     return seen;
   }
 
-  /** Forgets sessions that are over, and those that were called longest ago where there is too much of all. */
+  /** Forgets episodes that are over, and those that were called longest ago where there is too much of all. */
   #tidy(at: number): void {
-    for (const [session, film] of this.#films) {
+    for (const [episode, film] of this.#films) {
       const isOver = (film.moments.at(-1)?.at ?? 0) < at - FRESH_MS;
       if (!isOver && this.#bytes <= MOST_BYTES) return;
       this.#count(film, -film.bytes);
-      this.#films.delete(session);
+      this.#films.delete(episode);
     }
   }
 

@@ -1,7 +1,7 @@
 /** Isaac-GR00T's inference service over ZeroMQ: N1.5, N1.6 and N1.7. */
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { ServerDialect, WireReset } from "../../../gen/limber/v1/supply_pb.ts";
-import type { ActAnswer } from "../../contracts/contract.ts";
+import { type ActAnswer, episodeOf } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
 import { readsOf } from "../payload/reads.ts";
@@ -44,7 +44,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
       const shown = await shownBy({ target, profile, input, frames, parts, speech, histories });
       const isNew = profile.reset === WireReset.ENDPOINT && input.sessionId !== undefined;
       const answer = await channel.converse(signal, async (send) => {
-        if (isNew && channel.begins(input.sessionId ?? ""))
+        if (isNew && channel.begins(episodeOf(input) ?? ""))
           await send(encodeCall("reset", new Map([["options", null]]), token));
         const ask = async ({ layout, arrays }: Speech): Promise<ActAnswer> =>
           readAction(

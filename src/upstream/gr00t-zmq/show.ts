@@ -1,7 +1,7 @@
 /** What a server is shown: the newest observation of a request, with as many earlier moments as the server wants. */
 import { steadyNow } from "../../clock.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
-import type { ActInput } from "../../contracts/contract.ts";
+import { type ActInput, episodeOf } from "../../contracts/contract.ts";
 import { arrayOf, type ObservationPart, partsOf, rejected } from "../payload/observe.ts";
 import { ownName, type Profile } from "../payload/profile.ts";
 import type { FrameSet } from "../pictures/frames.ts";
@@ -50,18 +50,18 @@ export const flatKeysOf = ({ video, state }: Shown, config: ModalityConfig | und
   ...[...state.keys(), ...(config?.state ?? [])].map((key) => `state.${ownName(key)}`),
 ];
 
-/** The moments to choose from: the caller's own, where it sends several, else those of its session, else the newest alone. */
+/** The moments to choose from: the caller's own, where it sends several, else those of its episode, else the newest alone. */
 async function filmOf({ target, profile, input, frames, parts, speech, histories }: ToShow): Promise<Moment[]> {
   const newest = picturesIn(parts);
   const offsets = speech.config?.moments ?? NOW;
   if (offsets.length === 1 || newest.size === 0) return [{ at: undefined, pictures: newest }];
   const earlier = await earlierMoments(profile, input, frames);
   if (earlier.length > 0) return [...earlier, { at: input.observations.at(-1)?.tMs, pictures: newest }];
-  const { sessionId } = input;
-  if (sessionId === undefined) return [{ at: undefined, pictures: newest }];
+  const episode = episodeOf(input);
+  if (episode === undefined) return [{ at: undefined, pictures: newest }];
   const steps = Math.max(0, -Math.min(...offsets));
   const now = { at: steadyNow(), pictures: newest };
-  return histories.shown(`${target.offeringId} ${sessionId}`, now, { steps, dtMs: target.dtMs });
+  return histories.shown(`${target.offeringId} ${episode}`, now, { steps, dtMs: target.dtMs });
 }
 
 /** The pictures of the observations before the newest, oldest first; of those that have any. */

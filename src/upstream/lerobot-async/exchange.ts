@@ -47,22 +47,24 @@ export class Leased implements UpstreamServer {
     return this.#calls.idle && this.#turns.free;
   }
 
-  /** One observation and the bytes of the chunk that answers it. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
+  /** One observation and the bytes of the chunk that answers it; a session has the server over all of its episodes. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
   act(
-    session: string,
+    { session, episode }: { session: string; episode: string },
     setup: Buffer,
     observe: (timestep: number, timestamp: number) => Buffer,
     call: CallOptions,
   ): Promise<{ chunk: Buffer; timestep: number }> {
     const digest = createHash("sha256").update(setup).digest("hex");
-    return this.#has(session, call, async ({ epoch, session: before, setup: loaded }) => {
-      if (before !== session || loaded !== digest) await this.#ask("Ready", encodeNothing(), call);
+    return this.#has(session, call, async ({ epoch, session: before, setup: known = "" }) => {
+      const [loaded, last] = known.split(" ");
+      const goesOn = before === session && (session === "" || last === episode);
+      if (!goesOn || loaded !== digest) await this.#ask("Ready", encodeNothing(), call);
       if (loaded !== digest) await this.#ask("SendPolicyInstructions", setup, call);
       const timestep = (epoch % MAX_TIMESTEPS) * TIMESTEP;
       await this.#ask("SendObservations", observe(timestep, now() / 1_000), call);
       for (let tries = 0; tries < 2; tries++) {
         const chunk = readActions(await this.#ask("GetActions", encodeNothing(), call));
-        if (chunk.length > 0) return { answer: { chunk, timestep }, setup: digest };
+        if (chunk.length > 0) return { answer: { chunk, timestep }, setup: `${digest} ${episode}` };
       }
       throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server has no actions: did its policy fail?");
     });

@@ -1,5 +1,6 @@
 /** LeRobot's asynchronous inference: gRPC around pickles, or around JSON and safetensors, for one robot at a time. The policy is the offering's, never the caller's. */
 import { NumberType, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
+import { episodeOf } from "../../contracts/contract.ts";
 import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 import { readsOf } from "../payload/reads.ts";
@@ -69,7 +70,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
       const { chunk, timestep } = await servers
         .of(target)
         .act(
-          input.sessionId ?? "",
+          { session: input.sessionId ?? "", episode: episodeOf(input) ?? "" },
           encodeSetup(dialect.writeSetup(profile)),
           (step, timestamp) => encodeObservation(dialect.writeObservation(parts, input.instruction, step, timestamp)),
           call,

@@ -10,7 +10,7 @@ import { encodeControl, encodeDescribe, encodeOpen } from "./encode.ts";
 
 /** Every connection to one server under one credential. */
 export const openPool = (address: Address): OpenpiPool<RemoteServer> =>
-  new OpenpiPool(address, { hello: encodeDescribe(), read: readDescriptor });
+  new OpenpiPool(address, { hello: encodeDescribe(), read: readDescriptor, tellsEpisodes: true });
 
 /** Asks the server something, and gets its next frame. */
 type Ask = (frame: Buffer) => Promise<Buffer>;

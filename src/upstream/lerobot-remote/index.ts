@@ -1,5 +1,6 @@
 /** LeRobot's remote inference, protocol version 1: the server says what it sees and does, and one session at a time has it. */
 import { NumberType, PixelForm, PixelLayout, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
+import { episodeOf } from "../../contracts/contract.ts";
 import { newId } from "../../ids.ts";
 import { askHealth } from "../openpi-ws/exchange.ts";
 import { partsOf } from "../payload/observe.ts";
@@ -86,7 +87,7 @@ export function lerobotRemote(reach: ServerReach): Wire {
       const request = newId("req");
       let asked: RemoteServer | undefined;
       const answer = await pools.of(target).exchange(sessionId ?? NO_SESSION, {
-        admit: (server, ask) => admit(server, ask, sessionId === undefined),
+        admit: (server, ask, isFirst) => admit(server, ask, isFirst || sessionId === undefined),
         async encode(server) {
           const parts = await partsOf(fitted(profile, server), given, frames);
           server.sequence += 1;
@@ -94,6 +95,7 @@ export function lerobotRemote(reach: ServerReach): Wire {
           return encodeObservation(server, parts, given.instruction, request);
         },
         opening: undefined,
+        episode: episodeOf(given),
         signal,
       });
       const server = asked!; // a request is encoded before it is answered

@@ -11,7 +11,13 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, ImageFormat, type Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
-import type { ActInput, GroundInput, PackedFrame, PredictInput } from "../../contracts/contract.ts";
+import {
+  type ActInput,
+  episodeOf,
+  type GroundInput,
+  type PackedFrame,
+  type PredictInput,
+} from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
@@ -37,7 +43,7 @@ export async function actCallOf(
 
 /** What all act calls of a loop have in common: no observations, and no time. */
 export function actCommonOf(model: string, input: Omit<ActInput, "observations">, requestId: string): ActCall {
-  const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
+  const { instruction, seed, temperature, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
   const call: ActCall = {
     $typeName: "limber.policy.v1.ActCall",
     model,
@@ -46,7 +52,7 @@ export function actCommonOf(model: string, input: Omit<ActInput, "observations">
     actionSpace,
     horizon,
     returnPrediction,
-    sessionId: sessionId ?? "",
+    sessionId: episodeOf(input) ?? "",
     requestId,
     budgetMs: 0,
     prevChunkLeftOver: input.leftOver === undefined ? [] : [...input.leftOver],

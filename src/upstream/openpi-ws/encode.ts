@@ -14,7 +14,9 @@ export interface OpenpiMessage {
   readonly profile: Profile;
   /** From partsOf, with the same profile. */
   readonly parts: readonly ObservationPart[];
-  readonly input: Pick<ActInput, "instruction" | "sessionId" | "seed">;
+  readonly input: Pick<ActInput, "instruction" | "seed">;
+  /** From episodeOf. */
+  readonly episode: string | undefined;
   readonly requestId: string;
 }
 
@@ -24,10 +26,8 @@ export function encodeRequest(outgoing: OpenpiMessage, dialect: ServerDialect, r
 }
 
 /** The message by which an episode begins, where the dialect has one. */
-export const encodeReset = ({ sessionId }: Pick<ActInput, "sessionId">): Buffer =>
-  encodeNumpy(
-    new Map([["endpoint", "reset"], ...(sessionId === undefined ? [] : [["session_id", sessionId] as const])]),
-  );
+export const encodeReset = (episode: string | undefined): Buffer =>
+  encodeNumpy(new Map([["endpoint", "reset"], ...(episode === undefined ? [] : [["session_id", episode] as const])]));
 
 const plain = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   const fields: OpenpiFields = new Map();
@@ -36,12 +36,12 @@ const plain = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   return withConstants(fields, profile);
 };
 
-/** `endpoint`, a session, a seed. Without a session of its own a call is one: servers that keep state would share theirs. */
+/** `endpoint`, a session, a seed. Where a call is of no episode it is one: servers that keep state would share theirs. */
 const addressed = (outgoing: OpenpiMessage): OpenpiFields => {
-  const { input, requestId } = outgoing;
+  const { input, episode, requestId } = outgoing;
   const fields = plain(outgoing)
     .set("endpoint", "infer")
-    .set("session_id", input.sessionId ?? requestId);
+    .set("session_id", episode ?? requestId);
   return input.seed === undefined ? fields : fields.set("seed", input.seed);
 };
 

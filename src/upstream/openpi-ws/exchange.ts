@@ -31,19 +31,23 @@ export interface Greeting<T> {
   readonly hello: Buffer | undefined;
   /** Reads the server's first frame. Throws an UpstreamFailure. */
   readonly read: (frame: Buffer) => T;
+  /** A request says that its episode begins. A server that is not told so keeps what it keeps for its connection. */
+  readonly tellsEpisodes: boolean;
 }
 
 /** One request, until its connection is there. */
 export interface OpenpiRequest<T = Metadata> {
   /**
    * Writes the request as the server's metadata want it, into the connection's own buffer; before it may stand what is not answered.
-   * `isFirst` says that nothing was asked on this connection before.
+   * `isFirst` says that nothing was asked on this connection before, or not in this episode.
    */
   readonly encode: (told: T, room: MsgpackBudget, isFirst: boolean) => Promise<Buffer | readonly Buffer[]>;
-  /** Asks what has to be asked before the request; each question is answered by one frame. */
-  readonly admit?: (told: T, ask: (frame: Buffer) => Promise<Buffer>) => Promise<void>;
-  /** Sent once on every connection before its first request; the server confirms it. */
+  /** Asks what has to be asked before the request; each question is answered by one frame. `isFirst` as above. */
+  readonly admit?: (told: T, ask: (frame: Buffer) => Promise<Buffer>, isFirst: boolean) => Promise<void>;
+  /** Sent before the first request of each episode, on every connection; the server confirms it. */
   readonly opening: Buffer | undefined;
+  /** Names the episode of the session; absent where a session is one. */
+  readonly episode?: string | undefined;
   readonly signal: Signal;
 }
 
@@ -71,7 +75,15 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
    * connection, which is all that the protocol has.
    */
   exchange(session: string | undefined, request: OpenpiRequest<T>): Promise<Buffer> {
+    this.#leaveEpisode(session, request);
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
+  }
+
+  /** Closes what a session had for another episode, where the server is not told that one begins. */
+  #leaveEpisode(session: string | undefined, { opening, episode }: OpenpiRequest<T>): void {
+    if (session === undefined || opening !== undefined || this.#greeting.tellsEpisodes) return;
+    for (const connection of this.#connections)
+      if (connection.session === session && !connection.isOf(episode)) connection.close();
   }
 
   /** What the server said of itself when it was last connected to; undefined when it was not. */
@@ -197,7 +209,8 @@ class OpenpiConnection<T> {
   readonly #events: OpenpiEvents<T>;
   #busy = false;
   #metadata: T | undefined;
-  #isFirst = true;
+  /** That of the last request that was sent; null before the first. */
+  #episode: string | undefined | null = null;
   #opened = false;
   #takesText = false;
   #scratch: Buffer = Buffer.alloc(0);
@@ -222,6 +235,11 @@ class OpenpiConnection<T> {
     return this.#busy;
   }
 
+  /** Nothing was asked on it outside this episode. */
+  isOf(episode: string | undefined): boolean {
+    return this.#episode === null || this.#episode === episode;
+  }
+
   occupy(): this {
     this.#busy = true;
     this.#forgetIdle();
@@ -237,14 +255,15 @@ class OpenpiConnection<T> {
     return this.#guarded(() => this.#greeted(signal));
   }
 
-  exchange({ admit, encode, opening, signal }: OpenpiRequest<T>): Promise<Buffer> {
+  exchange({ admit, encode, opening, episode, signal }: OpenpiRequest<T>): Promise<Buffer> {
     return this.#guarded(async () => {
       const told = await this.#greeted(signal);
-      await admit?.(told, (frame) => this.#asked(frame, signal));
-      const frames = await encode(told, this.#room, this.#isFirst);
+      const isFirst = this.#episode !== episode;
+      await admit?.(told, (frame) => this.#asked(frame, signal), isFirst);
+      const frames = await encode(told, this.#room, isFirst);
       if (signal.aborted) throw calledOff(signal);
-      if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
-      this.#isFirst = false;
+      if (opening !== undefined && (isFirst || !this.#opened)) await this.#begin(opening, signal);
+      this.#episode = episode;
       for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#socket.send(frame);
       return (await this.#frame(signal)).bytes;
     });

@@ -1,5 +1,6 @@
 /** The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. */
 import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
+import { episodeOf } from "../../contracts/contract.ts";
 import { partsOf } from "../payload/observe.ts";
 import { readsOf } from "../payload/reads.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
@@ -17,7 +18,7 @@ export function openpiWs(reach: ServerReach): Wire {
   const pools = new Servers(
     reach,
     SCHEMES,
-    (address) => new OpenpiPool(address, { hello: undefined, read: readMetadata }),
+    (address) => new OpenpiPool(address, { hello: undefined, read: readMetadata, tellsEpisodes: false }),
   );
   return {
     id: "openpi-ws",
@@ -41,7 +42,8 @@ export function openpiWs(reach: ServerReach): Wire {
     probes: probesOf(pools),
     async act(target, given, frames, { signal, requestId }) {
       const profile = PROFILES.of(target.profile);
-      const input = profile.session === WireSession.NONE ? { ...given, sessionId: undefined } : given;
+      const input =
+        profile.session === WireSession.NONE ? { ...given, sessionId: undefined, episode: undefined } : given;
       const pool = pools.of(target);
       const ownFrames = (target.profile?.frames.length ?? 0) > 0;
       const partsIn = (size: ImageSize | undefined) =>
@@ -49,6 +51,7 @@ export function openpiWs(reach: ServerReach): Wire {
       // What does not fit is refused before a connection is taken for it.
       const size = pool.told?.imageSize;
       const parts = await partsIn(size);
+      const episode = episodeOf(input);
       const isReset = profile.reset === WireReset.MESSAGE && input.sessionId !== undefined;
       let spoken: ServerDialect = ServerDialect.OPENPI;
       const answer = await pool.exchange(input.sessionId, {
@@ -56,9 +59,10 @@ export function openpiWs(reach: ServerReach): Wire {
           const isKnown = size?.width === imageSize?.width && size?.height === imageSize?.height;
           const fitting = isKnown ? parts : await partsIn(imageSize);
           spoken = profile.dialect ?? dialect;
-          return encodeRequest({ profile, parts: fitting, input, requestId }, spoken, room);
+          return encodeRequest({ profile, parts: fitting, input, episode, requestId }, spoken, room);
         },
-        opening: isReset ? encodeReset(input) : undefined,
+        opening: isReset ? encodeReset(episode) : undefined,
+        episode,
         signal,
       });
       const { horizon, returnPrediction } = input;

@@ -74,7 +74,7 @@ async function answers(
     const answer = await pools.of(target).exchange(undefined, {
       async encode(told, room) {
         dialect = profile.dialect ?? told.dialect;
-        return encodeRequest({ profile, parts, input, requestId }, dialect, room);
+        return encodeRequest({ profile, parts, input, episode: undefined, requestId }, dialect, room);
       },
       opening: undefined,
       signal,

@@ -1,5 +1,6 @@
 /** Tether: one HTTP route that acts, JSON with pictures in base64. */
 import { NumberType, PixelForm } from "../../../gen/limber/v1/supply_pb.ts";
+import { episodeOf } from "../../contracts/contract.ts";
 import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 import { readsOf } from "../payload/reads.ts";
@@ -39,9 +40,9 @@ export function tetherAct(reach: ServerReach): Wire {
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
       const parts = await partsOf(profile, input, frames);
-      const { instruction, sessionId, horizon } = input;
+      const { instruction, horizon } = input;
       // A call of no session is an episode of its own: nothing of another robot's chunk may be blended into its own.
-      const about = { instruction, episode: sessionId ?? call.requestId, requestId: call.requestId };
+      const about = { instruction, episode: episodeOf(input) ?? call.requestId, requestId: call.requestId };
       const answer = await postAct(servers, target, await encodeAct(profile, parts, about), call);
       return readAction(
         answer,

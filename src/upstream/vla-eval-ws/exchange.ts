@@ -10,4 +10,4 @@ import { encodeHello } from "./encode.ts";
 
 /** Every connection to one server under one credential. */
 export const openPool = (address: Address): OpenpiPool<VlaEvalHello> =>
-  new OpenpiPool(address, { hello: encodeHello(), read: readHello });
+  new OpenpiPool(address, { hello: encodeHello(), read: readHello, tellsEpisodes: true });

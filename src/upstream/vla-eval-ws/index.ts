@@ -1,5 +1,6 @@
 /** vla-evaluation-harness's model servers: WebSocket and MessagePack, messages with a type, episodes. */
 import { WireSession } from "../../../gen/limber/v1/supply_pb.ts";
+import { episodeOf } from "../../contracts/contract.ts";
 import { askHealth } from "../openpi-ws/exchange.ts";
 import { partsOf } from "../payload/observe.ts";
 import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
@@ -73,6 +74,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
           return isFirst || sessionId === undefined ? [encodeEpisode(instruction, start), observation] : observation;
         },
         opening: undefined,
+        episode: episodeOf(given),
         signal,
       });
       return readAction(answer, profile, horizon, seq);

@@ -119,6 +119,52 @@ describe("the number of an episode", () => {
   });
 });
 
+describe("what a provider keeps by its name of an episode", () => {
+  /** The name that its server is told with an observation of a loop. */
+  const named = async (loop: RobotClient, step: number): Promise<string> => {
+    const before = [one, two].map(({ acts }) => acts.length);
+    loop.observe(step);
+    await loop.expect("chunk");
+    const asked = [one, two].flatMap(({ acts }, i) => acts.slice(before[i]));
+    expect(asked).toHaveLength(1);
+    return asked[0]!.sessionId;
+  };
+
+  it("is left behind by a reset, on this stream and on the next ones of the session on either replica", async () => {
+    const first = await opened(app, inSession("kept apart"));
+    const names = [await named(first, 1), await named(first, 2)];
+    for (const value of [{}, { episode: 9 }]) {
+      first.say({ case: "reset", value });
+      await first.expect("episode");
+      names.push(await named(first, 1), await named(first, 2));
+    }
+    first.leave();
+    for (const [i, where] of [elsewhere, app].entries()) {
+      const again = await opened(where, inSession("kept apart"));
+      names.push(await named(again, 3 + i));
+      again.leave();
+    }
+    const [a, , b, , c] = names;
+    expect(names).toEqual([a, a, b, b, c, c, c, c]);
+    expect(new Set([a, b, c]).size).toBe(3);
+  });
+
+  it("is a loop's own where it has no session, and left behind by its resets", async () => {
+    const names: string[] = [];
+    for (let i = 0; i < 2; i++) {
+      const loop = await opened(app, LONG);
+      names.push(await named(loop, 1));
+      expect(await named(loop, 2)).toBe(names.at(-1));
+      loop.say({ case: "reset", value: {} });
+      await loop.expect("episode");
+      names.push(await named(loop, 1));
+      loop.leave();
+    }
+    expect(new Set(names).size).toBe(4);
+    expect(names).not.toContain("");
+  });
+});
+
 describe("a reset", () => {
   it("drops the chunk that waits for its record, and it is not charged", async () => {
     const mine = await app.caller(1);
