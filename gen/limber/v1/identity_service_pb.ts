@@ -524,7 +524,7 @@ export const GetPermissionsResponseSchema: GenMessage<GetPermissionsResponse> = 
  */
 export const IdentityService: GenService<{
   /**
-   * Invites a person and gives a role. Invites once more, with a new invite, whoever has not accepted yet. A member is confined to a role and
+   * Invites a person and gives a role. Invites once more, with a new invite, a person who has not accepted yet. A member is confined to a role and
    * to workspaces and to nothing else: a key that is narrowed in scopes, models, robot, bounds, budget, end or below the usual rate limit
    * invites nobody, raises nobody and hands no organisation on.
    *

@@ -396,7 +396,7 @@ export const SupplyTrust = {
   NAMED: 3,
 
   /**
-   * All supply that passed its probe, whoever runs it.
+   * All supply that passed its probe, of all providers.
    *
    * @generated from enum value: SUPPLY_TRUST_COMMUNITY = 4;
    */

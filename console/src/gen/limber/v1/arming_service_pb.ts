@@ -466,7 +466,7 @@ export type AttendOpen = Message<"limber.v1.AttendOpen"> & {
   deadlineMs?: number | undefined;
 
   /**
-   * What no action may exceed, whoever asks for it.
+   * What no action may exceed, for every agent that asks.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */

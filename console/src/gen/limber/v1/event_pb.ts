@@ -57,7 +57,7 @@ export type Event = Message<"limber.v1.Event"> & {
   workspaceId?: string | undefined;
 
   /**
-   * What happened: names of things, to be asked for by whoever wants to know more.
+   * What happened: names of things, of which other calls tell more.
    *
    * @generated from oneof limber.v1.Event.data
    */

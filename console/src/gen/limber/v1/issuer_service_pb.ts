@@ -489,7 +489,7 @@ export const DeleteDomainResponseSchema: GenMessage<DeleteDomainResponse> = /*@_
  */
 export const IssuerService: GenService<{
   /**
-   * Sets an issuer up, after its metadata was read. It may sign in whoever it names, owners among them: only who holds all that an owner holds
+   * Sets an issuer up, after its metadata was read. It may sign in everybody that it names, owners among them: only who holds all that an owner holds
    * sets one up.
    *
    * @generated from rpc limber.v1.IssuerService.PutIssuer

@@ -261,7 +261,7 @@ export const SendTestMailResponseSchema: GenMessage<SendTestMailResponse> = /*@_
 
 /**
  * Mail to people: invites, and what their organisation has to know of. The operator names a mail server; without one nothing is sent, and
- * whoever invites hands the link on.
+ * the inviting member hands the link on.
  *
  * @generated from service limber.v1.MailService
  */

@@ -76,7 +76,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Why; shown to whoever is refused.
+   * Why; shown to the callers that are refused.
    *
    * @generated from field: string reason = 7;
    */
@@ -222,7 +222,7 @@ export type UpdateRobotStopRequest = Message<"limber.v1.UpdateRobotStopRequest">
   stopId: string;
 
   /**
-   * Why; shown to whoever is refused. Empty: nothing is said.
+   * Why; shown to the callers that are refused. Empty: nothing is said.
    *
    * @generated from field: optional string reason = 2;
    */
@@ -369,7 +369,7 @@ export const RobotService: GenService<{
     output: typeof ReleaseRobotsResponseSchema;
   },
   /**
-   * Says why a stop was ordered, or says it better: whoever stops need not stop to think. The stop itself stays as it is.
+   * Says why a stop was ordered, or says it better: a stop should wait for no text. The stop itself stays as it is.
    *
    * @generated from rpc limber.v1.RobotService.UpdateRobotStop
    */

@@ -401,7 +401,7 @@ export const FinishEvaluationResponseSchema: GenMessage<FinishEvaluationResponse
 
 /**
  * Runners: programs of an organisation that run evaluations which the gateway can't, with a benchmark's own harness. A runner takes an
- * evaluation for a while, says that it lives, reports each episode as it ends, and finishes it. Whoever was not heard of in time has lost it:
+ * evaluation for a while, says that it lives, reports each episode as it ends, and finishes it. A runner that was not heard of in time has lost it:
  * the next runner goes on with the episodes that are open.
  *
  * @generated from service limber.v1.RunnerService

@@ -55,7 +55,7 @@ export type Org = Message<"limber.v1.Org"> & {
   status: OrgStatus;
 
   /**
-   * Its first key; returned once, to whoever signed up by himself.
+   * Its first key; returned once, and only at public signup.
    *
    * @generated from field: optional limber.v1.Key key = 5;
    */

@@ -265,7 +265,7 @@ export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
   successUrl?: string | undefined;
 
   /**
-   * Where the payer is sent when he goes back without paying. `success_url` when absent.
+   * Where the payer is sent after going back without paying. `success_url` when absent.
    *
    * @generated from field: optional string cancel_url = 3;
    */

@@ -15,7 +15,7 @@ export const file_limber_v1_credential: GenFile = /*@__PURE__*/
 /**
  * A key of the organisation's own at a provider. It is kept sealed, and no answer ever holds it.
  *
- * A call that it serves is billed by the provider to whoever owns the key; the gateway charges 5 % of the list price for routing
+ * A call that it serves is billed by the provider to the owner of the key; the gateway charges 5 % of the list price for routing
  * it, and nothing for waking a container. Ceilings such as `max_cost_usd` compare with list prices all the same.
  *
  * @generated from message limber.v1.Credential

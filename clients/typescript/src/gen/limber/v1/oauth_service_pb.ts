@@ -42,7 +42,7 @@ export type CreateOauthClientRequest = Message<"limber.v1.CreateOauthClientReque
   scopes: string[];
 
   /**
-   * How it proves itself at the token endpoint; `none`, for whoever can keep no secret, when absent.
+   * How it proves itself at the token endpoint; `none`, for a program that can keep no secret, when absent.
    *
    * @generated from field: optional string token_endpoint_auth_method = 4;
    */

@@ -54,7 +54,7 @@ export type RobotStop = Message<"limber.v1.RobotStop"> & {
   subject: string;
 
   /**
-   * Why, as whoever stopped it says.
+   * Why, in the words of the stop's author.
    *
    * @generated from field: string reason = 6;
    */

@@ -590,7 +590,7 @@ export const EndSessionsResponseSchema: GenMessage<EndSessionsResponse> = /*@__P
  */
 export const SessionService: GenService<{
   /**
-   * Signs in by a one-time link or an invite, and sets the cookie. An invite is accepted by it. Whoever is signed in at this browser stays so
+   * Signs in by a one-time link or an invite, and sets the cookie. An invite is accepted by it. A person who is signed in at this browser stays so
    * beside: `UpdateSession` goes from one to the other.
    *
    * @generated from rpc limber.v1.SessionService.CreateSession

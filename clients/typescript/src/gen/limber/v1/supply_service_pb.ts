@@ -605,7 +605,7 @@ export const UpdateProviderResponseSchema: GenMessage<UpdateProviderResponse> = 
  */
 export type ListOfferingsRequest = Message<"limber.v1.ListOfferingsRequest"> & {
   /**
-   * Only the organisation's own; true when absent. The operator has none of his own and sees all.
+   * Only the organisation's own; true when absent. The operator has none and sees all.
    *
    * @generated from field: optional bool mine = 1;
    */
