@@ -80,7 +80,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
   const listens = config.roles.has("api") || config.operationsPort !== undefined;
   const port = listens ? await openPort(context, logLines, load) : undefined;
 
-  const storage = await openStorage(config, closers, log);
+  const storage = await openStorage(context);
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
   const keys = new KeyCache(sql, notifications);
   closers.add(async () => keys.close());

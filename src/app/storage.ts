@@ -18,6 +18,7 @@ import { mayPass } from "../store/database/unavailable.ts";
 import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault, VaultError } from "../vault.ts";
 import type { Closers } from "./closers.ts";
+import type { AppContext } from "./context.ts";
 
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
@@ -46,7 +47,7 @@ export interface Storage {
  * Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. A database that is away
  * is waited for.
  */
-export async function openStorage(config: Config, closers: Closers, log: Logger): Promise<Storage> {
+export async function openStorage({ config, closers, log, replica }: AppContext): Promise<Storage> {
   const url =
     config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
   const { databaseDirectUrl } = config;
@@ -81,7 +82,7 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
   let relay: Relay | undefined;
   if (natsUrl !== undefined) {
-    const opened = new Relay({ sql, notifications, url: natsUrl, warn: (text) => log.warn(text) });
+    const opened = new Relay({ sql, notifications, url: natsUrl, replica, warn: (text) => log.warn(text) });
     closers.add(() => opened.close());
     relay = opened;
   }

@@ -5,6 +5,7 @@ import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { carryEvents } from "../store/events/outbox.ts";
 import { NatsLink } from "./nats/link.ts";
+import type { RelayTurns } from "./nats/relay-turns.ts";
 
 /** What a relay depends on. */
 export interface RelayDeps {
@@ -12,19 +13,29 @@ export interface RelayDeps {
   notifications: Notifications;
   /** Where NATS is. */
   url: string;
+  /** Names this replica among all. */
+  replica: string;
   /** Called once whenever events begin to wait. */
   warn(text: string): void;
+  /** How long a relay that does not lead waits for word that events were relayed, in milliseconds; 250 unless given. */
+  patienceMs?: number;
 }
 
 /** Events that are published at a time. */
 export const BATCH = 512;
-/** Milliseconds between two looks for events of which the notification was lost. */
-const SWEEP_MS = 10_000;
+/** Milliseconds between two looks for events of which the notification was lost: of the relay that leads, and of others. */
+const SWEEP_MS = { leader: 10_000, other: 60_000 };
 /** Milliseconds until the next look for events behind a transaction, which sends no notification when it is rolled back, or behind another relay. */
 const HELD_MS = 100;
+const PATIENCE_MS = 250;
 const RETRY_MS = { first: 250, most: 10_000 };
 
-/** A running relay. Any number of them may share an outbox; one publishes at a time, and the next takes over when it ends. */
+/**
+ * A running relay. Any number of them may share an outbox; one publishes at a time, and the next takes over when it ends. Events that were written
+ * make the one that leads look at once. It says what it has relayed, by the mark of the last notification that it had heard before it looked:
+ * notifications come in the order of commits everywhere. Another relay looks where it has heard a mark and waited in vain for that word, so that a
+ * leader that died or stands still delays events by no more than that.
+ */
 export class Relay {
   readonly #deps: RelayDeps;
   readonly #leaving = new AbortController();
@@ -32,11 +43,18 @@ export class Relay {
   readonly #unlisten: () => void;
   #rung = Promise.withResolvers<void>();
   #failures = 0;
+  #turns: RelayTurns | undefined;
+  /** Of the last notification: which transaction wrote events. */
+  #mark = "";
+  /** Up to which mark another relay has relayed everything. */
+  #relayed = "";
+  /** Forgets that the word of another relay is waited for; undefined while it is not. */
+  #waiting: (() => void) | undefined;
 
   /** Starts. NATS need not be reachable: events wait in the outbox until it is. */
   constructor(deps: RelayDeps) {
     this.#deps = deps;
-    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#ring);
+    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#look);
     this.#work = this.#stay();
   }
 
@@ -49,11 +67,42 @@ export class Relay {
   close(): Promise<void> {
     this.#unlisten();
     this.#leaving.abort();
-    this.#ring();
+    this.#look();
     return this.#work;
   }
 
-  readonly #ring = (): void => this.#rung.resolve();
+  readonly #look = (): void => {
+    this.#forget();
+    this.#rung.resolve();
+  };
+
+  readonly #ring = (mark: string): void => {
+    this.#mark = mark;
+    // The word of another relay may come before the database's.
+    if (mark === this.#relayed) this.#forget();
+    else if (this.#turns?.leads) this.#look();
+    else this.#await();
+  };
+
+  #hear(mark: string): void {
+    const wasAwaited = this.#waiting !== undefined;
+    this.#forget();
+    if (mark !== "") this.#relayed = mark;
+    if (wasAwaited && mark !== this.#mark) this.#await();
+  }
+
+  #await(): void {
+    this.#waiting ??= after(this.#patienceMs, this.#look);
+  }
+
+  #forget(): void {
+    this.#waiting?.();
+    this.#waiting = undefined;
+  }
+
+  get #patienceMs(): number {
+    return this.#deps.patienceMs ?? PATIENCE_MS;
+  }
 
   async #stay(): Promise<void> {
     const { signal } = this.#leaving;
@@ -68,23 +117,33 @@ export class Relay {
 
   /** Publishes over one connection. Returns when that is over, rejects when it could not be made or failed. */
   async #once(signal: AbortSignal): Promise<void> {
-    const link = await NatsLink.dial(this.#deps.url);
-    void link.over.then(this.#ring);
+    const { url, sql, replica } = this.#deps;
+    const link = await NatsLink.dial(url);
+    void link.over.then(() => this.#look());
+    const turns = link.takeTurns({ replica, begins: this.#look, hear: (mark) => this.#hear(mark) });
+    this.#turns = turns;
     try {
       while (!signal.aborted && !link.isOver) {
         // Before looking, so that what comes meanwhile is looked for again.
         this.#rung = Promise.withResolvers();
-        const { count, heldBack } = await carryEvents(this.#deps.sql, BATCH, (events) => link.publish(events));
+        this.#forget();
+        const mark = this.#mark;
+        const { count, heldBack, elsewhere } = await carryEvents(sql, BATCH, (events) => link.publish(events));
         this.#failures = 0;
-        if (count < BATCH) await this.#bell(heldBack ? HELD_MS : SWEEP_MS);
+        const isDone = count < BATCH && !heldBack;
+        if (!elsewhere) turns.say(isDone ? mark : "");
+        if (isDone) await this.#bell(turns.leads ? SWEEP_MS.leader : SWEEP_MS.other);
+        else if (heldBack) await this.#bell(elsewhere && !turns.leads ? this.#patienceMs : HELD_MS);
       }
     } finally {
+      this.#turns = undefined;
+      turns.leave();
       await link.close();
     }
   }
 
   async #bell(patienceMs: number): Promise<void> {
-    const forget = after(patienceMs, this.#ring);
+    const forget = after(patienceMs, this.#look);
     await this.#rung.promise;
     forget();
   }

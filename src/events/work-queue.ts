@@ -194,7 +194,8 @@ export class WorkQueue {
       await prepare(manager, this.#deps.copies);
       if (signal.aborted) return undefined;
       const broken = Promise.withResolvers<unknown>();
-      leadership = new Leadership({ connection, replica: this.#deps.replica, begins: () => this.#tell() });
+      const { replica } = this.#deps;
+      leadership = new Leadership({ connection, matter: "work", replica, begins: () => this.#tell() });
       void watch(connection, broken.resolve);
       const client = jetstream(connection, options);
       this.#session = { manager, client, leadership, consumers: new Map(), broke: broken.resolve };

@@ -2,10 +2,11 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { dial } from "../../src/events/nats/connect.ts";
 import { NatsLink } from "../../src/events/nats/link.ts";
-import { Relay } from "../../src/events/relay.ts";
+import { Relay, type RelayDeps } from "../../src/events/relay.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
-import { tx } from "../../src/store/database/tx.ts";
+import { connect, tx } from "../../src/store/database/tx.ts";
 import { appendEvents, carryEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import { openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -31,9 +32,11 @@ beforeEach(async () => {
   warnings = [];
 });
 
-async function relay(url: string): Promise<Relay> {
+let relays = 0;
+async function relay(url: string, more: Partial<RelayDeps> = {}): Promise<Relay> {
   const notifications = kept(await Notifications.open(db.url));
-  return kept(new Relay({ sql: db.sql, notifications, url, warn: (text) => warnings.push(text) }));
+  const replica = `replica_${String(relays++).padStart(4, "0")}`;
+  return kept(new Relay({ sql: db.sql, notifications, url, replica, warn: (text) => warnings.push(text), ...more }));
 }
 
 let told = 0;
@@ -85,6 +88,88 @@ describe("a subscriber", () => {
     await eventually(() => {
       for (const [i, org] of orgs.entries()) expect(firsts(heard, org)).toEqual([...early[i]!, ...late[i]!]);
     });
+    expect(warnings).toEqual([]);
+  });
+});
+
+describe("of several relays", () => {
+  const LEAD = "limber.replica.v1.lead.events";
+  /** Longer than any test: whoever waits for it is not heard of. */
+  const PATIENT = { patienceMs: 3_600_000 };
+  /** Hears who says that it leads; `fake` says so itself, and does nothing else. */
+  const leaders = async (url: string, fake?: string) => {
+    const connection = kept(await dial(url));
+    const heard: string[] = [];
+    connection.subscribe(LEAD, {
+      callback: (_, message) => {
+        heard.push(message.string());
+        if (fake !== undefined && message.string() === "?") connection.publish(LEAD, fake);
+      },
+    });
+    await connection.flush();
+    if (fake !== undefined) {
+      const beats = setInterval(() => connection.publish(LEAD, fake), 200);
+      kept({ close: async () => clearInterval(beats) });
+    }
+    return heard;
+  };
+  /** A connection of a relay's own, and what it was last asked and when, once it waits for no more. */
+  const watched = async () => {
+    const sql = connect(db.url, { max: 1 });
+    kept({ close: () => sql.end() });
+    const pid = await tx(sql, async (tx) => (await tx<{ pid: number }[]>`select pg_backend_pid() as pid`)[0]!.pid);
+    const asked = async (): Promise<string | undefined> => {
+      const [row] = await db.sql<{ asked: string }[]>`
+        select query_start || query as asked from pg_stat_activity where pid = ${pid} and state = 'idle'`;
+      return row?.asked;
+    };
+    return { sql, asked };
+  };
+
+  it("one asks the database what was written, and the next takes over when that one leaves", async () => {
+    const nats = kept(await startNats());
+    const words = await leaders(nats.url);
+    const first = await relay(nats.url, { replica: "replica_first", ...PATIENT });
+    await eventually(() => expect(words).toContain("replica_first"));
+    const { sql, asked } = await watched();
+    const unasked = await asked();
+    await relay(nats.url, { replica: "replica_second", sql, ...PATIENT });
+    const before = await eventually(async () => {
+      const once = await asked();
+      expect([undefined, unasked]).not.toContain(once);
+      return once;
+    });
+    await happen("org_A", 50);
+    await nothingWaits();
+    expect(await asked()).toBe(before);
+    expect(words).not.toContain("replica_second");
+    const writing = happen("org_A", 50);
+    await first.close();
+    await writing;
+    await nothingWaits();
+    expect(words).toContain("replica_second");
+    expect(await asked()).not.toBe(before);
+  });
+
+  it("another relays what the one that leads does not, as long as that one stands still", async () => {
+    const nats = kept(await startNats());
+    const words = await leaders(nats.url, "replica_fake");
+    const { heard } = kept(await hear(nats.url, "limber.v1.>"));
+    await relay(nats.url, { replica: "replica_next" });
+    await eventually(() => expect(words).toContain("?"));
+    const ids = await happen("org_A", 50);
+    await nothingWaits();
+    await eventually(() => expect(firsts(heard, "org_A")).toEqual(ids));
+    expect(words).not.toContain("replica_next");
+  });
+
+  it("each looks itself where they may not hear of each other", async () => {
+    const nats = kept(await startNats(USERS));
+    const url = nats.url.replace("//", "//alone:secret@");
+    await relay(url, PATIENT);
+    await relay(url, PATIENT);
+    await happen("org_A", 100);
+    await nothingWaits();
     expect(warnings).toEqual([]);
   });
 });
@@ -253,6 +338,7 @@ describe("what NATS doesn't take", () => {
 
 const USERS = `accounts { A { users = [
   { user: free, password: secret }
+  { user: alone, password: secret, permissions: { publish: { deny: "limber.replica.>" } } }
   { user: mute, password: secret, permissions: { publish: { deny: "limber.>" } } }
 ] }, B { jetstream: enabled, users = [
   { user: keeps, password: secret }

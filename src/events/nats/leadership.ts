@@ -6,7 +6,8 @@ import type { NatsConnection, Subscription } from "nats";
 import { BRAND } from "../../brand.ts";
 import { after, every, steadyNow } from "../../clock.ts";
 
-const SUBJECT = `${BRAND}.replica.v1.lead`;
+/** Where the words about who leads in some matter are said. */
+const SUBJECTS = { work: `${BRAND}.replica.v1.lead`, events: `${BRAND}.replica.v1.lead.events` } as const;
 /** Milliseconds between two words of who leads. */
 const BEAT_MS = 1_000;
 /** Who leads and has said nothing for as long is taken for dead. */
@@ -19,6 +20,8 @@ const [COMES, GOES] = ["?", "!"];
 /** What it depends on. */
 export interface LeadershipDeps {
   readonly connection: NatsConnection;
+  /** What is led: messages for work that waits, or the relay of events. Each has a leader of its own. */
+  readonly matter: keyof typeof SUBJECTS;
   /** Names this replica among all; of two that lead the one with the lower name goes on. */
   readonly replica: string;
   /** Called when this replica begins to lead. */
@@ -36,7 +39,7 @@ export class Leadership {
   /** Asks who leads. */
   constructor(deps: LeadershipDeps) {
     this.#deps = deps;
-    this.#heard = deps.connection.subscribe(SUBJECT, {
+    this.#heard = deps.connection.subscribe(SUBJECTS[deps.matter], {
       callback: (error, message) => {
         if (!error) this.#hear(message.string());
       },
@@ -90,6 +93,6 @@ export class Leadership {
 
   #say(word: string): void {
     // One whose connection is just being lost leads nothing any more.
-    if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECT, word);
+    if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECTS[this.#deps.matter], word);
   }
 }

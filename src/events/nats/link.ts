@@ -7,6 +7,7 @@ import { natsAddress } from "./address.ts";
 import { ANSWER_MS, dial } from "./connect.ts";
 import { Frames, type Send, sendOf } from "./frames.ts";
 import { Inbox } from "./inbox.ts";
+import { RelayTurns, type RelayTurnsDeps } from "./relay-turns.ts";
 
 /** Subjects that are remembered. */
 const MOST_REMEMBERED = 10_000;
@@ -48,6 +49,7 @@ export class NatsLink {
   /** Resolves when it was lost or closed. */
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
+  #turns: RelayTurns | undefined;
   /** By organisation, then by name. */
   readonly #ways = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
@@ -99,14 +101,21 @@ export class NatsLink {
     if (this.#refusal) throw this.#refusal;
   }
 
+  /** Takes part in who relays, over this connection. Once. */
+  takeTurns(deps: RelayTurnsDeps): RelayTurns {
+    this.#turns = new RelayTurns(this.#connection, deps);
+    return this.#turns;
+  }
+
   /** Closes it. What was published before is with the server or lost. */
-  close(): Promise<void> {
-    return this.#connection.close();
+  async close(): Promise<void> {
+    if (!this.isOver) await deadline(this.#connection.flush(), ANSWER_MS).catch(() => {});
+    await this.#connection.close();
   }
 
   async #watch(): Promise<void> {
     for await (const status of this.#connection.status()) {
-      if (status.type !== "error") continue;
+      if (status.type !== "error" || this.#turns?.takes(status.error)) continue;
       this.#refusal ??= status.error;
       this.#inbox.fail(status.error);
     }

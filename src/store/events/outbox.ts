@@ -44,6 +44,8 @@ const LOCK = 5_417_116_324;
 export interface Carried {
   readonly count: number;
   readonly heldBack: boolean;
+  /** Another is at it. */
+  readonly elsewhere: boolean;
 }
 
 /**
@@ -59,7 +61,7 @@ export function carryEvents(
 ): Promise<Carried> {
   return tx(sql, async (tx) => {
     const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
-    if (!lock?.held) return { count: 0, heldBack: true };
+    if (!lock?.held) return { count: 0, heldBack: true, elsewhere: true };
     const events = await tx<OutboxEvent[]>`
       select event_id as id, name, org_id, payload, position from outbox_next(${limit})`;
     if (events.length > 0) {
@@ -70,7 +72,7 @@ export function carryEvents(
       );
     }
     const heldBack = events.length < limit && (await unsentEvents(tx, 1)).length > 0;
-    return { count: events.length, heldBack };
+    return { count: events.length, heldBack, elsewhere: false };
   });
 }
 

@@ -15,9 +15,10 @@ create index outbox_unsent on outbox (position) where sent_at is null;
 -- For those who watch the events of an organisation.
 create index outbox_of_org on outbox (org_id, position);
 
+-- Which transaction wrote them: one notification, however many it wrote. Those who listen hear of all in the order of their commits.
 create function notify_outbox() returns trigger language plpgsql as $$
 begin
-  perform pg_notify('outbox', '');
+  perform pg_notify('outbox', pg_current_xact_id()::text);
   return null;
 end
 $$;

@@ -39,7 +39,13 @@ export async function eventLatency(): Promise<void> {
   const sql = connect(postgres.url, { max: 4 });
   await migrate(sql);
   const notifications = await Notifications.open(postgres.url);
-  const relay = new Relay({ sql, notifications, url: nats.url, warn: (text) => console.log(text) });
+  const relay = new Relay({
+    sql,
+    notifications,
+    url: nats.url,
+    replica: "replica_bench",
+    warn: (text) => console.log(text),
+  });
   const subscriber = await hear(nats.url, "limber.v1.>");
   const took: number[] = [];
   for (let i = 0; i < EVENTS; i++) {
