@@ -121,7 +121,7 @@ class ShownLoops {
     const ended = [...before.#versions.keys()].filter((id) => !this.#versions.has(id));
     const value = shared(create(LoopsChangeSchema, { loops, ended, more: this.more }));
     const made = {
-      message: create(WatchLoopsResponseSchema, { event: { case: "change", value } }),
+      message: shared(create(WatchLoopsResponseSchema, { event: { case: "change", value } })),
       isNews: loops.length > 0 || ended.length > 0 || before.more !== this.more,
     };
     this.#changes.set(before, made);

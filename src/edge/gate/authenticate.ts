@@ -143,6 +143,15 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     );
   };
 
+  /** A key, which who stays is asked for again. */
+  const admitKeyHolder = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
+    const entry = admitKey(method, rule, head);
+    if (method.methodKind === "unary") return entry;
+    const lasting = (admission: Admission): Admission =>
+      Object.assign(admission, { again: () => lookAgain(head, rule, admission.principal) });
+    return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
+  };
+
   const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
     if (head.adminToken !== undefined || !deps.publicSignup) return admitAdmin(head);
     return admitted({ kind: "public" }, deps.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
@@ -191,21 +200,16 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       switch (rule.access) {
         case Access.PUBLIC:
           return admitAnyone(method, rule, head);
-        case Access.KEY: {
-          const entry = admitKey(method, methodRule, head);
-          if (method.methodKind === "unary") return entry;
-          const lasting = (admission: Admission): Admission =>
-            Object.assign(admission, { again: () => lookAgain(head, methodRule, admission.principal) });
-          return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
-        }
+        case Access.KEY:
+          return admitKeyHolder(method, methodRule, head);
         case Access.ADMIN:
           return admitAdmin(head);
         case Access.ADMIN_OR_SIGNUP:
           return admitSignup(head);
         case Access.ADMIN_OR_KEY: {
-          if (head.adminToken === undefined) return admitKey(method, methodRule, head);
+          if (head.adminToken === undefined) return admitKeyHolder(method, methodRule, head);
           const admin = admitAdmin(head);
-          return head.authorization === undefined ? admin : admitKey(method, methodRule, head);
+          return head.authorization === undefined ? admin : admitKeyHolder(method, methodRule, head);
         }
         default:
           throw new Error(`${method.name} does not say who may call it`);

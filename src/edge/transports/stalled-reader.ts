@@ -34,16 +34,20 @@ export function drained(stream: ReadOptions, giveUp: () => void, signal?: Signal
 type Response = ServerResponse | Http2ServerResponse;
 
 /**
- * The parts of `body`, on their way to `response`, which is given up when a part is not taken for `UNREAD_MS`, or when the end is not
- * read for as long.
+ * The parts of `body`, each as `sent` has it, on their way to `response`, which is given up when a part is not taken for `UNREAD_MS`, or when
+ * the end is not read for as long.
  */
-export async function* whileRead<T>(body: AsyncIterable<T>, response: Response): AsyncGenerator<T> {
+export async function* whileRead<T>(
+  body: AsyncIterable<T>,
+  response: Response,
+  sent = (part: T): T => part,
+): AsyncGenerator<T> {
   const giveUp = (): void => cancel(response);
   try {
     for await (const part of body) {
       const forget = after(UNREAD_MS, giveUp);
       try {
-        yield part;
+        yield sent(part);
       } finally {
         forget();
       }

@@ -1,8 +1,8 @@
 /** GET /v1/loops and GET /v1/loops/watch: the control loops that run, over two replicas. */
-import { createClient } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { LoopState } from "../../../gen/limber/v1/loop_pb.ts";
+import { LoopState, type RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { LoopService } from "../../../gen/limber/v1/loop_service_pb.ts";
 import { Notifications, notify } from "../../../src/store/database/notifications.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
@@ -177,6 +177,54 @@ describe("GET /v1/loops/watch", () => {
       }
       leaving.abort();
     }
+  });
+
+  it("tells all who watch of the same change over every protocol, and each why its stream ends", async () => {
+    const caller = await one.caller(10);
+    const key = await one.key(caller.org, { role: "owner" });
+    const { loop, id } = await start(one, caller.key);
+    const node = { baseUrl: two.url, httpVersion: "2" } as const;
+    const transports = [
+      createConnectTransport({ ...node, useBinaryFormat: false }),
+      createConnectTransport({ ...node, useBinaryFormat: false }),
+      createConnectTransport({ ...node, useBinaryFormat: true }),
+      createGrpcTransport({ ...node, useBinaryFormat: false }),
+      createGrpcTransport({ ...node, useBinaryFormat: true }),
+      createGrpcWebTransport({ ...node, useBinaryFormat: false }),
+      createGrpcWebTransport({ ...node, useBinaryFormat: true }),
+    ];
+    const streams = transports.map((transport) =>
+      createClient(LoopService, transport).watchLoops({}, bearer(key))[Symbol.asyncIterator](),
+    );
+    const events = await readEvents(two, "/v1/loops/watch", undefined, key);
+    await Promise.all([...streams.map((stream) => stream.next()), events.next()]);
+    loop.observe(2);
+    await loop.expect("chunk");
+    const told = await Promise.all(
+      streams.map(async (stream) => {
+        for (;;) {
+          const { value } = await stream.next();
+          if (value.event.case !== "change") throw new Error("a snapshot comes once");
+          const shown = value.event.value.loops.find((each: RunningLoop) => each.id === id);
+          if (shown?.chunks === 2) return shown;
+        }
+      }),
+    );
+    for (const { robotId, model, provider, chunks } of told)
+      expect([robotId, model, provider, chunks]).toEqual([told[0]?.robotId, "acme/base", "acme", 2]);
+    const { body } = await one.call("/v1/key", undefined, { key });
+    expect(
+      (await one.call(`/v1/orgs/${caller.org}/keys/${body.id}`, undefined, { key: caller.key, method: "DELETE" }))
+        .status,
+    ).toBe(200);
+    const ends = streams.map(async (stream) => {
+      while (!(await stream.next()).done);
+    });
+    for (const end of await Promise.allSettled(ends)) {
+      if (end.status === "fulfilled") throw new Error("a stream ends with the reason");
+      expect(ConnectError.from(end.reason).code).toBe(Code.Unauthenticated);
+    }
+    events.leave();
   });
 
   it("says nothing between replicas once nobody watches, and gives a reader who falls behind the newest state", async () => {

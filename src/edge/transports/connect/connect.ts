@@ -40,6 +40,7 @@ import { type BodyReader, boundedRequest } from "./body.ts";
 import { converse } from "./conversation.ts";
 import { healthService, type Readiness } from "./health.ts";
 import { serveReflection } from "./reflection.ts";
+import { SharedFrames } from "./shared-frames.ts";
 
 /** What these transports depend on. */
 export interface ConnectOptions {
@@ -144,7 +145,9 @@ function bounded(handle: UniversalHandler, options: ConnectOptions): UniversalHa
       const answered = await handle(boundedRequest(request, wire.request, readerOf(handle.method, values, options)));
       const { body } = answered;
       const isStream = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
-      const bounded = isStream ? { ...answered, body: whileRead(body, wire.response) } : answered;
+      const bounded = isStream
+        ? { ...answered, body: whileRead(body, wire.response, sentBy(values.get(exchangeKey))) }
+        : answered;
       await universalResponseToNodeResponse(bounded, wire.response);
     } catch {
       // No caller is left without an end. The gate has noted why there is no answer.
@@ -160,6 +163,12 @@ function bounded(handle: UniversalHandler, options: ConnectOptions): UniversalHa
  * in the middle of one is no error of the gateway: so answers are written here.
  */
 const ANSWERED = new ConnectError("the call was answered", Code.Aborted);
+
+/** What is sent for an envelope of Connect's. */
+const sentBy =
+  (exchange: ConnectExchange | undefined) =>
+  (envelope: Uint8Array): Uint8Array =>
+    exchange?.frames?.sent(envelope) ?? envelope;
 
 /** What the reading of a body does to the call that `values` belong to. */
 function readerOf(method: DescMethod, values: ContextValues, { memory }: ConnectOptions): BodyReader {
@@ -207,6 +216,8 @@ interface ConnectExchange {
   held?: HeldBytes;
   /** Nothing is held any more. */
   ended?: boolean;
+  /** What Connect has of its messages that others are sent, too; absent where its method streams nothing to callers. */
+  frames?: SharedFrames;
 }
 
 /** The request and the response of node's that a call came by. */
@@ -358,7 +369,11 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   };
   const streamed = (request: Message, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
-    return guarded(exchange, () => gate.serverStream(method, exchange.admission, request, exchange.context));
+    const type = context.requestHeader.get("content-type") ?? "";
+    const frames = new SharedFrames(method.output, /\+json\b/i.test(type));
+    exchange.frames = frames;
+    const shown = gate.serverStream.bind(gate, method, exchange.admission, request, exchange.context);
+    return guarded(exchange, shown, (message) => frames.pass(message));
   };
   const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
@@ -391,9 +406,13 @@ function refused(exchange: ConnectExchange, thrown: unknown): ConnectError {
   return exchange.refusal instanceof NotSpoken ? Object.assign(error, { code: Code.Unimplemented }) : error;
 }
 
-async function* guarded(exchange: ConnectExchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
+async function* guarded(
+  exchange: ConnectExchange,
+  open: () => AsyncIterable<Message>,
+  pass = (message: Message): Message => message,
+): AsyncGenerator<Message> {
   try {
-    yield* untilAbort(open(), exchange.context.signal);
+    for await (const message of untilAbort(open(), exchange.context.signal)) yield pass(message);
     exchange.over = true;
   } catch (thrown) {
     exchange.over = true;
