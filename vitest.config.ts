@@ -1,7 +1,10 @@
 import { defineConfig } from "vitest/config";
+import { NAMES_ITS_PIECES } from "./test/support/named-pieces.ts";
 
 /** Tests that start and kill gateways: what one leaves behind when it fails must not meet the next. */
 const ALONE = ["test/chaos/**/*.test.ts", "test/hostile/**/*.test.ts", "test/start/**/*.test.ts"];
+/** A run without the fast layer leaves out what would be the same. */
+const REPEATED = process.env.LIMBER_FAST === "off" ? NAMES_ITS_PIECES : [];
 
 export default defineConfig({
   test: {
@@ -15,7 +18,7 @@ export default defineConfig({
     projects: [
       { test: { name: "alone", include: ALONE, testTimeout: 60_000 } },
       // Half of what a file costs is to load the house: these share two processes, one file after the other.
-      { test: { name: "together", include: ["test/**/*.test.ts"], exclude: ALONE, isolate: false } },
+      { test: { name: "together", include: ["test/**/*.test.ts"], exclude: [...ALONE, ...REPEATED], isolate: false } },
     ],
   },
 });

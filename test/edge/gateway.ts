@@ -20,7 +20,7 @@ import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { type FastPieces, fastPort, installFast } from "../../src/fast/install.ts";
-import { FAST } from "../support/fast.ts";
+import { fastOfRun } from "../support/fast.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";
@@ -99,7 +99,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
   const closing = new AbortController();
   const log: CallLog = (line) => lines.push(line);
   const memory = new BodyMemory(options.memory);
-  const { fast = FAST } = options;
+  const { fast = fastOfRun() } = options;
   installFast(fast);
   const server = buildServer({
     services: SERVICES,

@@ -1,5 +1,6 @@
 /** The fast layer with each piece taken away, and without any: callers get the same answers. */
 
+import { existsSync } from "node:fs";
 import { fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
@@ -7,6 +8,7 @@ import { FAST_PIECES, readConfig } from "../../src/config.ts";
 import type { FastPieces } from "../../src/fast/install.ts";
 import { callRest } from "../support/app.ts";
 import { ALL_FAST, PLAIN, without } from "../support/fast.ts";
+import { NAMES_ITS_PIECES } from "../support/named-pieces.ts";
 import { KEY, openForTest } from "./gateway.ts";
 import { ACT, CHUNK, call, envelope, REQUEST } from "./grpc-caller.ts";
 
@@ -50,5 +52,15 @@ describe("LIMBER_FAST", () => {
     expect(() => readConfig({ LIMBER_FAST: text })).toThrow(
       /LIMBER_FAST must be on, off, or on without some of http1, /,
     );
+  });
+});
+
+describe("a file that the plain run leaves out", () => {
+  it("is there", () => {
+    expect(NAMES_ITS_PIECES.filter((file) => !existsSync(file))).toEqual([]);
+  });
+
+  it("opens no gateway with the pieces of the run", async () => {
+    await expect(openForTest()).rejects.toThrow(/name the pieces of this gateway$/);
   });
 });
