@@ -1,7 +1,6 @@
 /** Kills parts of a running pair at random moments under load, and judges what is left. */
 import { setTimeout as rest } from "node:timers/promises";
 import { seeded } from "../../support/chance.ts";
-import { scratchDir } from "../../support/gateway.ts";
 import { Pair, type PairOptions } from "../../support/pair.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { Callers } from "./callers.ts";
@@ -53,22 +52,13 @@ const AIMED = 0.25;
 export async function besiege(siege: Siege): Promise<Outcome> {
   const stripe = await StripeServer.start();
   const { secretKey, webhookSecret, apiBase } = stripe.settings;
-  const cache = scratchDir();
-  const env = {
-    STRIPE_SECRET_KEY: secretKey,
-    STRIPE_WEBHOOK_SECRET: webhookSecret,
-    STRIPE_API_BASE: apiBase,
-    NODE_COMPILE_CACHE: cache.path,
-  };
+  const env = { STRIPE_SECRET_KEY: secretKey, STRIPE_WEBHOOK_SECRET: webhookSecret, STRIPE_API_BASE: apiBase };
   const pair = await Pair.open({ ...siege, env });
   try {
-    // What ends well leaves what it compiled behind: those who come after it start in half the time.
-    await pair.restart(1);
     return await underSiege(pair, stripe, siege);
   } finally {
     await pair.close();
     await stripe.close();
-    cache.remove();
   }
 }
 
@@ -134,14 +124,26 @@ async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promi
   };
 }
 
-/** Who lives has renewed its life after this long; it lasts for much longer. */
-const RENEWED = { afterMs: 4_000, leftS: 11 };
+/** A leaser that has not renewed its life for so long is dead, and the gateways find that themselves. */
+const LIFE_MS = 15_000;
 
+/** Lets the time of the leasers be over that renew nothing any more. Under load each of two living gateways renews its life with every batch. */
 async function buryTheDead(pair: Pair): Promise<void> {
-  await rest(RENEWED.afterMs);
-  await pair.sql`
-    select leaser_recover(id, true) from leaser
-    where fenced_at is null and alive_until < now() + make_interval(secs => ${RENEWED.leftS})`;
+  const lives = async (): Promise<Map<string, number>> => {
+    const rows = await pair.sql<{ id: string; until: number }[]>`
+      select id, extract(epoch from alive_until)::float8 as until from leaser where fenced_at is null`;
+    return new Map(rows.map(({ id, until }) => [id, until]));
+  };
+  const before = await lives();
+  const renewed = async (): Promise<string[]> =>
+    [...(await lives())].filter(([id, until]) => until > (before.get(id) ?? 0)).map(([id]) => id);
+  const end = performance.now() + LIFE_MS;
+  let living = await renewed();
+  while (living.length < 2 && performance.now() < end) {
+    await rest(20);
+    living = await renewed();
+  }
+  await pair.sql`select leaser_recover(id, true) from leaser where fenced_at is null and id <> all(${living})`;
 }
 
 /** Brings one gateway up again whenever it was killed, never two at its place. */
