@@ -39,7 +39,7 @@ const lineAfter = (text: string, start: string): string =>
 const linkIn = (text: string): string => text.split("\n").find((line) => line.includes("/sign-in#token=")) ?? "";
 let linkBefore = "";
 const get = (path: string) => callRest(gateway.url, path, undefined, { key });
-const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids), { timeout: 15_000 }).toEqual([]);
+const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids)).toEqual([]);
 
 // One tale: each chapter goes on where the last one ended.
 describe("a gateway on an empty directory", () => {
