@@ -1,5 +1,8 @@
 #!/usr/bin/env node
 /** The command `limber`: `npx limber start`, and the rest of its commands. Each reads its own options. */
+import { fileURLToPath } from "node:url";
+import { isTooOld, runByBroughtNode } from "./app/brought-node.ts";
+
 const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: () => Promise<unknown> }>> = {
   start: { does: "runs the gateway", run: async () => (await import("./app/start-command.ts")).startCommand() },
   lerobot: {
@@ -20,7 +23,9 @@ const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: (
 
 const [, , name = ""] = process.argv;
 const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-if (command) {
+if (isTooOld(process.versions.node)) {
+  runByBroughtNode(fileURLToPath(import.meta.url));
+} else if (command) {
   process.argv.splice(2, 1); // the rest is the command's own
   await command.run();
 } else {

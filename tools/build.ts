@@ -54,11 +54,13 @@ function nameCompiled(file: string): void {
 }
 
 function manifest(): object {
-  const { name, version, description, license, type, engines, dependencies, optionalDependencies } = JSON.parse(
+  const { name, version, description, license, type, dependencies, optionalDependencies } = JSON.parse(
     readFileSync(join(ROOT, "package.json"), "utf8"),
   ) as Manifest;
   return {
-    ...{ name, version, description, license, type, engines },
+    ...{ name, version, description, license, type },
+    // It brings the Node.js that it needs; this one starts it.
+    engines: { node: ">=20" },
     bin: { limber: "src/cli.js" },
     dependencies,
     optionalDependencies,
