@@ -127,7 +127,7 @@ const ENTRIES: readonly Entry[] = [
           expect(["completed", "failed"]).toContain(body.status);
           return body;
         },
-        { timeout: 60_000, interval: 200 },
+        { timeout: 60_000 },
       );
       return { well: ended.status === "completed" };
     },

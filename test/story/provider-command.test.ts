@@ -8,6 +8,8 @@ import { honestSteps, type Model, startModel } from "../support/model.ts";
 import { type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
 
 const TOOL = fileURLToPath(new URL("../../tools/provider.ts", import.meta.url));
+/** What Node made of its sources: to read them anew is most of what a command costs. */
+const NODE_COMPILE_CACHE = fileURLToPath(new URL("../../node_modules/.cache/commands", import.meta.url));
 let app: App;
 let model: Model;
 let supplier: Caller;
@@ -24,7 +26,7 @@ afterAll(async () => {
 async function provider(args: readonly string[], env: Record<string, string> = {}, heard = (_: string) => {}) {
   const { PATH = "" } = process.env;
   const child = spawn(process.execPath, [TOOL, ...args], {
-    env: { PATH, LIMBER_URL: app.url, LIMBER_KEY: supplier.key, ...env },
+    env: { PATH, NODE_COMPILE_CACHE, LIMBER_URL: app.url, LIMBER_KEY: supplier.key, ...env },
   });
   let text = "";
   child.stdout.on("data", (part) => {

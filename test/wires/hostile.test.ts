@@ -13,9 +13,12 @@ import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile
 
 let canary: Canary;
 let upstream: Upstream;
+/** What is asked of each: to draw it anew would cost more than to refuse it. */
+let seen: ReturnType<typeof observed>;
 
 beforeAll(async () => {
   canary = await startCanary();
+  seen = observed({ frames: [{ data: await redSquare(0.5, 0.5, 32) }] });
   // A stranger's DNS: every name leads inside, mixed with a public address on every other question.
   let asked = 0;
   const inside = { address: "127.0.0.1", family: 4 };
@@ -39,7 +42,6 @@ const profile = create(WireProfileSchema, {
 /** The cheapest call that has to connect. */
 async function call(wire: Wire, endpoint: string): Promise<unknown> {
   const target = targetAt(endpoint, { profile });
-  const seen = observed({ frames: [{ data: await redSquare(0.5, 0.5, 32) }] });
   if (wire.act) return wire.act(target, actInput(), framesOf(), callWith());
   if (wire.ground) return wire.ground(target, groundInput(seen, "x"), framesOf(seen), callWith());
   const parts = wire.predict!(target, predictInput({ observations: [seen] }), framesOf(seen), callWith());
