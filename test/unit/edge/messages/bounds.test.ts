@@ -169,7 +169,7 @@ describe("protobuf", () => {
     const bounds = { bytes: 1 << 20, elements: 60 };
     const samples = [1, 2, 3, 4, 5, 6].map((seed) => bytesOf(ActRequestSchema, seed));
     let read = 0;
-    for (const bytes of mutations(samples, 20_000, 7)) {
+    for (const bytes of mutations(samples, 8_000, 7)) {
       const whole = Buffer.concat([PADDING, bytes]);
       if (refusalOf(() => assertBounded(ActRequestSchema, whole, bounds))) continue;
       const message = refusalOfDecoder(() => fromBinary(ActRequestSchema, whole, { readUnknownFields: false }));
