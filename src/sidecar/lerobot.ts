@@ -1,7 +1,8 @@
 /**
  * LeRobot's inference server, on the robot itself: its unmodified client gets the models of a gateway. It adds what that client's
  * protocol lacks, TLS and a key, so it listens on the robot alone. `pretrained_name_or_path` is the slug of a model, or an alias.
- * `LIMBER_URL=https://… LIMBER_KEY=lmb_sk_… npx limber lerobot --listen 127.0.0.1:8081 [--action-space joint_pos_7] [--preset name]`
+ * `LIMBER_URL=https://… LIMBER_KEY=lmb_sk_… npx limber lerobot --listen 127.0.0.1:8081 [--action-space joint_pos_7] [--preset name]
+ * [--robot name]`
  * Source: huggingface/lerobot, src/lerobot/async_inference/policy_server.py.
  */
 import { createServer, type Http2Session, type ServerHttp2Stream } from "node:http2";
@@ -27,6 +28,8 @@ export interface LerobotOptions {
   /** The model's first one when absent. */
   readonly actionSpace?: string | undefined;
   readonly preset?: string | undefined;
+  /** The robot's name, by which it is stopped. */
+  readonly robotId?: string | undefined;
   readonly log: (text: string) => void;
 }
 
@@ -240,7 +243,7 @@ class LerobotRobot {
       const data = Buffer.from(await encoded(readPicture(seen, camera), camera, { asker: ROBOT })).toString("base64");
       return { camera, url: `data:image/png;base64,${data}` };
     });
-    const { preset } = this.#options;
+    const { preset, robotId } = this.#options;
     return {
       model,
       instruction: task,
@@ -251,6 +254,7 @@ class LerobotRobot {
       provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
       ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),
       ...(preset !== undefined && { preset }),
+      ...(robotId !== undefined && { robot_id: robotId }),
     };
   }
 

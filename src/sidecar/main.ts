@@ -11,6 +11,7 @@ async function main(): Promise<void> {
       listen: { type: "string", default: "127.0.0.1:8080" },
       "action-space": { type: "string" },
       preset: { type: "string" },
+      robot: { type: "string" },
     },
   });
   const { gateway, key } = readSidecarConfig();
@@ -23,6 +24,7 @@ async function main(): Promise<void> {
     key,
     actionSpace: values["action-space"],
     preset: values.preset,
+    robotId: values.robot,
     log,
   });
   console.log(`limber lerobot ready ${host}:${server.port}`);

@@ -20,7 +20,9 @@ let app: App;
 let model: Model;
 let server: LerobotServer;
 let client: ClientHttp2Session;
+let key: string;
 const said: string[] = [];
+const OWN = { host: "127.0.0.1", port: 0, log: (text: string): void => void said.push(text) };
 
 beforeAll(async () => {
   [app, model] = await Promise.all([openApp(), startModel()]);
@@ -32,9 +34,8 @@ beforeAll(async () => {
     action_spaces: ["joint_pos_7"],
     dt_ms: 33,
   });
-  const { key } = await app.caller(10);
-  const log = (text: string): void => void said.push(text);
-  server = await serveLerobot({ host: "127.0.0.1", port: 0, gateway: app.url, key, log });
+  ({ key } = await app.caller(10));
+  server = await serveLerobot({ ...OWN, gateway: app.url, key });
   client = connect(`http://127.0.0.1:${server.port}`);
 });
 afterAll(async () => {
@@ -191,6 +192,23 @@ describe("a client of LeRobot", () => {
     await expect.poll(steps).toBe(8);
     await most(256);
     await expect.poll(steps).toBe(20);
+  });
+
+  it("is stopped by the robot's name, and one of another name is not", async () => {
+    await app.call("/v1/robots/stop", { robot_id: "arm 1" }, { key });
+    const actionsOf = async (robotId: string): Promise<number> => {
+      const own = await serveLerobot({ ...OWN, gateway: app.url, key, robotId });
+      const session = connect(`http://127.0.0.1:${own.port}`);
+      await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup.pkl"))], session);
+      await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))], session);
+      const { answer } = await call("GetActions", [new Uint8Array()], session);
+      session.destroy();
+      await own.close();
+      return answer.length;
+    };
+    expect(await actionsOf("arm 1")).toBe(0);
+    expect(said.at(-1)).toContain("an emergency stop stands for this robot");
+    expect(await actionsOf("arm 2")).toBeGreaterThan(0);
   });
 
   it("gets an empty answer when the gateway has none, and the reason is told on the robot", async () => {

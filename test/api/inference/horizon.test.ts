@@ -8,6 +8,7 @@ import { robot } from "../../support/loop-client.ts";
 import { startModel } from "../../support/model.ts";
 import { f4, type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
+import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
 
 /** As openpi's own servers: `length` steps, whatever is asked. */
 async function fixedServer(length: { steps: number }): Promise<OpenpiServer> {
@@ -60,6 +61,19 @@ describe("the probe", () => {
     expect((await offeringOf("pi/droid")).max_horizon).toBe(10);
     expect((await offeringOf("pi/aloha")).max_horizon).toBe(50);
     expect((await offeringOf("pi/modest")).max_horizon).toBe(20);
+  });
+
+  it("registers OpenVLA's server, which gives one step at a time, without being told so", async () => {
+    const server = await startOpenvlaServer();
+    onTestFinished(() => server.close());
+    const turn = (by: number) => ({ kind: "steps", steps: [[by, 2]] }) as const;
+    server.behave(turn(0), turn(0.5), turn(1));
+    const profile = { proprio: [{ start: 0, end: 3, key: "state" }] };
+    const open = { runtime: "openvla-act", endpoint: server.endpoint, profile };
+    await app.supply({ provider: "openvla", model: "openvla/one", ...open });
+    expect((await offeringOf("openvla/one")).max_horizon).toBe(1);
+    const { status, body } = await act("openvla/one", { observations: [{ proprio: [1, 2, 3] }] });
+    expect([status, body.action?.steps]).toEqual([200, [[1, 2]]]);
   });
 });
 

@@ -138,6 +138,21 @@ describe("the harness's client", () => {
   });
 });
 
+it("is stopped by the name of the robot that its address says, and no other is", async () => {
+  const mine = await app.caller(1);
+  await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
+  const answered = async (robot: string): Promise<unknown> => {
+    const client = await connect(`/v1/vla-eval/acme/arm?robot_id=${encodeURIComponent(robot)}`, mine);
+    await client.ask("hello", { harness_version: "0.8.0", protocol_version: 1 });
+    client.send("episode_start", {});
+    const answer = await client.act({ states: state([1]), task_description: "go" });
+    client.socket.close();
+    return answer.get("type") === ("action" as never) ? "action" : answer.get("payload")!.get("error");
+  };
+  expect(await answered("arm 1")).toMatch(/robot_stopped/);
+  expect(await answered("arm 2")).toBe("action");
+});
+
 describe("what the harness's client is refused", () => {
   it.each([
     ["pictures that are none", { images: [1] }],
