@@ -14,6 +14,7 @@ import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../..
 import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { idempotencyContext } from "../../store/billing/idempotency.ts";
+import { asSent } from "../messages/json.ts";
 import { refusalOfOutage } from "../messages/store-outage.ts";
 import { wantsStream } from "../messages/stream.ts";
 import type { CallContext, GateDeps } from "./gate.ts";
@@ -117,7 +118,7 @@ export function streamedRequest(request: Message): Message {
 
 /** SHA-256 of what was asked, free of transport, field order and the key itself. */
 function fingerprint<D extends DescMessage>(method: DescMethod & { input: D }, request: MessageShape<D>): Buffer {
-  const fields = toJson(method.input, { ...request, idempotencyKey: undefined });
+  const fields = toJson(method.input, { ...asSent(request), idempotencyKey: undefined });
   return createHash("sha256").update(method.name).update(canonical(fields)).digest();
 }
 

@@ -5,6 +5,7 @@ import { encoderOf } from "./json/encode.ts";
 export { type Decoder, decoderOf } from "./json/decode.ts";
 export { type Encoder, encoderOf } from "./json/encode.ts";
 export { type Fault, Faults, MAX_FAULTS } from "./json/faults.ts";
+export { asSent } from "./json/pictures.ts";
 export { writingJson } from "./json/slices.ts";
 export { COUNTED_BYTES, countingJson, type Expected, parseBody, parseCounted } from "./json/text.ts";
 export { wordsOf } from "./json/words.ts";

@@ -12,9 +12,11 @@ import {
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline, whole } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { type Frame, FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
 import { unknown } from "./near.ts";
+import { SentPicture, setPicture } from "./pictures.ts";
 import { wordsOf } from "./words.ts";
 
 /** Reads a value, or notes what is wrong with it and returns undefined. */
@@ -49,7 +51,10 @@ function compile(desc: DescMessage): Decoder {
   const puts = new Map<string, Put>();
   const ready = (): Map<string, Put> => {
     // Compiled at first use, because a message may contain itself.
-    if (puts.size === 0) for (const field of desc.fields) puts.set(field.name, putOf(field));
+    if (puts.size === 0) {
+      for (const field of desc.fields) puts.set(field.name, putOf(field));
+      if (desc === FrameSchema) puts.set("url", addressPut(puts.get("url")!));
+    }
     return puts;
   };
   const decode = getOption(desc, inline) ? inlineReader(desc, ready) : objectReader(desc, ready);
@@ -108,6 +113,15 @@ function putOf(field: DescField): Put {
     else target[oneof.localName] = { case: localName, value: got };
   };
 }
+
+/** An address that holds a picture may have been read already. */
+const addressPut =
+  (put: Put): Put =>
+  (target, value, faults) => {
+    // Sound: it is the field of a frame.
+    if (value instanceof SentPicture) setPicture(target as unknown as Frame, value);
+    else put(target, value, faults);
+  };
 
 /** Whether another member of a `oneof` was given already. */
 const isChosen = (oneof: unknown, name: string): boolean => {

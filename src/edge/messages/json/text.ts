@@ -2,9 +2,11 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
 import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { Reason, refuse } from "../../../errors.ts";
+import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
+import { Reason, Refusal, refuse } from "../../../errors.ts";
 import { breathe, inSlices, type Sliced } from "../../../slices.ts";
 import { type Bounds, MOST_NUMBERS, mostItemsOf, tooMany, tooManyInAll, tooManyItems } from "../bounds.ts";
+import { type AddressText, LEAST_PICTURE_BYTES, picturesAt, putPictures, without } from "./pictures.ts";
 
 /** How deep arrays and objects may nest. */
 export const MAX_DEPTH = 64;
@@ -29,6 +31,8 @@ export interface Expected {
   readonly bounds: Bounds;
   /** The message that it is, where it has the names of the schema. */
   readonly desc?: DescMessage | undefined;
+  /** Addresses that hold a picture are given as `SentPicture`, where the body is so large that it is counted. */
+  readonly pictures?: boolean;
 }
 
 /**
@@ -49,12 +53,30 @@ export const parseCounted = (bytes: Buffer, expected: Expected): unknown =>
 
 async function parseLarge(bytes: Buffer, expected: Expected): Promise<unknown> {
   const isLong = bytes.length > LONG_BYTES;
-  const members = await inSlices(countingJson(bytes, expected));
+  const addresses: AddressText[] | undefined = expected.pictures && !isLong ? [] : undefined;
+  const members = await inSlices(countingJson(bytes, expected, addresses));
+  if (addresses !== undefined && addresses.length > 0) {
+    const value = parsedAround(bytes, addresses, members);
+    if (value !== undefined) return value;
+  }
   const text = textOf(bytes);
   if (isLong) await breathe();
   const value = parsed(text, members);
   if (isLong) await breathe();
   return value;
+}
+
+/** The value with its pictures; undefined where anything about it is odd: then it is read as a whole, and refused in the words for that. */
+function parsedAround(bytes: Buffer, addresses: readonly AddressText[], members: number): unknown {
+  const pictures = picturesAt(bytes, addresses);
+  if (pictures === undefined) return undefined;
+  try {
+    const value = parsed(textOf(without(bytes, addresses)), members);
+    return putPictures(value, addresses, pictures) ? value : undefined;
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
 }
 
 function textOf(bytes: Buffer): string {
@@ -151,9 +173,10 @@ const LONGEST_KEY = 64;
 
 /**
  * Counts the members of all objects, and refuses, naming field and limit, more items in a list or map than the schema allows and more
- * values in all than `expected` does. Makes nothing of the bytes; what is no JSON is left to `JSON.parse`.
+ * values in all than `expected` does. Makes nothing of the bytes; what is no JSON is left to `JSON.parse`. `addresses` takes where the long
+ * addresses of frames stand.
  */
-export function* countingJson(bytes: Buffer, { desc, bounds }: Expected): Sliced<number> {
+export function* countingJson(bytes: Buffer, { desc, bounds }: Expected, addresses?: AddressText[]): Sliced<number> {
   const levels: TextLevel[] = [];
   let members = 0;
   let elements = 0;
@@ -189,12 +212,17 @@ export function* countingJson(bytes: Buffer, { desc, bounds }: Expected): Sliced
         }
         if (at < 0) return members;
         if (isKey) level.key = at - start <= LONGEST_KEY ? bytes.toString("latin1", start, at) : "";
+        else if (addresses && at - start >= LEAST_PICTURE_BYTES && level?.desc === FrameSchema && level.key === "url")
+          addresses.push({ start, end: at, path: levels.map(placeOf) });
       } else if (byte === OPEN_LIST || byte === OPEN_OBJECT) enter(byte === OPEN_LIST);
       else while (at + 1 < bytes.length && isWord(bytes[at + 1]!)) at++;
     }
   }
   return members;
 }
+
+/** The key or the place of what begins on a level. */
+const placeOf = ({ isList, items, key }: TextLevel): string | number => (isList ? items - 1 : (key ?? ""));
 
 /** Whether an odd number of backslashes stands before. */
 function isEscaped(bytes: Buffer, start: number, at: number): boolean {
@@ -223,7 +251,7 @@ function countItem(levels: readonly TextLevel[]): void {
 
 /** The level that an array or object is which begins in `around`; undefined where it is the whole body, a message of `root`. */
 function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessage | undefined): TextLevel {
-  const name = around === undefined ? "" : around.isList ? String(around.items - 1) : (around.key ?? "");
+  const name = around === undefined ? "" : String(placeOf(around));
   const level = { isList, desc: undefined, field: undefined, most: Number.POSITIVE_INFINITY, name, items: 0 };
   const put = (field: DescField | undefined, desc?: DescMessage): TextLevel => ({
     ...level,

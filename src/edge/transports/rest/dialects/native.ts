@@ -1,4 +1,6 @@
 /** The gateway's own convention. */
+
+import { InferenceService } from "../../../../../gen/limber/v1/inference_service_pb.ts";
 import { restAnswer } from "../../../messages/errors.ts";
 import { type Expected, parseCounted } from "../../../messages/json.ts";
 import { type BodyLimits, readBody } from "../body.ts";
@@ -32,7 +34,8 @@ export const native: Dialect = {
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", limits);
     if (route.verb === "GET") return {};
     const desc = route.body === "*" ? route.method.input : route.body?.message;
-    const expected = { bounds: route.bounds, desc };
+    // A job's items are kept as they came.
+    const expected = { bounds: route.bounds, desc, pictures: route.method.parent === InferenceService };
     return readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
   },
   ignoresUnknown: false,
