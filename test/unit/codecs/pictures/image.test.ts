@@ -73,6 +73,21 @@ describe("readImageHeader", () => {
     }
   });
 
+  it("takes a few bytes that fill space ahead of a marker, and no millions", () => {
+    const [, , photo] = FORMS[3]!;
+    const filled = (fills: number): Buffer =>
+      Buffer.concat([photo.subarray(0, 2), Buffer.alloc(fills, 0xff), photo.subarray(2)]);
+    expect(readImageHeader(filled(1_000))).toMatchObject({ width: 37, height: 23, complete: true });
+    expect(readImageHeader(filled(1 << 16))).toBeUndefined();
+  });
+
+  it("looks for the end of a JPEG among its last 256 KiB", () => {
+    const [, , photo] = FORMS[3]!;
+    const padded = (bytes: number): Buffer => Buffer.concat([photo, Buffer.alloc(bytes)]);
+    expect(readImageHeader(padded((1 << 18) - 2))?.complete).toBe(true);
+    expect(readImageHeader(padded(1 << 18))?.complete).toBe(false);
+  });
+
   it("isn't taken in by the end of a thumbnail inside a JPEG that is itself cut", async () => {
     const [, , photo] = FORMS[3]!;
     const thumbnail = Buffer.concat([Buffer.from("ffe10006", "hex"), Buffer.from("0000ffd9", "hex")]);
