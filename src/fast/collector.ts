@@ -53,9 +53,37 @@ export function missingFlags(words: readonly string[]): string[] {
   return START_FLAGS.filter((flag) => !chosen.has(nameOf(flag)));
 }
 
-/** Has small collections made between slices of long work, where the process was started with `--expose-gc`; elsewhere V8 makes them when it likes. */
+/** Has small collections made between slices of long work, and after much that arrived, where the process was started with `--expose-gc`; elsewhere V8 makes them when it likes. */
 export function collectBetweenSlices(): void {
-  if (globalThis.gc !== undefined) installPause(breatheOut);
+  if (globalThis.gc === undefined) return;
+  installPause(breatheOut);
+  isCollecting = true;
+}
+
+/** Whether this process has small collections made of its own accord. */
+let isCollecting = false;
+
+/**
+ * Bytes that arrive are kept outside V8's heap. V8 counts them with the old, and makes a full collection after some 64 MB of them, which
+ * stops the program for tens of milliseconds, although nearly all of them are garbage a moment after they came: 50 robots with cameras
+ * have two of these a second. A small collection of a millisecond or two frees them as well, but V8 makes one only when objects ask for
+ * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts.
+ */
+const MOST_ARRIVED_BYTES = 16 << 20;
+
+let arrived = 0;
+
+/** Counts bytes that were read into memory of their own; after many of them the young are collected, at the end of this turn of the event loop. */
+export function countArrived(bytes: number): void {
+  arrived += bytes;
+  if (arrived < MOST_ARRIVED_BYTES) return;
+  arrived = 0;
+  if (isCollecting) setImmediate(collectArrived);
+}
+
+/** While the old are being collected they are left alone, as between slices: what came is freed with them. */
+function collectArrived(): void {
+  if (!isCollectorBusy()) collectYoung();
 }
 
 /**

@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../clock.ts";
 import type { ConnectionServer, OpenHttp1 } from "../../edge/server/port.ts";
 import type { WholeResponse } from "../../edge/server/whole-requests.ts";
+import { countArrived } from "../collector.ts";
 import { countRequest, isTurnSpent } from "../event-loop-turn.ts";
 import { roomFor, type SlabRoom, taken } from "../slab.ts";
 import { ChunkedBody } from "./chunked-body.ts";
@@ -139,6 +140,7 @@ class FastHttp1Connection {
   }
 
   readonly #read = (chunk: Buffer): void => {
+    countArrived(chunk.length);
     if (this.#bytes === undefined) {
       this.#bytes = chunk;
       this.#from = 0;

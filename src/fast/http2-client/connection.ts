@@ -6,6 +6,7 @@ import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { random } from "../../random.ts";
 import { lost, unreachable } from "../../upstream/transport/failures.ts";
 import type { Address } from "../../upstream/transport/servers.ts";
+import { countArrived } from "../collector.ts";
 import { ClientSession } from "./session.ts";
 import type { Stream, StreamHearer } from "./stream.ts";
 
@@ -146,6 +147,7 @@ function intoBlocks(hear: (chunk: Buffer) => boolean): OnReadOpts {
     buffer: () => {
       if (block.length - read >= LEAST_BYTES) return block.subarray(read);
       read = 0;
+      countArrived(BLOCK_BYTES);
       block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
       return block;
     },

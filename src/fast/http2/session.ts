@@ -9,6 +9,7 @@ import { after, steadyNow } from "../../clock.ts";
 import { type From, HEARD_MS, type Http2Limits } from "../../edge/server/http2.ts";
 import { Costs } from "../../edge/server/http2-costs.ts";
 import { PREFACE } from "../../edge/server/preface.ts";
+import { countArrived } from "../collector.ts";
 import { countRequest, currentTurn, isTurnSpent } from "../event-loop-turn.ts";
 import { type Block, Blocks } from "../http2-frames/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader } from "../http2-frames/frames.ts";
@@ -232,6 +233,7 @@ export class ServerSession implements BridgedConnection {
   };
 
   readonly #read = (chunk: Buffer): void => {
+    countArrived(chunk.length);
     if (this.#isClosed) return;
     this.#kept.push(chunk);
     if (this.#waitsFor !== undefined) return;

@@ -50,6 +50,32 @@ test("a process that was started without the flags has pauses that collect nothi
   expect(await print([], script)).toEqual([true, true]);
 });
 
+test("of bytes that arrive and are used up at once none are left to a full collection", async () => {
+  const script = `
+    const { constants, PerformanceObserver } = await import("node:perf_hooks");
+    const isFull = ({ detail }) => detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR;
+    let full = 0;
+    new PerformanceObserver((list) => {
+      full += list.getEntries().filter(isFull).length;
+    }).observe({ entryTypes: ["gc"] });
+    const last = [];
+    const fullOnesMeanwhile = async () => {
+      full = 0;
+      for (let i = 0; i < 10_000; i++) {
+        last[i % 4] = Buffer.allocUnsafeSlow(48 << 10);
+        collector.countArrived(48 << 10);
+        if (i % 10 === 0) await turn();
+      }
+      for (let i = 0; i < 10; i++) await turn();
+      return full;
+    };
+    const before = await fullOnesMeanwhile();
+    collector.collectBetweenSlices();
+    console.log(JSON.stringify([before > 0, await fullOnesMeanwhile()]));`;
+  // The young may be as many as in a process that has been busy.
+  expect(await print([...START_FLAGS, "--min-semi-space-size=16"], script)).toEqual([true, 0]);
+});
+
 test.each([
   [[], []],
   [["--parallel-scavenge"], ["--no-parallel-scavenge"]],
