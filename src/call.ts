@@ -117,6 +117,8 @@ export interface Call {
   deadline: number | undefined;
   /** The caller's `traceparent` header, unread. */
   traceparent?: string | undefined;
+  /** The host, with its port, by which the caller reached the gateway, as the request names it; undefined where it names none. */
+  host?: string | undefined;
   trail?: CallTrail | undefined;
   /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
   step?: (() => Promise<void> | undefined) | undefined;

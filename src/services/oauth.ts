@@ -69,11 +69,14 @@ export interface OauthDeps {
 /** The OAuth RPCs. */
 export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementation<typeof OauthService> {
   const own = publicUrl === undefined ? undefined : new URL(publicUrl).origin;
-  /** Refuses to give a key for another server: who has it there would call here with it. */
-  const assertTarget = (resource: string | undefined, { browser }: Call): void => {
-    const home = own ?? browser?.origin;
-    if (resource === undefined || home === undefined) return;
-    if (!URL.canParse(resource) || new URL(resource).origin !== home)
+  /**
+   * Refuses to give a key for another server: who has it there would call here with it. Section 2 of RFC 8707 asks for an absolute address
+   * without a fragment, and for a refusal of all that the gateway does not know to be its own.
+   */
+  const assertTarget = (resource: string | undefined, call: Call): void => {
+    if (resource === undefined) return;
+    const target = URL.canParse(resource) && !resource.includes("#") ? new URL(resource) : undefined;
+    if (target === undefined || target.origin !== (own ?? homeOf(call, target)))
       throw refuse(Reason.INVALID_TARGET, "the resource is none of this gateway", {}, { param: "resource" });
   };
   return {
@@ -323,6 +326,17 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       });
     },
   };
+}
+
+/**
+ * The gateway's origin as a caller knows it, where no operator says: a page's own, or else the host that the request names. Whether a proxy
+ * encrypts the connection of a caller with a key is not known, so that its target's scheme is taken for the gateway's.
+ */
+function homeOf({ browser, host }: Call, { protocol }: URL): string | undefined {
+  if (browser !== undefined) return browser.origin;
+  const home = `${protocol}//${host}`;
+  const isWeb = protocol === "https:" || protocol === "http:";
+  return isWeb && host !== undefined && URL.canParse(home) ? new URL(home).origin : undefined;
 }
 
 const newClientSecret = (): string => CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");

@@ -80,6 +80,8 @@ export interface CallContext {
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */
   idempotencyKey: string | undefined;
+  /** The host that the request names. */
+  host?: string | undefined;
   /** The `traceparent` header, unread. */
   traceparent?: string | undefined;
   /** Learns what was asked. */
@@ -376,6 +378,7 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   arrivedAt: context.arrivedAt ?? steadyNow(),
   deadline: context.deadline,
   traceparent: context.traceparent,
+  host: context.host,
   trail: context.trail,
   idempotency,
   browser: admission.browser,

@@ -433,6 +433,7 @@ class GrpcCall implements CallHearer {
       deadline: deadlineOf(this.#timeoutMs, this.#startedAt, this.#headers["grpc-timeout"]),
       idempotencyKey: this.#headers["idempotency-key"],
       traceparent: this.#headers.traceparent,
+      host: this.#headers[":authority"] ?? this.#headers.host,
       trail: this.#trail,
     };
   }

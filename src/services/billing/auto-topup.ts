@@ -27,9 +27,12 @@ import {
   dropMethod,
   findAutoTopUp,
   lockAutoTopUp,
+  noteForgotten,
   noteSetUp,
   saveAutoTopUp,
+  type ToForget,
   takeCharges,
+  takeToForget,
 } from "../../store/billing/auto-topup.ts";
 import { findPayment } from "../../store/billing/payments.ts";
 import type { Notifications } from "../../store/database/notifications.ts";
@@ -204,9 +207,25 @@ export class AutoTopUps {
   async #look(): Promise<undefined> {
     while (!this.#rounds.over && (await this.#begin()));
     while (!this.#rounds.over) {
-      const taken = await takeCharges(this.#deps.sql, AT_ONCE);
-      if (taken.length === 0) return;
-      await Promise.all(taken.map((each) => this.#charge(each)));
+      const { sql } = this.#deps;
+      const [charges, leftOver] = [await takeCharges(sql, AT_ONCE), await takeToForget(sql, AT_ONCE)];
+      if (charges.length + leftOver.length === 0) return;
+      await Promise.all([...charges.map((each) => this.#charge(each)), ...leftOver.map((each) => this.#forget(each))]);
+    }
+  }
+
+  /** What the processor did not answer stays, and is asked again. */
+  async #forget({ id, methodId, setupSession, isOver }: ToForget): Promise<void> {
+    const { sql, processor, warn } = this.#deps;
+    try {
+      const given = setupSession === null ? undefined : await processor.charges.askSetUp(setupSession);
+      const method = methodId ?? given?.methodId;
+      if (method !== undefined) await processor.charges.forget(method);
+      if (method !== undefined || isOver) await noteForgotten(sql, id);
+    } catch (thrown) {
+      warn(
+        `a payment method of an organisation that was deleted is still stored, and is asked about again: ${textOf(thrown)}`,
+      );
     }
   }
 

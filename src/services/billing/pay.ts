@@ -8,7 +8,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";
-import { orgOfSetUp, storeMethod } from "../../store/billing/auto-topup.ts";
+import { hurryToForget, orgOfSetUp, storeMethod } from "../../store/billing/auto-topup.ts";
 import {
   addPayment,
   type ChargeFact,
@@ -158,6 +158,7 @@ async function wordsOfCharge(processor: Processor, intentId: string): Promise<(C
 /** Asks the processor what was stored on a page of an organisation; answers whether something was. */
 export async function learnStored({ sql, processor }: PaymentDeps, sessionId: string, by: By): Promise<boolean> {
   const orgId = await orgOfSetUp(sql, sessionId);
+  if (orgId === undefined) await hurryToForget(sql, sessionId);
   const method = orgId === undefined ? undefined : await processor.charges.askSetUp(sessionId);
   if (orgId === undefined || method === undefined) return false;
   return tx(sql, async (tx) => {

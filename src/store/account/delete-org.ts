@@ -1,4 +1,5 @@
 /** Deleting an organisation: what its ledger needs stays, under names that say nothing. Amounts are micro-dollars. */
+import { leaveToForget } from "../billing/auto-topup.ts";
 import type { Tx } from "../database/tx.ts";
 import { balanceOf } from "./orgs.ts";
 
@@ -100,6 +101,7 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
     select provider from served where provider = any (${names}::text[])
     union select provider from payout where provider = any (${names}::text[])
     union select provider from provider_share where provider = any (${names}::text[])`;
+  await leaveToForget(tx, orgId);
   for (const table of EMPTIED)
     await tx`
       delete from ${tx(table)} where org_id = ${orgId}

@@ -1,6 +1,6 @@
 /** Credit that is bought without anybody asking: the rule, the stored payment method, and one charge at a time. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 
 /** A payment method that the processor has stored, by its names there. */
@@ -165,6 +165,58 @@ export async function dropMethod(tx: Tx, orgId: string): Promise<void> {
     update auto_topup set enabled = false, method_id = null, method_kind = null, method_brand = null, method_last4 = null,
       method_since = null, setup_session = null, setup_expires = null, updated = now()
     where org_id = ${orgId}`;
+}
+
+/** Leaves it to the workers that the processor forgets the payment method of an organisation, and what may still be given on an open page. */
+export async function leaveToForget(tx: Tx, orgId: string): Promise<void> {
+  const { count } = await tx`
+    insert into method_to_forget (method_id, setup_session, ends)
+    select method_id, null, now() from auto_topup where org_id = ${orgId} and method_id is not null
+    union all
+    select null, setup_session, setup_expires from auto_topup
+    where org_id = ${orgId} and setup_session is not null and setup_expires is not null
+    on conflict do nothing`;
+  if (count > 0) await tx`select pg_notify('topup_due', ${orgId})`;
+}
+
+/** What the processor is to forget: a payment method, or whatever is given on a page. */
+export interface ToForget {
+  id: number;
+  methodId: string | null;
+  setupSession: string | null;
+  /** Nothing can be given on the page any more. */
+  isOver: boolean;
+}
+
+/** After so many days the processor knows no page any more. */
+const PAGE_DAYS = 30;
+
+/** What the processor is to be asked to forget now; each is put off as charges are. */
+export async function takeToForget(sql: Sql, limit: number): Promise<ToForget[]> {
+  await sql`
+    delete from method_to_forget where setup_session is not null and ends < now() - make_interval(days => ${PAGE_DAYS})`;
+  return sql<ToForget[]>`
+    update method_to_forget set asked_at = now()
+    where id in (
+      select id from method_to_forget
+      where asked_at is null
+        or asked_at + greatest(interval '30 seconds', least(asked_at - created, interval '1 hour')) <= now()
+      order by id limit ${limit} for update skip locked
+    )
+    returning id, method_id, setup_session, ends <= now() as is_over`;
+}
+
+/** Has a page of an organisation that was deleted asked about at once: something was given on it. */
+export async function hurryToForget(sql: Sql, sessionId: string): Promise<void> {
+  await tx(sql, async (tx) => {
+    const { count } = await tx`update method_to_forget set asked_at = null where setup_session = ${sessionId}`;
+    if (count > 0) await tx`select pg_notify('topup_due', '')`;
+  });
+}
+
+/** The processor has forgotten it. */
+export async function noteForgotten(sql: Sql, id: number): Promise<void> {
+  await sql`delete from method_to_forget where id = ${id}`;
 }
 
 /** What a rule that is due came to: a payment that is to be charged, or a ceiling that is reached. */

@@ -69,6 +69,17 @@ create table auto_topup (
   ))
 );
 
+-- What the processor still has of organisations that were deleted: a stored payment method, or a page on which one may be given until it ends.
+create table method_to_forget (
+  id bigint generated always as identity primary key,
+  method_id text unique,
+  setup_session text unique,
+  ends timestamptz not null default now(),
+  asked_at timestamptz,
+  created timestamptz not null default now(),
+  check (num_nonnulls(method_id, setup_session) = 1)
+);
+
 create index auto_topup_on on auto_topup (next_try) where enabled;
 
 -- The account has the threshold too, so that a balance above it costs nothing to compare.

@@ -5,7 +5,7 @@ import { EventSchema, type TopupFailed } from "../../../gen/limber/v1/event_pb.t
 import { beginDue } from "../../../src/store/billing/auto-topup.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { StripeServer } from "../../support/stripe.ts";
 
@@ -302,4 +302,50 @@ describe("what became of a charge", () => {
     expect(await payments(key)).toMatchObject([{ id, status: "succeeded", refunded_usd: 5 }]);
     expect(await balance(key)).toBe(65);
   });
+});
+
+describe("an organisation that is deleted", () => {
+  const deleted = async (org: string): Promise<void> => {
+    const answer = await one.call(`/v1/orgs/${org}?confirm=${org}&force=true`, undefined, {
+      admin: ADMIN_TOKEN,
+      method: "DELETE",
+    });
+    expect([answer.status, answer.text]).toEqual([200, expect.anything()]);
+  };
+  /** Has both gateways ask again now, as if the waits were over. */
+  const askAgain = async (): Promise<void> => {
+    await one.sql`update method_to_forget set asked_at = null`;
+    await one.sql`select pg_notify('topup_due', '')`;
+  };
+  const left = async (): Promise<number> => (await one.sql`select from method_to_forget`).count;
+
+  it("leaves no card at the processor, which may be away for a while", async () => {
+    const { org } = await withCard(10);
+    const [card] = stripe.cardsOf(org);
+    expect(card?.attached).toBe(true);
+    for (const trouble of ["500", "401", "hang up"] as const) {
+      stripe.trouble = trouble;
+      if (trouble === "500") await deleted(org);
+      else await askAgain();
+      await eventually(async () => {
+        const [row] = await one.sql`select asked_at from method_to_forget`;
+        expect(row?.askedAt).toBeTruthy();
+      });
+    }
+    stripe.trouble = "none";
+    await eventually(async () => {
+      await askAgain();
+      expect([card?.attached, await left()]).toEqual([false, 0]);
+    });
+  }, 60_000);
+
+  it("leaves none that is given afterwards on a page that was open", async () => {
+    const { org, key } = await one.caller(10);
+    expect((await one.call(METHOD, {}, { key })).status).toBe(201);
+    await deleted(org);
+    expect(await left()).toBe(1);
+    expect(await stripe.deliver(one.url, stripe.storeCard(org))).toBe(200);
+    const [card] = stripe.cardsOf(org);
+    await eventually(async () => expect([card?.attached, await left()]).toEqual([false, 0]));
+  }, 60_000);
 });

@@ -1,8 +1,12 @@
 /** Applications that register themselves (RFC 7591), the page of consent, and where both are found (RFC 8414, RFC 9728). */
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { OauthService } from "../../../gen/limber/v1/oauth_service_pb.ts";
 import { pruneCodes } from "../../../src/store/account/oauth.ts";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { type Browser, signedIn } from "../../support/browser.ts";
+import { bearer, refusalIn } from "../../support/clients.ts";
 import { type Person, person } from "../../support/members.ts";
 import { exchange, honest, pkce, REDIRECT } from "../../support/oauth.ts";
 
@@ -38,6 +42,13 @@ const decides = (client_id: string, challenge: string, more: object = {}) =>
     code_challenge_method: "S256",
     ...more,
   });
+
+/** The reason for which a call is refused; undefined where it is answered. */
+const reasonOf = (call: Promise<unknown>): Promise<string | undefined> =>
+  call.then(
+    () => undefined,
+    async (thrown: unknown) => (await refusalIn(Promise.reject(thrown))).reason,
+  );
 
 describe("an application that registers itself", () => {
   it("is answered in the words of RFC 7591", async () => {
@@ -177,6 +188,36 @@ describe("the page of consent", () => {
       expect((await by({ workspace_id })).status).toBe(404);
     const target = await decides(id, pkce().challenge, { resource: "https://other.example/mcp" });
     expect(target.body.error.code).toBe("invalid_target");
+  });
+
+  it("gives no key for another server, whoever asks and whatever is known of the gateway's own address", async () => {
+    const id = await registered();
+    const body = {
+      client_id: id,
+      redirect_uri: REDIRECT,
+      code_challenge: pkce().challenge,
+      code_challenge_method: "S256",
+    };
+    const grpc = createClient(OauthService, createGrpcTransport({ baseUrl: app.url }));
+    const connect = createClient(OauthService, createConnectTransport({ baseUrl: app.url, httpVersion: "1.1" }));
+    const asked = { clientId: id, redirectUri: REDIRECT, codeChallenge: body.code_challenge };
+    const by = [
+      (resource: string) => decides(id, body.code_challenge, { resource }).then(({ body }) => body.error?.code),
+      (resource: string) =>
+        app
+          .call("/v1/oauth/authorize", { ...body, resource }, { key: developer.key })
+          .then(({ body }) => body.error?.code),
+      (resource: string) => asks(id, { resource }).then(({ body }) => body.error?.code),
+      ...[grpc, connect].map(
+        (client) => (resource: string) =>
+          reasonOf(client.authorize({ ...asked, codeChallengeMethod: "S256", resource }, bearer(developer.key))),
+      ),
+    ];
+    const foreign = ["https://other.example/mcp", "mcp", `${app.url}/mcp#here`, "data:text/plain,x", "http://", "null"];
+    for (const asking of by) {
+      for (const resource of foreign) expect([resource, await asking(resource)]).toEqual([resource, "invalid_target"]);
+      expect(await asking(`${app.url}/mcp`)).toBeUndefined();
+    }
   });
 
   it("takes no decision that another site's page sends", async () => {

@@ -323,7 +323,14 @@ function callContextOf(context: HandlerContext, requestId: string, startedAt: nu
     deadline: deadlineOf(context, startedAt),
     idempotencyKey: context.requestHeader.get("idempotency-key") ?? undefined,
     traceparent: context.requestHeader.get("traceparent") ?? undefined,
+    host: hostOf(context),
   };
+}
+
+function hostOf({ values }: HandlerContext): string | undefined {
+  const headers = values.get(wireKey)?.request.headers;
+  const authority = headers?.[":authority"];
+  return typeof authority === "string" ? authority : headers?.host;
 }
 
 const TRANSPORTS: Readonly<Record<string, Transport>> = { grpc: "grpc", "grpc-web": "grpc-web" };

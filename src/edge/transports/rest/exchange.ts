@@ -64,6 +64,7 @@ export class HttpExchange {
       deadline: undefined,
       idempotencyKey: headerOf(request, "idempotency-key"),
       traceparent: headerOf(request, "traceparent"),
+      host: headerOf(request, ":authority") ?? request.headers.host,
       trail: this.trail,
     };
   }
