@@ -44,7 +44,7 @@ it("a loop that ends is one line: whose it was, who served, chunks, holds, misse
     model: "acme/base",
     actionSpace: "base_twist_2d",
     horizon: 5,
-    provider: { deadlineMs: 200 },
+    provider: { deadlineMs: 2_000 },
   });
   const { id: requestId } = await loop.expect("opened");
   for (const step of [1, 2, 3]) {

@@ -1,5 +1,6 @@
 /** Broadcast: the spans of calls, and what becomes of them where a receiver fails. */
 import { describe, expect, it } from "vitest";
+import { ACT_DECLARATION } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { ReceivedSpan } from "../../support/otlp-receiver.ts";
@@ -29,7 +30,7 @@ describe("the spans of a call", () => {
       "robot.contract": "act",
       "robot.action_space": "base_twist_2d",
       "robot.horizon": 3,
-      "robot.dt_ms": 50,
+      "robot.dt_ms": ACT_DECLARATION.dt_ms,
       "robot.simulated": false,
       "robot.observation_age_ms": expect.any(Number),
       "route.fallback_used": false,

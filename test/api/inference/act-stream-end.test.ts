@@ -13,7 +13,7 @@ import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
-import { app, begin, caller, end, endEach, OPEN, one, two } from "./act-stream-supply.ts";
+import { app, begin, caller, clock, end, endEach, isOver, OPEN, one, two } from "./act-stream-supply.ts";
 
 beforeAll(begin);
 afterEach(endEach);
@@ -269,9 +269,7 @@ describe("a dropped connection", () => {
       await pruneLoopSessions(app.sql);
       first.leave();
       // Until its end is known elsewhere, a stream there does not hear of its last step when it is opened.
-      await eventually(async () =>
-        expect(await app.sql`select from loop_session where stream = ${id} and ended is not null`).toHaveLength(1),
-      );
+      await isOver(id);
 
       const second = robot(elsewhere, mine.key, open);
       expect(await second.expect("opened")).toMatchObject({ resumed: true, resumedStep: 7 });
@@ -303,10 +301,6 @@ describe("a dropped connection", () => {
     const first = robot(app, mine.key, open);
     first.observe(3);
     // A stream whose end is not on record within a tenth of a second is gone on from, and its step asked for again.
-    const isOver = (id: string): Promise<void> =>
-      eventually(async () =>
-        expect(await app.sql`select from loop_session where stream = ${id} and ended is not null`).toHaveLength(1),
-      );
     const { id } = await first.expect("opened");
     const charged = await first.expect("chunk");
     first.leave();
@@ -345,12 +339,23 @@ describe("a dropped connection", () => {
     await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
     const open = { ...OPEN, horizon: 200, provider: { sessionId: "half-dead" } };
     const first = robot(app, mine.key, open);
-    await first.expect("opened");
+    const { id } = await first.expect("opened");
     first.observe(3);
     await first.expect("chunk");
+    const session = await eventually(async () => {
+      const [row] = await app.sql`select session from loop_session where stream = ${id}`;
+      expect(row).toBeDefined();
+      return row?.session;
+    });
+    // A stream that takes over waits for the end of the one before, and not for long.
+    clock.hold();
     const second = robot(elsewhere, mine.key, open);
-    expect(await second.expect("opened")).toMatchObject({ resumed: true, episode: 1 });
     expect(await first.expect("ended")).toMatchObject({ code: "session_taken_over" });
+    await eventually(async () =>
+      expect(await app.sql`select from loop_session where session = ${session} and ended is not null`).toHaveLength(1),
+    );
+    clock.go();
+    expect(await second.expect("opened")).toMatchObject({ episode: 1 });
     second.observe(3);
     expect(await second.expect("chunk")).toMatchObject({ replayed: true });
     second.leave();

@@ -8,7 +8,7 @@ import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
-import { app, begin, caller, dead, end, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
+import { app, begin, caller, dead, end, endEach, isOver, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 
 let elsewhere: App;
 
@@ -78,19 +78,24 @@ describe("the number of an episode", () => {
   });
 
   it("goes on with the session, on either replica, where the robot names none", async () => {
-    const first = await opened(app, inSession("goes on"));
+    const first = robot(app, caller.key, inSession("goes on"));
+    let { id } = await first.expect("opened");
     first.say({ case: "reset", value: { episode: 5 } });
     await first.expect("episode");
     first.observe(3);
     const charged = await first.expect("chunk");
     first.leave();
     for (const where of [elsewhere, app]) {
+      await isOver(id);
       const again = robot(where, caller.key, inSession("goes on"));
       again.observe(3);
-      expect(await again.expect("opened")).toMatchObject({ resumed: true, episode: 5 });
+      const told = await again.expect("opened");
+      expect(told).toMatchObject({ resumed: true, episode: 5 });
       expect(await again.expect("chunk")).toMatchObject({ replayed: true, chunkId: charged.chunkId, episode: 5 });
       again.leave();
+      ({ id } = told);
     }
+    await isOver(id);
     const last = robot(app, caller.key, inSession("goes on", 5));
     last.observe(3);
     expect(await last.expect("opened")).toMatchObject({ resumed: true, resumedStep: 3, episode: 5 });

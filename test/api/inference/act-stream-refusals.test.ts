@@ -4,7 +4,7 @@ import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
-import { ACT, app, begin, caller, dead, end, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
+import { ACT, app, begin, caller, clock, dead, end, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 
 beforeAll(begin);
 afterEach(endEach);
@@ -157,12 +157,16 @@ describe("a hold", () => {
     one.script.act = () => {};
     two.script.act = () => {};
     const cancelled = one.cancelled() + two.cancelled();
-    const loop = robot(app, poor.key, { ...OPEN, provider: { deadlineMs: 60 } });
+    const asked = (): number => one.acts.length + two.acts.length;
+    const before = asked();
+    const loop = robot(app, poor.key, { ...OPEN, provider: { deadlineMs: 9_000 } });
     await loop.expect("opened");
     loop.observe(1);
+    await expect.poll(asked).toBe(before + 1);
+    clock.skip(9_000);
     const hold = await loop.expect("hold");
     expect(hold).toMatchObject({ step: 1, reason: HoldReason.LATE });
-    expect(hold.observationAgeMs).toBeGreaterThanOrEqual(60);
+    expect(hold.observationAgeMs).toBeGreaterThanOrEqual(9_000);
     await expect.poll(() => one.cancelled() + two.cancelled()).toBe(cancelled + 1);
     loop.halfClose();
     expect(await loop.rest()).toMatchObject([{ kind: "ended", value: { chunks: 0, holds: 1, staleRatio: 1 } }]);

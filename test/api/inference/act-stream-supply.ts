@@ -1,6 +1,10 @@
 /** Two providers of one model and one of another, and a caller, for the whole of the file that imports this. */
+import { expect } from "vitest";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 
 export const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
 export const ACT = {
@@ -15,8 +19,12 @@ export let one: Model;
 export let two: Model;
 export let other: Model;
 export let caller: Caller;
+/** The time of every gateway in the file. */
+export const clock = new SkippingClock();
+let restore: () => void;
 
 export async function begin(): Promise<void> {
+  restore = replaceAmbient({ clock });
   [app, one, two, other] = await Promise.all([openApp(), startModel(), startModel(), startModel()]);
   await app.supply({ provider: "one", model: "acme/base", endpoint: one.endpoint });
   await app.supply({ provider: "two", model: "acme/base", endpoint: two.endpoint });
@@ -25,13 +33,21 @@ export async function begin(): Promise<void> {
 }
 
 export function endEach(): void {
+  clock.go();
   for (const model of [one, two, other]) model.script.act = undefined;
 }
 
 export async function end(): Promise<void> {
   await app.close();
   for (const model of [one, two, other]) await model.close();
+  restore();
 }
 
 export const dead: Model["script"]["act"] = (_call, _answer, { stream }) => stream.close(2);
 export const pinnedTo = (provider: string | undefined) => (provider === "one" ? one : two);
+
+/** Resolves when the end of a stream is on record: until then, and not for long, a stream that has its session waits for what it left. */
+export const isOver = (id: string): Promise<void> =>
+  eventually(async () =>
+    expect(await app.sql`select from loop_session where stream = ${id} and ended is not null`).toHaveLength(1),
+  );

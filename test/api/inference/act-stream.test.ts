@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { grainyPicture, redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 import { robot } from "../../support/loop-client.ts";
@@ -31,11 +31,11 @@ describe.each([
 
   describe("answers", () => {
     it("each observation with a chunk that says what it is for, how old it is, and what it cost", async () => {
-      const loop = robot(app, key, { ...OPEN, provider: { deadlineMs: 200 } });
+      const loop = robot(app, key, { ...OPEN, provider: { deadlineMs: 9_000 } });
       expect(await loop.expect("opened")).toMatchObject({
-        dtMs: 50,
+        dtMs: ACT_DECLARATION.dt_ms,
         horizon: 5,
-        deadlineMs: 200,
+        deadlineMs: 9_000,
         chunkCostUsd: 0.0005,
         resumed: false,
         route: { model: "acme/base", provider: "one" },
@@ -49,7 +49,7 @@ describe.each([
           observationTime: step * 50,
           episodeBreak: false,
           droppedObservations: 0,
-          action: { space: "base_twist_2d", dtMs: 50 },
+          action: { space: "base_twist_2d", dtMs: ACT_DECLARATION.dt_ms },
           usage: { actionSteps: 5, costUsd: 0.0005 },
         });
         expect(chunk.action?.steps.map(({ values }) => [...values])).toEqual(honestSteps(model.acts.at(-1)!, 2));

@@ -1,6 +1,6 @@
 /** POST /v1/act and its other transports. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, type RpcFace, readEvents, refusalIn } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
@@ -53,7 +53,7 @@ describe("200", () => {
           [0.51, 0.511],
           [0.52, 0.521],
         ],
-        dt_ms: 50,
+        dt_ms: ACT_DECLARATION.dt_ms,
         note: "",
       },
       route: {
@@ -76,7 +76,7 @@ describe("200", () => {
       },
       usage: { action_steps: 3, gpu_seconds: 0.0025, cost_usd: 0.0003 },
       chunk_id: `chunk_${tail}`,
-      valid_until_ms: 150,
+      valid_until_ms: 3 * ACT_DECLARATION.dt_ms,
       observation_age_ms: expect.any(Number),
       prediction: [],
     });
@@ -189,7 +189,7 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) =
     expect(answer).toMatchObject({
       object: "world.action",
       model: "acme/base",
-      action: { space: "base_twist_2d", dtMs: 50, steps: [{ values: [0.5, 0.501] }, {}, {}] },
+      action: { space: "base_twist_2d", dtMs: ACT_DECLARATION.dt_ms, steps: [{ values: [0.5, 0.501] }, {}, {}] },
       route: { simulated: false, fallbackUsed: false, attempts: [{ provider: "acme", offeringId: offering }] },
       usage: { actionSteps: 3, costUsd: 0.0003 },
     });

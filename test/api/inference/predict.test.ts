@@ -3,10 +3,12 @@ import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import type { App, Caller } from "../../support/app.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import { frameOf, type Model, startModel, summary } from "../../support/model.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 
 let market: Market;
 let app: App;
@@ -14,8 +16,11 @@ let model: Model;
 let caller: Caller;
 let offering: string;
 let observations: object[];
+let restore: () => void;
+const clock = new SkippingClock();
 
 beforeAll(async () => {
+  restore = replaceAmbient({ clock });
   market = await openMarket(
     [
       {
@@ -24,7 +29,7 @@ beforeAll(async () => {
         contracts: ["predict", "ground"],
         price_per_frame: 0.002,
         price_per_1k_tokens: 0.01,
-        timeout_s: 2,
+        timeout_s: 60,
       },
     ],
     100,
@@ -37,7 +42,10 @@ afterEach(() => {
   model.script.predict = undefined;
   model.script.ground = undefined;
 });
-afterAll(() => market.close());
+afterAll(async () => {
+  await market.close();
+  restore();
+});
 
 const dataUrl = (png: Buffer): string => `data:image/png;base64,${png.toString("base64")}`;
 const body = (more: object = {}) => ({ model: "acme/world", horizon: 4, observations, ...more });
@@ -56,7 +64,7 @@ describe("POST /v1/predict", () => {
       object: "world.prediction",
       created: expect.any(Number),
       model: "acme/world",
-      dt_ms: 50,
+      dt_ms: ACT_DECLARATION.dt_ms,
       route: { simulated: false, fallback_used: false, attempts: [{ status: "ok", offering_id: offering }] },
       usage: { frames: 4, gpu_seconds: 0.01, cost_usd: 0.008 },
     });
@@ -192,9 +200,12 @@ describe("POST /v1/predict/stream", () => {
   it("sends done with what was delivered when the deadline comes", async () => {
     const payer = await app.caller(1);
     model.script.predict = async (call, { send }) => send(await frameOf(call, 0));
-    const read = await (await stream({ provider: { deadline_ms: 400 } }, payer.key)).rest();
-    expect(read.map(({ event }) => event)).toEqual(["route", "frame", "done"]);
-    expect(read[2]?.data).toMatchObject({
+    const events = await stream({ provider: { deadline_ms: 30_000 } }, payer.key);
+    for (const event of ["route", "frame"]) expect((await events.next())?.event).toBe(event);
+    clock.skip(30_000);
+    const read = await events.rest();
+    expect(read.map(({ event }) => event)).toEqual(["done"]);
+    expect(read[0]?.data).toMatchObject({
       finish_reason: "deadline",
       frames: 1,
       usage: { frames: 1, cost_usd: 0.002 },

@@ -1,13 +1,17 @@
 /** Routing as callers see it: who serves, who is passed over, and why. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 
 let app: App;
 let caller: Caller;
 const models = new Map<string, Model>();
 const offerings = new Map<string, string>();
+const clock = new SkippingClock();
+let restore: () => void;
 
 /** Cheap but slow, dear but fast, and one that keeps what it sees. */
 const PROVIDERS = {
@@ -18,6 +22,7 @@ const PROVIDERS = {
 type Name = keyof typeof PROVIDERS;
 
 beforeAll(async () => {
+  restore = replaceAmbient({ clock });
   app = await openApp();
   caller = await app.caller(100);
   for (const [provider, facts] of Object.entries(PROVIDERS)) {
@@ -35,6 +40,7 @@ afterEach(() => {
 afterAll(async () => {
   await app.close();
   for (const model of models.values()) await model.close();
+  restore();
 });
 
 const act = (provider: object = {}, more: object = {}) =>
@@ -198,7 +204,11 @@ describe("attempts", () => {
 
   it("end with 504 when deadline_ms is over, whoever is still at work", async () => {
     models.get("nosy")!.script.act = () => undefined;
-    const { status, body } = await act({ only: ["nosy"], deadline_ms: 700 });
+    const before = asked("nosy");
+    const answer = act({ only: ["nosy"], deadline_ms: 4_000 });
+    await expect.poll(() => asked("nosy")).toBe(before + 1);
+    clock.skip(4_000);
+    const { status, body } = await answer;
     expect([status, body.error.code, body.error.type]).toEqual([504, "deadline_exceeded", "timeout_error"]);
     expect(body.route.attempts).toMatchObject([{ provider: "nosy", status: "error", reason: "deadline" }]);
     await expect.poll(() => models.get("nosy")!.cancelled()).toBeGreaterThan(0);

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { LoopState, type RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { LoopService } from "../../../gen/limber/v1/loop_service_pb.ts";
 import { Notifications, notify } from "../../../src/store/database/notifications.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
@@ -62,7 +62,7 @@ describe("GET /v1/loops", () => {
     const caller = await one.caller(10);
     const { body: key } = await one.call("/v1/key", undefined, { key: caller.key });
     const first = await start(one, caller.key, { robotId: "arm-1" });
-    const second = await start(two, caller.key, { robotId: "arm-2", provider: { deadlineMs: 200, sessionId: "s" } });
+    const second = await start(two, caller.key, { robotId: "arm-2", provider: { deadlineMs: 800, sessionId: "s" } });
     model.script.act = () => {};
     second.loop.observe(2);
     await second.loop.expect("hold");
@@ -79,8 +79,8 @@ describe("GET /v1/loops", () => {
         model: "acme/base",
         provider: "acme",
         action_space: "base_twist_2d",
-        deadline_ms: 250,
-        dt_ms: 50,
+        deadline_ms: 5_000,
+        dt_ms: ACT_DECLARATION.dt_ms,
         chunks: 1,
         holds: {},
         failovers: 0,
@@ -93,7 +93,7 @@ describe("GET /v1/loops", () => {
         session_id: "s",
         state: "holding",
         last_hold: "late",
-        deadline_ms: 200,
+        deadline_ms: 800,
         holds: { late: 1 },
       });
     }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
@@ -263,7 +263,7 @@ describe("supply", () => {
         measured_ms: {},
         uptime_30d: 0.98,
         max_horizon: 256,
-        dt_ms: 50,
+        dt_ms: ACT_DECLARATION.dt_ms,
         parameters: ["seed"],
         data_collection: "deny",
       },

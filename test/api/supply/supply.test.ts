@@ -112,7 +112,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
       hardware: "CPU",
       price_per_action_step: 0.0001,
       max_horizon: 64,
-      dt_ms: 50,
+      dt_ms: ACT_DECLARATION.dt_ms,
       parameters: ["seed"],
       created: expect.any(Number),
     });
