@@ -2,7 +2,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { Listener } from "../../call.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
-import { every } from "../../clock.ts";
+import { everyTogether } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { Admission } from "./gate.ts";
 
@@ -20,7 +20,7 @@ export function recheckWhileOpen(
   const cut = (thrown: unknown): void => {
     if (thrown instanceof Refusal) listener.cut(thrown);
   };
-  const rest = every(LOOK_AGAIN_MS, () => {
+  const rest = everyTogether(LOOK_AGAIN_MS, () => {
     try {
       const looked = again();
       if (looked instanceof Promise) looked.catch(cut);

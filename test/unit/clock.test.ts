@@ -1,0 +1,42 @@
+/** Timers of the clock that many share. */
+import { expect, it, onTestFinished } from "vitest";
+import { everyTogether } from "../../src/clock.ts";
+import { replaceAmbient } from "../support/ambient.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+
+it("calls all who wait for one interval once in it, on one timer", async () => {
+  const clock = new ManualClock();
+  onTestFinished(replaceAmbient({ clock }));
+  const counts = new Map<number, number>();
+  const rests: (() => void)[] = [];
+  for (let i = 0; i < 100; i++) {
+    if (i % 10 === 0) await clock.advance(35);
+    rests.push(everyTogether(400, () => counts.set(i, (counts.get(i) ?? 0) + 1)));
+  }
+  expect(clock.pending).toBe(1);
+  counts.clear();
+  for (let passed = 0; passed < 4_000; passed += 50) await clock.advance(50);
+  expect(new Set(counts.values())).toEqual(new Set([10]));
+  for (const rest of rests) rest();
+  expect(clock.pending).toBe(0);
+});
+
+it("calls the first time after nearly the whole interval, and never again who has left, be it in the turn of another", async () => {
+  const clock = new ManualClock();
+  onTestFinished(replaceAmbient({ clock }));
+  const heard: string[] = [];
+  const leaveFirst = everyTogether(400, () => {
+    heard.push("first");
+    leaveSecond();
+  });
+  const leaveSecond = everyTogether(400, () => heard.push("second"));
+  await clock.advance(349);
+  expect(heard).toEqual([]);
+  await clock.advance(51);
+  expect(heard).toEqual(["first"]);
+  leaveFirst();
+  leaveFirst();
+  await clock.advance(2_000);
+  expect(heard).toEqual(["first"]);
+  expect(clock.pending).toBe(0);
+});
