@@ -1,6 +1,6 @@
 /** The composition root: opens one subsystem after the other, and closes them in reverse. */
 import { pino } from "pino";
-import { now, sleep } from "../clock.ts";
+import { now, sleep, steadyNow } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
 import type { LogLine } from "../edge/call-log.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
@@ -204,8 +204,13 @@ async function drain(
   phase.isDraining = true;
   // In this order: a robot that moves would open its next stream here.
   transports.leave();
-  loops.move();
-  if (delayMs > 0) await sleep(delayMs);
+  if (delayMs > 0) {
+    const began = steadyNow();
+    // A balancer that has not noticed yet would send it back here, to move once more at the end.
+    await sleep(delayMs / 2);
+    await loops.moveOver(delayMs / 4);
+    await sleep(Math.max(0, began + delayMs - steadyNow()));
+  }
   const idle = (async () => {
     // What callers sent before they knew is served.
     if (delayMs > 0) await sleep(Math.min(LATE_CALLS_MS, delayMs));

@@ -152,7 +152,17 @@ describe("several processes on one port", () => {
     const before = processesOf(gateway);
     const key = await openMarket(gateway);
     const over = new AbortController();
-    const tally: Tally = { rest: 0, grpc: 0, chunks: 0, holds: 0, moved: 0, resumed: 0, resumeMs: [], failed: [] };
+    const tally: Tally = {
+      rest: 0,
+      grpc: 0,
+      chunks: 0,
+      holds: 0,
+      moved: 0,
+      resumed: 0,
+      openMs: [],
+      resumeMs: [],
+      failed: [],
+    };
     const calling = { url: gateway.url, key, tally, over: over.signal };
     const callers = [
       ...[10, 20, 50, 200].map((ms) => callOverRest(calling, ms)),

@@ -102,7 +102,7 @@ it("waits no longer than its patience: what still runs is told that the gateway 
   await impatient.database.close();
 });
 
-it("asks control loops to move at once, and takes their streams again while it serves on", async () => {
+it("asks control loops to move while it serves on, and takes their streams again", async () => {
   model.script.act = undefined;
   const moving = await openApp();
   await moving.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -112,7 +112,7 @@ it("asks control loops to move at once, and takes their streams again while it s
   await loop.expect("opened");
   loop.observe(1);
   await loop.expect("chunk");
-  const closed = moving.gateway.close(20_000, 500);
+  const closed = moving.gateway.close(20_000, 2_000);
   expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
   const again = robot(moving, key, open);
   expect(await again.expect("opened")).toMatchObject({ resumed: true });

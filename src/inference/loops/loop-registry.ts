@@ -1,6 +1,6 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
 import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
-import { every } from "../../clock.ts";
+import { every, sleep, steadyNow } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
 import type { ActiveStops, Mover } from "../stops/active-stops.ts";
@@ -33,6 +33,8 @@ export interface Carried {
 }
 
 const TIDY_MS = 1_000;
+/** Milliseconds between two loops that are asked to move: to open a stream costs its caller, the balancer and the next replica a few each. */
+const MOVE_MS = 20;
 
 /** How a loop did, for the log. */
 export interface LoopSummary extends LoopFigures {
@@ -148,6 +150,21 @@ export class LoopRegistry {
   /** Ends every loop that runs now as soon as no answer is awaited in it. */
   move(): void {
     this.each((loop) => loop.drain());
+  }
+
+  /**
+   * The same, one loop after the other and at most for `ms` milliseconds: robots that all move in one moment wait for each other where they go.
+   * Resolves when each was asked.
+   */
+  async moveOver(ms: number): Promise<void> {
+    const loops = [...this.#loops];
+    const paceMs = Math.min(MOVE_MS, ms / loops.length);
+    const began = steadyNow();
+    for (const [i, loop] of loops.entries()) {
+      const early = began + i * paceMs - steadyNow();
+      if (early > 0) await sleep(early);
+      if (this.#loops.has(loop)) loop.drain();
+    }
   }
 
   /** The same, and takes in no other. */

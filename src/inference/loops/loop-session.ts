@@ -280,7 +280,7 @@ export class LoopSession implements Carried {
     const [, taken] = await Promise.all([this.#billing.cover(this.#tracker.plan), this.#taken]);
     if (this.#over) return;
     const found = newer(here, taken?.left);
-    this.#announce(found);
+    this.#announce(found, taken?.settled !== undefined);
     const settled = taken?.settled && found !== here ? newer(here, await taken.settled) : found;
     if (this.#over) return;
     this.#adopt(settled);
@@ -290,7 +290,8 @@ export class LoopSession implements Carried {
     this.#endIfDone();
   }
 
-  #announce(found: LeftBehind | undefined): void {
+  /** `isLeaving` says that the stream before has not said yet where it ended: the pin that it has may not have come here either. */
+  #announce(found: LeftBehind | undefined, isLeaving: boolean): void {
     const left = this.#goesOn(found) ? found : undefined;
     const pinned = this.#session !== undefined && this.#deps.sessions.get(this.#session) !== undefined;
     this.#enterAs(this.#asked ?? left?.episode ?? 1);
@@ -300,7 +301,7 @@ export class LoopSession implements Carried {
         step: this.#tracker.plan.steps[0]!,
         units: this.#tracker.plan.steps[0]!.units,
         deadlineMs: this.#deadlineMs,
-        resumed: this.#goesOn(found) && (pinned || left?.last !== undefined),
+        resumed: this.#goesOn(found) && (pinned || isLeaving || left?.last !== undefined),
         last: left?.last?.chunk,
         episode: this.#writer.episode,
         space: this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE,

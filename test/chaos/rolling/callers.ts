@@ -18,6 +18,8 @@ export interface Tally {
   /** Streams that were asked to move, and those that went on with their session. */
   moved: number;
   resumed: number;
+  /** Milliseconds from being asked to move until the next stream was opened, of each. */
+  readonly openMs: number[];
   /** Milliseconds from being asked to move to the next chunk, of each. */
   readonly resumeMs: number[];
   /** Each failed call, in words. */
@@ -91,6 +93,7 @@ export async function loop({ url, key, tally, over }: Calling, sessionId: string
     const stream = robotOn(client, key, open);
     try {
       const { resumed } = await stream.expect("opened");
+      if (askedAt !== undefined) tally.openMs.push(performance.now() - askedAt);
       if (isMoving && resumed) tally.resumed += 1;
       else if (isMoving) tally.failed.push("a loop was not resumed where it moved to");
       isMoving = false;

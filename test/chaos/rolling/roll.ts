@@ -34,10 +34,19 @@ export interface Load {
   readonly loops: number;
 }
 
+/** How long something took, in milliseconds. */
+interface Spread {
+  readonly p50: number;
+  readonly p99: number;
+  readonly most: number;
+}
+
 /** What came of it. */
-export interface Rolled extends Omit<Tally, "failed" | "resumeMs"> {
+export interface Rolled extends Omit<Tally, "failed" | "openMs" | "resumeMs"> {
+  /** Milliseconds from being asked to move until the next stream was opened. */
+  readonly openMs: Spread | undefined;
   /** Milliseconds from being asked to move to the next chunk. */
-  readonly resumeMs: { readonly p50: number; readonly p99: number; readonly most: number } | undefined;
+  readonly resumeMs: Spread | undefined;
   /** Calls a second that were answered. */
   readonly callsASecond: number;
   readonly mode: Mode;
@@ -125,7 +134,17 @@ export async function roll({
     const haproxy = await startHaproxy(dir.path, mode, entry, ports);
     closers.push(() => haproxy.stop());
     const over = new AbortController();
-    const tally: Tally = { rest: 0, grpc: 0, chunks: 0, holds: 0, moved: 0, resumed: 0, resumeMs: [], failed: [] };
+    const tally: Tally = {
+      rest: 0,
+      grpc: 0,
+      chunks: 0,
+      holds: 0,
+      moved: 0,
+      resumed: 0,
+      openMs: [],
+      resumeMs: [],
+      failed: [],
+    };
     const calling = { url: haproxy.url, key, tally, over: over.signal };
     const pauses = pausesOf(load);
     const began = performance.now();
@@ -163,8 +182,9 @@ export async function roll({
     >`select count(*)::int as requests from request where org_id = ${org}`;
     if ((settled?.requests ?? 0) < tally.rest + tally.grpc)
       wrong.push(`only ${settled?.requests} requests are settled`);
-    const { failed, resumeMs, ...figures } = tally;
-    return { mode, restarts, ...figures, callsASecond, resumeMs: spreadOf(resumeMs), failed: failed.length, wrong };
+    const { failed, openMs, resumeMs, ...figures } = tally;
+    const spreads = { openMs: spreadOf(openMs), resumeMs: spreadOf(resumeMs) };
+    return { mode, restarts, ...figures, callsASecond, ...spreads, failed: failed.length, wrong };
   } finally {
     for (const close of closers.reverse()) await close();
   }
@@ -177,7 +197,7 @@ function pausesOf(load: Load | undefined): { rest: number[]; grpc: number[]; loo
   return { rest: half, grpc: half, loops: Array<number>(load.loops).fill(100) };
 }
 
-function spreadOf(all: readonly number[]): Rolled["resumeMs"] {
+function spreadOf(all: readonly number[]): Spread | undefined {
   if (all.length === 0) return undefined;
   const sorted = all.toSorted((a, b) => a - b).map((ms) => Math.round(10 * ms) / 10);
   const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
