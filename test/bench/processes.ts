@@ -1,7 +1,11 @@
 /**
- * What several processes on one port cost, and how evenly robots fall on them. CPU microseconds of all gateway processes for each call,
- * one process beside two on one PostgreSQL, in turns; then 10 to 200 robots on four processes: the fullest beside the emptiest.
- * `node test/bench/processes.ts [rounds] [calls]`
+ * What several processes on one port cost, what they carry, and how evenly robots fall on them. `node test/bench/processes.ts [rounds] [calls]
+ * [PART]`, all parts unless one is named:
+ * - `cost`: CPU microseconds of all gateway processes for each call, one process beside two on one PostgreSQL, in turns. The fewer calls a process
+ *   has under way, the more each costs, for the turns of its event loop and its commits are shared by fewer: so one is compared with two at as
+ *   many under way in each process, and, to tell what that alone costs, at as many in all. Then what an idle second costs.
+ * - `quota`: each process is held to a third of a core. Calls and loop messages a second of one and of two, at as many under way in each.
+ * - `spread`: 10 to 200 robots on four processes: the fullest beside the emptiest.
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -15,12 +19,22 @@ import { connect } from "../../src/store/database/tx.ts";
 import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, type Bench, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
-import { robots } from "./support/loop-load.ts";
+import { closedLoops, robots } from "./support/loop-load.ts";
 import { cpuNanos, descendants, median, startModelServer } from "./support/processes.ts";
+import { holdEach } from "./support/quota.ts";
 
 const rounds = Number(process.argv[2] ?? 15);
 const calls = Number(process.argv[3] ?? 4_000);
+const part = process.argv[4];
+const isWanted = (name: string): boolean => part === undefined || part === name;
+/** Calls under way in each process. */
+const UNDER_WAY = [8, 16, 32, 64];
+/** A call gets cheaper for its first 60,000, in each process. A run of few calls is for a first look. */
+const WARM_UP = Math.min(60_000, 15 * calls);
+const IDLE_S = 10;
+const QUOTA = 1 / 3;
 const CALLERS = 32;
+const LOOPS = { connections: 8, robots: 64 };
 const FLEETS = [10, 20, 50, 100, 200];
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
@@ -45,11 +59,98 @@ async function open(processes: number): Promise<Bench> {
 
 const nanosOf = ({ pid }: Bench): number => [pid, ...descendants(pid)].reduce((sum, each) => sum + cpuNanos(each), 0);
 
-async function micros(bench: Bench): Promise<number> {
-  const before = nanosOf(bench);
-  const { failed } = await restLoad(`http://127.0.0.1:${bench.port}/v1/act`, actJson, bench.key, CALLERS, calls);
+/** Calls of closed loops of as many callers; answers how many came a second. */
+async function call(bench: Bench, callers: number, count: number): Promise<number> {
+  const began = performance.now();
+  const { failed } = await restLoad(`http://127.0.0.1:${bench.port}/v1/act`, actJson, bench.key, callers, count);
   if (failed > 0) throw new Error(`${failed} calls failed`);
+  return (1_000 * count) / (performance.now() - began);
+}
+
+async function micros(bench: Bench, callers: number): Promise<number> {
+  const before = nanosOf(bench);
+  await call(bench, callers, calls);
   return (nanosOf(bench) - before) / calls / 1_000;
+}
+
+/** Milliseconds of CPU in a second without calls. */
+async function idleMs(bench: Bench): Promise<number> {
+  const before = nanosOf(bench);
+  await rest(IDLE_S * 1_000);
+  return (nanosOf(bench) - before) / IDLE_S / 1e6;
+}
+
+async function cost(one: Bench, two: Bench): Promise<void> {
+  const measures = [
+    ...UNDER_WAY.map((each) => ({ bench: one, processes: 1, each })),
+    ...UNDER_WAY.map((each) => ({ bench: two, processes: 2, each })),
+  ].map((measure) => ({ ...measure, costs: [] as number[] }));
+  for (let round = 0; round < rounds; round++)
+    for (const { bench, processes, each, costs } of measures) costs.push(await micros(bench, processes * each));
+  const costsOf = (processes: number, each: number): number[] =>
+    measures.find((measure) => measure.processes === processes && measure.each === each)?.costs ?? [];
+  const ratio = (above: readonly number[], below: readonly number[]): string =>
+    median(above.map((micros, i) => micros / below[i]!)).toFixed(2);
+  for (const each of UNDER_WAY) {
+    const [ofOne, ofTwo] = [costsOf(1, each), costsOf(2, each)];
+    const inAll = costsOf(2, each / 2);
+    console.log(
+      `${String(each).padStart(3)} under way in each: one ${median(ofOne).toFixed(0)} us a call, two ${median(ofTwo).toFixed(0)}; ` +
+        `two / one ${ratio(ofTwo, ofOne)}${each === CALLERS ? "   (goal 1.1)" : ""}` +
+        (inAll.length > 0 ? `; as many in all, half in each of two: ${ratio(inAll, ofOne)}` : ""),
+    );
+  }
+  const [idleOne, idleTwo] = [await idleMs(one), await idleMs(two)];
+  console.log(
+    `an idle second: one ${idleOne.toFixed(1)} ms of CPU, two and their parent ${idleTwo.toFixed(1)}; ${(idleTwo / idleOne).toFixed(2)}`,
+  );
+}
+
+/** The processes of a gateway that run calls. */
+const workersOf = ({ pid }: Bench): number[] => {
+  const children = descendants(pid);
+  return children.length > 0 ? children : [pid];
+};
+
+async function quota(one: Bench, two: Bench): Promise<void> {
+  const fleets = await Promise.all(
+    [one, two].map(({ port, key }, i) =>
+      robots(`http://127.0.0.1:${port}`, key, (i + 1) * LOOPS.connections, (i + 1) * LOOPS.robots),
+    ),
+  );
+  const messages = async (i: number): Promise<number> => {
+    const { all } = fleets[i]!;
+    const turns = Math.ceil(calls / LOOPS.robots);
+    const began = performance.now();
+    const { others } = await closedLoops(all, turns);
+    if (others > 0) throw new Error(`${others} answers were no chunks`);
+    return (1_000 * all.length * turns) / (performance.now() - began);
+  };
+  for (const i of fleets.keys()) for (let round = 0; round < 20; round++) await messages(i); // warm-up
+  const release = holdEach([...workersOf(one), ...workersOf(two)], QUOTA);
+  if (release === undefined) {
+    console.log("not held: the machine has no cgroups to write");
+    return;
+  }
+  const ratios = { acts: [] as number[], loops: [] as number[] };
+  const rates: Record<string, number[]> = {};
+  const note = (name: string, rate: number): number => {
+    rates[name] = [...(rates[name] ?? []), rate];
+    return rate;
+  };
+  for (let round = 0; round < rounds; round++) {
+    const ofOne = note("acts of one", await call(one, CALLERS, calls));
+    ratios.acts.push(note("acts of two", await call(two, 2 * CALLERS, 2 * calls)) / ofOne);
+    const ofLoops = note("loops of one", await messages(0));
+    ratios.loops.push(note("loops of two", await messages(1)) / ofLoops);
+  }
+  release();
+  for (const { close } of fleets) close();
+  for (const [name, all] of Object.entries(rates))
+    console.log(`held to a third of a core each, ${name}: ${median(all).toFixed(0)} a second`);
+  console.log(
+    `two carry ${median(ratios.acts).toFixed(2)} times the acts and ${median(ratios.loops).toFixed(2)} times the loop messages of one   (goal 1.8)`,
+  );
 }
 
 /** The connections of each process, as the gateway counts them; one of them is that of this question. */
@@ -74,30 +175,30 @@ async function settled(bench: Bench, count: number): Promise<number[]> {
   }
 }
 
-const [one, two] = [await open(1), await open(2)];
-const costs: [number, number][] = [];
-// The first rounds warm up: a call gets cheaper for its first 60,000.
-for (let round = -8; round < rounds; round++) {
-  const cost: [number, number] = [await micros(one), await micros(two)];
-  if (round >= 0) costs.push(cost);
+async function spread(): Promise<void> {
+  const four = await open(4);
+  for (const count of FLEETS) {
+    await settled(four, 0);
+    const fleet = await robots(`http://127.0.0.1:${four.port}`, four.key, count, count);
+    const counts = await settled(four, count);
+    const ratio = Math.max(...counts) / Math.min(...counts);
+    console.log(
+      `${String(count).padStart(3)} robots on four: ${counts.join(" ")}, fullest / emptiest ${ratio.toFixed(2)}   (goal 1.3)`,
+    );
+    fleet.close();
+  }
+  await four.stop();
 }
-console.log(`CPU us/call of one process  ${median(costs.map(([a]) => a)).toFixed(1)}`);
-console.log(`CPU us/call of two          ${median(costs.map(([, b]) => b)).toFixed(1)}`);
-console.log(`two / one                   ${median(costs.map(([a, b]) => b / a)).toFixed(2)}   (goal 1.1)`);
-await Promise.all([one.stop(), two.stop()]);
 
-const four = await open(4);
-for (const count of FLEETS) {
-  await settled(four, 0);
-  const fleet = await robots(`http://127.0.0.1:${four.port}`, four.key, count, count);
-  const counts = await settled(four, count);
-  const ratio = Math.max(...counts) / Math.min(...counts);
-  console.log(
-    `${String(count).padStart(3)} robots on four: ${counts.join(" ")}, fullest / emptiest ${ratio.toFixed(2)}   (goal 1.3)`,
-  );
-  fleet.close();
+if (isWanted("cost") || isWanted("quota")) {
+  const [one, two] = [await open(1), await open(2)];
+  await call(one, CALLERS, WARM_UP);
+  await call(two, 2 * CALLERS, 2 * WARM_UP);
+  if (isWanted("cost")) await cost(one, two);
+  if (isWanted("quota")) await quota(one, two);
+  await Promise.all([one.stop(), two.stop()]);
 }
-await four.stop();
+if (isWanted("spread")) await spread();
 await model.stop();
 await postgres.stop();
 rmSync(folder, { recursive: true, force: true });
