@@ -52,6 +52,10 @@ export const narrower = (one: Reach, other: Reach): Reach => (one < other ? one 
 export const reachOfKey = (trust: Trust | undefined, environment: "hardware" | "simulation"): Reach =>
   reachOfTier(trust ?? (environment === "hardware" ? "verified" : "community"));
 
+/** What a key has to say to reach so far; undefined where it does by saying nothing, so that it is narrowed when it becomes one for hardware. */
+export const trustSaid = (reach: Reach, environment: "hardware" | "simulation"): Trust | undefined =>
+  reach === reachOfKey(undefined, environment) ? undefined : trustOf(reach);
+
 /** What the operator says of a provider. */
 export type Standing = "community" | "verified" | "rejected";
 

@@ -3,7 +3,7 @@
  * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import { narrower, type Reach, reachOfKey, reachOfTier, trustOf } from "../contracts/trust.ts";
+import { narrower, type Reach, reachOfKey, reachOfTier, trustOf, trustSaid } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import {
   DEFAULT_RATE_LIMIT,
@@ -343,7 +343,9 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
   if (!maker) return asked;
   if (maker.ancestors.length >= MOST_ANCESTORS)
     throw refuse(Reason.KEY_LINE_TOO_LONG, `a key descends from ${MOST_ANCESTORS} keys at most`);
-  const { id, permissions, scopes, models, environment, workspaceId, robotId, bounds, expiresAt } = effective(maker);
+  const own = effective(maker);
+  const { id, permissions, scopes, models, workspaceId, robotId, bounds, expiresAt } = own;
+  const { environment = own.environment } = asked;
   return {
     ...asked,
     // What a person makes at the console outlives the sign-in, and shares no rate limit with it.
@@ -351,13 +353,13 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     permissions,
     scopes: asked.scopes?.length ? asked.scopes : scopes,
     models: asked.models?.length ? asked.models : models,
-    environment: asked.environment ?? environment,
+    environment,
     rateLimit: asked.rateLimit ?? authorityOf(maker).rateLimit,
     workspaceId: asked.workspaceId ?? workspaceId,
     robotId: asked.robotId ?? robotId,
     bounds: asked.bounds ?? bounds,
     // A key for simulations reaches further than its maker for hardware unless it says how far; one for hardware no further than others of its kind.
-    trust: asked.trust ?? trustOf(reachGiven(asked.environment ?? environment, maker)),
+    trust: asked.trust ?? trustSaid(reachGiven(environment, maker), environment),
     requireSigned: asked.requireSigned ?? authorityOf(maker).requireSigned,
     expiresAt: asked.expiresAt ?? expiresAt,
   };

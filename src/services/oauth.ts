@@ -22,7 +22,7 @@ import { BRAND, CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { trustOf } from "../contracts/trust.ts";
+import { trustSaid } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { secretBytes } from "../random.ts";
@@ -461,7 +461,7 @@ function narrowed(
     // What a person consents to at the console outlives the sign-in, and shares no rate limit with it.
     parentId: key.kind === "member" ? undefined : key.id,
     ...(key.bounds && { bounds: key.bounds }),
-    trust: trustOf(authorityOf(key).trust),
+    trust: trustSaid(authorityOf(key).trust, key.environment),
     ...(known.length > 0 && { expiresAt: Math.min(...known) }),
     ...(limits.length > 0 && {
       budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },

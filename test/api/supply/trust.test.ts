@@ -1,6 +1,9 @@
 /** Whose supply serves whom: strangers' offerings reach nobody who did not ask for them, on any contract, by any road. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { signedIn } from "../../support/browser.ts";
+import { eventually } from "../../support/eventually.ts";
+import { person } from "../../support/members.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -129,6 +132,28 @@ describe("community supply", () => {
     const simulating = (await app.call(`/v1/orgs/${robot.org}/keys`, { environment: "simulation" }, { key: hardware }))
       .body;
     expect(simulating).toMatchObject({ environment: "simulation", trust: "verified" });
+  });
+});
+
+describe("a key that a person makes at the console without a word about it", () => {
+  it("gets nothing of the community's once it drives hardware, unless it says so then", async () => {
+    const { userId } = await person(app, robot.org, "owner");
+    const browser = await signedIn(app, robot.org, userId);
+    const keys = `/v1/orgs/${robot.org}/keys`;
+    const { body: made } = await browser.call(keys, { role: "owner" });
+    expect([made.environment, made.trust ?? null]).toEqual(["simulation", null]);
+    const asked = (): ReturnType<typeof act> => act("service/cheapest", { trust: "community" }, made.key);
+    const change = async (body: object): Promise<void> => {
+      const { status, text } = await app.call(`${keys}/${made.id}`, body, { admin: ADMIN_TOKEN, method: "PATCH" });
+      expect([status, text]).toEqual([200, expect.anything()]);
+    };
+    await settle("community");
+    expect(await asked()).toMatch(/^(cheap|copycat)$/);
+    await change({ environment: "hardware" });
+    await eventually(async () => expect(await asked()).toBe("trusted"));
+    await change({ trust: "community" });
+    await eventually(async () => expect(await asked()).toMatch(/^(cheap|copycat)$/));
+    await settle("named");
   });
 });
 
