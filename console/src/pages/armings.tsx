@@ -2,7 +2,6 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { SafetyBoundsSchema } from "../gen/limber/v1/action_pb.ts";
 import { type Arming, ArmingSchema } from "../gen/limber/v1/arming_pb.ts";
 import { ArmingService } from "../gen/limber/v1/arming_service_pb.ts";
 import { refresh } from "../lib/api.ts";
@@ -178,14 +177,7 @@ export function ArmingsPage() {
               [open.clientId === undefined ? "key" : "application", <Code key="">{agentOf(open)}</Code>],
               ["models", open.models.join(", ")],
               ["a run", `${open.maxSeconds} s at most`],
-              [
-                "bounds",
-                open.bounds === undefined ? (
-                  <None key="" />
-                ) : (
-                  <Bounds key="" of={restJson(SafetyBoundsSchema, open.bounds)} />
-                ),
-              ],
+              ["bounds", open.bounds === undefined ? <None key="" /> : <Bounds key="" of={open.bounds} />],
               ["armed", <Time key="" at={open.created} />],
               ["by", <Code key="">{open.createdBy}</Code>],
               ["ends by itself", <Time key="" at={open.ends} />],

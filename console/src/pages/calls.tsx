@@ -52,8 +52,15 @@ export function Ended({ record }: { record: LogRecord }) {
 }
 
 const COLUMNS: readonly Column<LogRecord>[] = [
-  { id: "ts", title: "ended", width: 120, phone: 76, cell: ({ ts }) => <Time at={ts} />, value: ({ ts }) => ts },
-  { id: "ended", title: "outcome", width: "2fr", cell: (record) => <Ended record={record} />, value: outcomeOf },
+  { id: "ts", title: "ended", width: 120, phone: 64, cell: ({ ts }) => <Time at={ts} />, value: ({ ts }) => ts },
+  {
+    id: "ended",
+    title: "outcome",
+    width: "2fr",
+    phone: 92,
+    cell: (record) => <Ended record={record} />,
+    value: outcomeOf,
+  },
   {
     id: "kind",
     title: "contract",
@@ -98,7 +105,7 @@ const COLUMNS: readonly Column<LogRecord>[] = [
     id: "latency",
     title: "latency",
     width: 84,
-    phone: 64,
+    phone: 76,
     right: true,
     cell: ({ latencyMs }) => <Ms ms={latencyMs} />,
     value: ({ latencyMs }) => latencyMs ?? 0,

@@ -32,6 +32,7 @@ const COLUMNS: readonly Column<WatchedLoop>[] = [
   },
   {
     id: "state",
+    phone: 84,
     title: "state",
     width: "2fr",
     cell: ({ loop }) => <State loop={loop} />,
@@ -84,6 +85,7 @@ const COLUMNS: readonly Column<WatchedLoop>[] = [
     id: "holds",
     title: "holds",
     width: 64,
+    phone: 48,
     right: true,
     cell: ({ loop }) => holdsOf(loop),
     value: ({ loop }) => holdsOf(loop),

@@ -234,6 +234,7 @@ const PAYMENTS: readonly Column<Payment>[] = [
     id: "status",
     title: "state",
     width: "1fr",
+    phone: 96,
     cell: ({ status }) => <Word>{wordOf(PaymentStatusSchema, status)}</Word>,
     value: ({ status }) => status,
   },

@@ -55,6 +55,7 @@ const COLUMNS: readonly Column<Offering>[] = [
     id: "provider",
     title: "provider",
     width: "1fr",
+    phone: 84,
     cell: ({ provider }) => provider,
     value: ({ provider }) => provider,
   },

@@ -127,7 +127,7 @@ export function Table<T extends object>({
       role="region"
       aria-label={`${label}, scrollable`}
       tabIndex={0}
-      className={`panel relative overflow-auto ${tall ? "min-h-64 flex-1" : "max-h-[70vh]"}`}
+      className={`panel relative overflow-auto ${tall ? "min-h-64 flex-1" : "max-h-[70vh] shrink-0"}`}
     >
       <div
         role="table"

@@ -57,7 +57,7 @@ export function Comparison({
   const more = wanted(a, b);
   return (
     <Part title="Two runs compared">
-      <div className="grid max-w-3xl gap-3">
+      <div className="grid max-w-3xl grid-cols-[minmax(0,1fr)] gap-3">
         <p>
           <code>{first.policy?.endpoint}</code> in {first.scenario?.id}, {a.successes} of {a.n}, against:
         </p>

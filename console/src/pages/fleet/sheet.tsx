@@ -1,7 +1,7 @@
 /** One robot: what it is, its keys, and which offerings can drive it. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
-import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import {
   type DrivingOffering,
   type Robot,
@@ -30,7 +30,13 @@ import { type Column, Table } from "../../parts/table.tsx";
 
 const CAMERAS: readonly Column<RobotCamera>[] = [
   { id: "name", title: "camera", width: "1fr", cell: ({ name }) => name, value: ({ name }) => name },
-  { id: "role", title: "looks from", width: "1fr", cell: ({ role }) => wordOf(CameraRoleSchema, role) || <None /> },
+  {
+    id: "role",
+    title: "looks from",
+    width: "1fr",
+    wide: true,
+    cell: ({ role }) => wordOf(CameraRoleSchema, role) || <None />,
+  },
   {
     id: "size",
     title: "pixels",
@@ -38,7 +44,13 @@ const CAMERAS: readonly Column<RobotCamera>[] = [
     cell: ({ width, height }) =>
       width === undefined && height === undefined ? <None /> : `${width ?? "?"} × ${height ?? "?"}`,
   },
-  { id: "format", title: "as", width: 64, cell: ({ format }) => wordOf(ImageFormatSchema, format) || <None /> },
+  {
+    id: "format",
+    title: "as",
+    width: 64,
+    wide: true,
+    cell: ({ format }) => wordOf(ImageFormatSchema, format) || <None />,
+  },
   { id: "rate", title: "Hz", width: 64, right: true, cell: ({ rateHz }) => rateHz ?? <None /> },
 ];
 
@@ -59,7 +71,7 @@ const CAN: readonly Column<DrivingOffering>[] = [
   {
     id: "known",
     title: "says what it reads",
-    width: 120,
+    width: 148,
     wide: true,
     cell: ({ declared }) => (declared ? <Status tone="good">yes</Status> : <Status tone="wait">no</Status>),
     value: ({ declared }) => Number(declared),
@@ -201,7 +213,7 @@ export function RobotSheet({
                 "gripper",
                 `number ${actions.gripper.indexes.join(", ")}: open at ${actions.gripper.open}, closed at ${actions.gripper.closed}`,
               ],
-              bounds !== undefined && ["bounds", <Bounds key="" of={restJson(SafetyBoundsSchema, bounds)} />],
+              bounds !== undefined && ["bounds", <Bounds key="" of={bounds} />],
             ]}
           />
         </Part>
@@ -245,8 +257,23 @@ function stateOf({ names, units, dimension, referenceFrame }: ProprioSpec): stri
   return `State: ${values}${referenceFrame === undefined ? "" : `, in ${referenceFrame}`}`;
 }
 
-/** Bounds, as REST spells them. */
-export const Bounds = ({ of }: { of: unknown }) => <code className="break-all">{JSON.stringify(of)}</code>;
+const LIMITS = {
+  lowest: "lowest",
+  highest: "highest",
+  maxChange: "largest change",
+  maxStartJump: "largest jump",
+} as const;
+
+/** Bounds: one number for all numbers of a step, or one for each. */
+export function Bounds({ of }: { of: SafetyBounds }) {
+  const said = Object.entries(LIMITS).flatMap(([field, name]) => {
+    const limit = of[field as keyof typeof LIMITS]; // the keys of LIMITS
+    return limit === undefined || (Array.isArray(limit) && limit.length === 0)
+      ? []
+      : [`${name} ${[limit].flat().join(", ")}`];
+  });
+  return said.length === 0 ? <None /> : <span className="tabular-nums">{said.join("; ")}</span>;
+}
 
 /** What can drive it at this moment by a call of the reader, and for each other offering the field that stands against it. */
 function Drivers({ robot: { id: robotId, workspaceId } }: { robot: Robot }) {
