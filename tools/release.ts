@@ -12,6 +12,9 @@ const ROOT = join(import.meta.dirname, "..");
 const OUT = join(ROOT, "release");
 const NPM_CLIENT = "clients/typescript";
 
+/** What tar is told, so that the same sources make the same bytes. */
+export const SAME_BYTES: readonly string[] = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
+
 /** Clients that are released as sources, and where those state their version. */
 const SOURCES: readonly string[] = ["cpp", "ros2"];
 const SOURCES_VERSIONS: readonly (readonly [string, RegExp])[] = [
@@ -101,10 +104,8 @@ function release(): void {
       run("python3", ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", OUT, folder]);
   }
   for (const name of SOURCES) {
-    // The same sources make the same bytes.
-    const same = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--exclude=__pycache__"];
     const archive = join(OUT, `limber-${name}-${versions.get("package.json")}.tar.gz`);
-    run("tar", [...same, "-C", join(ROOT, "clients"), "-czf", archive, name]);
+    run("tar", [...SAME_BYTES, "--exclude=__pycache__", "-C", join(ROOT, "clients"), "-czf", archive, name]);
   }
   const sbom = ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"];
   writeFileSync(join(OUT, "limber.cdx.json"), run("npm", sbom));

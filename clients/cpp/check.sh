@@ -12,16 +12,31 @@ if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then
 fi
 scratch=$(mktemp -d)
 build=${LIMBER_CPP_BUILD:-$scratch/build}
-gateway=
+gateways=()
 finish() {
-  [ -z "$gateway" ] || { kill "$gateway" 2>/dev/null && wait "$gateway" 2>/dev/null; } || true
+  for each in "${gateways[@]}"; do { kill "$each" 2>/dev/null && wait "$each" 2>/dev/null; } || true; done
   rm -rf "$scratch"
 }
 trap finish EXIT
 
+start() {
+  PORT=0 DATA_DIR="$scratch/data-$1" node "${@:2}" >"$scratch/log-$1" 2>&1 &
+  gateways+=($!)
+}
+# Waits for the gateway that was started last, and names it to the programs below.
+ready() {
+  for _ in $(seq 600); do
+    grep -q '^LIMBER_KEY=' "$scratch/log-$1" && break
+    kill -0 "${gateways[-1]}" 2>/dev/null || { cat "$scratch/log-$1"; exit 1; }
+    read -rt 0.1 <> <(:) || true
+  done
+  LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log-$1")
+  LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log-$1")
+  export LIMBER_KEY LIMBER_URL
+}
+
 # The gateway starts while the compiler runs.
-PORT=0 DATA_DIR="$scratch/data" node "$root/src/main.ts" >"$scratch/log" 2>&1 &
-gateway=$!
+start today "$root/src/main.ts"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS=-O1 >"$scratch/built" 2>&1 &&
   cmake --build "$build" --parallel 2 >>"$scratch/built" 2>&1 || { cat "$scratch/built"; exit 1; }
 "$build/replay" ../conformance/traces/*.jsonl
@@ -30,13 +45,12 @@ if [ ! -x "$build/real" ]; then
   exit 0
 fi
 "$build/fake" "$@"
-for _ in $(seq 600); do
-  grep -q '^LIMBER_KEY=' "$scratch/log" && break
-  kill -0 "$gateway" 2>/dev/null || { cat "$scratch/log"; exit 1; }
-  read -rt 0.1 <> <(:) || true
-done
-LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log")
-LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log")
-export LIMBER_KEY LIMBER_URL
+ready today
 "$build/real" "$@"
-[ $# -gt 0 ] || "$build/base_nav" 2
+if [ $# -eq 0 ]; then
+  "$build/base_nav" 2
+  # The same at the gateway of the last release.
+  start last "$(node "$root/test/support/last-release.ts")/gateway/src/cli.js" start
+  ready last
+  "$build/base_nav" 2
+fi

@@ -29,9 +29,9 @@ if [ "$(cat "$venv/packages" 2>/dev/null)" != "${packages[*]}" ]; then
 fi
 export PATH="$venv/bin:$root/node_modules/.bin:$PATH"
 scratch=$(mktemp -d)
-gateway=
+gateways=()
 finish() {
-  [ -z "$gateway" ] || { kill "$gateway" 2>/dev/null && wait "$gateway" 2>/dev/null; } || true
+  for each in "${gateways[@]}"; do { kill "$each" 2>/dev/null && wait "$each" 2>/dev/null; } || true; done
   rm -rf "$scratch"
 }
 trap finish EXIT
@@ -52,21 +52,32 @@ if [ "$quick" != --quick ]; then
   tested=
 fi
 
-PORT=0 DATA_DIR="$scratch/data" node "$root/src/main.ts" >"$scratch/log" 2>&1 &
-gateway=$!
-for _ in $(seq 600); do
-  grep -q '^LIMBER_KEY=' "$scratch/log" && break
-  kill -0 "$gateway" 2>/dev/null || { cat "$scratch/log"; exit 1; }
-  read -rt 0.1 <> <(:) || true
-done
-LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log")
-LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log")
+start() {
+  PORT=0 DATA_DIR="$scratch/data-$1" node "${@:2}" >"$scratch/log-$1" 2>&1 &
+  gateways+=($!)
+  for _ in $(seq 3000); do
+    grep -q '^LIMBER_KEY=' "$scratch/log-$1" && return
+    kill -0 "${gateways[-1]}" 2>/dev/null || { cat "$scratch/log-$1"; exit 1; }
+    read -rt 0.1 <> <(:) || true
+  done
+}
+said() { sed -n "s/^$2//p" "$scratch/log-$1"; }
+start today "$root/src/main.ts"
+LIMBER_KEY=$(said today LIMBER_KEY=)
+LIMBER_URL=$(said today 'limber ready ')
 export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 
 if [ "$quick" != --quick ]; then
   # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos:python`.
   LIMBER_PYTHON="$venv/bin/python" node "$root/test/chaos/python.ts" 15 5
 fi
+# The gateway of the last release, beside it.
+LIMBER_LAST=$(node "$root/test/support/last-release.ts")
+start last "$LIMBER_LAST/gateway/src/cli.js" start
+LIMBER_LAST_KEY=$(said last LIMBER_KEY=)
+LIMBER_LAST_URL=$(said last 'limber ready ')
+export LIMBER_LAST LIMBER_LAST_KEY LIMBER_LAST_URL
+
 export PYTHONPATH=$tested PYTHONDONTWRITEBYTECODE=1
 # What is installed is tested, and not what lies here.
 [ -n "$tested" ] || export PYTHONSAFEPATH=1

@@ -1,19 +1,26 @@
 /** The gateway as a package: packed, installed into an empty folder, and called. */
-import { execFile, spawn } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { isTooOld } from "../../src/app/brought-node.ts";
 import { API_VERSION } from "../../src/brand.ts";
 import { START_FLAGS } from "../../src/fast/collector.ts";
 import { build } from "../../tools/build.ts";
 import { licencesOf, versionsOf } from "../../tools/release.ts";
+import { type DemoGateway, startDemo } from "../support/demo-gateway.ts";
 import { scratchDir } from "../support/gateway.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const scratch = scratchDir();
 const at = (name: string): string => join(scratch.path, name);
 const run = promisify(execFile);
+
+/** A Node.js of the system that is too old for the gateway; undefined where there is none. */
+const OLD_NODE = ["/usr/bin/node", "/usr/local/bin/node"].find(
+  (file) => existsSync(file) && isTooOld(execFileSync(file, ["-p", "process.versions.node"], { encoding: "utf8" })),
+);
 
 /** Runs the installed command; resolves with how it ended and all that it said. */
 async function limber(...args: readonly string[]): Promise<{ code: number; said: string }> {
@@ -25,10 +32,9 @@ async function limber(...args: readonly string[]): Promise<{ code: number; said:
   );
 }
 
-let pid = 0;
+let gateway: DemoGateway;
 let url = "";
 let key = "";
-let stop = async (): Promise<void> => {};
 
 beforeAll(async () => {
   const folder = build(at("dist"));
@@ -37,30 +43,11 @@ beforeAll(async () => {
   const tarball = readdirSync(scratch.path).find((name) => name.endsWith(".tgz"))!;
   const quiet = ["--prefer-offline", "--no-audit", "--no-fund", "--silent"];
   await run("npm", ["install", ...quiet, at(tarball)], { cwd: at("empty") });
-  const env = { ...process.env, PORT: "0", DATA_DIR: at("data"), LIMBER_DRAIN_DELAY_S: "0" };
-  const child = spawn(at("empty/node_modules/.bin/limber"), ["start"], { cwd: at("empty"), env });
-  pid = child.pid!;
-  const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  stop = () => {
-    child.kill("SIGTERM");
-    return ended;
-  };
-  let said = "";
-  await new Promise<void>((resolve, reject) => {
-    child.stderr.on("data", (text) => {
-      said += text;
-    });
-    child.stdout.on("data", (text) => {
-      said += text;
-      url = /^limber ready (\S+)$/m.exec(said)?.[1] ?? "";
-      key = /^LIMBER_KEY=(\S+)$/m.exec(said)?.[1] ?? "";
-      if (said.includes("Try it")) resolve();
-    });
-    child.once("close", () => reject(new Error(`the installed gateway ended: ${said}`)));
-  });
+  gateway = await startDemo(at("empty/node_modules/.bin/limber"), ["start"], { cwd: at("empty"), data: at("data") });
+  ({ url, key } = gateway);
 }, 240_000);
 afterAll(async () => {
-  await stop();
+  await gateway?.stop();
   scratch.remove();
 });
 
@@ -79,11 +66,18 @@ it("serves a first call from an empty folder", async () => {
 it.runIf(process.platform === "linux")(
   "runs as the process that was started, with the flags of V8 of a gateway",
   () => {
-    const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+    const words = readFileSync(`/proc/${gateway.pid}/cmdline`, "utf8").split("\0");
     expect(words.slice(1, 1 + START_FLAGS.length)).toEqual(START_FLAGS);
     expect(words).toContainEqual(expect.stringMatching(/\/src\/main\.js$/));
   },
 );
+
+it.runIf(OLD_NODE !== undefined)("runs by the Node.js that it brings where the one on the path is older", async () => {
+  const { stderr } = await run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "provider", "--help"]);
+  expect(stderr).toBe("");
+  const wrong = run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "lerobot", "--nonsense"]);
+  await expect(wrong).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("--nonsense") });
+});
 
 it("brings its catalog, its documents and its interface description along", async () => {
   const models = (await (await fetch(`${url}/v1/models?limit=1`)).json()) as { total: number };
