@@ -80,6 +80,9 @@ export interface ActInput extends ModelInput {
 export const episodeOf = ({ episode, sessionId }: Pick<ActInput, "episode" | "sessionId">): string | undefined =>
   episode ?? sessionId;
 
+/** The name of a session's episode of this number: the first one is called as the session is, in which other calls may have begun it. */
+export const episodeName = (session: string, number = 1): string => (number === 1 ? session : `${session}-${number}`);
+
 /** A predict call as an upstream gets it. */
 export interface PredictInput extends ModelInput {
   horizon: number;

@@ -32,6 +32,7 @@ import { violation } from "../contracts/conflicts.ts";
 import {
   type ActAnswer,
   Contract,
+  episodeName,
   type Intent,
   type PredictAnswer,
   type PredictAnswerPart,
@@ -88,7 +89,9 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   const mover = moverOf(intent, call, request);
   deps.stops.assertMayMove(mover);
   const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
-  const input = { ...act.inputOf(request), sessionId: inferenceCall.upstreamSession };
+  const sessionId = inferenceCall.upstreamSession;
+  const episode = sessionId && episodeName(sessionId, request.episode);
+  const input = { ...act.inputOf(request), sessionId, episode };
   const frames = inferenceCall.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 

@@ -188,7 +188,8 @@ class LerobotRobot {
   #setup: LerobotSetup | undefined;
   #actionSpace: string | undefined;
   #seen: LerobotObservation | undefined;
-  #session = newId("req");
+  readonly #session = newId("req");
+  #episode = 1;
   #wake = (): void => {};
 
   constructor(options: LerobotOptions) {
@@ -197,7 +198,7 @@ class LerobotRobot {
   }
 
   begin(): void {
-    this.#session = newId("req");
+    this.#episode += 1;
     this.#seen = undefined;
   }
 
@@ -251,6 +252,7 @@ class LerobotRobot {
       horizon: Math.max(1, Math.min(256, chunk)),
       whole_chunk: true,
       observations: [{ frames: await Promise.all(frames), proprio, proprio_names: names }],
+      episode: this.#episode,
       provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
       ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),
       ...(preset !== undefined && { preset }),

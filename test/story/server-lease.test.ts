@@ -68,7 +68,7 @@ function answerTwoWays(): void {
 }
 
 const verify = (app: App) => app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
-const act = (app: App, session: string | undefined, more: object = {}) =>
+const act = (app: App, session: string | undefined, more: object = {}, beside: object = {}) =>
   app.call(
     "/v1/act",
     {
@@ -77,6 +77,7 @@ const act = (app: App, session: string | undefined, more: object = {}) =>
       horizon: 2,
       observations: [{ proprio: [1, 2, 3] }],
       provider: { ...(session && { session_id: session }), ...more },
+      ...beside,
     },
     { key: robot.key },
   );
@@ -101,6 +102,15 @@ describe("the lease of a server", () => {
     await eventually(async () => expect((await act(other, "second")).status).toBe(200));
     expect([asked("Ready"), asked("SendPolicyInstructions")]).toEqual([ready + 1, setups]);
     expect((await act(one, "first")).body.error).toBeDefined();
+  });
+
+  it("is the session's over its episodes, for each of which the server is made ready", async () => {
+    const inEpisode = (app: App, episode: number) => act(app, "first", {}, { episode });
+    expect((await inEpisode(one, 1)).body.action.steps).toEqual(STEPS);
+    const ready = asked("Ready");
+    for (const app of [other, one]) expect((await inEpisode(app, 2)).body.action.steps).toEqual(STEPS);
+    expect(asked("Ready")).toBe(ready + 1);
+    expect((await act(other, "second")).body.error).toBeDefined();
   });
 
   it("lets one call at a time reach the server, however many come at both gateways at once", async () => {

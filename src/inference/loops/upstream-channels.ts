@@ -3,7 +3,7 @@ import type { LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { type Call, keyOf } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
 import { exceeds, poseOf } from "../../contracts/bounds.ts";
-import type { ActAnswer, ActInput } from "../../contracts/contract.ts";
+import { type ActAnswer, type ActInput, episodeName } from "../../contracts/contract.ts";
 import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
 import type { PlanStep } from "../../routing/index.ts";
 import type { Reached } from "../../supply/live-supply.ts";
@@ -51,7 +51,7 @@ export class UpstreamChannels {
 
   constructor(common: ChannelDeps) {
     this.#common = common;
-    this.#episode = this.#nameOf(FIRST_EPISODE);
+    this.#episode = this.#nameOf(1);
   }
 
   /** What is asked from now on is asked in the episode of this number. */
@@ -59,11 +59,10 @@ export class UpstreamChannels {
     this.#episode = this.#nameOf(episode);
   }
 
-  /** A session's first episode is called as the session is, in which other calls may have begun it. A loop of no session is one. */
+  /** A loop of no session is one. */
   #nameOf(episode: number): string {
     const { call, input } = this.#common;
-    const name = input.sessionId ?? call.requestId;
-    return episode === FIRST_EPISODE ? name : `${name}-${episode}`;
+    return episodeName(input.sessionId ?? call.requestId, episode);
   }
 
   /** Sends an observation; the attempt gets the outcome later, never during this call. */
@@ -159,7 +158,5 @@ export class UpstreamChannels {
     return pixels;
   }
 }
-
-const FIRST_EPISODE = 1;
 
 const failSoon = (attempt: PendingRequest, thrown: unknown): void => queueMicrotask(() => attempt.failed(thrown));

@@ -242,11 +242,12 @@ describe("a client of RoboArena", () => {
 describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => {
   const said = (message: Record<string, Packable<NdArray>>) => encodeNumpy(message);
 
-  it("is confirmed as RoboArena's server does, runs nothing, costs nothing, and begins another session", async () => {
+  it("is confirmed as RoboArena's server does, runs nothing, costs nothing, and begins another episode, of the session that a message names too", async () => {
     const mine = await app.caller(1);
     const client = await connect(`/v1/${protocol}/acme/arm?horizon=10`, apiKey(mine));
     const session = async (message = roboarena()) => (await heardBy(() => client.infer(message))).sessionId;
-    const first = await session();
+    const named = () => session(roboarena({ session_id: "episode 7" }));
+    const [first, own] = [await session(), await named()];
     expect(await session()).toBe(first);
     const before = one.acts.length + two.acts.length;
     await expect(client.infer(said({ endpoint: "reset" }))).rejects.toThrow(/reset successful$/);
@@ -254,9 +255,9 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
     expect(one.acts.length + two.acts.length).toBe(before);
     const second = await session();
     expect(second).not.toBe(first);
-    expect(await session(roboarena({ session_id: "episode 7" }))).not.toBe(second);
+    expect(new Set([await named(), own, first, second]).size).toBe(4);
     expect(await session()).toBe(second);
-    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.005);
+    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.006);
     client.socket.close();
   });
 

@@ -121,7 +121,7 @@ describe("the harness's client", () => {
     client.socket.close();
   });
 
-  it("has a session for each episode", async () => {
+  it("has an upstream's episode for each of its own", async () => {
     const client = await connect("/v1/vla-eval/acme/arm", caller);
     const sessions: string[] = [];
     for (const task of ["pick", "x".repeat(9_000)]) {

@@ -116,7 +116,8 @@ class Gr00tPeer {
   readonly #options: Gr00tOptions;
   readonly #socket: Socket;
   readonly #gone = new Cancel();
-  #session = `gr00t ${newId("req")}`;
+  readonly #session = `gr00t ${newId("req")}`;
+  #episode = 1;
   /** How the client writes arrays, as its last message with any had them. */
   #arrays: Gr00tArrays = "npy";
   #turn: Promise<void> = Promise.resolve();
@@ -214,8 +215,8 @@ class Gr00tPeer {
       const endpoint = message.get("endpoint") ?? "get_action";
       if (endpoint === "ping") return { status: "ok", message: "Server is running" };
       if (endpoint === "reset") {
-        // A new episode: nothing of the one before is shown to a model, and any provider may serve it.
-        this.#session = `gr00t ${newId("req")}`;
+        // Nothing of the episode before is shown to a model.
+        this.#episode += 1;
         return {};
       }
       if (endpoint !== "get_action" && endpoint !== "get_modality_config")
@@ -236,7 +237,13 @@ class Gr00tPeer {
         const data = message.get("data");
         const model = modelAsked(data) ?? usual;
         const embodiment = this.#options.embodimentOf(model);
-        const asked = await actionAsked(data, { model, embodiment, session: this.#session, by: this.#by });
+        const asked = await actionAsked(data, {
+          model,
+          embodiment,
+          session: this.#session,
+          episode: this.#episode,
+          by: this.#by,
+        });
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);

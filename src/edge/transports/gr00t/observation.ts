@@ -27,6 +27,8 @@ export interface AskedOf {
   /** How the model acts, where it is known. */
   readonly embodiment: Embodiment | undefined;
   readonly session: string;
+  /** Number of the episode in it. */
+  readonly episode: number;
   /** Whose pictures they are. */
   readonly by: EncodeOptions;
 }
@@ -42,7 +44,7 @@ export function modelAsked(data: Gr00tValue | undefined): string | undefined {
 /** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon`, `robot_id` and `action_keys`. */
 export async function actionAsked(
   data: Gr00tValue | undefined,
-  { model, embodiment, session, by }: AskedOf,
+  { model, embodiment, session, episode, by }: AskedOf,
 ): Promise<AskedAction> {
   if (!(data instanceof Map)) throw unfit("data", "is a map");
   const nested = data.get("observation");
@@ -69,6 +71,7 @@ export async function actionAsked(
     model,
     observations: [...moments.slice(0, -1).map((frames) => ({ frames })), { frames: moments.at(-1) ?? [], proprio }],
     provider: { sessionId: session },
+    episode,
     ...(instruction !== undefined && { instruction }),
     ...(preset !== undefined && { preset }),
     ...(robotId !== undefined && { robotId }),

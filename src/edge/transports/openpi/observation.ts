@@ -17,6 +17,8 @@ export interface OpenpiQuery {
   /** Exactly so many steps; the model's whole chunk when absent. */
   readonly horizon?: number;
   readonly sessionId: string;
+  /** Number of the episode on this connection, whichever session a message names. */
+  readonly episode: number;
   /** The robot's name, for the emergency stop. */
   readonly robotId?: string;
   /** What the actions of a client of RoboArena mean to its robot; absent for clients of openpi. */

@@ -224,6 +224,7 @@ function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): 
   return {
     model,
     sessionId: query.get("session_id") ?? `openpi ${requestId}`,
+    episode: 1,
     ...(query.has("robot_id") && { robotId: query.get("robot_id")! }),
     ...(query.has("preset") && { preset: query.get("preset")! }),
     ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),

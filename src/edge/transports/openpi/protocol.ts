@@ -6,7 +6,6 @@ import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { Reason, refuse } from "../../../errors.ts";
-import { newId } from "../../../ids.ts";
 import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 
 /** Bytes go as binary frames, texts as text. */
@@ -58,8 +57,8 @@ export class OpenpiProtocol implements RobotProtocol {
     const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
     if (endpoint === "infer")
       return { kind: "act", request: await requestOf(observation, { ...this.#asked, sessionId }, by) };
-    // Another episode, in a session of its own. Nothing is run for it, and nothing billed.
-    this.#asked = { ...this.#asked, sessionId: newSession() };
+    // Nothing is run for it, and nothing billed.
+    this.#asked = { ...this.#asked, episode: this.#asked.episode + 1 };
     return { kind: "frames", frames: [RESET_DONE] };
   }
 
@@ -71,9 +70,6 @@ export class OpenpiProtocol implements RobotProtocol {
     return text;
   }
 }
-
-/** The name of a session that nobody named. */
-export const newSession = (): string => `openpi ${newId("req")}`;
 
 /** The first frame: of RoboArena the fields of its configuration, with pictures as they are, since each offering has a size of its own. */
 const metadataFor = ({ model, actionSpace = "", horizon = 0, roboarena }: OpenpiQuery): Packable<NdArray> =>

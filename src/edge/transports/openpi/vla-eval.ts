@@ -14,7 +14,7 @@ import { type EncodeOptions, encoded, turnedFile, unfit } from "../../../codecs/
 import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
 import { MOST_PICTURES, type OpenpiQuery } from "./observation.ts";
-import { type Heard, messageIn, newSession, type RobotProtocol } from "./protocol.ts";
+import { type Heard, messageIn, type RobotProtocol } from "./protocol.ts";
 
 type VlaEvalValue = Unpacked<NdArray>;
 type VlaEvalMap = UnpackedMap<NdArray>;
@@ -64,7 +64,7 @@ export class VlaEvalProtocol implements RobotProtocol {
       throw unfit("type", "is one of hello, episode_start, observation, episode_end, error");
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "is a map");
-    const { model, preset, actionSpace, sessionId, robotId } = this.#asked;
+    const { model, preset, actionSpace, sessionId, episode, robotId } = this.#asked;
     const task = TASKS.map((key) => payload.get(key)).find((value) => value != null);
     if (task !== undefined && typeof task !== "string") throw unfit("task_description", "is a text");
     const request = create(ActRequestSchema, {
@@ -72,6 +72,7 @@ export class VlaEvalProtocol implements RobotProtocol {
       horizon: 1,
       observations: [{ frames: await framesIn(payload, { ...by, turned: this.#turned }), proprio: stateIn(payload) }],
       provider: { sessionId },
+      episode,
       ...(task !== undefined && { instruction: task }),
       ...(preset !== undefined && { preset }),
       ...(actionSpace !== undefined && { actionSpace }),
@@ -99,7 +100,7 @@ export class VlaEvalProtocol implements RobotProtocol {
         return [message("hello", this.#hello(), numberOf(said))];
       }
       case "episode_start":
-        this.#asked = { ...this.#asked, sessionId: newSession() };
+        this.#asked = { ...this.#asked, episode: this.#asked.episode + 1 };
         return [];
       case "episode_end":
       case "error":

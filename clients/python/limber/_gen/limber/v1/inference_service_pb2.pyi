@@ -33,7 +33,7 @@ FINISH_REASON_CANCELLED: FinishReason
 FINISH_REASON_DEADLINE: FinishReason
 
 class ActRequest(_message.Message):
-    __slots__ = ("model", "observations", "models", "preference", "provider", "seed", "stream", "preset", "metadata", "idempotency_key", "instruction", "goal_image", "action_space", "horizon", "temperature", "return_prediction", "embodiment", "whole_chunk", "robot_id")
+    __slots__ = ("model", "observations", "models", "preference", "provider", "seed", "stream", "preset", "metadata", "idempotency_key", "instruction", "goal_image", "action_space", "horizon", "temperature", "return_prediction", "embodiment", "whole_chunk", "robot_id", "episode")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class ActRequest(_message.Message):
     EMBODIMENT_FIELD_NUMBER: _ClassVar[int]
     WHOLE_CHUNK_FIELD_NUMBER: _ClassVar[int]
     ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
     model: str
     observations: _containers.RepeatedCompositeFieldContainer[_observation_pb2.Observation]
     models: _containers.RepeatedScalarFieldContainer[str]
@@ -72,7 +73,8 @@ class ActRequest(_message.Message):
     embodiment: _registry_pb2.Embodiment
     whole_chunk: bool
     robot_id: str
-    def __init__(self, model: _Optional[str] = ..., observations: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., models: _Optional[_Iterable[str]] = ..., preference: _Optional[_Union[_preferences_pb2.Preference, str]] = ..., provider: _Optional[_Union[_preferences_pb2.ProviderPreferences, _Mapping]] = ..., seed: _Optional[float] = ..., stream: _Optional[bool] = ..., preset: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., instruction: _Optional[str] = ..., goal_image: _Optional[_Union[_observation_pb2.Frame, _Mapping]] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., temperature: _Optional[float] = ..., return_prediction: _Optional[bool] = ..., embodiment: _Optional[_Union[_registry_pb2.Embodiment, str]] = ..., whole_chunk: _Optional[bool] = ..., robot_id: _Optional[str] = ...) -> None: ...
+    episode: int
+    def __init__(self, model: _Optional[str] = ..., observations: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., models: _Optional[_Iterable[str]] = ..., preference: _Optional[_Union[_preferences_pb2.Preference, str]] = ..., provider: _Optional[_Union[_preferences_pb2.ProviderPreferences, _Mapping]] = ..., seed: _Optional[float] = ..., stream: _Optional[bool] = ..., preset: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., instruction: _Optional[str] = ..., goal_image: _Optional[_Union[_observation_pb2.Frame, _Mapping]] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., temperature: _Optional[float] = ..., return_prediction: _Optional[bool] = ..., embodiment: _Optional[_Union[_registry_pb2.Embodiment, str]] = ..., whole_chunk: _Optional[bool] = ..., robot_id: _Optional[str] = ..., episode: _Optional[int] = ...) -> None: ...
 
 class ActResponse(_message.Message):
     __slots__ = ("id", "object", "created", "model", "action", "route", "usage", "chunk_id", "valid_until_ms", "observation_age_ms", "prediction")
