@@ -47,10 +47,14 @@ const PAGE = `<!doctype html>
 
 const START = `SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", deepLinking: true, validatorUrl: null });\n`;
 
+/** The page of all refusals, which says the same wherever it is served. */
+let errors: string | undefined;
+
 /** Serves `/openapi.json`, `/docs` and `/docs/errors`. The document names `publicUrl` as its server where there is one. */
 export function serveDocs(fastify: FastifyInstance, publicUrl?: string): void {
   const openapi = servedAt(publicUrl, readFileSync(OPENAPI));
-  const errors = errorsPage(descriptionsOf(openapi));
+  errors ??= errorsPage(descriptionsOf(openapi));
+  const refusals = errors;
   const page = (reply: FastifyReply, type: string, body: string | Buffer) =>
     reply
       .headers({
@@ -64,7 +68,7 @@ export function serveDocs(fastify: FastifyInstance, publicUrl?: string): void {
   fastify.get("/docs", (_, reply) => page(reply, "text/html; charset=utf-8", PAGE));
   fastify.get("/docs/", (_, reply) => reply.redirect("/docs", 308));
   fastify.get("/docs/start.js", (_, reply) => page(reply, "text/javascript; charset=utf-8", START));
-  fastify.get("/docs/errors", (_, reply) => page(reply, "text/html; charset=utf-8", errors));
+  fastify.get("/docs/errors", (_, reply) => page(reply, "text/html; charset=utf-8", refusals));
   for (const [name, type] of Object.entries(ASSETS)) {
     const file = new URL(import.meta.resolve(`swagger-ui-dist/${name}`));
     fastify.get(`/docs/${name}`, async (_, reply) => page(reply, type, await readFile(file)));

@@ -67,19 +67,20 @@ export function serveRest(fastify: FastifyInstance, transport: RestTransport): v
       handler: unreachable,
     });
   }
+  const templates = [...verbs]
+    .filter(([url]) => url.includes(":"))
+    .map(([url, { taken }]) => ({ parts: url.split("/"), taken }));
   for (const [url, { taken, dialect }] of verbs) {
     // A robot may be called `arm`, and `/v1/robots/arm` is a path of its own, too.
-    const named = [...verbs].filter(([other]) => names(other, url)).flatMap(([, { taken }]) => taken);
+    const segments = url.includes(":") ? [] : url.split("/");
+    const named = templates.filter(({ parts }) => names(parts, segments)).flatMap(({ taken }) => taken);
     serveOtherVerbs(fastify, url, [...new Set([...taken, ...named])], dialect);
   }
 }
 
 /** Whether a path with parameters has this one, which has none, among those that it stands for. */
-function names(template: string, url: string): boolean {
-  const [parts, segments] = [template.split("/"), url.split("/")];
-  if (!template.includes(":") || url.includes(":") || parts.length !== segments.length) return false;
-  return parts.every((part, i) => part.startsWith(":") || part === segments[i]);
-}
+const names = (parts: readonly string[], segments: readonly string[]): boolean =>
+  parts.length === segments.length && parts.every((part, i) => part.startsWith(":") || part === segments[i]);
 
 function refuseConversation({ parent, name }: DescMethod): Refusal {
   const where = `/${parent.typeName}/${name}`;

@@ -49,7 +49,16 @@ export interface RestRoute {
 /** The routes of `services`, in the schema's order. Throws where a rule names what the message does not have. */
 export function routesOf(services: Iterable<DescService>): RestRoute[] {
   const methods = [...services].flatMap((service) => service.methods);
-  return methods.filter((method) => hasOption(method, http) && method.methodKind !== "bidi_streaming").map(routeOf);
+  return methods.filter((method) => hasOption(method, http) && method.methodKind !== "bidi_streaming").map(known);
+}
+
+/** What the options of a method say never changes, and takes longer to read than all else that a server does at its start. */
+const routes = new WeakMap<DescMethod, RestRoute>();
+
+function known(method: DescMethod): RestRoute {
+  const route = routes.get(method) ?? routeOf(method);
+  routes.set(method, route);
+  return route;
 }
 
 /** The paths of the RPCs that talk both ways, which REST has no form for: the refusal says where they are served. */
