@@ -4,6 +4,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { LimberClient } from "./client.ts";
 import { BadInput } from "./errors.ts";
 import { Loop, type LoopOptions } from "./loop/loop.ts";
+import { Sessions } from "./sessions.ts";
 
 export * from "./api.ts";
 export {
@@ -49,7 +50,7 @@ export class Limber extends LimberClient {
       baseUrl: url,
       interceptors: [signed],
       readMaxBytes: MOST_ANSWER_BYTES,
-      pingIntervalMs: PING_MS,
+      sessionManager: new Sessions(url, { pingIntervalMs: PING_MS }),
     });
     super(transport);
     this.#transport = transport;

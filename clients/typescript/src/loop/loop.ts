@@ -4,13 +4,14 @@ import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import {
   BadInput,
   CallbackHung,
+  CalledOff,
   ClockJumped,
   ConnectionFailed,
   errorOf,
   MalformedAnswer,
   ObservationRejected,
 } from "../errors.ts";
-import type { SafetyBoundsSchema } from "../gen/limber/v1/action_pb.ts";
+import type { Action, SafetyBoundsSchema } from "../gen/limber/v1/action_pb.ts";
 import {
   HoldReasonSchema,
   type LoopChunk,
@@ -150,6 +151,11 @@ export class Loop {
   tick(sensed: Sensed): Command {
     if (this.#failure !== undefined) throw this.#failure;
     const now = this.#clock();
+    if (!Number.isFinite(now)) {
+      const wrong = new ClockJumped(`the clock says ${now}: no step can be counted by it`);
+      this.#fail(wrong);
+      throw wrong;
+    }
     // The loop's own clock, by which the age of its chunk is judged.
     const observation = observationOf({ ...sensed, tMs: now });
     const decision = this.#core.tick(now);
@@ -170,8 +176,8 @@ export class Loop {
 
   /**
    * Every control step: asks `observe` what is sensed and gives `step` what is carried out. Ends after `maxSeconds`, when interrupted, or
-   * when `observe` says undefined. A callback that throws or hangs, and a refusal, end the loop too: the robot is held first, where there is
-   * a hold action, and the error is thrown.
+   * when `observe` says undefined. A callback that throws or hangs, a refusal, and Ctrl-C end the loop too: the robot is held first, where
+   * there is a hold action, and the error is thrown (`CalledOff` for Ctrl-C).
    */
   async run(
     observe: () => Sensed | undefined | Promise<Sensed | undefined>,
@@ -184,21 +190,34 @@ export class Loop {
     const began = this.#clock();
     const { signal } = this.#interrupted;
     const inTime = <T>(name: string, work: T | Promise<T>): Promise<T> => within(callbackMs, name, work, signal);
+    let isCalledOff = false;
+    // By itself it would end the process, and nobody would tell the robot to hold. A second one still does.
+    const onCtrlC = (): void => {
+      isCalledOff = true;
+      this.interrupt();
+    };
+    const interrupted = (): RunEnd => {
+      if (isCalledOff) throw new CalledOff("Ctrl-C ended the run, and the robot was told to hold");
+      return "interrupted";
+    };
+    process.once("SIGINT", onCtrlC);
     try {
       for (let due = began; ; ) {
-        if (signal.aborted) return "interrupted";
+        if (signal.aborted) return interrupted();
         if (this.#clock() - began >= maxSeconds * 1000) return "max_seconds";
         const sensed = await inTime("observe", observe());
-        if (signal.aborted) return "interrupted";
+        if (signal.aborted) return interrupted();
         if (sensed === undefined) return "done";
         await inTime("step", step(this.tick(sensed)));
         // By the clock and not by the timer before: what a timer is late does not slow the loop down.
         due = Math.max(due + periodMs, this.#clock() - periodMs);
-        await pause(Math.max(0, due - this.#clock()), signal);
+        // No longer than a step, wherever the clock went: the next one finds out.
+        await pause(Math.min(periodMs, Math.max(0, due - this.#clock())) || 0, signal);
       }
     } finally {
       await this.#holdStill(step, callbackMs);
       await this.close();
+      process.off("SIGINT", onCtrlC);
     }
   }
 
@@ -334,8 +353,9 @@ export class Loop {
 
   #take(chunk: LoopChunk, now: number): void {
     const { episode, startStep, validUntilStep, action, usage, observationAgeMs, observationTime } = chunk;
-    if (action === undefined || action.steps.length === 0) {
-      this.#fail(new MalformedAnswer("the gateway sent a chunk without actions"));
+    const wrong = wrongIn(action);
+    if (action === undefined || wrong !== undefined) {
+      this.#fail(new MalformedAnswer(`the gateway sent a chunk ${wrong}`));
       return;
     }
     const { dtMs, steps } = action;
@@ -363,6 +383,17 @@ export class Loop {
     };
     return create(ActStreamRequestSchema, { message: { case: "open", value } } as OneMessage);
   }
+}
+
+/** What makes a chunk one that no robot executes; undefined where nothing does. */
+function wrongIn(action: Action | undefined): string | undefined {
+  const dimensions = action?.steps[0]?.values.length ?? 0;
+  if (action === undefined || dimensions === 0) return "without actions";
+  for (const { values } of action.steps) {
+    if (values.length !== dimensions) return `whose rows have ${dimensions} numbers and ${values.length}`;
+    if (!values.every(Number.isFinite)) return "with an action that is no finite number";
+  }
+  return undefined;
 }
 
 /** The words of the reasons for a hold. */

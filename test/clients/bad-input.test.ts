@@ -1,0 +1,216 @@
+/** What goes wrong around a robot ends in one error with a sentence that helps, and the robot held: the TypeScript client. */
+import { spawn } from "node:child_process";
+import { createServer as createH2 } from "node:http2";
+import { type AddressInfo, createServer } from "node:net";
+import { create } from "@bufbuild/protobuf";
+import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  ActStreamResponseSchema,
+  InferenceService,
+} from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
+import {
+  BadInput,
+  ClockJumped,
+  type Command,
+  InputContract,
+  Limber,
+  LimberError,
+  MalformedAnswer,
+  observationOf,
+  type Sensed,
+} from "../../clients/typescript/src/index.ts";
+import { Loop } from "../../clients/typescript/src/loop/loop.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
+import { type App, type Caller, openApp } from "../support/app.ts";
+import { type Model, startModel } from "../support/model.ts";
+
+const CLIENT = new URL("../../clients/typescript/src/index.ts", import.meta.url).href;
+const LOOP = {
+  model: "acme/base",
+  actionSpace: "base_twist_2d",
+  horizon: 16,
+  rateHz: 50,
+  robot: "ts-bad",
+  hold: [0, 0],
+};
+
+describe("an observation that cannot be sent", () => {
+  it.each<[string, Sensed, RegExp]>([
+    ["NaN in the state", { state: [1, Number.NaN] }, /state\[1\] must be a finite number/],
+    ["a state that is a matrix", { state: [[1, 2]] as never }, /state\[0\] must be a finite number/],
+    ["whole numbers of 64 bits", { state: new BigInt64Array(1) as never }, /state\[0\] must be a finite number/],
+    ["an opening that is none", { gripper: Number.POSITIVE_INFINITY }, /gripper must be a finite number/],
+    ["a time that is none", { tMs: Number.NaN }, /tMs must be a finite number/],
+    [
+      "floats for a picture",
+      { images: { front: new Float32Array(12) as never } },
+      /images.front must be the bytes.*Float32Array/,
+    ],
+    ["what a canvas gives", { images: { front: new Uint8ClampedArray(16) as never } }, /Uint8ClampedArray/],
+    [
+      "rows of pixels",
+      { images: { front: new Uint8Array(48) } },
+      /images.front is no PNG, JPEG or WebP: pixels have to be encoded/,
+    ],
+    ["no bytes", { images: { front: new Uint8Array() } }, /images.front is no PNG/],
+  ])("%s", (_, sensed, words) => {
+    expect(() => observationOf(sensed)).toThrow(BadInput);
+    expect(() => observationOf(sensed)).toThrow(words);
+  });
+});
+
+describe("at a gateway", () => {
+  let app: App;
+  let model: Model;
+  let caller: Caller;
+  let limber: Limber;
+  beforeAll(async () => {
+    [app, model] = await Promise.all([openApp(), startModel()]);
+    await app.supply({
+      provider: "acme",
+      model: "acme/base",
+      endpoint: model.endpoint,
+      input: { cameras: [{ name: "wrist" }] },
+    });
+    caller = await app.caller(1_000);
+    limber = new Limber({ url: app.url, key: caller.key });
+  }, 120_000);
+  afterAll(async () => {
+    await app.close();
+    await model.close();
+  });
+
+  it("a camera that the model does not know is refused by name, and a loop that shows it ends held", async () => {
+    const sensed = { state: [0.5], images: { nose: await redSquare(0.5, 0.5) } };
+    const { rateHz: _, robot: __, hold: ___, ...act } = LOOP;
+    const refused = await limber
+      .act({ ...act, observations: [observationOf(sensed)] })
+      .catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(InputContract);
+    expect((refused as InputContract).message).toMatch(/nose/);
+    const told: Command[] = [];
+    const ran = limber.loop(LOOP).run(
+      () => sensed,
+      (command) => void told.push(command),
+      { maxSeconds: 30 },
+    );
+    await expect(ran).rejects.toThrow(/nose/);
+    expect(told.every(({ values }) => values?.join() === "0,0")).toBe(true);
+  });
+
+  it("a clock that goes back or says what is no number ends the loop held", async () => {
+    const transport = createGrpcTransport({
+      baseUrl: app.url,
+      interceptors: [
+        (next) => (request) => {
+          request.header.set("authorization", `Bearer ${caller.key}`);
+          return next(request);
+        },
+      ],
+    });
+    for (const [jump, words] of [
+      [-5_000, /the clock went back/],
+      [Number.NaN, /the clock says NaN/],
+    ] as const) {
+      let by = 0;
+      const told: Command[] = [];
+      const loop = new Loop(transport, LOOP, () => performance.now() + by);
+      const ran = loop.run(
+        () => ({ state: [0.5] }),
+        (command) => {
+          told.push(command);
+          if (command.hold === undefined) by = jump;
+        },
+        { maxSeconds: 30 },
+      );
+      await expect(ran).rejects.toThrow(ClockJumped);
+      await expect(ran).rejects.toThrow(words);
+      expect(told.at(-1)?.values).toEqual([0, 0]);
+    }
+  });
+
+  it("Ctrl-C has the robot hold, and ends the program with a sentence", async () => {
+    const program = `
+      import { Limber } from ${JSON.stringify(CLIENT)};
+      const limber = new Limber(${JSON.stringify({ url: app.url, key: caller.key })});
+      await limber.loop(${JSON.stringify({ ...LOOP, robot: "ts-ctrl-c" })}).run(
+        () => ({ state: [0.5] }),
+        ({ hold, values }) => console.log(hold ?? "acts", String(values)),
+        { maxSeconds: 60 },
+      );`;
+    const child = spawn(process.execPath, ["--input-type=module", "-e", program]);
+    let said = "";
+    let errors = "";
+    child.stdout.on("data", (text) => {
+      said += text;
+      if (said.includes("acts ") && !child.killed) child.kill("SIGINT");
+    });
+    child.stderr.on("data", (text) => {
+      errors += text;
+    });
+    const code = await new Promise((resolve) => child.once("close", resolve));
+    expect({ code, errors }).toMatchObject({ code: 1, errors: expect.stringContaining("Ctrl-C ended the run") });
+    expect(said.trimEnd().split("\n").at(-1)).toBe("interrupted 0,0");
+  });
+});
+
+describe("a server that answers garbage", () => {
+  it("and speaks another protocol is said to be none, by a call and by a loop", async () => {
+    const server = createServer((socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const far = new Limber({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, key: "lmb_sk_test" });
+    await expect(far.model("a/b", { timeoutMs: 5_000 })).rejects.toThrow(LimberError);
+    const told: Command[] = [];
+    const ran = far.loop({ ...LOOP, giveUpMs: 300 }).run(
+      () => ({ state: [0] }),
+      (command) => void told.push(command),
+      { maxSeconds: 30 },
+    );
+    await expect(ran).rejects.toThrow(LimberError);
+    expect(told.every(({ values }) => values?.join() === "0,0")).toBe(true);
+    server.close();
+  });
+
+  it.each([
+    ["no actions", [], /without actions/],
+    ["empty rows", [{ values: [] }], /without actions/],
+    ["rows of several lengths", [{ values: [1, 2] }, { values: [1] }], /rows have 2 numbers and 1/],
+    ["an action that is no number", [{ values: [1, Number.NaN] }], /no finite number/],
+    ["an action without end", [{ values: [Number.POSITIVE_INFINITY, 1] }], /no finite number/],
+  ])("in a loop, %s, ends it before anything of that is carried out", async (_, steps, words) => {
+    const sessions = new Set<{ destroy(): void }>();
+    const server = createH2(
+      connectNodeAdapter({
+        routes(router) {
+          router.rpc(InferenceService.method.actStream, async function* (requests) {
+            for await (const { message } of requests) {
+              if (message.case === "open")
+                yield create(ActStreamResponseSchema, {
+                  event: { case: "opened", value: { episode: 1, deadlineMs: 5_000 } },
+                });
+              if (message.case === "observation") {
+                const value = { episode: 1, startStep: 0, validUntilStep: 1_000, action: { dtMs: 20, steps } };
+                yield create(ActStreamResponseSchema, { event: { case: "chunk", value } });
+              }
+            }
+          });
+        },
+      }),
+    );
+    server.on("session", (session) => sessions.add(session));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const far = new Limber({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, key: "lmb_sk_test" });
+    const told: Command[] = [];
+    const ran = far.loop(LOOP).run(
+      () => ({ state: [0] }),
+      (command) => void told.push(command),
+      { maxSeconds: 30 },
+    );
+    await expect(ran).rejects.toThrow(MalformedAnswer);
+    await expect(ran).rejects.toThrow(words);
+    expect(told.every(({ hold, values }) => hold !== undefined && values?.join() === "0,0")).toBe(true);
+    server.close();
+    for (const session of sessions) session.destroy();
+  });
+});
