@@ -1,16 +1,20 @@
 /**
  * `npm run release`: every artefact of a release and its checksum, in `release/`: the npm packages of the gateway and of the TypeScript
- * client, the Python wheels where they are there, the bill of materials (CycloneDX) and the licences of what is shipped along.
+ * client, the Python packages as wheels and as sources, the clients for C++ and ROS 2 as sources, the bill of materials (CycloneDX) and the
+ * licences of what is shipped along.
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "./build.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const OUT = join(ROOT, "release");
 const NPM_CLIENT = "clients/typescript";
+/** What `clients/python/check.sh` tries the packages with. */
+const HATCHLING = "hatchling==1.32.4";
 
 /** What tar is told, so that the same sources make the same bytes. */
 export const SAME_BYTES: readonly string[] = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
@@ -87,6 +91,21 @@ const run = (command: string, args: readonly string[], cwd = ROOT): string =>
 
 const packInto = (folder: string): string => run("npm", ["pack", folder, "--pack-destination", OUT, "--silent"]).trim();
 
+/** Wheels and sources of the Python packages, by the build tool that they name, in an environment of its own. */
+function packPython(): void {
+  const folders = foldersOf(join(ROOT, "clients"))
+    .map((name) => join(ROOT, "clients", name))
+    .filter((folder) => existsSync(join(folder, "pyproject.toml")));
+  const venv = mkdtempSync(join(tmpdir(), "limber-release-"));
+  try {
+    run("python3", ["-m", "venv", venv]);
+    run(join(venv, "bin/pip"), ["install", "--quiet", HATCHLING]);
+    for (const folder of folders) run(join(venv, "bin/python"), ["-m", "hatchling", "build", "-d", OUT], folder);
+  } finally {
+    rmSync(venv, { recursive: true, force: true });
+  }
+}
+
 function release(): void {
   const versions = versionsOf(ROOT);
   if (new Set(versions.values()).size > 1)
@@ -98,11 +117,7 @@ function release(): void {
     run("npm", ["run", "build", "--silent"], join(ROOT, NPM_CLIENT));
     packInto(`./${NPM_CLIENT}`);
   }
-  for (const name of foldersOf(join(ROOT, "clients"))) {
-    const folder = join(ROOT, "clients", name);
-    if (existsSync(join(folder, "pyproject.toml")))
-      run("python3", ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", OUT, folder]);
-  }
+  packPython();
   for (const name of SOURCES) {
     const archive = join(OUT, `limber-${name}-${versions.get("package.json")}.tar.gz`);
     run("tar", [...SAME_BYTES, "--exclude=__pycache__", "-C", join(ROOT, "clients"), "-czf", archive, name]);
