@@ -25,7 +25,7 @@ start() {
 }
 # Waits for the gateway that was started last, and names it to the programs below.
 ready() {
-  for _ in $(seq 600); do
+  for _ in $(seq 3000); do
     grep -q '^LIMBER_KEY=' "$scratch/log-$1" && break
     kill -0 "${gateways[-1]}" 2>/dev/null || { cat "$scratch/log-$1"; exit 1; }
     read -rt 0.1 <> <(:) || true
@@ -49,6 +49,12 @@ ready today
 "$build/real" "$@"
 if [ $# -eq 0 ]; then
   "$build/base_nav" 2
+  # Ctrl-C while it drives: it ends with 0 where the base was told to brake.
+  "$build/base_nav" 60 >"$scratch/driven" &
+  driver=$!
+  until grep -q drives "$scratch/driven"; do kill -0 "$driver"; read -rt 0.05 <> <(:) || true; done
+  kill -INT "$driver"
+  wait "$driver"
   # The same at the gateway of the last release.
   start last "$(node "$root/test/support/last-release.ts")/gateway/src/cli.js" start
   ready last

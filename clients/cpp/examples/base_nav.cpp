@@ -1,12 +1,20 @@
 // A simulated base drives around a square by a control loop at 50 Hz: `base_nav [SECONDS]`, with the gateway in LIMBER_URL and the key in LIMBER_KEY.
+// Ctrl-C ends the run, and the base brakes.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 #include "limber/limber.hpp"
 #include "wheeled_base.hpp"
 
+namespace {
+volatile std::sig_atomic_t called_off = 0;
+}  // namespace
+
 int main(int count, char** arguments) {
   const double seconds = count > 1 ? std::atof(arguments[1]) : 30;
+  // A signal handler may do no more than this; `Interrupt` takes a lock.
+  std::signal(SIGINT, [](int) { called_off = 1; });
   try {
     const limber::Client client = limber::Client::FromEnvironment();
     limber::LoopOptions options;
@@ -16,13 +24,16 @@ int main(int count, char** arguments) {
     options.bounds = limber::Bounds{{-WheeledBase::kMostSpeed, -WheeledBase::kMostTurn}, {WheeledBase::kMostSpeed, WheeledBase::kMostTurn}, {}, {}};
     limber::Loop loop(client, "reference/potential-nav", options);
     WheeledBase base;
+    bool drives = false;
     const limber::Outcome outcome = loop.Run(
         [&](limber::Observation& seen) {
           base.Sense(seen.state);
-          return base.corners() < 4;
+          return base.corners() < 4 && called_off == 0;
         },
         [&](const limber::Due& due) {
           if (due) {
+            if (!drives) std::puts("it drives"), std::fflush(stdout);
+            drives = true;
             base.Drive(due.action);
           } else {
             base.Brake();
@@ -36,7 +47,7 @@ int main(int count, char** arguments) {
     for (const auto& [why, times] : stats.holds) {
       std::printf("held %llu times: %s\n", static_cast<unsigned long long>(times), std::string(limber::WordOf(why)).c_str());
     }
-    return 0;
+    return base.stands() ? 0 : 1;
   } catch (const limber::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
