@@ -52,7 +52,7 @@ export function Ended({ record }: { record: LogRecord }) {
 }
 
 const COLUMNS: readonly Column<LogRecord>[] = [
-  { id: "ts", title: "ended", width: 120, phone: 64, cell: ({ ts }) => <Time at={ts} />, value: ({ ts }) => ts },
+  { id: "ts", title: "ended", width: 120, phone: 76, cell: ({ ts }) => <Time at={ts} />, value: ({ ts }) => ts },
   {
     id: "ended",
     title: "outcome",
@@ -105,7 +105,7 @@ const COLUMNS: readonly Column<LogRecord>[] = [
     id: "latency",
     title: "latency",
     width: 84,
-    phone: 76,
+    phone: 72,
     right: true,
     cell: ({ latencyMs }) => <Ms ms={latencyMs} />,
     value: ({ latencyMs }) => latencyMs ?? 0,

@@ -48,9 +48,9 @@ function State({ of }: { of: Key }) {
 
 const COLUMNS: readonly Column<Key>[] = [
   { id: "name", title: "name", width: "2fr", cell: ({ name, prefix }) => name || prefix, value: ({ name }) => name },
-  { id: "state", title: "state", width: 92, cell: (key) => <State of={key} /> },
+  { id: "state", title: "state", width: 92, phone: 76, cell: (key) => <State of={key} /> },
   { id: "prefix", title: "begins with", width: "1fr", wide: true, cell: ({ prefix }) => <Code>{prefix}</Code> },
-  { id: "role", title: "role", width: "1fr", cell: ({ role }) => role, value: ({ role }) => role },
+  { id: "role", title: "role", width: "1fr", phone: 72, cell: ({ role }) => role, value: ({ role }) => role },
   {
     id: "env",
     title: "for",
@@ -92,6 +92,7 @@ const COLUMNS: readonly Column<Key>[] = [
     id: "month",
     title: "this month",
     width: 104,
+    phone: 80,
     right: true,
     cell: ({ usageUsd }) => <Money usd={usageUsd?.month} />,
     value: ({ usageUsd }) => usageUsd?.month ?? 0,

@@ -220,6 +220,7 @@ const PAYMENTS: readonly Column<Payment>[] = [
     id: "created",
     title: "when",
     width: 120,
+    phone: 72,
     cell: ({ created }) => <Time at={created} />,
     value: ({ created }) => created,
   },

@@ -40,6 +40,7 @@ const COLUMNS: readonly Column<Row>[] = [
     id: "state",
     title: "circuit",
     width: 128,
+    wide: true,
     phone: 96,
     cell: ({ state }) => <Word>{wordOf(BreakerStateSchema, state)}</Word>,
     value: ({ state }) => state,

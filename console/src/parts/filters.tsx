@@ -5,7 +5,7 @@ import { type ReactNode, useEffect, useState } from "react";
 export const Filters = ({ children }: { children: ReactNode }) => (
   <div
     data-filter=""
-    className="mb-3 flex items-center gap-2 max-sm:-mx-4 max-sm:overflow-x-auto max-sm:px-4 max-sm:py-0.5 sm:flex-wrap"
+    className="mb-3 flex shrink-0 items-center gap-2 max-sm:-mx-4 max-sm:overflow-x-auto max-sm:px-4 max-sm:py-0.5 sm:flex-wrap"
   >
     {children}
   </div>

@@ -70,7 +70,7 @@ export function Comparison({
               [id, `${policy?.endpoint}, ${scores?.successRate?.successes} of ${scores?.successRate?.n}`] as const,
           )}
         />
-        <p>
+        <p className="[&>span]:whitespace-normal">
           {settled ? (
             <Status tone={value > 0 ? "good" : "bad"}>
               {value > 0 ? "better" : "worse"} by {points(Math.abs(low) < Math.abs(high) ? low : high)} to{" "}
