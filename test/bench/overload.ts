@@ -1,12 +1,13 @@
 /**
  * Open-loop load beyond what a gateway on a part of a core can serve: what it serves at 1 to 10 times its capacity, what a served and a
  * refused call cost it, whether health is answered, what one organisation that floods takes from another, and when all is as before.
- * `node test/bench/overload.ts [SHARE of a core: 0.125] [SECONDS of each: 8]`
+ * `node test/bench/overload.ts [SHARE of a core: 0.125] [SECONDS of each: 8] [TIMES its capacity: 0.8,1,2.5,5,10]`
  */
 import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
+import { ADMIN_HEADER } from "../../src/brand.ts";
 import { sleep } from "../../src/clock.ts";
 import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, openGateway } from "./support/gateway.ts";
@@ -17,6 +18,7 @@ import { refusedUs } from "./support/refused.ts";
 
 const share = Number(process.argv[2] ?? 0.125);
 const seconds = Number(process.argv[3] ?? 8);
+const steps = (process.argv[4] ?? "0.8,1,2.5,5,10").split(",").map(Number);
 const GOOD_MS = 500;
 const ROBOTS = 512;
 const WAYS = {
@@ -43,9 +45,10 @@ pin([gateway.pid], [upstream.pid]);
 
 await restLoad(`${origin}/v1/act`, actJson, gateway.key, 32, 4_000); // warm-up, on the whole core
 const second = await anotherKey();
-const release = hold(gateway.pid, share);
-console.log(release ? `held to ${share} of a core` : "not held: the machine has no cgroups to write");
+const held = hold(gateway.pid, share);
+console.log(held ? `held to ${share} of a core` : "not held: the machine has no cgroups to write");
 
+await sleep(3_000); // until the gateway has seen it
 const before = cpuNanos(gateway.pid);
 const closed = performance.now();
 const warm = await restLoad(`${origin}/v1/act`, actJson, gateway.key, 32, Math.ceil(1_500 * Math.max(share, 0.1) * 4));
@@ -54,18 +57,20 @@ const servedUs = (cpuNanos(gateway.pid) - before) / 1000 / warm.answered;
 console.log(`capacity ${capacity.toFixed(0)} calls/s; a served call costs s = ${servedUs.toFixed(0)} us`);
 
 let peak = 0;
-for (const times of [0.8, 1, 2.5, 5, 10]) {
+for (const times of steps) {
   const cpuBefore = cpuNanos(gateway.pid);
+  const stoodBefore = held?.stoodMs() ?? 0;
+  const restedBefore = await restedMs();
   const { seen, all } = await load([{ key: gateway.key, perSecond: capacity * times }]);
   const cpuUs = (cpuNanos(gateway.pid) - cpuBefore) / 1000;
   const served = all.good + all.late;
   const paidUs = all.refused > 0 ? Math.max(0, cpuUs - served * servedUs) / all.refused : 0;
   peak = Math.max(peak, all.good);
-  const { p50Ms, p99Ms, health, operations } = seen;
+  const { p50Ms, p99Ms, health, others, operations } = seen;
   console.log(
     `${`${times}x`.padEnd(5)} ${told(all)}  goodput ${(all.good / peak).toFixed(2)} of the peak  p50 ${p50Ms} p99 ${p99Ms} ms  ` +
-      `r <= ${paidUs.toFixed(0)} us  health ${asked(health)}  operations ${asked(operations)}  ` +
-      `${memoryMb().toFixed(0)} MiB`,
+      `r <= ${paidUs.toFixed(0)} us  health ${asked(health)}  others ${asked(others)}  operations ${asked(operations)}  ` +
+      `stood still ${((held?.stoodMs() ?? 0) - stoodBefore).toFixed(0)} ms, rested ${((await restedMs()) - restedBefore).toFixed(0)} ms, used ${(cpuUs / 1000).toFixed(0)} ms  ${memoryMb().toFixed(0)} MiB`,
   );
 }
 await sleep(5_000);
@@ -80,12 +85,21 @@ console.log(
   `the same beside a flood of 5x   ${told(beside.seen.callers[0] ?? NOBODY)}; the flood ${told(beside.seen.callers[1] ?? NOBODY)}`,
 );
 
-release?.();
+held?.release();
 await Promise.all([gateway.stop(), upstream.stop()]);
 rmSync(folder, { recursive: true, force: true });
 
 async function load(callers: LoadAsked["callers"]): Promise<{ seen: LoadSeen; all: CallerSeen }> {
-  const asked: LoadAsked = { origin, operations, stopKey: second, callers, seconds, goodMs: GOOD_MS, robots: ROBOTS };
+  const asked: LoadAsked = {
+    origin,
+    operations,
+    stopKey: second,
+    adminToken: ADMIN_TOKEN,
+    callers,
+    seconds,
+    goodMs: GOOD_MS,
+    robots: ROBOTS,
+  };
   const run = await start("test/bench/support/open-load.ts", [JSON.stringify(asked)], (line) => line.startsWith("{"));
   const seen = JSON.parse(run.line) as LoadSeen;
   const all = { ...NOBODY };
@@ -117,6 +131,12 @@ function memoryMb(): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
+/** For how long it has rested below its quota so far, in milliseconds. */
+async function restedMs(): Promise<number> {
+  const answer = await fetch(`${operations}/metrics`, { headers: { [ADMIN_HEADER]: ADMIN_TOKEN } });
+  return Number(/^\w+_cpu_rest_seconds_total (\S+)$/m.exec(await answer.text())?.[1]) * 1000;
+}
+
 /** A key of another organisation. */
 async function anotherKey(): Promise<string> {
   const call = async (path: string, body: object): Promise<Record<string, string>> => {
@@ -131,19 +151,34 @@ async function anotherKey(): Promise<string> {
   return key ?? "";
 }
 
+/** A process that is held to a part of a core. */
+interface HeldProcess {
+  /** Milliseconds for which its quota was used up so far. */
+  stoodMs(): number;
+  release(): void;
+}
+
 /** Holds a process to a part of a core; undefined where nothing can. */
-function hold(pid: number, part: number): (() => void) | undefined {
+function hold(pid: number, part: number): HeldProcess | undefined {
   if (part >= 1) return undefined;
+  const hierarchies = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu"];
   const group = `/sys/fs/cgroup/cpu/limber-overload-${pid}`;
   try {
-    mkdirSync(group);
+    for (const hierarchy of hierarchies) mkdirSync(`${hierarchy}/limber-overload-${pid}`);
+    // Among groups the priority of a process counts for nothing: this goes before what else runs on the machine.
+    writeFileSync(join(group, "cpu.shares"), "100000");
     writeFileSync(join(group, "cpu.cfs_quota_us"), String(Math.round(100_000 * part)));
-    writeFileSync(join(group, "cgroup.procs"), String(pid));
+    for (const hierarchy of hierarchies) writeFileSync(`${hierarchy}/limber-overload-${pid}/cgroup.procs`, String(pid));
   } catch {
     return undefined;
   }
-  return () => {
-    writeFileSync("/sys/fs/cgroup/cpu/cgroup.procs", String(pid));
-    rmdirSync(group);
+  return {
+    stoodMs: () => Number(/throttled_time (\d+)/.exec(readFileSync(join(group, "cpu.stat"), "utf8"))?.[1]) / 1e6,
+    release() {
+      for (const hierarchy of hierarchies) {
+        writeFileSync(`${hierarchy}/cgroup.procs`, String(pid));
+        rmdirSync(`${hierarchy}/limber-overload-${pid}`);
+      }
+    },
   };
 }

@@ -5,14 +5,16 @@
  */
 import { connect } from "node:net";
 import { Pool } from "undici";
+import { ADMIN_HEADER } from "../../../src/brand.ts";
 import { actJson } from "./act-call.ts";
 
 /** What is asked for. */
 export interface LoadAsked {
   readonly origin: string;
-  /** Where the listener for operations is, and a key that stops robots. */
+  /** Where the listener for operations is, a key that stops robots, and the operator's token. */
   readonly operations: string;
   readonly stopKey: string;
+  readonly adminToken: string;
   /** Callers, each with its own calls a second. */
   readonly callers: readonly { readonly key: string; readonly perSecond: number }[];
   readonly seconds: number;
@@ -53,16 +55,19 @@ export interface LoadSeen {
   readonly p99Ms: number;
   /** `GET /health` on a new connection to the port for calls, five times a second. */
   readonly health: Asked;
-  /** Health, readiness and an emergency stop in turn, likewise, at the listener for operations. */
+  /** Readiness, metrics and an emergency stop in turn, on a new connection to the same port, five times in four seconds. */
+  readonly others: Asked;
+  /** Health and those in turn at the listener for operations, five times a second. */
   readonly operations: Asked;
 }
 
 const asked = JSON.parse(process.argv[2] ?? "{}") as LoadAsked;
-const { origin, operations, stopKey, seconds, goodMs, robots } = asked;
+const { origin, operations, stopKey, adminToken, seconds, goodMs, robots } = asked;
 let began = 0;
 const latencies: number[] = [];
 const none = (): Asked => ({ asked: 0, prompt: 0, answered: 0, worstMs: 0 });
 const health = none();
+const others = none();
 const operated = none();
 
 function call(pool: Pool, key: string, dueMs: number, seen: CallerSeen): void {
@@ -125,11 +130,19 @@ function load(pool: Pool, key: string, perSecond: number): CallerSeen {
 }
 
 const STOP = JSON.stringify({ robot_id: "nobody's" });
-const QUESTIONS = [
-  "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-  "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-  `POST /v1/robots/stop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer ${stopKey}\r\nContent-Type: application/json\r\nContent-Length: ${STOP.length}\r\n\r\n${STOP}`,
+const request = (line: string, headers: string, body = ""): string =>
+  `${line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}\r\n${body}`;
+const HEALTH = request("GET /health", "");
+const OTHERS = [
+  request("GET /ready", ""),
+  request("GET /metrics", `${ADMIN_HEADER}: ${adminToken}\r\n`),
+  request(
+    "POST /v1/robots/stop",
+    `Authorization: Bearer ${stopKey}\r\nContent-Type: application/json\r\nContent-Length: ${STOP.length}\r\n`,
+    STOP,
+  ),
 ];
+const inTurn = (questions: readonly string[], { asked }: Asked): string => questions[asked % questions.length] ?? "";
 
 /** One question, on a new connection. */
 function ask(at: string, question: string, seen: Asked): void {
@@ -154,14 +167,15 @@ const pools = await Promise.all(asked.callers.map(connected));
 began = performance.now();
 const callers = asked.callers.map(({ key, perSecond }, i) => load(pools[i]!, key, perSecond));
 const asking = setInterval(() => {
-  ask(origin, QUESTIONS[0] ?? "", health);
-  ask(operations, QUESTIONS[operated.asked % QUESTIONS.length] ?? "", operated);
+  ask(origin, HEALTH, health);
+  ask(operations, inTurn([HEALTH, ...OTHERS], operated), operated);
+  if (health.asked % 4 === 0) ask(origin, inTurn(OTHERS, others), others);
 }, 200);
 await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 clearInterval(asking);
 await new Promise((resolve) => setTimeout(resolve, 2_000));
 latencies.sort((a, b) => a - b);
 const at = (share: number): number => Math.round(latencies[Math.floor(share * latencies.length)] ?? -1);
-const seen: LoadSeen = { callers, p50Ms: at(0.5), p99Ms: at(0.99), health, operations: operated };
+const seen: LoadSeen = { callers, p50Ms: at(0.5), p99Ms: at(0.99), health, others, operations: operated };
 console.log(JSON.stringify(seen));
 process.exit(0);

@@ -285,3 +285,61 @@ it("gives each waiting organisation its turn, and takes places from the one that
   expect(order).toEqual(["a2", "b2", "a3", "b1", "a4"]);
   expect([queue.size, queue.next(false), queue.evict()]).toEqual([0, undefined, undefined]);
 });
+
+/** A pace that rests when the test says so. */
+function resting() {
+  const waiting: (() => void)[] = [];
+  const pace = {
+    isPaced: true,
+    isResting: false,
+    figures: { cores: 0.5, restedMs: 0 },
+    rests: () => pace.isResting,
+    whenOpen: (run: () => void) => void waiting.push(run),
+    open(): void {
+      pace.isResting = false;
+      for (const run of waiting.splice(0)) run();
+    },
+  };
+  return pace;
+}
+
+it("lets nothing but emergency stops in while the pace below a CPU quota rests, and the others in their order afterwards", async () => {
+  const pace = resting();
+  const load = new LoadShedder({ initial: 8, least: 8, most: 8 }, pace);
+  const begun: string[] = [];
+  const enter = (name: string, priority: Priority, org = "a"): void => {
+    const entered = load.enter(priority, () => org);
+    if (entered instanceof Promise) void entered.then(() => begun.push(name));
+    else begun.push(name);
+  };
+  enter("before", ACT);
+  pace.isResting = true;
+  expect(load.isBusy).toBe(true);
+  enter("act", ACT);
+  enter("another's", ACT, "b");
+  enter("predict", PREDICT);
+  enter("loop", LOOP);
+  enter("stop", CRITICAL);
+  await clock.advance(1_000);
+  expect(begun).toEqual(["before", "stop"]);
+  pace.open();
+  await turn();
+  expect(begun).toEqual(["before", "stop", "loop", "act", "another's", "predict"]);
+  expect(load.isBusy).toBe(false);
+});
+
+it("begins no more calls in a turn than the least limit where there is a CPU quota", async () => {
+  const load = new LoadShedder({ initial: 100, least: 4, most: 100 }, resting());
+  let begun = 0;
+  for (let i = 0; i < 10; i++) {
+    const entered = load.enter(ACT, () => "a");
+    if (entered instanceof Promise) void entered.then(() => begun++);
+    else begun++;
+  }
+  expect(begun).toBe(4);
+  while (begun < 10) {
+    const before = begun;
+    await settle();
+    expect(begun - before).toBeLessThanOrEqual(4);
+  }
+});
