@@ -117,7 +117,9 @@ describe("the lease of a server", () => {
     const from = server.asked.length;
     const calls = Array.from({ length: 24 }, (_, i) => act(i % 2 === 0 ? one : other, "first"));
     for (const { status, body } of await Promise.all(calls)) expect([status, body.action?.steps]).toEqual([200, STEPS]);
-    const methods = server.asked.slice(from).filter((method) => method !== "Ready");
+    // On a machine that stands still a lease may end between two calls: the server is made ready again, and set up again.
+    const calling = new Set(["SendObservations", "GetActions"]);
+    const methods = server.asked.slice(from).filter((method) => calling.has(method));
     expect(methods).toEqual(Array.from({ length: 24 }, () => ["SendObservations", "GetActions"]).flat());
   });
 
