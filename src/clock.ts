@@ -60,12 +60,6 @@ export function cpuMs(): number {
   return (user + system) / 1000;
 }
 
-/** The processor time that the calling thread has had, in milliseconds. */
-export function threadCpuMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
-}
-
 /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
 

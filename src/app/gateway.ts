@@ -1,13 +1,9 @@
 /** The composition root: opens one subsystem after the other, and closes them in reverse. */
-import { availableParallelism } from "node:os";
 import { pino } from "pino";
 import { now, sleep, steadyNow } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
 import type { LogLine } from "../edge/call-log.ts";
-import { CpuPace } from "../edge/cpu-pace.ts";
-import { findCpuQuota } from "../edge/cpu-quota.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
-import { DEFAULT_BOUNDS } from "../edge/gate/admission/concurrency-limit.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { RefusedCalls } from "../edge/refused-calls.ts";
 import { openArmedLoops } from "../edge/transports/armed.ts";
@@ -75,14 +71,12 @@ export async function openGateway(config: Config, parent?: ParentLink): Promise<
 }
 
 async function open(config: Config, closers: Closers, parent: ParentLink | undefined): Promise<Gateway> {
-  const pace = paceOf(config);
-  closers.add(async () => pace.close());
   installFast(config.fast);
   const logLines = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logLines);
   closers.add(async () => log.flush());
   const context: AppContext = { config, log, replica: newId("replica"), closers, parent };
-  const load = new LoadShedder(DEFAULT_BOUNDS, pace);
+  const load = new LoadShedder();
   const listens = config.roles.has("api") || config.operationsPort !== undefined;
   const port = listens ? await openPort(context, logLines, load) : undefined;
 
@@ -187,17 +181,6 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
       await closers.close();
     },
   };
-}
-
-/** The pace below the CPU quota, where it is less than a core for each process: one thread cannot exceed what is more by much. */
-function paceOf({ processes }: Config): CpuPace {
-  const most = processes === "auto" ? availableParallelism() : processes;
-  return new CpuPace({
-    find() {
-      const quota = findCpuQuota();
-      return quota !== undefined && quota.cores < most ? quota : undefined;
-    },
-  });
 }
 
 /** How far the end of a gateway has come. */

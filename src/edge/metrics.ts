@@ -177,18 +177,6 @@ export class Metrics {
     );
     load("gauge", "refusals_held", "Refusals for overload that wait for their turn.", ({ held }) => held);
     load("gauge", "shedding", "1 while calls are refused for overload.", ({ isShedding }) => Number(isShedding));
-    load(
-      "gauge",
-      "cpu_quota_cores",
-      "The CPU quota that the process keeps below; 0 where there is none.",
-      ({ pace }) => pace?.cores ?? 0,
-    );
-    load(
-      "counter",
-      "cpu_rest_seconds_total",
-      "For how long calls have rested to keep below the CPU quota.",
-      ({ pace }) => (pace?.restedMs ?? 0) / 1000,
-    );
     told("gauge", "calls_queued", "Calls that wait to be worked on, by class.", ["priority"], (set) => {
       for (const { priority, queued } of sources.load().classes) set({ priority }, queued);
     });

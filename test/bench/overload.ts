@@ -7,7 +7,6 @@ import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync 
 import { createServer } from "node:net";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
-import { ADMIN_HEADER } from "../../src/brand.ts";
 import { sleep } from "../../src/clock.ts";
 import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, openGateway } from "./support/gateway.ts";
@@ -60,7 +59,6 @@ let peak = 0;
 for (const times of steps) {
   const cpuBefore = cpuNanos(gateway.pid);
   const stoodBefore = held?.stoodMs() ?? 0;
-  const restedBefore = await restedMs();
   const { seen, all } = await load([{ key: gateway.key, perSecond: capacity * times }]);
   const cpuUs = (cpuNanos(gateway.pid) - cpuBefore) / 1000;
   const served = all.good + all.late;
@@ -70,7 +68,7 @@ for (const times of steps) {
   console.log(
     `${`${times}x`.padEnd(5)} ${told(all)}  goodput ${(all.good / peak).toFixed(2)} of the peak  p50 ${p50Ms} p99 ${p99Ms} ms  ` +
       `r <= ${paidUs.toFixed(0)} us  health ${asked(health)}  others ${asked(others)}  operations ${asked(operations)}  ` +
-      `stood still ${((held?.stoodMs() ?? 0) - stoodBefore).toFixed(0)} ms, rested ${((await restedMs()) - restedBefore).toFixed(0)} ms, used ${(cpuUs / 1000).toFixed(0)} ms  ${memoryMb().toFixed(0)} MiB`,
+      `stood still ${((held?.stoodMs() ?? 0) - stoodBefore).toFixed(0)} ms, used ${(cpuUs / 1000).toFixed(0)} ms  ${memoryMb().toFixed(0)} MiB`,
   );
 }
 await sleep(5_000);
@@ -129,12 +127,6 @@ function freePort(): Promise<number> {
 
 function memoryMb(): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]) / 1024;
-}
-
-/** For how long it has rested below its quota so far, in milliseconds. */
-async function restedMs(): Promise<number> {
-  const answer = await fetch(`${operations}/metrics`, { headers: { [ADMIN_HEADER]: ADMIN_TOKEN } });
-  return Number(/^\w+_cpu_rest_seconds_total (\S+)$/m.exec(await answer.text())?.[1]) * 1000;
 }
 
 /** A key of another organisation. */

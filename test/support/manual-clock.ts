@@ -33,11 +33,6 @@ export class ManualClock implements Clock {
     return () => this.timers.delete(timer);
   }
 
-  /** Time passes while something runs: no timer fires before it is over. */
-  pass(ms: number): void {
-    this.elapsed += ms;
-  }
-
   /** How many timers are set: none should be left when all is over. */
   get pending(): number {
     return this.timers.size;

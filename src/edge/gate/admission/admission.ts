@@ -7,7 +7,6 @@ import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { after, cpuMs, steadyNow } from "../../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
 import { random } from "../../../random.ts";
-import type { Pace, PaceFigures } from "../../cpu-pace.ts";
 import { DEFAULT_BOUNDS, GradientLimit, type LimitBounds } from "./concurrency-limit.ts";
 import { FairQueue, type QueuedCall } from "./queue.ts";
 
@@ -35,8 +34,6 @@ export interface LoadFigures {
   /** Refusals that wait for their turn, because refusing has cost its share. */
   readonly held: number;
   readonly isShedding: boolean;
-  /** How it keeps below a CPU quota; undefined where it never does. */
-  readonly pace: PaceFigures | undefined;
   readonly classes: readonly { readonly priority: string; readonly queued: number; readonly admitted: number }[];
   readonly shed: readonly { readonly priority: string; readonly reason: ShedReason; readonly count: number }[];
 }
@@ -53,8 +50,6 @@ const MOST_QUEUED = 1024;
 /** While it sheds, the queue holds what is served in this time, and nothing waits longer than twice that. */
 const QUEUE_MS = 200;
 const LEAST_QUEUE = 16;
-/** How much of the last burst is expected of each window after it. */
-const BURSTS_FADE = 0.85;
 const MOST_WAIT_MS = 400;
 /** A queue longer than this that has stood this long is served newest first: its oldest calls are the likeliest to be given up. */
 const LIFO_QUEUE = 32;
@@ -101,9 +96,6 @@ export const classOf = (priority: Priority): Priority =>
 /** The load of one replica. */
 export class LoadShedder {
   readonly #limit: GradientLimit;
-  readonly #pace: Pace | undefined;
-  /** Calls that a turn begins at most while a quota holds the process: what they cost is seen at its end alone. */
-  readonly #mostPaced: number;
   /** Control loops go before every other class, whatever organisation it is of. */
   readonly #loops = new FairQueue<AdmissionEntry>();
   readonly #others = new FairQueue<AdmissionEntry>();
@@ -134,24 +126,19 @@ export class LoadShedder {
   #cpuMs = 0;
   #advice: { limit: number; all: readonly Advice[] } | undefined;
   #isLooking = false;
-  /** It will go on after a rest of the pace. */
-  #awaitsRest = false;
   #lookDue = 0;
   /** By class. */
   readonly #queued = new Array<number>(CLASSES.length + 1).fill(0);
   readonly #admitted = new Array<number>(CLASSES.length + 1).fill(0);
   readonly #shed = new Map<string, { priority: Priority; reason: ShedReason; count: number }>();
 
-  /** While `pace` rests, no call begins but emergency stops. */
-  constructor(bounds: LimitBounds = DEFAULT_BOUNDS, pace?: Pace) {
+  constructor(bounds: LimitBounds = DEFAULT_BOUNDS) {
     this.#limit = new GradientLimit(bounds);
-    this.#pace = pace;
-    this.#mostPaced = bounds.least;
   }
 
   /** Whether more comes than is served, so that work which can wait should. */
   get isBusy(): boolean {
-    return this.#isShedding || this.#size > 0 || this.#rests;
+    return this.#isShedding || this.#size > 0;
   }
 
   /** Takes a call in, at once where there is room; else it waits, or is refused with `overloaded`. */
@@ -234,7 +221,6 @@ export class LoadShedder {
       inFlight: this.#inFlight,
       held: this.#held.size,
       isShedding: this.#isShedding,
-      pace: this.#pace?.figures,
       classes: CLASSES.map((priority) => ({
         priority: nameOf(priority),
         queued: this.#queued[priority] ?? 0,
@@ -252,18 +238,9 @@ export class LoadShedder {
     return this.#loops.size + this.#others.size;
   }
 
-  get #rests(): boolean {
-    return this.#pace?.rests() === true;
-  }
-
-  get #isPaced(): boolean {
-    return this.#pace?.isPaced === true;
-  }
-
   get #hasRoom(): boolean {
     const { value } = this.#limit;
-    const most = this.#isPaced ? Math.min(value, this.#mostPaced) : value;
-    return this.#inFlight + this.#unread < value && this.#begun < most && !this.#rests;
+    return this.#inFlight + this.#unread < value && this.#begun < value;
   }
 
   /** How many calls may wait at this moment. */
@@ -324,7 +301,6 @@ export class LoadShedder {
     return new Promise((resolve, reject) => {
       queue.push({ org, priority, since: at, deadline, start: resolve, refuse: reject });
       this.#queued[priority]!++;
-      this.#goOnAfterRest();
     });
   }
 
@@ -363,16 +339,6 @@ export class LoadShedder {
       entry.start(this.#start(entry.priority, at - entry.since));
     }
     if (this.#size === 0) this.#standingSince = undefined;
-    else this.#goOnAfterRest();
-  }
-
-  #goOnAfterRest(): void {
-    if (this.#awaitsRest || !this.#rests) return;
-    this.#awaitsRest = true;
-    this.#pace?.whenOpen(() => {
-      this.#awaitsRest = false;
-      if (this.#size > 0) this.#committer();
-    });
   }
 
   #isNewestFirst(at: number): boolean {
@@ -414,8 +380,7 @@ export class LoadShedder {
     this.#turns = 0;
     this.#peak = this.#inFlight;
     this.#hasWaited = this.#size > 0;
-    // A pace lets calls begin by bursts, and whole windows go by without one.
-    this.#startsBefore = Math.max(this.#starts, this.#isPaced ? this.#startsBefore * BURSTS_FADE : 0);
+    this.#startsBefore = this.#starts;
     this.#starts = 0;
   }
 
@@ -465,7 +430,7 @@ export class LoadShedder {
   #payOut(): void {
     const cpu = cpuMs();
     // Where no call waits to be worked on, refusing takes nothing from anybody.
-    const leastMs = this.#size === 0 && !this.#rests ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
+    const leastMs = this.#size === 0 ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
     this.#refusingMs = Math.max(leastMs, (cpu - this.#cpuMs) * REFUSAL_SHARE);
     this.#cpuMs = cpu;
     while (this.#refusingMs > 0) {
