@@ -41,7 +41,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 };
 /** Files of src/ itself that every folder may import. */
 const OPEN_TO_ALL = new Set(
-  "brand call cancellation clock errors ids random slices vault".split(" ").map((name) => `${name}.ts`),
+  "brand call cancellation clock errors ids random side-note slices vault".split(" ").map((name) => `${name}.ts`),
 );
 
 /** Folders within a folder, each with the neighbours that it may import. */
@@ -334,7 +334,7 @@ describe("the map in src/README.md", () => {
   it("names the files that every folder may import", () => {
     const [, sentence = ""] =
       /Every folder may import `gen\/` and these files of `src\/` itself: ([^;]*?)\. /s.exec(map) ?? [];
-    const named = [...sentence.matchAll(/`([\w.]+)`/g)].map(([, name]) => name);
+    const named = [...sentence.matchAll(/`([\w.-]+)`/g)].map(([, name]) => name);
     expect(named.sort()).toEqual([...OPEN_TO_ALL].sort());
   });
 

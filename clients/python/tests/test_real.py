@@ -191,18 +191,30 @@ def test_a_policy_in_python_becomes_supply_by_dialling(real: limber.Limber, unti
             raise limber.serve.InvalidInput("there is no state")
         return np.tile([0.1 + 0.01 * asked.state[0], 0.1 * asked.state[-1]], (asked.horizon, 1))
 
-    options = {"model": f"{name}/cruise", "action_space": "base_twist_2d", "state_names": ["x", "y"], "stop": stop, "tell": said.append}
+    options = {"model": f"{name}/cruise", "action_space": "base_twist_2d", "state_names": ["x", "y"], "cameras": ["wrist"], "stop": stop, "tell": said.append}
+    picture = np.zeros((32, 32, 3), np.uint8)
+
+    def seen(state: list[float], camera: str = "wrist") -> limber.Observation:
+        return limber.Observation(images={camera: picture}, state=state)
+
     serving = threading.Thread(target=limber.serve.serve, args=(policy,), kwargs={**options, "url": real.addresses[0].url, "key": real._key})
     serving.start()
     try:
         until(lambda: any(line.endswith("is live") for line in said) or not serving.is_alive())
-        chunk = real.act(f"{name}/cruise", [1.0, 2.0], action_space="base_twist_2d", horizon=3)
+        chunk = real.act(f"{name}/cruise", seen([1.0, 2.0]), action_space="base_twist_2d", horizon=3)
         assert chunk.steps.tolist() == [[0.11, 0.2]] * 3
         with real.loop(f"{name}/cruise", action_space="base_twist_2d", rate_hz=50) as loop:
-            until(lambda: loop.tick([1.0, 2.0]).action is not None)
+            until(lambda: loop.tick(seen([1.0, 2.0])).action is not None)
         # What the policy refuses is the caller's fault, and said so.
         with pytest.raises(errors.InputContract):
-            real.act(f"{name}/cruise", [1.0], action_space="base_twist_2d")
+            real.act(f"{name}/cruise", seen([1.0]), action_space="base_twist_2d")
+        # A camera that the model does not know is named, and ends a loop with the robot held.
+        with pytest.raises(errors.InputContract, match="nose"):
+            real.act(f"{name}/cruise", seen([1.0, 2.0], "nose"), action_space="base_twist_2d")
+        told: list[np.ndarray] = []
+        with real.loop(f"{name}/cruise", action_space="base_twist_2d", rate_hz=50, hold=[0, 0]) as loop, pytest.raises(errors.LimberError, match="nose"):
+            loop.run(lambda: seen([1.0, 2.0], "nose"), told.append, max_seconds=30)
+        assert told and all(action.tolist() == [0, 0] for action in told)
     finally:
         stop.set()
         serving.join(20)

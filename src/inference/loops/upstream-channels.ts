@@ -6,6 +6,7 @@ import { exceeds, poseOf } from "../../contracts/bounds.ts";
 import { type ActAnswer, type ActInput, episodeName } from "../../contracts/contract.ts";
 import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
 import type { PlanStep } from "../../routing/index.ts";
+import { SideNote } from "../../side-note.ts";
 import type { Reached } from "../../supply/live-supply.ts";
 import { FrameSet, KeptPixels } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
@@ -46,8 +47,6 @@ export class UpstreamChannels {
   #last: UpstreamChannel | undefined;
   /** Name of the present episode, to providers. */
   #episode: string;
-  /** Pixels of observations that several offerings are asked about. */
-  readonly #pixels = new WeakMap<ParsedObservation, KeptPixels>();
 
   constructor(common: ChannelDeps) {
     this.#common = common;
@@ -133,7 +132,7 @@ export class UpstreamChannels {
       signal,
       deadline,
       asker: { key: keyOf(call).keyId, robot: call.requestId },
-      pixels: this.#pixelsOf(seen),
+      pixels: pixelsOf(seen),
     });
     const horizon = step.units;
     const question = {
@@ -149,14 +148,17 @@ export class UpstreamChannels {
     const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
     return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });
   }
+}
 
-  #pixelsOf(seen: ParsedObservation): KeptPixels {
-    const known = this.#pixels.get(seen);
-    if (known) return known;
-    const pixels = new KeptPixels();
-    this.#pixels.set(seen, pixels);
-    return pixels;
-  }
+/** Pixels of observations that several offerings are asked about. */
+const decoded = new SideNote<ParsedObservation, KeptPixels>("pixels");
+
+function pixelsOf(seen: ParsedObservation): KeptPixels {
+  const known = decoded.of(seen);
+  if (known) return known;
+  const pixels = new KeptPixels();
+  decoded.set(seen, pixels);
+  return pixels;
 }
 
 const failSoon = (attempt: PendingRequest, thrown: unknown): void => queueMicrotask(() => attempt.failed(thrown));

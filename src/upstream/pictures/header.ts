@@ -3,6 +3,7 @@ import { type Frame, ImageFormat } from "../../../gen/limber/v1/observation_pb.t
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
 import type { PictureFacts } from "../../contracts/inputs.ts";
+import { SideNote } from "../../side-note.ts";
 
 /** The encodings as the schema numbers them. */
 export const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
@@ -14,11 +15,11 @@ export const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: Ima
 const BEGINNINGS = [3 * 1024, 96 * 1024] as const;
 
 /** Several contracts may want to know of one picture. */
-const known = new WeakMap<Frame, { readonly facts: PictureFacts | undefined }>();
+const known = new SideNote<Frame, { readonly facts: PictureFacts | undefined }>("facts");
 
 /** Size and encoding of a picture that came as bytes; undefined where it has to be fetched, or is none that can be read by its beginning. */
 export function readPicture(frame: Frame): PictureFacts | undefined {
-  const before = known.get(frame);
+  const before = known.of(frame);
   if (before) return before.facts;
   const header = headerOf(frame);
   const facts = header && { width: header.width, height: header.height, format: FORMATS[header.format] };

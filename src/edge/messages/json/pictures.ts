@@ -7,6 +7,7 @@ import type { ActRequest } from "../../../../gen/limber/v1/inference_service_pb.
 import type { Frame } from "../../../../gen/limber/v1/observation_pb.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { decodeDataUrl } from "../../../codecs/pictures/data-url.ts";
+import { SideNote } from "../../../side-note.ts";
 
 /** Shorter texts are read with the rest of the body. */
 export const LEAST_PICTURE_BYTES = 4 << 10;
@@ -93,7 +94,7 @@ export function putPictures(value: unknown, texts: readonly AddressText[], pictu
   return true;
 }
 
-const sent = new WeakMap<Frame, SentPicture>();
+const sent = new SideNote<Frame, SentPicture>("sent");
 
 /** Gives a frame the picture that came as its address. */
 export function setPicture(frame: Frame, picture: SentPicture): void {
@@ -105,7 +106,7 @@ export function setPicture(frame: Frame, picture: SentPicture): void {
 export function asSent<M extends Message>(request: M): M {
   const { observations, goalImage } = request as Partial<ActRequest>;
   const sentFrame = (frame: Frame): Frame => {
-    const picture = sent.get(frame);
+    const picture = sent.of(frame);
     return picture === undefined ? frame : { ...frame, url: picture.url, data: NO_BYTES };
   };
   return {

@@ -26,6 +26,7 @@ import { Cancel, type Signal, untilAbort } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
+import { SideNote } from "../../../side-note.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf, type Transport } from "../../call-log.ts";
 import { browserOf, type OwnAddress } from "../../gate/browser.ts";
@@ -70,7 +71,6 @@ export function serveConnect(
   services: readonly DescService[],
   options: ConnectOptions,
 ): void {
-  const replies = new WeakMap<FastifyRequest, FastifyReply>();
   void fastify.register((scope, _, done) => {
     scope.addHook("onRequest", async (request, reply) => {
       const { headers } = request.raw;
@@ -95,7 +95,7 @@ export function serveConnect(
         shutdownSignal: options.closing,
         contextValues(request) {
           // Connect answers alone: Fastify would answer a second time where a caller has left.
-          const response = replies.get(request)!.hijack().raw;
+          const response = replies.of(request)!.hijack().raw;
           return createContextValues().set(wireKey, { request: request.raw, response });
         },
         routes: (router) => route(router, services, options),
@@ -104,6 +104,9 @@ export function serveConnect(
     );
   });
 }
+
+/** How each request is answered. */
+const replies = new SideNote<FastifyRequest, FastifyReply>("reply");
 
 /** What Fastify's parsers of bodies are shown: no body. It is read by `boundedRequest`. */
 const UNPARSED = { "content-type": undefined, "content-length": undefined, "transfer-encoding": undefined };
