@@ -83,7 +83,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByLabel("Episodes").fill("3");
     await page.getByRole("button", { name: "Begin" }).click();
     const evaluation = page.getByRole("dialog", { name: "reference/ik-reach" });
-    await evaluation.getByText("3 of 3").waitFor();
+    await evaluation.getByText("3 of 3").first().waitFor();
     await evaluation.getByRole("heading", { name: "Scores" }).waitFor();
     await page.keyboard.press("Escape");
 

@@ -30,7 +30,7 @@ from limber._calls import channel_options
 from limber._frames import decoded
 from limber._gen.limber.outbound.v1 import outbound_service_pb2
 from limber._gen.limber.policy.v1 import policy_service_pb2
-from limber._gen.limber.v1 import action_pb2, contract_pb2, observation_pb2, supply_pb2, supply_service_pb2
+from limber._gen.limber.v1 import action_pb2, contract_pb2, input_contract_pb2, observation_pb2, supply_pb2, supply_service_pb2
 from limber.client import Limber
 from limber.errors import BadInput, ConnectionFailed, LimberError, NotFoundError, Refused, of_rpc
 
@@ -363,6 +363,17 @@ def _register(client: Limber, served: Served, tell: Callable[[str], None]) -> No
         tell(f"serve: registered the provider {served.provider}")
 
 
+def _reads(served: Served) -> input_contract_pb2.InputContract:
+    """What the policy reads, as far as it was said."""
+    reads = input_contract_pb2.InputContract()
+    if served.cameras:
+        cameras = [input_contract_pb2.CameraSpec(name=camera, required=True) for camera in served.cameras]
+        reads.cameras.CopyFrom(input_contract_pb2.CameraSpecs(cameras=cameras))
+    if served.state_names:
+        reads.proprio.add(names=served.state_names)
+    return reads
+
+
 def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> None:
     """Declares the model and has it probed, unless it is there already."""
     request = supply_service_pb2.ListOfferingsRequest(provider=served.provider, model=served.model)
@@ -386,6 +397,9 @@ def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> Non
     )
     if served.action_dim is not None:
         declaration.action_dim = served.action_dim
+    # Nobody can ask a server that dials what it reads.
+    if served.cameras or served.state_names:
+        declaration.input.CopyFrom(_reads(served))
     offering = client.call(_DECLARE, declaration).offering
     answer = client.call(_VERIFY, supply_service_pb2.VerifyOfferingRequest(offering_id=offering.id), timeout_s=180)
     for check in answer.report.checks:
@@ -446,6 +460,7 @@ class PolicyServer:
                     max_horizon=served.max_horizon,
                     cameras=served.cameras,
                     proprio_names=served.state_names,
+                    input=_reads(served) if served.cameras or served.state_names else None,
                 )
             ]
         )
