@@ -253,6 +253,9 @@ void ARefusalEndsTheLoopAndOneThatMendsDoesNot() {
   HOLDS(Ends<limber::AuthenticationError>(server) == "key_disabled: the test says no");
   const Server later([](Stream&) { return grpc::Status(grpc::StatusCode::ABORTED, "no", Refusal("of_a_later_version")); });
   HOLDS(Ends<limber::Refused>(later) == "of_a_later_version: the test says no");
+  // As a gateway refuses pictures of a camera that the model does not know.
+  const Server strict([](Stream&) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no", Refusal("input_contract")); });
+  HOLDS(Ends<limber::ValidationError>(strict) == "input_contract: the test says no");
   int tries = 0;
   const Server busy([&tries](Stream& stream) {
     if (++tries < 3) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no", Refusal("overloaded"));
