@@ -3,7 +3,7 @@
  * refused call cost it, whether health is answered, what one organisation that floods takes from another, and when all is as before.
  * `node test/bench/overload.ts [SHARE of a core: 0.125] [SECONDS of each: 8] [TIMES its capacity: 0.8,1,2.5,5,10]`
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +13,7 @@ import { ADMIN_TOKEN, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
 import type { CallerSeen, LoadAsked, LoadSeen } from "./support/open-load.ts";
 import { cpuNanos, pin, start, startModelServer } from "./support/processes.ts";
+import { holdEach } from "./support/quota.ts";
 import { refusedUs } from "./support/refused.ts";
 
 const share = Number(process.argv[2] ?? 0.125);
@@ -44,7 +45,7 @@ pin([gateway.pid], [upstream.pid]);
 
 await restLoad(`${origin}/v1/act`, actJson, gateway.key, 32, 4_000); // warm-up, on the whole core
 const second = await anotherKey();
-const held = hold(gateway.pid, share);
+const held = share < 1 ? holdEach([gateway.pid], share) : undefined;
 console.log(held ? `held to ${share} of a core` : "not held: the machine has no cgroups to write");
 
 await sleep(3_000); // until the gateway has seen it
@@ -141,36 +142,4 @@ async function anotherKey(): Promise<string> {
   const rate_limit = { requests: 10_000_000, window_s: 1, burst: 10_000_000, concurrency: 10_000, streams: 100 };
   const { key } = await call(`/v1/orgs/${id}/keys`, { role: "owner", rate_limit });
   return key ?? "";
-}
-
-/** A process that is held to a part of a core. */
-interface HeldProcess {
-  /** Milliseconds for which its quota was used up so far. */
-  stoodMs(): number;
-  release(): void;
-}
-
-/** Holds a process to a part of a core; undefined where nothing can. */
-function hold(pid: number, part: number): HeldProcess | undefined {
-  if (part >= 1) return undefined;
-  const hierarchies = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu"];
-  const group = `/sys/fs/cgroup/cpu/limber-overload-${pid}`;
-  try {
-    for (const hierarchy of hierarchies) mkdirSync(`${hierarchy}/limber-overload-${pid}`);
-    // Among groups the priority of a process counts for nothing: this goes before what else runs on the machine.
-    writeFileSync(join(group, "cpu.shares"), "100000");
-    writeFileSync(join(group, "cpu.cfs_quota_us"), String(Math.round(100_000 * part)));
-    for (const hierarchy of hierarchies) writeFileSync(`${hierarchy}/limber-overload-${pid}/cgroup.procs`, String(pid));
-  } catch {
-    return undefined;
-  }
-  return {
-    stoodMs: () => Number(/throttled_time (\d+)/.exec(readFileSync(join(group, "cpu.stat"), "utf8"))?.[1]) / 1e6,
-    release() {
-      for (const hierarchy of hierarchies) {
-        writeFileSync(`${hierarchy}/cgroup.procs`, String(pid));
-        rmdirSync(`${hierarchy}/limber-overload-${pid}`);
-      }
-    },
-  };
 }

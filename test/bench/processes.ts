@@ -127,8 +127,8 @@ async function quota(one: Bench, two: Bench): Promise<void> {
     return (1_000 * all.length * turns) / (performance.now() - began);
   };
   for (const i of fleets.keys()) for (let round = 0; round < 20; round++) await messages(i); // warm-up
-  const release = holdEach([...workersOf(one), ...workersOf(two)], QUOTA);
-  if (release === undefined) {
+  const held = holdEach([...workersOf(one), ...workersOf(two)], QUOTA);
+  if (held === undefined) {
     console.log("not held: the machine has no cgroups to write");
     return;
   }
@@ -144,7 +144,7 @@ async function quota(one: Bench, two: Bench): Promise<void> {
     const ofLoops = note("loops of one", await messages(0));
     ratios.loops.push(note("loops of two", await messages(1)) / ofLoops);
   }
-  release();
+  held.release();
   for (const { close } of fleets) close();
   for (const [name, all] of Object.entries(rates))
     console.log(`held to a third of a core each, ${name}: ${median(all).toFixed(0)} a second`);

@@ -1,5 +1,5 @@
 /** `deploy/nats/leaf.conf` beside a hub as `cluster.conf` has it, with operator, accounts and permissions, on real nats-servers. */
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { dial } from "../../src/events/nats/connect.ts";
 import { type App, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { natsServer } from "../support/nats.ts";
+import { launch } from "../support/nats.ts";
 import { freePort } from "../support/owners.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "limber-nats-leaf-"));
@@ -36,21 +36,9 @@ async function startServer(name: string, file: string, places: readonly (readonl
   const path = join(folder, `${name}.conf`);
   writeFileSync(path, config);
   const account = nkeys.fromSeed(readFileSync(join(folder, "keys/limber.nk"))).getPublicKey();
-  const child = spawn(natsServer(), ["-c", path], {
-    stdio: ["ignore", "ignore", "pipe"],
-    env: { ...process.env, NATS_NAME: name, NATS_ACCOUNT: account },
-  });
-  const gone = new Promise((resolve) => child.once("exit", resolve));
-  closers.push(async () => {
-    child.kill("SIGKILL");
-    await gone;
-  });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
-  });
-  await eventually(() => expect(said).toContain("Server is ready"));
-  return () => said;
+  const server = await launch(["-c", path], { NATS_NAME: name, NATS_ACCOUNT: account });
+  closers.push(() => server.kill());
+  return server.said;
 }
 
 beforeAll(async () => {

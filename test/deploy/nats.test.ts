@@ -1,5 +1,5 @@
 /** Operator, accounts and permissions as `deploy/nats/` has them, on a real nats-server. */
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { dial } from "../../src/events/nats/connect.ts";
 import { type App, openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { natsServer } from "../support/nats.ts";
+import { launch } from "../support/nats.ts";
 import { freePort } from "../support/owners.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "limber-nats-accounts-"));
@@ -30,17 +30,8 @@ async function startServer(): Promise<void> {
     .replace(/^http:.*$/m, "")
     .replace("/var/lib/nats", join(folder, "jetstream"));
   writeFileSync(join(folder, "nats.conf"), config);
-  const child = spawn(natsServer(), ["-c", join(folder, "nats.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-  const gone = new Promise((resolve) => child.once("exit", resolve));
-  closers.push(async () => {
-    child.kill("SIGKILL");
-    await gone;
-  });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
-  });
-  await eventually(() => expect(said).toContain("Server is ready"));
+  const server = await launch(["-c", join(folder, "nats.conf")]);
+  closers.push(() => server.kill());
 }
 
 beforeAll(async () => {

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
 import { START_FLAGS } from "../../src/fast/collector.ts";
-import { callGrpc, callRest as callOverRest, loop, type Tally } from "../chaos/rolling/callers.ts";
+import { callGrpc, callRest as callOverRest, emptyTally, loop } from "../chaos/rolling/callers.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -152,17 +152,7 @@ describe("several processes on one port", () => {
     const before = processesOf(gateway);
     const key = await openMarket(gateway);
     const over = new AbortController();
-    const tally: Tally = {
-      rest: 0,
-      grpc: 0,
-      chunks: 0,
-      holds: 0,
-      moved: 0,
-      resumed: 0,
-      openMs: [],
-      resumeMs: [],
-      failed: [],
-    };
+    const tally = emptyTally();
     const calling = { url: gateway.url, key, tally, over: over.signal };
     const callers = [
       ...[10, 20, 50, 200].map((ms) => callOverRest(calling, ms)),

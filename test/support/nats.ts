@@ -1,5 +1,5 @@
 /** A real nats-server: one that's running elsewhere, or one that a test starts, kills and starts again. */
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
   accessSync,
   constants,
@@ -96,19 +96,14 @@ export async function startNats(config = "", { jetstream = true, domain }: NatsK
   const file = join(folder, "nats.conf");
   const store = `jetstream { store_dir: "${folder}/jetstream"${domain === undefined ? "" : `, domain: ${domain}`} }`;
   writeFileSync(file, `${jetstream ? store : ""}\n${config}`);
-  let server = await launch(file, "-1");
+  let server = await launch(["-c", file, "-a", "127.0.0.1", "-p", "-1"]);
   const { port } = server;
-  const kill = async (): Promise<void> => {
-    if (server.child.exitCode !== null || server.child.signalCode !== null) return;
-    const gone = new Promise((resolve) => server.child.once("exit", resolve));
-    server.child.kill("SIGKILL");
-    await gone;
-  };
+  const kill = (): Promise<void> => server.kill();
   return {
     url: `nats://127.0.0.1:${port}`,
     kill,
     async start() {
-      server = await launch(file, port);
+      server = await launch(["-c", file, "-a", "127.0.0.1", "-p", port]);
     },
     async wipe() {
       await kill();
@@ -121,16 +116,23 @@ export async function startNats(config = "", { jetstream = true, domain }: NatsK
   };
 }
 
+/** A server that runs. */
+export interface LaunchedNats {
+  readonly port: string;
+  /** Its log so far. */
+  said(): string;
+  /** Ends it at once, as a crash would. */
+  kill(): Promise<void>;
+}
+
 /** Starts a server and waits until it's ready; it says itself which port it has. */
-async function launch(config: string, port: string): Promise<{ child: ChildProcess; port: string }> {
-  const child = spawn(natsServer(), ["-c", config, "-a", "127.0.0.1", "-p", port], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
+export async function launch(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<LaunchedNats> {
+  const child = spawn(natsServer(), args, { stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, ...env } });
   const orphan = (): void => void child.kill("SIGKILL");
   process.once("exit", orphan);
   let said = "";
   const had = await new Promise<string>((resolve, reject) => {
-    child.stderr!.setEncoding("utf8").on("data", (text: string) => {
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
       said += text;
       const own = /Listening for client connections on \S+:(\d+)/.exec(said)?.[1];
       if (own !== undefined && said.includes("Server is ready")) resolve(own);
@@ -141,7 +143,16 @@ async function launch(config: string, port: string): Promise<{ child: ChildProce
       reject(new Error(`nats-server ended: ${said}`));
     });
   });
-  return { child, port: had };
+  return {
+    port: had,
+    said: () => said,
+    async kill() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGKILL");
+      await gone;
+    },
+  };
 }
 
 /** One event as it came. */

@@ -26,6 +26,19 @@ export interface Tally {
   readonly failed: string[];
 }
 
+/** Nothing counted yet. */
+export const emptyTally = (): Tally => ({
+  rest: 0,
+  grpc: 0,
+  chunks: 0,
+  holds: 0,
+  moved: 0,
+  resumed: 0,
+  openMs: [],
+  resumeMs: [],
+  failed: [],
+});
+
 /** Where callers call, as whom, and until when. */
 export interface Calling {
   readonly url: string;

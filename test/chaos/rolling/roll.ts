@@ -10,7 +10,7 @@ import { startModel } from "../../support/model.ts";
 import { openNats } from "../../support/nats.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
 import { until } from "../jobs/until.ts";
-import { callGrpc, callRest, loop, type Tally } from "./callers.ts";
+import { callGrpc, callRest, emptyTally, loop, type Tally } from "./callers.ts";
 import { type Mode, startHaproxy } from "./haproxy.ts";
 
 /** What is to be done. */
@@ -134,17 +134,7 @@ export async function roll({
     const haproxy = await startHaproxy(dir.path, mode, entry, ports);
     closers.push(() => haproxy.stop());
     const over = new AbortController();
-    const tally: Tally = {
-      rest: 0,
-      grpc: 0,
-      chunks: 0,
-      holds: 0,
-      moved: 0,
-      resumed: 0,
-      openMs: [],
-      resumeMs: [],
-      failed: [],
-    };
+    const tally = emptyTally();
     const calling = { url: haproxy.url, key, tally, over: over.signal };
     const pauses = pausesOf(load);
     const began = performance.now();
