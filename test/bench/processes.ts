@@ -3,8 +3,10 @@
  * [PART]`, all parts unless one is named:
  * - `cost`: CPU microseconds of all gateway processes for each call, one process beside two on one PostgreSQL, in turns. The fewer calls a process
  *   has under way, the more each costs, for the turns of its event loop and its commits are shared by fewer: so one is compared with two at as
- *   many under way in each process, and, to tell what that alone costs, at as many in all. Then what an idle second costs.
- * - `quota`: each process is held to a third of a core. Calls and loop messages a second of one and of two, at as many under way in each.
+ *   many under way in each process, and, to tell what that alone costs, at as many in all. To tell what the machine takes, two gateways that
+ *   share nothing are called at the same time, each like the one. Then what an idle second costs.
+ * - `quota`: each process is held to a third of a core. Calls, loop messages, and loop messages with 48 kB of pictures a second of one and of
+ *   two, at as many under way in each.
  * - `spread`: 10 to 200 robots on four processes: the fullest beside the emptiest.
  */
 import { once } from "node:events";
@@ -19,7 +21,8 @@ import { connect } from "../../src/store/database/tx.ts";
 import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, type Bench, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";
-import { closedLoops, robots } from "./support/loop-load.ts";
+import { closedLoops, type Observe, observing, robots } from "./support/loop-load.ts";
+import { pictures } from "./support/pictures.ts";
 import { cpuNanos, descendants, median, startModelServer } from "./support/processes.ts";
 import { holdEach } from "./support/quota.ts";
 
@@ -35,6 +38,7 @@ const IDLE_S = 10;
 const QUOTA = 1 / 3;
 const CALLERS = 32;
 const LOOPS = { connections: 8, robots: 64 };
+const PICTURE_LOOPS = { connections: 8, robots: 16 };
 const FLEETS = [10, 20, 50, 100, 200];
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
@@ -43,12 +47,12 @@ const model = await startModelServer();
 const { grpc } = JSON.parse(model.line) as { grpc: number };
 
 /** Each on a database of its own, on one server. */
-async function open(processes: number): Promise<Bench> {
+async function open(processes: number, name = `of_${processes}`): Promise<Bench> {
   const admin = connect(postgres.url, { max: 1 });
-  await admin.unsafe(`create database of_${processes}`).finally(() => admin.end());
+  await admin.unsafe(`create database ${name}`).finally(() => admin.end());
   const url = new URL(postgres.url);
-  url.pathname = `of_${processes}`;
-  return openGateway(join(folder, `${processes}`), `grpc://127.0.0.1:${grpc}`, {
+  url.pathname = name;
+  return openGateway(join(folder, name), `grpc://127.0.0.1:${grpc}`, {
     DATABASE_URL: url.href,
     LIMBER_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
     LIMBER_ALLOW_PRIVATE_ADDRESSES: "true",
@@ -67,10 +71,12 @@ async function call(bench: Bench, callers: number, count: number): Promise<numbe
   return (1_000 * count) / (performance.now() - began);
 }
 
-async function micros(bench: Bench, callers: number): Promise<number> {
-  const before = nanosOf(bench);
-  await call(bench, callers, calls);
-  return (nanosOf(bench) - before) / calls / 1_000;
+/** CPU of a call to gateways that are all called at the same time, each by as many callers. */
+async function micros(benches: readonly Bench[], callers: number): Promise<number> {
+  const nanos = (): number => sumOf(benches.map(nanosOf));
+  const before = nanos();
+  await Promise.all(benches.map((bench) => call(bench, callers, calls)));
+  return (nanos() - before) / calls / benches.length / 1_000;
 }
 
 /** Milliseconds of CPU in a second without calls. */
@@ -80,23 +86,25 @@ async function idleMs(bench: Bench): Promise<number> {
   return (nanosOf(bench) - before) / IDLE_S / 1e6;
 }
 
-async function cost(one: Bench, two: Bench): Promise<void> {
-  const measures = [
-    ...UNDER_WAY.map((each) => ({ bench: one, processes: 1, each })),
-    ...UNDER_WAY.map((each) => ({ bench: two, processes: 2, each })),
-  ].map((measure) => ({ ...measure, costs: [] as number[] }));
+async function cost(one: Bench, two: Bench, stranger: Bench): Promise<void> {
+  const ways = { one: { benches: [one], times: 1 }, two: { benches: [two], times: 2 } };
+  const strangers = { benches: [one, stranger], times: 1 };
+  const measures = Object.entries({ ...ways, strangers }).flatMap(([way, { benches, times }]) =>
+    UNDER_WAY.map((each) => ({ way, benches, times, each, costs: [] as number[] })),
+  );
   for (let round = 0; round < rounds; round++)
-    for (const { bench, processes, each, costs } of measures) costs.push(await micros(bench, processes * each));
-  const costsOf = (processes: number, each: number): number[] =>
-    measures.find((measure) => measure.processes === processes && measure.each === each)?.costs ?? [];
+    for (const { benches, times, each, costs } of measures) costs.push(await micros(benches, times * each));
+  const costsOf = (wanted: string, each: number): number[] =>
+    measures.find((measure) => measure.way === wanted && measure.each === each)?.costs ?? [];
   const ratio = (above: readonly number[], below: readonly number[]): string =>
     median(above.map((micros, i) => micros / below[i]!)).toFixed(2);
   for (const each of UNDER_WAY) {
-    const [ofOne, ofTwo] = [costsOf(1, each), costsOf(2, each)];
-    const inAll = costsOf(2, each / 2);
+    const [ofOne, ofTwo, ofStrangers] = [costsOf("one", each), costsOf("two", each), costsOf("strangers", each)];
+    const inAll = costsOf("two", each / 2);
     console.log(
       `${String(each).padStart(3)} under way in each: one ${median(ofOne).toFixed(0)} us a call, two ${median(ofTwo).toFixed(0)}; ` +
         `two / one ${ratio(ofTwo, ofOne)}${each === CALLERS ? "   (goal 1.1)" : ""}` +
+        `; two gateways that share nothing / one ${ratio(ofStrangers, ofOne)}, two / those ${ratio(ofTwo, ofStrangers)}` +
         (inAll.length > 0 ? `; as many in all, half in each of two: ${ratio(inAll, ofOne)}` : ""),
     );
   }
@@ -112,27 +120,40 @@ const workersOf = ({ pid }: Bench): number[] => {
   return children.length > 0 ? children : [pid];
 };
 
-async function quota(one: Bench, two: Bench): Promise<void> {
+/** Robots of one gateway and of two processes, and their messages a second. */
+async function fleetsOf(benches: readonly Bench[], shape: typeof LOOPS, observation?: Observe) {
   const fleets = await Promise.all(
-    [one, two].map(({ port, key }, i) =>
-      robots(`http://127.0.0.1:${port}`, key, (i + 1) * LOOPS.connections, (i + 1) * LOOPS.robots),
-    ),
+    benches.map(({ port, key }, i) => {
+      const times = i + 1;
+      const origin = `http://127.0.0.1:${port}`;
+      return robots(origin, key, times * shape.connections, times * shape.robots, undefined, observation);
+    }),
   );
   const messages = async (i: number): Promise<number> => {
     const { all } = fleets[i]!;
-    const turns = Math.ceil(calls / LOOPS.robots);
+    const turns = Math.ceil(calls / shape.robots);
     const began = performance.now();
     const { others } = await closedLoops(all, turns);
     if (others > 0) throw new Error(`${others} answers were no chunks`);
     return (1_000 * all.length * turns) / (performance.now() - began);
   };
-  for (const i of fleets.keys()) for (let round = 0; round < 20; round++) await messages(i); // warm-up
+  const close = (): void => {
+    for (const fleet of fleets) fleet.close();
+  };
+  return { messages, close };
+}
+
+async function quota(one: Bench, two: Bench): Promise<void> {
+  const plain = await fleetsOf([one, two], LOOPS);
+  const seeing = await fleetsOf([one, two], PICTURE_LOOPS, observing(await pictures(2)));
+  for (const { messages } of [plain, seeing])
+    for (const i of [0, 1]) for (let round = 0; round < 20; round++) await messages(i); // warm-up
   const held = holdEach([...workersOf(one), ...workersOf(two)], QUOTA);
   if (held === undefined) {
     console.log("not held: the machine has no cgroups to write");
     return;
   }
-  const ratios = { acts: [] as number[], loops: [] as number[] };
+  const ratios = { acts: [] as number[], loops: [] as number[], "loops with pictures": [] as number[] };
   const rates: Record<string, number[]> = {};
   const note = (name: string, rate: number): number => {
     rates[name] = [...(rates[name] ?? []), rate];
@@ -141,16 +162,21 @@ async function quota(one: Bench, two: Bench): Promise<void> {
   for (let round = 0; round < rounds; round++) {
     const ofOne = note("acts of one", await call(one, CALLERS, calls));
     ratios.acts.push(note("acts of two", await call(two, 2 * CALLERS, 2 * calls)) / ofOne);
-    const ofLoops = note("loops of one", await messages(0));
-    ratios.loops.push(note("loops of two", await messages(1)) / ofLoops);
+    for (const [name, { messages }] of [
+      ["loops", plain],
+      ["loops with pictures", seeing],
+    ] as const) {
+      const ofLoops = note(`${name} of one`, await messages(0));
+      ratios[name].push(note(`${name} of two`, await messages(1)) / ofLoops);
+    }
   }
   held.release();
-  for (const { close } of fleets) close();
+  plain.close();
+  seeing.close();
   for (const [name, all] of Object.entries(rates))
     console.log(`held to a third of a core each, ${name}: ${median(all).toFixed(0)} a second`);
-  console.log(
-    `two carry ${median(ratios.acts).toFixed(2)} times the acts and ${median(ratios.loops).toFixed(2)} times the loop messages of one   (goal 1.8)`,
-  );
+  for (const [name, all] of Object.entries(ratios))
+    console.log(`two carry ${median(all).toFixed(2)} times the ${name} of one   (goal 1.8)`);
 }
 
 /** The connections of each process, as the gateway counts them; one of them is that of this question. */
@@ -194,7 +220,12 @@ if (isWanted("cost") || isWanted("quota")) {
   const [one, two] = [await open(1), await open(2)];
   await call(one, CALLERS, WARM_UP);
   await call(two, 2 * CALLERS, 2 * WARM_UP);
-  if (isWanted("cost")) await cost(one, two);
+  if (isWanted("cost")) {
+    const stranger = await open(1, "of_a_stranger");
+    await call(stranger, CALLERS, WARM_UP);
+    await cost(one, two, stranger);
+    await stranger.stop();
+  }
   if (isWanted("quota")) await quota(one, two);
   await Promise.all([one.stop(), two.stop()]);
 }
