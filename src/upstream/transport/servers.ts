@@ -9,8 +9,8 @@ import { checkUrl, type GuardOptions } from "./guard.ts";
 /** Where the wires may go, and how they find it. */
 export interface ServerReach extends GuardOptions {
   /**
-   * Addresses of model servers that this process runs itself, such as `grpc://127.0.0.1:50051`: the wires reach them whatever else is
-   * allowed. They cannot be declared as supply where private addresses are not allowed.
+   * Model servers that this process runs itself, by scheme, host and port, such as `grpc://127.0.0.1:50051`: the wires reach them at any
+   * path, whatever else is allowed. They cannot be declared as supply where private addresses are not allowed.
    */
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
@@ -54,7 +54,7 @@ export function addressOf(
   { lookup, own, allowPrivate: isOpen }: ServerReach,
 ): Address {
   try {
-    const allowPrivate = isOpen || own?.has(endpoint) === true;
+    const allowPrivate = isOpen || own?.has(placeOf(endpoint)) === true;
     const { protocol, host, pathname, search } = checkUrl(endpoint, { schemes: Object.keys(schemes), allowPrivate });
     const url = new URL(`${schemes[protocol]}//${host}${pathname}${search}`);
     const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;
@@ -62,6 +62,12 @@ export function addressOf(
   } catch (error) {
     throw failureOf(error);
   }
+}
+
+/** Scheme, host and port of an address; empty for what is none. */
+function placeOf(endpoint: string): string {
+  const url = URL.parse(endpoint);
+  return url === null ? "" : `${url.protocol}//${url.host}`;
 }
 
 /** The schemes of a wire's addresses, each with that of the protocol beneath, as URL.protocol writes them. */

@@ -1,8 +1,10 @@
 /** The provider that ships with us, through the whole gateway. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
 import { iou, movingShapes, psnr, tableScene } from "../../support/scenes.ts";
 
@@ -10,7 +12,8 @@ let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp({ referenceSupply: true });
+  // As beside an outside database: the gateway's own provider is reached all the same.
+  app = await openApp({ referenceSupply: true, allowPrivateAddresses: false });
   caller = await app.caller(10);
 });
 afterAll(() => app.close());
@@ -27,6 +30,23 @@ const VALUES: Readonly<Record<string, number>> = { cos_theta: -1, sin_theta: 0.1
 const observed = (names: readonly string[]) => ({
   proprio: names.map((name) => VALUES[name] ?? (name.includes("goal") ? 0.3 : 0)),
   proprio_names: names,
+});
+
+it("answers what the quick start asks for, step by step, and the last of it costs", async () => {
+  const page = readFileSync(join(import.meta.dirname, "../../../docs/operations/quick-start.md"), "utf8");
+  const learnt = new Map<string, string>();
+  const filled = (text: string): string => text.replace(/\$(\w+)/g, (_, name: string) => learnt.get(name) ?? name);
+  let last: Answer | undefined;
+  for (const [, name, path, more, body] of page.matchAll(
+    /^(?:(\w+)=\$\()?curl -s localhost:8080(\S+)([^']*?)-d '([^']*)'/gm,
+  )) {
+    const asked = more?.includes("$admin") ? { admin: ADMIN_TOKEN } : { key: learnt.get("key") ?? "" };
+    last = await app.call(filled(path ?? ""), JSON.parse(body ?? ""), asked);
+    expect(last.status, `${path} ${last.text}`).toBeLessThan(300);
+    if (name !== undefined) learnt.set(name, name === "key" ? last.body.key : last.body.id);
+  }
+  expect([...learnt.keys()]).toEqual(["org", "key"]);
+  expect(last?.body.usage.cost_usd).toBeGreaterThan(0);
 });
 
 it("satisfies a latency and an uptime that anybody would ask for, by what it advertises", async () => {
