@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type NatsConnection, nkeys } from "nats";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { dial } from "../../src/events/nats/connect.ts";
+import { WorkQueue } from "../../src/events/work-queue.ts";
 import { type App, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -130,5 +131,33 @@ it("carries an emergency stop across, from either side", async () => {
     await eventually(() => expect(ears[to].heard.length).toBeGreaterThan(before));
     const told = await apps[to].call("/v1/robots/stops", undefined, { key });
     expect(told.text).toContain("r-1");
+  }
+});
+
+it("carries work from either side to the other by the one stream of the hub", async () => {
+  const open = (at: "hub" | "leaf"): WorkQueue => {
+    const queue = new WorkQueue({ url: url(at, "gateway"), replica: at, copies: 1, warn: () => {} });
+    closers.push(() => queue.close());
+    return queue;
+  };
+  const queues = { hub: open("hub"), leaf: open("leaf") };
+  await eventually(() => expect([queues.hub.isUp, queues.leaf.isUp]).toEqual([true, true]));
+  expect(await queues.leaf.born()).toBe(await queues.hub.born());
+  for (const [from, to, kind] of [
+    ["hub", "leaf", "batch"],
+    ["leaf", "hub", "evaluation"],
+  ] as const) {
+    const taken: string[] = [];
+    const taking = queues[to].take(
+      kind,
+      () => 1,
+      (message) => {
+        taken.push(message.text);
+        message.done();
+      },
+    );
+    await queues[from].send([{ kind, text: `job_${from}`, name: `job_${from}` }]);
+    await eventually(() => expect(taken).toEqual([`job_${from}`]));
+    await taking.close();
   }
 });

@@ -15,6 +15,7 @@ import { type App, type Caller, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Nats, startNats } from "../support/nats.ts";
+import { freePort } from "../support/owners.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 const closers: (() => unknown)[] = [];
@@ -265,6 +266,32 @@ describe("NATS", () => {
       await happen(app, caller);
       await eventually(() => expect(countOf(to)).toBe(i), { timeout: 20_000 });
     }
+  });
+});
+
+describe("a leaf node with JetStream of its own", () => {
+  it("is passed by where the address names the hub's domain: work waits in the hub's stream alone", async () => {
+    const port = await freePort();
+    const hub = kept(await startNats(`server_name: hub\nleafnodes { listen: "127.0.0.1:${port}" }`, { domain: "hub" }));
+    const leaf = kept(
+      await startNats(
+        `server_name: leaf\nleafnodes { reconnect: 1, remotes: [ { urls: ["nats-leaf://127.0.0.1:${port}"] } ] }`,
+        { domain: "leaf" },
+      ),
+    );
+    const open = (url: string, replica: string): WorkQueue =>
+      kept(new WorkQueue({ url, replica, copies: 1, warn: () => {} }));
+    const queues = [open(hub.url, "a"), open(`${leaf.url}?domain=hub`, "b")] as const;
+    await eventually(() => expect(queues.map(({ isUp }) => isUp)).toEqual([true, true]));
+    expect(await queues[1].born()).toBe(await queues[0].born());
+    await queues[1].send([{ kind: "batch", text: "job_1", name: "job_1" }]);
+    const [atHub, atLeaf] = [await connected(hub.url), await connected(leaf.url)];
+    expect(await waiting(atHub)).toBe(1);
+    expect(await waiting(atLeaf)).toBeUndefined();
+    // Without the domain its own JetStream is the one that answers.
+    const own = open(leaf.url, "c");
+    await eventually(() => expect(own.isUp).toBe(true));
+    expect(await own.born()).not.toBe(await queues[0].born());
   });
 });
 
