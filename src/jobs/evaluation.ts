@@ -123,7 +123,8 @@ class EvaluationRun {
   }
 
   #policy({ instruction, fields, dtMs }: ScenarioVariant): EvaluatedPolicy {
-    const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
+    const { id: jobId, epoch } = this.#job;
+    const about = { jobId, epoch, instruction, actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") {
       const { id, secret } = this.#job;
       const opened = secret ? this.#deps.vault.open(secret, jobSecretContext(id)) : "";

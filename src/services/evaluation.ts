@@ -289,6 +289,10 @@ const RUNTIMES: readonly string[] = [
   "openvla-act",
   "oip-v2-grpc",
   "oip-v2-rest",
+  "vla-eval-ws",
+  "lerobot-remote",
+  "dexbotic",
+  "tether-act",
 ];
 
 const AUTH_TYPES: Readonly<Partial<Record<ProviderAuthType, "bearer" | "api_key">>> = {

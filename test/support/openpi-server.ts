@@ -27,8 +27,8 @@ export interface OpenpiOptions {
   readonly resetAnswer?: string | Buffer;
   /** Makes the answer of some steps to a message; openpi's own form by default. */
   readonly answer?: (steps: readonly (readonly number[])[], message: Buffer) => Buffer | string;
-  /** Answers messages that are no acts, some with nothing; undefined for acts. */
-  readonly aside?: (message: Buffer) => Buffer | "nothing" | undefined;
+  /** Answers messages that are no acts, some with nothing; undefined for acts. `client` is the connection that they came on. */
+  readonly aside?: (message: Buffer, client: WebSocket) => Buffer | "nothing" | undefined;
   /** Reads an act; openpi's own form by default. */
   readonly read?: (message: Buffer, headers: IncomingHttpHeaders) => ReceivedAct;
   /** Makes the answer that tells of an error; a text and the end of the connection by default. */
@@ -102,7 +102,7 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     client.on("message", (data) => {
       requests.push(data as Buffer);
       if (options.resetAnswer !== undefined && isReset(data as Buffer)) return client.send(options.resetAnswer);
-      const aside = options.aside?.(data as Buffer);
+      const aside = options.aside?.(data as Buffer, client);
       if (aside !== undefined) return aside === "nothing" ? undefined : client.send(aside);
       pending++;
       acts.push((options.read ?? readRequest)(data as Buffer, headers));

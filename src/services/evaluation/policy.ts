@@ -3,8 +3,9 @@ import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
 import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
-import { processClock, steadyNow } from "../../clock.ts";
+import { processClock, sleep, steadyNow } from "../../clock.ts";
 import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
+import { episodeName } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { newId } from "../../ids.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
@@ -56,17 +57,57 @@ export class PolicyUnusable extends Error {
   }
 }
 
-/** What the scenario says of itself to policies that read words. */
+/** The policy's server has no room: another robot has it, or as many as it serves. */
+class PolicyBusy extends PolicyFailure {}
+
+/** What policies are told of the evaluation, and what the scenario says of itself to those that read words. */
 interface About {
   readonly jobId: string;
+  /** How often the evaluation was taken by a worker, from 1 on. */
+  readonly epoch: number;
   readonly instruction: string;
   readonly actionDim: number;
   readonly dtMs: number;
 }
 
+/** More episodes than an evaluation has. */
+const MOST_EPISODES = 10_000;
+
+/**
+ * Number of an episode in the session of its evaluation, from 1 on. An episode that a worker left in the middle begins anew under another
+ * number, so that nothing that the policy's server kept of it is shown.
+ */
+const numberOf = ({ epoch }: About, episode: number): number => (epoch - 1) * MOST_EPISODES + episode + 1;
+
+/** Longer than a server for one robot at a time is kept for a session that is silent. */
+const BUSY_MS = 45_000;
+const AGAIN_MS = 1_000;
+
+type Act = EvaluatedPolicy["act"];
+
+/** Before the policy's first answer, a server that is busy is asked again for a while: what has it may be over already. */
+function waiting(act: Act): Act {
+  let until: number | undefined;
+  let isKnown = false;
+  return async (shown, signal) => {
+    for (;;) {
+      try {
+        const chunk = await act(shown, signal);
+        isKnown = true;
+        return chunk;
+      } catch (thrown) {
+        isKnown ||= !(thrown instanceof PolicyBusy);
+        until ??= steadyNow() + BUSY_MS;
+        if (isKnown || steadyNow() >= until) throw thrown;
+      }
+      await sleep(AGAIN_MS, signal);
+    }
+  };
+}
+
 const dataUrl = (png: Uint8Array): string => `data:image/png;base64,${Buffer.from(png).toString("base64")}`;
 
-/** A model or an alias of the gateway: each call is planned, tried and billed as a call of its own; each episode is a session. */
+/** A model or an alias of the gateway: each call is planned, tried and billed as a call of its own; the evaluation is one session, for a server may serve one at a time. */
 export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, about: About): EvaluatedPolicy {
   const { policyEndpoint: model, actionSpace, horizon, policyTimeoutMs, offering } = request;
   const known: { model: string | undefined; simulated: boolean; micro: number } = {
@@ -88,14 +129,15 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
     get simulated() {
       return known.simulated;
     },
-    async act({ proprio, proprioNames, pictures, timeMs, episode }, signal) {
+    act: waiting(async ({ proprio, proprioNames, pictures, timeMs, episode }, signal) => {
       const startedAt = steadyNow();
       const asked = {
         model,
         action_space: actionSpace,
         horizon,
+        episode: numberOf(about, episode),
         instruction: about.instruction,
-        provider: { session_id: `${about.jobId}.${episode}`, deadline_ms: policyTimeoutMs, offerings },
+        provider: { session_id: about.jobId, deadline_ms: policyTimeoutMs, offerings },
         observations: [
           {
             proprio,
@@ -112,7 +154,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
       known.micro += answered.costMicro;
       known.simulated ||= route.simulated;
       return { rows: action.steps, latencyMs: steadyNow() - startedAt - answered.waitedMs };
-    },
+    }),
   };
 }
 
@@ -148,6 +190,7 @@ const BY_REASON: Readonly<Record<string, PolicyFailure["termination"]>> = {
 
 function failureOf({ error: { code, message }, route }: RefusalJson): Error {
   const last = route?.attempts?.at(-1)?.reason ?? "";
+  if (last === "upstream_busy") return new PolicyBusy("policy_disconnected", message);
   const termination = POLICY_FAULTS[code] && (BY_REASON[last] ?? POLICY_FAULTS[code]);
   if (termination === undefined) return new PolicyUnusable(code, message);
   return new PolicyFailure(termination, message);
@@ -184,7 +227,7 @@ export function serverPolicy(
     model: undefined,
     simulated: false,
     spentMicro: () => 0,
-    async act({ proprio, proprioNames, pictures, timeMs, episode }, signal) {
+    act: waiting(async ({ proprio, proprioNames, pictures, timeMs, episode }, signal) => {
       const startedAt = steadyNow();
       const frames = pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png), format: ImageFormat.PNG }));
       const observation = create(ObservationSchema, {
@@ -204,7 +247,8 @@ export function serverPolicy(
         instruction: about.instruction,
         seed: undefined,
         temperature: undefined,
-        sessionId: `${about.jobId}.${episode}`,
+        sessionId: about.jobId,
+        episode: episodeName(about.jobId, numberOf(about, episode)),
         actionSpace,
         horizon: horizon ?? (wire?.asksHorizon ? DEFAULT_HORIZON : WHOLE_CHUNK),
         returnPrediction: false,
@@ -227,13 +271,14 @@ export function serverPolicy(
         if (cancel.aborted && cancel.reason instanceof PolicyFailure) throw cancel.reason;
         if (!(thrown instanceof UpstreamFailure)) throw thrown;
         if (thrown.failure === AttemptFailure.WRONG_STEP_COUNT) throw new PolicyFailure("policy_error", TOO_SHORT);
+        if (thrown.failure === AttemptFailure.UPSTREAM_BUSY) throw new PolicyBusy("policy_disconnected", BUSY);
         const termination = BY_ATTEMPT[thrown.failure] ?? "policy_error";
         throw new PolicyFailure(termination, SENTENCES[termination]);
       } finally {
         late();
         signal.removeEventListener("abort", leave);
       }
-    },
+    }),
   };
 }
 
@@ -246,6 +291,7 @@ const SENTENCES: Readonly<Record<PolicyFailure["termination"], string>> = {
   invalid_action: "the policy answered a number that is not finite",
 };
 
+const BUSY = "the policy's server has no room: it serves another robot, or as many as it can";
 const TOO_SHORT =
   "the policy answered fewer actions than the horizon asks for; without a horizon as many are taken as it answers";
 

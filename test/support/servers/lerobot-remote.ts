@@ -1,4 +1,5 @@
 /** A server of LeRobot's remote inference behind its carrier, doing as it's told. It has one session at a time, as LeRobot's own has. */
+import type { WebSocket } from "ws";
 import { type OpenpiServer, startOpenpiServer } from "../openpi-server.ts";
 import { pack, unpack } from "../plain-msgpack.ts";
 import { tree } from "./vla-eval.ts";
@@ -44,6 +45,8 @@ export const feature = (name: string, shape: readonly number[], more: object = {
 export async function startRemoteServer(options: RemoteOptions = {}): Promise<RemoteServer> {
   const said: RemoteSaid[] = [];
   let sessions = 0;
+  /** The connection whose session is open. */
+  let owner: WebSocket | undefined;
   const capabilities = {
     modes: ["chunk"],
     prediction_steps: 8,
@@ -65,19 +68,25 @@ export async function startRemoteServer(options: RemoteOptions = {}): Promise<Re
   };
   const server = await startOpenpiServer({
     metadata: undefined,
-    aside(bytes) {
+    aside(bytes, client) {
       const message = saidIn(bytes);
       said.push(message);
       switch (message.type) {
         case "describe":
           return reply(message, "descriptor", descriptor, { instance_id: "boot-1" });
         case "open": {
-          if (options.refuse !== undefined)
-            return reply(message, "error", { code: options.refuse, message: "Deployment owned by another session" });
+          const refused = options.refuse ?? (owner === undefined || owner === client ? undefined : "busy");
+          if (refused !== undefined)
+            return reply(message, "error", { code: refused, message: "Deployment owned by another session" });
+          owner = client;
+          client.once("close", () => {
+            if (owner === client) owner = undefined;
+          });
           sessions += 1;
           return reply(message, "accepted", { ...descriptor, mode: "chunk" }, { session_id: `session-${sessions}` });
         }
         case "control":
+          if (message.body.get("operation") === "close") owner = undefined;
           return reply(message, "ack", {
             operation: message.body.get("operation"),
             applied_generation: message.generation,

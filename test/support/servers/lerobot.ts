@@ -143,13 +143,15 @@ export interface LerobotServer extends GrpcActServer {
   readonly observations: readonly Buffer[];
 }
 
-/** Starts a server; `empty` many answers say nothing first, and `unasked` is what it has for who shows it nothing. */
+/** Starts a server; `empty` many answers say nothing first, `unasked` is what it has for who shows it nothing, and `motors` are read. */
 export async function startLerobotServer({
   empty = 0,
   unasked,
+  motors = ["a", "b", "c"],
 }: {
   empty?: number;
   unasked?: Buffer;
+  motors?: readonly string[];
 } = {}): Promise<LerobotServer> {
   const setups: Buffer[] = [];
   const observations: Buffer[] = [];
@@ -168,7 +170,7 @@ export async function startLerobotServer({
       timestep = said?.timestep ?? intAfter(pending, "timestep");
       const read = {
         instruction: said?.scalar_data.task ?? textAfter(pending, "task"),
-        proprio: ["a", "b", "c"].map((name) => said?.scalar_data[name] ?? floatAfter(pending!, name)),
+        proprio: motors.map((name) => said?.scalar_data[name] ?? floatAfter(pending!, name)),
         headers,
       };
       pending = undefined;

@@ -1,0 +1,168 @@
+/** Policies behind servers that serve one session at a time, and what servers are told where an episode begins. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { ActServer } from "../../support/act-server.ts";
+import { ACT_DECLARATION, type App, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { startOpenpiServer } from "../../support/openpi-server.ts";
+import { unpack } from "../../support/plain-msgpack.ts";
+import { startGr00tServer } from "../../support/servers/gr00t.ts";
+import { startLerobotServer } from "../../support/servers/lerobot.ts";
+import { startRemoteServer } from "../../support/servers/lerobot-remote.ts";
+import { startVlaEvalServer } from "../../support/servers/vla-eval.ts";
+
+let app: App;
+beforeAll(async () => {
+  app = await openApp({ roles: new Set(["api", "worker"]) });
+});
+afterAll(() => app.close());
+
+const SLOW = { timeout: 240_000 };
+const EPISODES = 2;
+const ROWS = Array.from({ length: 16 }, () => [0.1, 0]);
+/** As the scenario names what it shows. */
+const motors = ["x", "y", "yaw"];
+const LEROBOT = {
+  proprio: motors.map((key, start) => ({ start, end: start + 1, key, dtype: "f8" })),
+  constants: [
+    { key: "policy_type", text: "act" },
+    { key: "pretrained_name_or_path", text: "acme/act" },
+  ],
+};
+
+const NAV = { scenario: "base-nav", action_space: "base_twist_2d", episodes: EPISODES, policy_timeout_ms: 60_000 };
+const begun = async (key: string, body: object): Promise<string> => {
+  const taken = await app.call("/v1/evaluate", { ...NAV, ...body }, { key });
+  expect(taken.status, taken.text).toBe(202);
+  return taken.body.id;
+};
+const shown = async (id: string, key: string) => (await app.call(`/v1/evaluate/${id}`, undefined, { key })).body;
+const ended = (id: string, key: string) =>
+  eventually(
+    async () => {
+      const body = await shown(id, key);
+      expect(["completed", "failed"]).toContain(body.status);
+      return body;
+    },
+    { timeout: 120_000, interval: 250 },
+  );
+/** The status, and how many episodes ended by which fault. */
+const outcome = ({ status, error }: { status: string; error?: { message: string } }) => [status, error?.message];
+
+const types = (messages: readonly Buffer[], field: string): string[] =>
+  messages.map((bytes) => String((unpack(bytes) as Map<string, unknown>).get(field) ?? "act"));
+const counted = (words: readonly string[], word: string): number => words.filter((each) => each === word).length;
+
+describe("a server at an address is told of each episode, in one session", SLOW, () => {
+  /** A server, what its evaluation asks for, and what it heard in the words of its protocol. */
+  interface Kind {
+    readonly start: () => Promise<{ server: ActServer; heard: () => object }>;
+    readonly asked: object;
+    readonly heard: object;
+  }
+  const state = (key: string) => [{ start: 0, end: 3, key }];
+  const kinds: Readonly<Record<string, Kind>> = {
+    "lerobot-async": {
+      async start() {
+        const server = await startLerobotServer({ motors });
+        return {
+          server,
+          heard: () => ({
+            ready: counted(server.asked, "Ready"),
+            setups: counted(server.asked, "SendPolicyInstructions"),
+          }),
+        };
+      },
+      asked: { profile: LEROBOT },
+      heard: { ready: EPISODES, setups: 1 },
+    },
+    "lerobot-remote": {
+      async start() {
+        const server = await startRemoteServer();
+        const of = (type: string) => server.said.filter((each) => each.type === type);
+        return {
+          server,
+          heard: () => ({
+            opens: of("open").length,
+            generations: of("control").map(({ generation }) => generation),
+          }),
+        };
+      },
+      asked: {},
+      heard: { opens: 1, generations: [0, 1] },
+    },
+    "gr00t-zmq": {
+      async start() {
+        const server = await startGr00tServer();
+        return {
+          server,
+          heard: () => ({
+            resets: counted(
+              server.messages.map((each) => String(each.get("endpoint"))),
+              "reset",
+            ),
+          }),
+        };
+      },
+      asked: { profile: { action_keys: ["base"], proprio: state("state.base"), reset: "endpoint" } },
+      heard: { resets: EPISODES },
+    },
+    "openpi-ws": {
+      async start() {
+        const server = await startOpenpiServer({ resetAnswer: "reset successful" });
+        return { server, heard: () => ({ resets: counted(types(server.requests, "endpoint"), "reset") }) };
+      },
+      asked: { profile: { dialect: "roboarena", reset: "message", proprio: state("observation/joint_position") } },
+      heard: { resets: EPISODES },
+    },
+    "vla-eval-ws": {
+      async start() {
+        const server = await startVlaEvalServer();
+        return { server, heard: () => ({ begins: counted(types(server.requests, "type"), "episode_start") }) };
+      },
+      asked: {},
+      heard: { begins: EPISODES },
+    },
+  };
+
+  it.each(Object.entries(kinds))("%s", async (runtime, { start, asked, heard }) => {
+    const { key } = await app.caller();
+    const { server, heard: hears } = await start();
+    try {
+      server.behave({ kind: "steps", steps: ROWS });
+      const end = await ended(await begun(key, { policy_endpoint: server.endpoint, runtime, ...asked }), key);
+      expect(outcome(end)).toEqual(["completed", undefined]);
+      expect([end.usage.episodes, hears()]).toEqual([EPISODES, heard]);
+    } finally {
+      await server.close();
+    }
+  });
+});
+
+describe("a model behind a server that serves one session at a time", SLOW, () => {
+  it("is evaluated over all episodes, and once more as soon as the server is free", async () => {
+    const { key } = await app.caller();
+    const server = await startLerobotServer({ motors });
+    try {
+      const steps = (value: number) => ({ kind: "steps", steps: [[value, 0], ...ROWS.slice(1)] }) as const;
+      server.behave(steps(0), steps(0.2), steps(0.1));
+      const declared = { ...ACT_DECLARATION, runtime: "lerobot-async", max_horizon: ROWS.length, profile: LEROBOT };
+      await app.supply({ ...declared, provider: "acme", model: "acme/arm", endpoint: server.endpoint });
+      const asked = { policy_endpoint: "acme/arm", horizon: ROWS.length };
+      expect(outcome(await ended(await begun(key, asked), key))).toEqual(["completed", undefined]);
+
+      // Somebody else's robot, for as long as it goes on.
+      await app.sql`update server_lease set session = 'another', running_until = now(), until = now() + interval '1 hour'`;
+      const again = await begun(key, asked);
+      const refused = async () => {
+        const { body } = await app.call("/v1/logs?kind=act&status=failed", undefined, { key });
+        return body.data.length as number;
+      };
+      await eventually(async () => expect(await refused()).toBeGreaterThan(1), { timeout: 60_000, interval: 250 });
+      expect((await shown(again, key)).status).toBe("running");
+      await app.sql`update server_lease set until = now()`;
+      expect(outcome(await ended(again, key))).toEqual(["completed", undefined]);
+    } finally {
+      await server.close();
+    }
+  });
+});
