@@ -173,12 +173,13 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       });
     },
 
-    async exchangeToken({ grantType, code, codeVerifier, clientId, clientSecret, redirectUri }, call) {
+    async exchangeToken({ grantType, code, codeVerifier, clientId, clientSecret, redirectUri, resource }, call) {
       if (grantType !== "authorization_code")
         throw refuse(Reason.UNSUPPORTED_GRANT_TYPE, "the grant type must be authorization_code");
       const client = await proven(sql, clientId, clientSecret);
       if (code === "" || codeVerifier === "" || redirectUri === undefined)
         throw refuse(Reason.MALFORMED_BODY, "code, code_verifier and redirect_uri are all needed");
+      assertTarget(resource, call);
       const codeHash = hashSecret(code);
       const outcome = await tx(sql, async (tx) => {
         const taken = await takeCode(tx, codeHash);

@@ -62,6 +62,9 @@ describe("POST /v1/oauth/token refuses", () => {
       400,
       "unsupported_grant_type",
     ],
+    ["another server's address", (f) => ({ ...f, resource: "https://x.example/mcp" }), 400, "invalid_target"],
+    ["a part of an own address", (f) => ({ ...f, resource: `${app.url}/mcp#here` }), 400, "invalid_target"],
+    ["an address that is none", (f) => ({ ...f, resource: "mcp" }), 400, "invalid_target"],
     ["long parameters", (f) => ({ ...f, code: "x".repeat(50_000) }), 400, "invalid_request"],
     ["endless parameters", (f) => ({ ...f, code: "x".repeat(100_000) }), 413, "invalid_request"],
   ];
@@ -215,7 +218,7 @@ describe("one address", () => {
 describe("POST /v1/oauth/token takes", () => {
   it("JSON as well as forms, and passes over parameters that it does not know", async () => {
     const { code, verifier } = await fresh();
-    const body = { ...honest(clientId, code, verifier), resource: "https://x.example", audience: ["y"] };
+    const body = { ...honest(clientId, code, verifier), requested_token_type: "x", audience: ["y"] };
     const { status, body: token } = await app.call("/v1/oauth/token", body);
     expect(status).toBe(200);
     expect(token).toEqual({
@@ -226,6 +229,13 @@ describe("POST /v1/oauth/token takes", () => {
       scope: "act predict ground evaluate",
       expires_at: null,
     });
+  });
+
+  it("an address of the gateway as what the key is for", async () => {
+    for (const resource of [app.url, `${app.url}/mcp`]) {
+      const { code, verifier } = await fresh();
+      expect((await exchange(app, { ...honest(clientId, code, verifier), resource })).status).toBe(200);
+    }
   });
 
   it("keeps neither code nor secret: only hashes are stored", async () => {

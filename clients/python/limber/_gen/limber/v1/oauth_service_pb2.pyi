@@ -218,20 +218,22 @@ class AuthorizeResponse(_message.Message):
     def __init__(self, code: _Optional[str] = ..., redirect_url: _Optional[str] = ..., expires_in: _Optional[int] = ..., scope: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class ExchangeTokenRequest(_message.Message):
-    __slots__ = ("grant_type", "code", "code_verifier", "client_id", "client_secret", "redirect_uri")
+    __slots__ = ("grant_type", "code", "code_verifier", "client_id", "client_secret", "redirect_uri", "resource")
     GRANT_TYPE_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     CODE_VERIFIER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_SECRET_FIELD_NUMBER: _ClassVar[int]
     REDIRECT_URI_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
     grant_type: str
     code: str
     code_verifier: str
     client_id: str
     client_secret: str
     redirect_uri: str
-    def __init__(self, grant_type: _Optional[str] = ..., code: _Optional[str] = ..., code_verifier: _Optional[str] = ..., client_id: _Optional[str] = ..., client_secret: _Optional[str] = ..., redirect_uri: _Optional[str] = ...) -> None: ...
+    resource: str
+    def __init__(self, grant_type: _Optional[str] = ..., code: _Optional[str] = ..., code_verifier: _Optional[str] = ..., client_id: _Optional[str] = ..., client_secret: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., resource: _Optional[str] = ...) -> None: ...
 
 class ExchangeTokenResponse(_message.Message):
     __slots__ = ("access_token", "token_type", "key_id", "user_id", "scope", "expires_at", "expires_in")
