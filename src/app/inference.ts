@@ -23,7 +23,7 @@ import { Wakes } from "../supply/wakes.ts";
 import type { Billing } from "./billing.ts";
 import type { AppContext } from "./context.ts";
 import type { Events } from "./events.ts";
-import { patiently, type Storage } from "./storage.ts";
+import { openReplicaLine, patiently, type Storage } from "./storage.ts";
 import type { OpenedSupply } from "./supply.ts";
 import type { OpenedUpstream } from "./upstream.ts";
 
@@ -57,21 +57,21 @@ export async function openInference(
   { config, log, replica, closers }: AppContext,
   { storage, billing, supply: { supply, evaluated }, outward: { agent, allowPrivate }, events }: InferenceBase,
 ): Promise<Inference> {
-  const { sql, notifications, natsUrl, vault } = storage;
+  const { sql, notifications, natsUrl, replicaLine, vault } = storage;
   const sessions = new Sessions(sql, notifications);
   closers.add(() => sessions.close());
   const loops = new LoopRegistry((summary) => log.info(summary, "loop"));
   closers.add(async () => loops.close());
   const loopTransport = new GossipTransport({
     topic: "loops",
-    ...{ sql, notifications, natsUrl },
+    ...{ sql, notifications, replicaLine },
     hear: (word) => liveLoops.hear(word),
   });
   // The embedded database has one process at a time.
   const others = async (): Promise<string[]> =>
     config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
   const liveLoops: LiveLoops = new LiveLoops({ replica, loops, voice: loopTransport, others });
-  closers.add(() => loopTransport.close());
+  closers.add(async () => loopTransport.close());
   closers.add(async () => liveLoops.close());
   const resumption = new Resumption({ sql, notifications, vault }, loops);
   closers.add(async () => resumption.close());
@@ -85,8 +85,9 @@ export async function openInference(
     tell: (word) => stopTransport.tell(word),
     warn: (text, cause) => log.error({ err: cause }, text),
   });
-  const stopTransport = new StopTransport({ url: natsUrl, replica, hear: (word) => stopOrders.hear(word) });
-  closers.add(() => stopTransport.close());
+  const stopLine = openReplicaLine({ log, closers }, natsUrl, false);
+  const stopTransport = new StopTransport({ line: stopLine, replica, hear: (word) => stopOrders.hear(word) });
+  closers.add(async () => stopTransport.close());
   closers.add(async () => stopOrders.close());
   await patiently(log, () => stops.load());
   loops.obey(stops);

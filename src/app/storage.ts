@@ -6,6 +6,7 @@ import { type Config, ConfigError } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
 import { startEmbeddedNats } from "../embedded/nats.ts";
 import { type EmbeddedPostgres, startPostgres } from "../embedded/postgres.ts";
+import { ReplicaLine } from "../events/nats/replica-line.ts";
 import { Relay } from "../events/relay.ts";
 import { secretBytes } from "../random.ts";
 import { HASH_KEY_CONTEXT, keepHashKey } from "../store/account/hash-key.ts";
@@ -33,6 +34,8 @@ export interface Storage {
   notifications: Notifications;
   /** NATS, where there is one. */
   natsUrl: string | undefined;
+  /** What replicas say to one another over it, emergency stops apart. */
+  replicaLine: ReplicaLine | undefined;
   vault: Vault;
   adminToken: string;
   /** Of an embedded database: what this process made up itself. */
@@ -80,6 +83,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   const notifications = await Notifications.open(direct, pulse);
   closers.add(() => notifications.close());
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
+  const replicaLine = openReplicaLine({ log, closers }, natsUrl, true);
   let relay: Relay | undefined;
   if (natsUrl !== undefined) {
     const opened = new Relay({ sql, notifications, url: natsUrl, replica, warn: (text) => log.warn(text) });
@@ -92,7 +96,19 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
     ...(doEventsWait() ? ["NATS takes no events; they wait in the outbox"] : []),
     ...(missingKeys === undefined ? [] : [missingKeys]),
   ];
-  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets, warnings, doEventsWait };
+  return { sql, line, pulse, notifications, natsUrl, replicaLine, vault, adminToken, secrets, warnings, doEventsWait };
+}
+
+/** A connection to NATS between replicas; undefined where there is no NATS. `hasOtherWay` is the line's own. */
+export function openReplicaLine(
+  { log, closers }: Pick<AppContext, "log" | "closers">,
+  url: string | undefined,
+  hasOtherWay: boolean,
+): ReplicaLine | undefined {
+  if (url === undefined) return undefined;
+  const line = new ReplicaLine({ url, hasOtherWay, warn: (text, cause) => log.warn({ err: cause }, text) });
+  closers.add(() => line.close());
+  return line;
 }
 
 /** The embedded database has the catalog of this release. One that others share gets it once; from then on it is its operator's to change. */

@@ -35,7 +35,7 @@ const GOSSIP_MS = 1_000;
 const ROLL_MS = 10_000;
 
 /** What supply depends on. */
-export interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "natsUrl" | "vault"> {
+export interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replicaLine" | "vault"> {
   /** Names this process among all. */
   replica: string;
   outward: Pick<OpenedUpstream, "upstream" | "agent" | "allowPrivate">;
@@ -60,7 +60,7 @@ export interface OpenedSupply {
 export function openSupply({
   sql,
   notifications,
-  natsUrl,
+  replicaLine,
   vault,
   replica,
   outward,
@@ -116,10 +116,10 @@ export function openSupply({
   const gossip = new Gossip(replica, supply.health);
   const gossipTransport = new GossipTransport({
     topic: "gossip",
-    ...{ sql, notifications, natsUrl },
+    ...{ sql, notifications, replicaLine },
     hear: (word) => gossip.hear(word),
   });
-  closers.add(() => gossipTransport.close());
+  closers.add(async () => gossipTransport.close());
   const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));
   closers.add(async () => gossiping());
   return { supply, registry, loader, rollup, troubles, evaluated };

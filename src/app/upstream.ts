@@ -29,7 +29,7 @@ export interface OpenedUpstream {
 /** Opens the way out. */
 export function openUpstream(
   { config, log, replica, closers }: AppContext,
-  { sql, notifications, natsUrl }: Storage,
+  { sql, notifications, replicaLine }: Storage,
 ): OpenedUpstream {
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
   const guard = { allowPrivate, dnsServers };
@@ -48,7 +48,7 @@ export function openUpstream(
   );
   closers.add(() => upstream.close());
   const { hub } = upstream;
-  const relay = new ReplicaRelay({ sql, notifications, hub, replica, natsUrl, warn: (text) => log.warn(text) });
+  const relay = new ReplicaRelay({ sql, notifications, hub, replica, replicaLine, warn: (text) => log.warn(text) });
   closers.add(() => relay.close());
   return { upstream, agent, hookAgent, relay, allowPrivate, own };
 }

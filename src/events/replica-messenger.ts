@@ -2,17 +2,17 @@
  * What one replica says to another over NATS, where both have it: each message is acknowledged by the replica that it is for. What NATS
  * carries needs no row of the database; what nobody took is given back, and goes there.
  */
-import { headers, type NatsConnection, RequestError } from "nats";
+import { headers, type Msg, RequestError } from "nats";
 import { BRAND } from "../brand.ts";
-import { sleep, steadyNow } from "../clock.ts";
+import { steadyNow } from "../clock.ts";
 import { newId } from "../ids.ts";
 import type { RelayMessage } from "../store/replicas/outbound-connections.ts";
-import { dial } from "./nats/connect.ts";
+import type { ReplicaLine } from "./nats/replica-line.ts";
 
 /** What it depends on. */
 export interface ReplicaMessengerDeps {
-  /** Where NATS is. */
-  readonly url: string;
+  /** It stays open for as long as this is. */
+  readonly line: ReplicaLine;
   /** Names this replica among all. */
   readonly replica: string;
   /** Takes a message for this replica, in the order of its sender. */
@@ -32,7 +32,6 @@ const SUBJECT = `${BRAND}.replica.v1.relay`;
 const PART_BYTES = 512_000;
 /** How long the other replica has to take a message, in milliseconds. */
 const TAKEN_MS = 2_000;
-const REDIAL_MS = 2_000;
 /** After a message that nobody took, others for that replica go the other way for as long: they would overtake it. */
 const ORDER_MS = 2_000;
 /** The most of one message that comes in parts. */
@@ -49,17 +48,19 @@ interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
 /** The mail of one replica. */
 export class ReplicaMessenger {
   readonly #deps: ReplicaMessengerDeps;
-  readonly #leaving = new AbortController();
-  readonly #stay: Promise<void>;
+  readonly #off: () => void;
   readonly #elsewhereUntil = new Map<string, number>();
   /** Parts of messages that are not whole yet, by their names. */
   readonly #parts = new Map<string, Buffer[]>();
-  #nats: NatsConnection | undefined;
 
   /** Subscribes. NATS need not be reachable: what is posted meanwhile is returned. */
   constructor(deps: ReplicaMessengerDeps) {
     this.#deps = deps;
-    this.#stay = this.#dialOn();
+    this.#off = deps.line.on({
+      subject: `${SUBJECT}.${deps.replica}`,
+      hear: (message) => this.#hear(message),
+      lost: () => this.#parts.clear(),
+    });
   }
 
   /** Posts messages in order; resolves when each was taken or not. Never rejects. */
@@ -72,15 +73,13 @@ export class ReplicaMessenger {
   }
 
   /** Unsubscribes. */
-  async close(): Promise<void> {
-    this.#leaving.abort();
-    await this.#nats?.close();
-    await this.#stay;
+  close(): void {
+    this.#off();
   }
 
   /** Everything is written before the first await, so that messages leave in the order in which they were posted. */
   async #postOne({ toReplica, body, ...head }: RelayMessage): Promise<"taken" | "returned" | "lost"> {
-    const connection = this.#nats;
+    const connection = this.#deps.line.nats;
     if (connection === undefined || (this.#elsewhereUntil.get(toReplica) ?? 0) > steadyNow()) return "returned";
     const subject = `${SUBJECT}.${toReplica}`;
     const parts = body.length > PART_BYTES ? newId("line") : undefined;
@@ -100,30 +99,10 @@ export class ReplicaMessenger {
     }
   }
 
-  async #dialOn(): Promise<void> {
-    const { signal } = this.#leaving;
-    while (!signal.aborted) {
-      await this.#once().catch(() => {});
-      this.#nats = undefined;
-      this.#parts.clear();
-      await sleep(REDIAL_MS, signal).catch(() => {});
-    }
-  }
-
-  async #once(): Promise<void> {
-    const connection = await dial(this.#deps.url);
-    if (this.#leaving.signal.aborted) return connection.close();
-    connection.subscribe(`${SUBJECT}.${this.#deps.replica}`, {
-      callback: (error, message) => {
-        if (error) return;
-        const told = message.headers?.get("Limber-Message");
-        if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
-        else if (message.respond()) this.#take(told, Buffer.from(message.data));
-      },
-    });
-    await connection.flush();
-    this.#nats = connection;
-    await connection.closed();
+  #hear(message: Msg): void {
+    const told = message.headers?.get("Limber-Message");
+    if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
+    else if (message.respond()) this.#take(told, Buffer.from(message.data));
   }
 
   #keep(name: string, part: Buffer): void {

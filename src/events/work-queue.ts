@@ -201,7 +201,8 @@ export class WorkQueue {
       this.#session = { manager, client, leadership, consumers: new Map(), broke: broken.resolve };
       this.#failures = 0;
       this.#tell();
-      return await Promise.race([connection.closed(), broken.promise]);
+      const cause = await Promise.race([connection.closed(), broken.promise]);
+      return cause ?? new Error("the connection to NATS was closed");
     } finally {
       leadership?.leave();
       this.#session = undefined;

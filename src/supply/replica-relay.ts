@@ -8,6 +8,7 @@ import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbou
 import { Cancel } from "../cancellation.ts";
 import { after, every } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { ReplicaLine } from "../events/nats/replica-line.ts";
 import { ReplicaMessenger } from "../events/replica-messenger.ts";
 import { newId } from "../ids.ts";
 import type { Notifications } from "../store/database/notifications.ts";
@@ -34,8 +35,8 @@ export interface ReplicaRelayDeps {
   hub: OutboundHub;
   /** Names this replica among all. */
   replica: string;
-  /** Where NATS is; undefined without one. */
-  natsUrl: string | undefined;
+  /** What goes over NATS; undefined without one. It stays open for as long as this is. */
+  replicaLine: ReplicaLine | undefined;
   warn(text: string): void;
 }
 
@@ -78,11 +79,11 @@ export class ReplicaRelay {
 
   constructor(deps: ReplicaRelayDeps) {
     this.#deps = deps;
-    const { notifications, hub, replica, natsUrl } = deps;
+    const { notifications, hub, replica, replicaLine: line } = deps;
     this.#messenger =
-      natsUrl === undefined
+      line === undefined
         ? undefined
-        : new ReplicaMessenger({ url: natsUrl, replica, hear: (message) => this.#closed || this.#unpack(message) });
+        : new ReplicaMessenger({ line, replica, hear: (message) => this.#closed || this.#unpack(message) });
     this.#offs = [
       notifications.on(
         "outbound_connection_changed",
@@ -114,7 +115,7 @@ export class ReplicaRelay {
     for (const off of this.#offs) off();
     for (const cancel of this.#carried.values()) cancel.abort(undefined);
     await this.#sending;
-    await this.#messenger?.close();
+    this.#messenger?.close();
     await this.#taking;
     await this.#work;
     await keepConnections(this.#deps.sql, this.#deps.replica, []).catch(() => {});

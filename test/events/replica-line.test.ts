@@ -1,0 +1,112 @@
+/** What replicas say to one another over NATS: by one connection, made again, and not at all where NATS refuses it. */
+import { afterEach, expect, it } from "vitest";
+import { GossipTransport } from "../../src/events/gossip-transport.ts";
+import { ReplicaLine } from "../../src/events/nats/replica-line.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
+import { openApp } from "../support/app.ts";
+import { freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { type Nats, startNats } from "../support/nats.ts";
+import { freePort } from "../support/owners.ts";
+
+const closers: (() => unknown)[] = [];
+const kept = <T extends { close(): unknown }>(opened: T): T => {
+  closers.push(() => opened.close());
+  return opened;
+};
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+const nats = async (config?: string): Promise<Nats> => kept(await startNats(config));
+const warned: string[] = [];
+const line = (url: string): ReplicaLine =>
+  kept(new ReplicaLine({ url, hasOtherWay: true, warn: (text) => warned.push(text) }));
+
+it("hears every subject again after NATS died and came back, and tells of the loss", async () => {
+  const server = await nats();
+  const one = line(server.url);
+  const heard: string[] = [];
+  let losses = 0;
+  const off = one.on({
+    subject: "limber.replica.v1.first",
+    hear: (message) => heard.push(message.string()),
+    lost: () => losses++,
+  });
+  await eventually(() => expect(one.nats).toBeDefined());
+  // This one came when there was a connection already.
+  one.on({ subject: "limber.replica.v1.second", hear: (message) => heard.push(message.string()) });
+  const other = line(server.url);
+  const said = async (word: string, subjects = ["first", "second"]): Promise<void> => {
+    await eventually(() => {
+      for (const subject of subjects) other.nats?.publish(`limber.replica.v1.${subject}`, `${word} ${subject}`);
+      expect(heard).toEqual(expect.arrayContaining(subjects.map((subject) => `${word} ${subject}`)));
+    });
+  };
+  await said("before");
+  expect(losses).toBe(0);
+  await server.kill();
+  await eventually(() => expect([one.nats, other.nats, losses]).toEqual([undefined, undefined, 1]));
+  await server.start();
+  await said("after");
+  off();
+  heard.length = 0;
+  await said("alone", ["second"]);
+  other.nats?.publish("limber.replica.v1.first", "nobody");
+  await said("later", ["second"]);
+  expect(heard.filter((word) => word.includes("first") || word === "nobody")).toEqual([]);
+});
+
+it.each([
+  ["publish", { publish: "limber.replica.>" }],
+  ["hear", { subscribe: "limber.replica.>" }],
+])(
+  "is given up where replicas may not %s by it: gossip goes over the database, and one line says why",
+  async (_, denied) => {
+    warned.length = 0;
+    const permissions = Object.entries(denied).map(([what, subject]) => `${what}: { deny: "${subject}" }`);
+    const { url } = await nats(
+      `authorization { users = [ { user: mute, password: secret, permissions: { ${permissions.join(", ")} } } ] }`,
+    );
+    const { host } = new URL(url);
+    const database = await freshDatabase({ max: 4 });
+    closers.push(() => database.close());
+    const open = async (heard: string[]): Promise<GossipTransport> =>
+      kept(
+        new GossipTransport({
+          topic: "gossip",
+          sql: database.sql,
+          notifications: kept(await Notifications.open(database.url)),
+          replicaLine: line(`nats://mute:secret@${host}`),
+          hear: (word) => heard.push(Buffer.from(word).toString()) > 0,
+        }),
+      );
+    const heard: string[] = [];
+    const speaker = await open([]);
+    await open(heard);
+    await eventually(async () => {
+      await speaker.say(Buffer.from("word"));
+      expect(heard).toContain("word");
+    });
+    expect(warned).toContain("NATS does not carry what replicas say: it goes over the database");
+  },
+);
+
+it("is one of four connections of a process: events, work, emergency stops, and all else that replicas say", async () => {
+  const port = await freePort();
+  const { url } = await nats(`http: "127.0.0.1:${port}"`);
+  kept(await openApp({ natsUrl: url, roles: new Set(["api", "worker"]) }));
+  await eventually(async () => {
+    const answer = await fetch(`http://127.0.0.1:${port}/connz?subs=1`);
+    const { connections } = (await answer.json()) as { connections: { subscriptions_list?: string[] }[] };
+    const subjects = connections.map(({ subscriptions_list: list = [] }) =>
+      list.filter((subject) => subject.startsWith("limber.replica.v1.")).map((subject) => subject.split(".")[3]),
+    );
+    expect(subjects.map((each) => each.sort().join()).sort()).toEqual([
+      "gossip,loops,relay",
+      "lead",
+      "lead,relayed",
+      "stop",
+    ]);
+  });
+});
