@@ -70,6 +70,37 @@ it("waits for PostgreSQL at max_connections and says so, and starts when there i
   expect((await end("SIGTERM")).code).toBe(0);
 });
 
+it("answers no call with 500 where others take PostgreSQL's last connections while it runs, and all calls once there is room", async () => {
+  const dir = scratchDir();
+  closers.push(() => dir.remove());
+  const postgres = await startPostgres({ dataDir: join(dir.path, "full"), settings: { max_connections: "30" } });
+  closers.push(() => postgres.stop());
+  const gateway = await startGateway({ ...ENV, DATABASE_URL: postgres.url });
+  closers.push(() => gateway.end("SIGKILL"));
+  const make = async (): Promise<number> => (await callRest(gateway.url, "/v1/orgs", { name: "full" }, ADMIN)).status;
+  expect(await make()).toBe(201);
+  const others: Sql[] = [];
+  const free = (): Promise<unknown> => Promise.all(others.splice(0).map((sql) => sql.end()));
+  closers.push(free);
+  for (let room = true; room; ) {
+    const sql = connect(postgres.url, { max: 1 });
+    others.push(sql);
+    room = await sql`select 1`.then(
+      () => true,
+      () => false,
+    );
+  }
+  // More at one time than it has connections for.
+  const met = new Set(await Promise.all(Array.from({ length: 60 }, make)));
+  expect([201, 503]).toEqual(expect.arrayContaining([...met]));
+  expect((await callRest(gateway.url, "/health")).status).toBe(200);
+  await free();
+  await eventually(async () =>
+    expect(new Set(await Promise.all(Array.from({ length: 60 }, make)))).toEqual(new Set([201])),
+  );
+  expect((await gateway.end("SIGTERM")).code).toBe(0);
+});
+
 describe.runIf(mayMount)("with a disk of its own", () => {
   it("ends in one line where DATA_DIR can only be read", async () => {
     const path = mounted("size=1m,ro")!;
