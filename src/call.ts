@@ -119,6 +119,8 @@ export interface Call {
   traceparent?: string | undefined;
   /** The host, with its port, by which the caller reached the gateway, as the request names it; undefined where it names none. */
   host?: string | undefined;
+  /** The answer should wait for nothing that it can do without: the event loop is late, and so would be whatever comes after a wait. */
+  isUrgent?: boolean | undefined;
   trail?: CallTrail | undefined;
   /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
   step?: (() => Promise<void> | undefined) | undefined;

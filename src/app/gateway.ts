@@ -165,6 +165,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
   if (url === undefined) {
     const close = (): Promise<void> => {
       phase.isDraining = true;
+      port.transports.leave();
       return closers.close();
     };
     return { url, otherUrls, demo, operationsPort, close, renew };

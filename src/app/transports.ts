@@ -56,7 +56,7 @@ export interface Transports {
   readonly certificateEnds: number | undefined;
   /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
   renew(tls: CertificatePair): void;
-  /** Asks every peer to send its next request on another connection. Everything is served as before. */
+  /** Says that the process is not ready any more, and asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
    * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Calling it
@@ -90,7 +90,17 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     operationsPort === undefined
       ? undefined
       : await naming({ setting: "LIMBER_OPERATIONS_PORT", host, port: operationsPort }, () =>
-          serveOperations({ ...common, metrics: access, host, port: operationsPort, tls, isHanded }),
+          serveOperations({
+            ...common,
+            metrics: access,
+            ready,
+            host,
+            port: operationsPort,
+            tls,
+            isHanded,
+            broke: (error) =>
+              log.error({ err: error }, "the thread of the port for operations ended and is started again"),
+          }),
         );
   if (operations) closers.add(() => operations.close());
   const taken = new Set<Socket>();
@@ -122,7 +132,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
         return endOf(certificate);
       },
       renew,
-      leave: () => {},
+      leave: () => operations?.changed(),
       drain: async () => {},
     };
   }
@@ -182,7 +192,10 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       return endOf(certificate);
     },
     renew,
-    leave: () => edge.leave(),
+    leave() {
+      operations?.changed();
+      edge.leave();
+    },
     drain(patienceMs, enough) {
       drained ??= Promise.all([edge.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
       return drained;

@@ -1,31 +1,27 @@
 /**
- * The listener for operations: health, readiness, metrics and emergency stops over HTTP/1.1 on a port of its own. Its connections are
- * accepted from a queue that no flood of calls fills, and are not counted against those of the port for calls.
+ * The listener for operations: health, readiness, metrics and emergency stops over HTTP/1.1 on a port of its own. Its connections are not
+ * counted against those of the port for calls, and it runs in a thread of its own, so that it answers while the event loop of the calls
+ * has much to do. Where another process hands connections over it runs in that event loop: a connection can't be handed to a thread.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
-import type { AddressInfo, Socket } from "node:net";
-import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
-import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
+import type { Socket } from "node:net";
+import { createSecureContext } from "node:tls";
+import { MessageChannel, Worker } from "node:worker_threads";
 import { after } from "../clock.ts";
-import { Reason, refuse } from "../errors.ts";
-import { newId } from "../ids.ts";
-import { type MetricsAccess, sayMetrics } from "./metrics.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
-import { hand, listenHanded } from "./server/handed.ts";
-import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
-import type { RestRoute } from "./transports/rest/route.ts";
+import { type DeskOptions, type ListenerNews, OperationsDesk, OperationsRoutes } from "./operations/desk.ts";
+import { CLOSE_MS, type Listener, listen } from "./operations/listener.ts";
+import type { ListenerSetup, ListenerTls } from "./operations/messages.ts";
 
 /** What the listener needs. */
-export interface OperationsOptions extends RestOptions {
-  readonly metrics: MetricsAccess;
+export interface OperationsOptions extends DeskOptions {
   readonly host: string;
   /** 0 picks a free one. */
   readonly port: number;
   /** The certificate and key, in PEM; in cleartext when absent. */
-  readonly tls?: { readonly key: Buffer; readonly cert: Buffer } | undefined;
+  readonly tls?: ListenerTls | undefined;
   /** Another process listens at the port, and hands connections over. */
   readonly isHanded?: boolean;
+  /** Told of a thread that ended by itself; another one is started in its place. */
+  broke(error: unknown): void;
 }
 
 /** The listener, listening. */
@@ -33,112 +29,179 @@ export interface OperationsListener {
   readonly port: number;
   /** Serves a connection that another process accepted. */
   take(socket: Socket): void;
-  /** Serves new connections under this certificate; only where it has one. */
+  /** Serves new connections under this certificate; only where it has one. Throws where it is none. */
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
+  /** What this process says of itself has changed. */
+  changed(): void;
   /** Takes no new connection and ends those that there are, each after its answer or after a second. */
   close(): Promise<void>;
 }
 
-/** Probes, scrapers and emergency stops are few. Further connections are closed at once. */
-const MOST_CONNECTIONS = 1_000;
-/** How long a request may take to come, and a connection may rest between two, in milliseconds. */
-const REQUEST_MS = 10_000;
-const IDLE_MS = 60_000;
-/** How long running answers have when the listener closes. */
-const CLOSE_MS = 1_000;
+/** How long a thread has beyond what its connections have. */
+const END_MS = 1_000;
+/** How long to wait before a thread that ended is started again: twice as long each time, until one listens. */
+const RESTART_MS = { first: 100, most: 10_000 };
 
-const SERVED = new Set(
-  [OperationsService.method.getHealth, OperationsService.method.getReadiness, RobotService.method.stopRobots].map(
-    ({ name }) => name,
-  ),
-);
-const METRICS = "/metrics";
-
-/** Listens. */
+/** Listens. Rejects with the system's error where it can't. */
 export async function serveOperations(options: OperationsOptions): Promise<OperationsListener> {
-  const transport = new RestTransport([OperationsService, RobotService], options);
-  const routes = new Map<string, RestRoute>();
-  for (const route of transport.routes) if (SERVED.has(route.method.name)) routes.set(route.template, route);
+  const routes = new OperationsRoutes(options);
+  const { host, port, tls, isHanded = false } = options;
+  const setup: ListenerSetup = { host, port, tls, isHanded, paths: routes.paths };
+  const serving = isHanded ? new HandedListener(setup, routes) : new ThreadListener(setup, routes, options.broke);
+  await serving.open();
+  return serving;
+}
 
-  const answer = (request: IncomingMessage, response: ServerResponse): void => {
-    const [path = ""] = (request.url ?? "").split("?", 1);
-    const route = routes.get(path);
-    const verb = request.method === "HEAD" ? "GET" : request.method;
-    const served = path === METRICS ? "GET" : route?.verb;
-    if (served === undefined) {
-      refuseRequest(
-        response,
-        refuse(Reason.NOT_FOUND, `${NOT_HERE} ${[...routes.keys(), METRICS].join(", ")}`),
-        newId("req"),
-      );
-    } else if (verb !== served) {
-      const allow = served === "GET" ? "GET, HEAD" : served;
-      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
-      refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
-    } else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
-    else void transport.answer(route, {}, request, response);
-  };
+/** What both have: a desk, and whom it tells of the listener. */
+abstract class LinkedListener implements OperationsListener {
+  protected desk: OperationsDesk | undefined;
+  protected readonly closed = Promise.withResolvers<void>();
+  protected tls: ListenerTls | undefined;
+  port: number;
 
-  const server = serverOf(options, answer);
-  const sockets = new Set<Socket>();
-  server.maxConnections = MOST_CONNECTIONS;
-  server.on("connection", (socket: Socket) => {
-    hearErrors(socket);
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-  server.on("secureConnection", hearErrors);
-  server.on("clientError", (_, socket) => void socket.destroy());
-  if (options.isHanded) await listenHanded(server);
-  else
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ host: options.host, port: options.port, exclusive: true }, () => {
-        server.off("error", reject).on("error", () => undefined);
-        resolve();
-      });
+  constructor({ port, tls }: ListenerSetup) {
+    this.port = port;
+    this.tls = tls;
+  }
+
+  abstract take(socket: Socket): void;
+  abstract close(): Promise<void>;
+
+  renew({ key, cert }: { readonly cert: Buffer; readonly key: Buffer }): void {
+    if (this.tls === undefined) return;
+    createSecureContext({ key, cert });
+    this.tls = { key, cert };
+    this.desk?.tell({ kind: "renew", tls: this.tls });
+  }
+
+  changed(): void {
+    this.desk?.refresh();
+  }
+}
+
+/** A listener in this event loop. */
+class HandedListener extends LinkedListener {
+  readonly #setup: ListenerSetup;
+  readonly #routes: OperationsRoutes;
+  #listener: Listener | undefined;
+
+  constructor(setup: ListenerSetup, routes: OperationsRoutes) {
+    super(setup);
+    this.#setup = setup;
+    this.#routes = routes;
+  }
+
+  async open(): Promise<void> {
+    const { port1, port2 } = new MessageChannel();
+    const listening = Promise.withResolvers<void>();
+    this.desk = new OperationsDesk(port1, this.#routes, (news) => {
+      if (news.kind === "failed") listening.reject(failureOf(news));
+      else if (news.kind === "closed") this.closed.resolve();
+      else listening.resolve();
     });
-  const { port = options.port } = server.address() as Partial<AddressInfo>; // a string where the server is handed its connections
-  return {
-    port,
-    renew: (tls) => {
-      if ("setSecureContext" in server) (server as TlsServer).setSecureContext({ ...tls });
-    },
-    take: (socket) => {
-      if (server.listening && sockets.size < MOST_CONNECTIONS) hand(server, socket);
-      else socket.destroy();
-    },
-    close: () =>
-      new Promise((resolve) => {
-        const forget = after(CLOSE_MS, () => {
-          for (const socket of sockets) socket.destroy();
-        });
-        server.close(() => {
-          forget();
-          resolve();
-        });
-        server.closeIdleConnections();
-      }),
-  };
+    [this.#listener] = await Promise.all([listen(this.#setup, port2), listening.promise]);
+  }
+
+  take(socket: Socket): void {
+    if (this.#listener === undefined) socket.destroy();
+    else this.#listener.take(socket);
+  }
+
+  async close(): Promise<void> {
+    this.desk?.tell({ kind: "close" });
+    await this.closed.promise;
+    this.desk?.end();
+  }
 }
 
-const NOT_HERE = "this port serves operations alone:";
+/** A listener in a thread of its own. */
+class ThreadListener extends LinkedListener {
+  readonly #setup: ListenerSetup;
+  readonly #routes: OperationsRoutes;
+  readonly #broke: (error: unknown) => void;
+  #thread: Worker | undefined;
+  #isClosing = false;
+  #waitMs = RESTART_MS.first;
+  #forget: () => void = () => undefined;
 
-function serverOf(
-  { tls }: OperationsOptions,
-  answer: (request: IncomingMessage, response: ServerResponse) => void,
-): Server {
-  const limits = {
-    headersTimeout: REQUEST_MS,
-    requestTimeout: REQUEST_MS,
-    connectionsCheckingInterval: 1_000,
-    keepAliveTimeout: IDLE_MS,
-    maxHeaderSize: 16 << 10,
-    IncomingMessage: OwnedRequest,
-    ServerResponse: OwnedResponse,
-    noDelay: true,
-  };
-  return tls === undefined
-    ? createServer(limits, answer)
-    : createTlsServer({ ...limits, ...tls, handshakeTimeout: REQUEST_MS }, answer);
+  constructor(setup: ListenerSetup, routes: OperationsRoutes, broke: (error: unknown) => void) {
+    super(setup);
+    this.#setup = setup;
+    this.#routes = routes;
+    this.#broke = broke;
+  }
+
+  open(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#start(resolve, reject);
+    return promise;
+  }
+
+  take(socket: Socket): void {
+    socket.destroy(); // none is handed to it
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#forget();
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    this.desk?.tell({ kind: "close" });
+    // A thread that does not hear it is ended.
+    this.#forget = after(CLOSE_MS + END_MS, () => void thread.terminate());
+    await this.closed.promise;
+  }
+
+  /** Starts a thread, which tells `failed` where it never listens. One that listened and ended is started again. */
+  #start(listens: () => void, failed: (error: unknown) => void): void {
+    const { port1, port2 } = new MessageChannel();
+    const setup: ListenerSetup = { ...this.#setup, port: this.port, tls: this.tls };
+    const thread = new Worker(new URL("./operations/thread.ts", import.meta.url), {
+      name: "operations",
+      workerData: { setup, port: port2 },
+      transferList: [port2],
+      resourceLimits: { maxOldGenerationSizeMb: MOST_MIB },
+    });
+    this.#thread = thread;
+    let why: unknown = new Error("the thread ended");
+    let isListening = false;
+    const desk = new OperationsDesk(port1, this.#routes, (news) => {
+      if (news.kind === "failed") why = failureOf(news);
+      if (news.kind !== "listening") return;
+      isListening = true;
+      this.port = news.port;
+      this.#waitMs = RESTART_MS.first;
+      listens();
+    });
+    this.desk = desk;
+    thread.on("error", (error) => {
+      why = error;
+    });
+    thread.once("exit", () => {
+      desk.end();
+      this.#thread = undefined;
+      if (this.#isClosing) {
+        this.#forget();
+        this.closed.resolve();
+      } else if (isListening) this.#startAgain(why);
+      else failed(why);
+    });
+  }
+
+  #startAgain(why: unknown): void {
+    this.#broke(why);
+    this.#forget = after(this.#waitMs, () =>
+      this.#start(
+        () => undefined,
+        (error) => this.#startAgain(error),
+      ),
+    );
+    this.#waitMs = Math.min(this.#waitMs * 2, RESTART_MS.most);
+  }
 }
+
+/** The most memory of the thread's own objects, in MiB: far more than its connections take. What ends it ends nothing else. */
+const MOST_MIB = 256;
+
+const failureOf = ({ code, message }: Extract<ListenerNews, { kind: "failed" }>): Error =>
+  Object.assign(new Error(message), code !== undefined && { code });

@@ -71,11 +71,13 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
       const { scope, subject } = targetOf(request.target, orgId, own);
       const stop = { orgId, workspaceId: own ?? null, scope, subject, reason: request.reason };
       const { order, written, replicas } = orders.place(stop, byCall(call));
-      // A stop does not wait for the database.
-      const kept = await inTime(written, { ms: PATIENCE_MS, late: () => undefined }).catch((thrown: unknown) => {
-        if (thrown instanceof Refusal) throw thrown;
-        return undefined;
-      });
+      // A stop does not wait for the database, and not for a moment where the event loop is late.
+      const kept = call.isUrgent
+        ? undefined
+        : await inTime(written, { ms: PATIENCE_MS, late: () => undefined }).catch((thrown: unknown) => {
+            if (thrown instanceof Refusal) throw thrown;
+            return undefined;
+          });
       return create(StopRobotsResponseSchema, {
         stop: { ...messageOf(kept ?? order), durable: kept !== undefined, replicas: replicas() },
       });

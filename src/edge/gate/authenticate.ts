@@ -111,7 +111,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const place = readsJobs
       ? deps.limits.enter(readsName(key.keyId), limitOf(record), pool, above?.map(readsOf))
       : deps.limits.enter(key.keyId, limitOf(record), pool, above);
-    if (denial === undefined && isStop && place instanceof Promise) return admittedSoon(key, place);
+    if (denial === undefined && isStop && place instanceof Promise)
+      return admittedSoon(key, place, head.isUrgent === true);
     if (denial === undefined) return admitted(key, place);
     return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
   };
@@ -233,14 +234,26 @@ const admitted = (
 /** A stop waits for no database that shares out the key's rate: one that takes longer stops without a place. */
 const STOP_PATIENCE_MS = 50;
 
-const admittedSoon = (principal: Principal, place: Promise<ConcurrencySlot>): Promise<Admission> =>
-  inTime(place, { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late) => late.leave() }).then(
+function admittedSoon(
+  principal: Principal,
+  place: Promise<ConcurrencySlot>,
+  isUrgent: boolean,
+): Admission | Promise<Admission> {
+  if (isUrgent) {
+    place.then(
+      (late) => late.leave(),
+      () => undefined,
+    );
+    return unlimited(principal);
+  }
+  return inTime(place, { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late) => late.leave() }).then(
     (held) => new Admitted(principal, held),
     (thrown) => {
       if (thrown === NO_PLACE) return unlimited(principal);
       throw thrown;
     },
   );
+}
 
 const NO_PLACE = new Error("there is no place yet");
 

@@ -41,6 +41,8 @@ export interface CallHead {
   requestId: string;
   /** Learns whose call it is. */
   trail?: CallTrail | undefined;
+  /** The answer should wait for nothing that it can do without. */
+  isUrgent?: boolean | undefined;
   /** The class of the call under overload, where the transport knows better than the schema. */
   priority?: Priority | undefined;
   /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
@@ -82,6 +84,8 @@ export interface CallContext {
   idempotencyKey: string | undefined;
   /** The host that the request names. */
   host?: string | undefined;
+  /** The answer should wait for nothing that it can do without. */
+  isUrgent?: boolean | undefined;
   /** The `traceparent` header, unread. */
   traceparent?: string | undefined;
   /** Learns what was asked. */
@@ -379,6 +383,7 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   deadline: context.deadline,
   traceparent: context.traceparent,
   host: context.host,
+  isUrgent: context.isUrgent,
   trail: context.trail,
   idempotency,
   browser: admission.browser,

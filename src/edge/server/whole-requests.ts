@@ -3,13 +3,17 @@ import type { Socket } from "node:net";
 
 /** A request with its body. Its headers came once each. */
 export interface WholeRequest {
-  readonly method: "POST";
-  /** The path; there is no query. */
+  readonly method: "GET" | "POST";
+  /** The path, and the query where there is one. */
   readonly url: string;
   /** By lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly socket: Socket;
+  readonly socket: Pick<Socket, "remoteAddress" | "bytesRead">;
   readonly body: Buffer;
+  /** Its id, where it has one already. */
+  readonly requestId?: string;
+  /** The answer should wait for nothing that it can do without. */
+  readonly isUrgent?: boolean;
 }
 
 /** Where events are sent. Emits `drain` when there is room again, and `close` when the reader has left. */

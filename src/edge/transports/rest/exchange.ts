@@ -58,13 +58,14 @@ export class HttpExchange {
     this.request = request;
     this.response = response;
     this.context = {
-      requestId: newId("req"),
+      requestId: ("body" in request && request.requestId) || newId("req"),
       signal: this.call,
       arrivedAt: this.startedAt,
       deadline: undefined,
       idempotencyKey: headerOf(request, "idempotency-key"),
       traceparent: headerOf(request, "traceparent"),
       host: headerOf(request, ":authority") ?? request.headers.host,
+      isUrgent: "body" in request && request.isUrgent === true,
       trail: this.trail,
     };
   }

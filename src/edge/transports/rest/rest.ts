@@ -272,6 +272,7 @@ export class RestTransport implements WholeRequestHandler {
       remoteAddress: request.socket.remoteAddress ?? "",
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
+      isUrgent: context.isUrgent,
       trail: exchange.trail,
     });
     exchange.admission = admission;

@@ -96,8 +96,9 @@ export type RobotStop = Message<"limber.v1.RobotStop"> & {
   workspaceId?: string | undefined;
 
   /**
-   * It is written down: every replica obeys it, and it survives any restart. False while the database does not answer: then it is in
-   * force on the replicas listed here, which write it as soon as they can, and is lost only when all of them end before.
+   * It is written down: every replica obeys it, and it survives any restart. False while the database does not answer, and where it was
+   * ordered at the port for operations of a gateway that is flooded: then it is in force on the replicas listed here, which write it as
+   * soon as they can, and is lost only when all of them end before.
    *
    * @generated from field: bool durable = 12;
    */
