@@ -14,6 +14,7 @@ import { explainAt } from "../edge/messages/errors.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
+import { lookBetweenRequests } from "../fast/event-loop-turn.ts";
 import { fastPort } from "../fast/install.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
@@ -102,7 +103,13 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
               log.error({ err: error }, "the thread of the port for operations ended and is started again"),
           }),
         );
-  if (operations) closers.add(() => operations.close());
+  if (operations) {
+    const rest = lookBetweenRequests(() => operations.lookAround());
+    closers.add(() => {
+      rest();
+      return operations.close();
+    });
+  }
   const taken = new Set<Socket>();
   let certificate = tls;
   const renew = (renewed: CertificatePair): void => {

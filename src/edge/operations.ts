@@ -33,6 +33,8 @@ export interface OperationsListener {
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
   /** What this process says of itself has changed. */
   changed(): void;
+  /** Takes what was asked before the event loop gets to it: between calls of a turn that is long. */
+  lookAround(): void;
   /** Takes no new connection and ends those that there are, each after its answer or after a second. */
   close(): Promise<void>;
 }
@@ -76,6 +78,10 @@ abstract class LinkedListener implements OperationsListener {
 
   changed(): void {
     this.desk?.refresh();
+  }
+
+  lookAround(): void {
+    this.desk?.lookAround();
   }
 }
 

@@ -111,8 +111,9 @@ function told({ offered, good, late, refused, odd, pushedBack, lost }: CallerSee
   return `offered ${offered} good ${good} late ${late} refused ${refused} odd ${odd} pushed back ${pushedBack} lost ${lost}`;
 }
 
-function asked({ asked, answered, prompt, worstMs }: LoadSeen["health"]): string {
-  return `${answered}/${asked} (${prompt} within 100 ms, worst ${worstMs.toFixed(0)})`;
+function asked({ asked, answered, prompt, worstMs, late }: LoadSeen["health"]): string {
+  const those = late.length === 0 ? "" : `: ${late.join(", ")}`;
+  return `${answered}/${asked} (${prompt} within 100 ms, worst ${worstMs.toFixed(0)}${those})`;
 }
 
 /** A port that nobody listens on. */

@@ -34,6 +34,8 @@ export type ListenerNews = Extract<ToLoop, { readonly kind: "listening" | "faile
 const { getHealth, getReadiness } = OperationsService.method;
 const SERVED = new Set([getHealth, getReadiness, RobotService.method.stopRobots].map(({ name }) => name));
 const METRICS = "/metrics";
+/** Messages that are taken between two calls. */
+const MOST_AT_ONCE = 4;
 const NOT_HERE = "this port serves operations alone:";
 
 /** The routes of operations, served to whatever listener asks. */
@@ -164,6 +166,15 @@ export class OperationsDesk {
       if (this.#tellAgain) this.refresh();
     });
     this.#tellAgain = false;
+  }
+
+  /** Takes what has come from the listener before the event loop gets to it. */
+  lookAround(): void {
+    for (let i = 0; i < MOST_AT_ONCE; i++) {
+      const got = receiveMessageOnPort(this.#port);
+      if (got === undefined) return;
+      this.#hear(got.message as ToLoop);
+    }
   }
 
   tell(message: ToListener): void {

@@ -43,8 +43,8 @@ export const CLOSE_MS = 1_000;
 /** Requests that the event loop has not answered yet. */
 const MOST_ASKED = 4_096;
 
-/** How long the event loop is waited for where memory can answer, in milliseconds. */
-const PATIENCE_MS = 40;
+/** How long the event loop is waited for where memory can answer, in milliseconds. Metrics take it a while to write. */
+const PATIENCE_MS = { health: 8, readiness: 8, metrics: 40 } as const;
 /** An event loop that is silent for so long is not ready, and does not live: longer than a quota or a collection holds it. */
 const NOT_READY_MS = 3_000;
 const DEAD_MS = 10_000;
@@ -292,7 +292,7 @@ class OperationsServer implements Listener {
     };
     if (route === undefined) last();
     else
-      asked.forget = after(PATIENCE_MS, () => {
+      asked.forget = after(PATIENCE_MS[route], () => {
         const remembered = this.#remembered(route);
         if (remembered === undefined) last();
         else this.#giveUp(asked, remembered);

@@ -45,6 +45,8 @@ export interface Asked {
   prompt: number;
   answered: number;
   worstMs: number;
+  /** Those beyond 100 ms: what was asked, and the milliseconds. */
+  late: string[];
 }
 
 /** What was seen in all. */
@@ -65,7 +67,7 @@ const asked = JSON.parse(process.argv[2] ?? "{}") as LoadAsked;
 const { origin, operations, stopKey, adminToken, seconds, goodMs, robots } = asked;
 let began = 0;
 const latencies: number[] = [];
-const none = (): Asked => ({ asked: 0, prompt: 0, answered: 0, worstMs: 0 });
+const none = (): Asked => ({ asked: 0, prompt: 0, answered: 0, worstMs: 0, late: [] });
 const health = none();
 const others = none();
 const operated = none();
@@ -156,6 +158,7 @@ function ask(at: string, question: string, seen: Asked): void {
     if (chunk.toString("latin1").startsWith("HTTP/1.1 200")) {
       seen.answered++;
       if (tookMs <= 100) seen.prompt++;
+      else seen.late.push(`${/ \S*?(\w+) /.exec(question)?.[1]} ${tookMs.toFixed(0)}`);
     }
     seen.worstMs = Math.max(seen.worstMs, tookMs);
     socket.destroy();
