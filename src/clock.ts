@@ -15,8 +15,12 @@ const systemClock: Clock = {
   wall: () => Date.now(),
   steady: () => performance.now(),
   after: (ms, run) => {
-    const timer = setTimeout(run, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
-    return () => clearTimeout(timer);
+    let timer: NodeJS.Timeout | undefined = setTimeout(run, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
+    return () => {
+      clearTimeout(timer);
+      // The function may be kept for as long as a connection lasts; the timer need not.
+      timer = undefined;
+    };
   },
 };
 

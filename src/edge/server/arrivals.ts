@@ -1,5 +1,5 @@
 /** Watches that HTTP/2 requests come whole in time, as node:http does for HTTP/1: over node's streams and those of the fast layer. */
-import { after, every } from "../../clock.ts";
+import { after, everyTogether } from "../../clock.ts";
 
 /** A request whose body may still be coming. */
 export interface Arriving {
@@ -28,7 +28,7 @@ export class Arrivals {
 
   /** Refuses whatever `each` shows that is not whole after `limitMs`, and then resets it. */
   constructor(limitMs: number, each: (visit: (arriving: Arriving) => void) => void) {
-    this.end = every(limitMs / LOOKS, () => {
+    this.end = everyTogether(limitMs / LOOKS, () => {
       this.#looks++;
       each(this.#look);
     });

@@ -19,14 +19,15 @@ const REFUSED_BURST = 2.5;
 
 /** The costs of one connection. */
 export class Costs {
+  readonly #patience: BudgetOptions;
   readonly #idle: TimedBudget;
-  readonly #refused: TimedBudget;
-  readonly #resets: TimedBudget;
+  /** Full, until something is spent. */
+  #refused: TimedBudget | undefined;
+  #resets: TimedBudget | undefined;
 
-  constructor({ burst, perSecond }: BudgetOptions) {
-    this.#idle = new TimedBudget({ burst, perSecond });
-    this.#refused = new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
-    this.#resets = new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
+  constructor(patience: BudgetOptions) {
+    this.#patience = patience;
+    this.#idle = new TimedBudget(patience);
   }
 
   /** Something that asks for nothing; false when it is one too many, as below. */
@@ -43,11 +44,15 @@ export class Costs {
 
   /** A call that the gate refused to its caller. */
   spendRefused(): boolean {
+    const { burst, perSecond } = this.#patience;
+    this.#refused ??= new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
     return this.#refused.spend();
   }
 
   /** A reset, whatever it was of. */
   spendReset(): boolean {
+    const { burst, perSecond } = this.#patience;
+    this.#resets ??= new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
     return this.#resets.spend();
   }
 

@@ -169,15 +169,23 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       return;
     }
     sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
+    // Not `once`, of what comes once by nature: it would keep three objects more for each connection.
+    socket.on("close", () => sockets.delete(socket));
   });
 
   const begin = (socket: Socket): void => {
     const greeted = after(limits.headersTimeoutMs, () => http1.expire(socket) || socket.destroy());
-    socket.once("close", greeted);
+    socket.on("close", () => {
+      greeted();
+      undecided.delete(socket);
+    });
     // A peer that never closes its side would hold the connection, and `close`, for ever.
-    const letGo = (): unknown => socket.destroy();
-    socket.once("finish", () => socket.once("close", after(limits.lingerMs, letGo)));
+    socket.on("finish", () =>
+      socket.once(
+        "close",
+        after(limits.lingerMs, () => socket.destroy()),
+      ),
+    );
     const serve = (protocol: "http1" | "http2"): void => {
       undecided.delete(socket);
       (protocol === "http2" ? http2 : (ahead ?? http1)).accept(socket, greeted);
@@ -187,12 +195,12 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       return;
     }
     undecided.add(socket);
-    socket.once("close", () => undecided.delete(socket));
     tellProtocol(socket, serve);
   };
 
   server.on(opened, (socket: Socket) => {
-    hearErrors(socket);
+    // Under TLS it is another socket than the one that was accepted.
+    if (options.tls !== undefined) hearErrors(socket);
     if (socket.destroyed) return;
     const charged = chargedAs(socket.remoteAddress ?? "");
     const waitMs = charged === undefined ? 0 : penalties.waitMs(charged);

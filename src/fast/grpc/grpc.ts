@@ -207,7 +207,12 @@ class GrpcCall implements CallHearer {
       });
       if (admission instanceof Promise) {
         this.#stream.pause();
-        admission.then(this.#read).then(() => this.#stream.resume(), this.#refuse);
+        admission
+          .then((admitted) => this.#read(admitted))
+          .then(
+            () => this.#stream.resume(),
+            (thrown) => this.#refuse(thrown),
+          );
       } else this.#read(admission);
     } catch (thrown) {
       this.#refuse(thrown);
@@ -215,10 +220,10 @@ class GrpcCall implements CallHearer {
   }
 
   /** The call ends before it was let in, or with its head: where that is the caller's doing, its connection is charged. */
-  readonly #refuse = (thrown: unknown): void => {
+  #refuse(thrown: unknown): void {
     this.fail(thrown);
     if (this.#refusal !== undefined && factsOf(this.#refusal.reason).status < FAULT_OF_OURS) this.#stream.charge();
-  };
+  }
 
   /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
   readonly fail = (thrown: unknown): void => {
@@ -273,7 +278,7 @@ class GrpcCall implements CallHearer {
     this.#note();
   }
 
-  readonly #read = (admission: Admission): void => {
+  #read(admission: Admission): void {
     if (this.#over) {
       admission.leave();
       return;
@@ -291,17 +296,21 @@ class GrpcCall implements CallHearer {
         new CallSpeaker(this.#voice()),
         this.#context,
       );
-    const deliver = isConversation ? this.#converse : this.#take;
-    this.#reader = new MessageReader(boundsOf(this.#method).bytes, deliver, "ignored", this.#hold);
-  };
+    this.#reader = new MessageReader(
+      boundsOf(this.#method).bytes,
+      (message, compressed) => (isConversation ? this.#converse(message, compressed) : this.#take(message, compressed)),
+      "ignored",
+      (bytes) => this.#hold(bytes),
+    );
+  }
 
   /** Holds memory for a message of so many bytes, beside what was heard before. */
-  readonly #hold = (bytes: number): void => {
+  #hold(bytes: number): void {
     if (this.#listener === undefined) this.#trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#over) return;
     this.#held ??= this.#options.memory.open(ownerOf(this.#admission.principal));
     this.#held.to(bytes + this.#heard);
-  };
+  }
 
   /** Drops what came of a message that is not needed any more. */
   #letGo(): void {
@@ -309,15 +318,15 @@ class GrpcCall implements CallHearer {
     this.#body = undefined;
   }
 
-  readonly #take = (message: Buffer, compressed: boolean): void => {
+  #take(message: Buffer, compressed: boolean): void {
     if (this.#body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
     this.#body = { message, compressed };
-  };
+  }
 
-  readonly #converse = (message: Buffer, compressed: boolean): void => {
+  #converse(message: Buffer, compressed: boolean): void {
     if (!compressed && this.#before === undefined) this.#hear(message);
     else this.#hearInTurn(message, compressed);
-  };
+  }
 
   #hear(bytes: Buffer): void {
     if (this.#over) return;
@@ -334,7 +343,9 @@ class GrpcCall implements CallHearer {
     if (compressed && !this.#coding) throw unreadable();
     const bytes = Promise.resolve(compressed ? this.#unpacked(message) : message);
     bytes.catch(() => {}); // its failure is handled in its turn
-    const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.#failRead);
+    const last = (this.#before ?? Promise.resolve())
+      .then(async () => this.#hear(await bytes))
+      .catch((thrown) => this.#failRead(thrown));
     this.#before = last;
     this.#stream.pause();
     void last.then(() => {
@@ -386,11 +397,11 @@ class GrpcCall implements CallHearer {
   }
 
   /** What the caller sent can't be read. The service of a conversation brings it to its end. */
-  readonly #failRead = (thrown: unknown): void => {
+  #failRead(thrown: unknown): void {
     const read = thrown instanceof CodecError ? refusalOfFrames(thrown, boundsOf(this.#method).bytes) : thrown;
     if (this.#listener === undefined || this.#over) this.fail(read);
     else this.#listener.cut(refusalOf(read, this.#caller));
-  };
+  }
 
   async #answer(bytes: Buffer): Promise<void> {
     const admission = this.#admission;
@@ -415,7 +426,7 @@ class GrpcCall implements CallHearer {
   /** Resolves when there is room for more, or the call is over. */
   #drained(): Promise<void> {
     return new Promise((resolve) => {
-      const forget = after(UNREAD_MS, this.#giveUp);
+      const forget = after(UNREAD_MS, () => this.#giveUp());
       this.#goOn = () => {
         this.#goOn = undefined;
         forget();
@@ -476,15 +487,15 @@ class GrpcCall implements CallHearer {
     this.#stream.end(trailers);
     if (!this.#stream.isOpen) return;
     // The end waits behind what is not read yet; then what a refused caller still sends is of no use.
-    if (this.#stream.hasMore) this.#forgetEnd = after(UNREAD_MS, this.#giveUp);
-    else this.#forgetEnd = after(LINGER_MS, this.#hangUp);
+    if (this.#stream.hasMore) this.#forgetEnd = after(UNREAD_MS, () => this.#giveUp());
+    else this.#forgetEnd = after(LINGER_MS, () => this.#stream.reset(CODE.none));
     this.#stream.resume();
   }
 
   /** The caller has stopped reading. */
-  readonly #giveUp = (): void => this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
-
-  readonly #hangUp = (): void => this.#stream.reset(CODE.none);
+  #giveUp(): void {
+    this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
+  }
 
   #respond(): void {
     if (this.#stream.isAnswered) return;

@@ -88,8 +88,8 @@ export interface FrameSink {
 /** Cuts what arrives into frames. */
 export class FrameReader {
   readonly #sink: FrameSink;
-  readonly #head = Buffer.alloc(HEAD_BYTES);
-  /** There while a payload comes in pieces, which is never on most connections. */
+  /** There while a head or a payload comes in pieces. */
+  #head: Buffer | undefined;
   #payload: Buffer | undefined;
   /** How much of the head, and of a payload that doesn't lie whole in a chunk, was read before this chunk. */
   #headRead = 0;
@@ -142,10 +142,13 @@ export class FrameReader {
       this.#begin(chunk, from);
       return end;
     }
+    this.#head ??= Buffer.allocUnsafeSlow(HEAD_BYTES);
     this.#headRead += chunk.copy(this.#head, this.#headRead, from, end);
     if (this.#headRead < HEAD_BYTES) return chunk.length;
+    const head = this.#head;
+    this.#head = undefined;
     this.#headRead = 0;
-    this.#begin(this.#head, 0);
+    this.#begin(head, 0);
     return end;
   }
 

@@ -64,6 +64,15 @@ export class Outbox {
     this.#flush();
   }
 
+  /** Keeps no block while nothing waits: a connection that is quiet has none, and one that is not makes another. */
+  rest(): void {
+    if (this.#bytes > 0 || this.#start < this.#end) return;
+    this.#block = NOTHING;
+    this.#blockBytes = FIRST_BLOCK_BYTES / 2;
+    this.#start = 0;
+    this.#end = 0;
+  }
+
   /** Sends what there is as far as that can be done at once, and nothing ever after. */
   close(): void {
     if (this.#isClosed) return;

@@ -14,8 +14,8 @@ export class Sender {
   readonly #outbox: Outbox;
   readonly #peer: PeerSettings;
   readonly #patience: FramePatience;
-  /** Streams that have more to send than they may. */
-  readonly #held = new Set<OutgoingData>();
+  /** Streams that have more to send than they may; there is none before the first of them. */
+  #held: Set<OutgoingData> | undefined;
   #window = FIRST_WINDOW;
 
   constructor(outbox: Outbox, peer: PeerSettings, patience: FramePatience) {
@@ -51,7 +51,9 @@ export class Sender {
   send(stream: OutgoingData): void {
     if (stream.id === 0) return;
     while (stream.hasMore && this.#frame(stream));
-    if (stream.hasMore) this.#held.add(stream);
+    if (!stream.hasMore) return;
+    this.#held ??= new Set();
+    this.#held.add(stream);
   }
 
   /** Sends bytes of a stream that has nothing queued, at once or not at all; they may be changed when this returns. */
@@ -68,13 +70,15 @@ export class Sender {
 
   /** Sends what is held back as far as it may go, a frame of each stream in turn. */
   committer(): void {
+    const held = this.#held;
+    if (held === undefined) return;
     let stuck = 0;
-    for (const stream of this.#held) {
-      if (stuck === this.#held.size) return;
+    for (const stream of held) {
+      if (stuck === held.size) return;
       stuck = this.#frame(stream) ? 0 : stuck + 1;
       // To the end of the line, where this loop meets it again.
-      this.#held.delete(stream);
-      if (stream.hasMore) this.#held.add(stream);
+      held.delete(stream);
+      if (stream.hasMore) held.add(stream);
     }
   }
 
@@ -87,7 +91,7 @@ export class Sender {
 
   /** The stream sends nothing more. */
   forget(stream: OutgoingData): void {
-    this.#held.delete(stream);
+    this.#held?.delete(stream);
   }
 
   /** Sends so many bytes of what a stream has queued in one frame, from however many pieces. */

@@ -54,7 +54,8 @@ const NOTHING = Buffer.alloc(0);
 /** All of one connection. */
 export class BridgedRequests implements BridgeHearer {
   readonly #connection: BridgedConnection;
-  readonly #streams = new Map<number, BridgedRequest>();
+  /** There are none on most connections of robots. */
+  #streams: Map<number, BridgedRequest> | undefined;
   #bridge: Bridge | undefined;
   /** Of a DATA frame: whose it is, and what of it is still to be handed on. */
   #receiving: BridgedRequest | undefined;
@@ -65,11 +66,11 @@ export class BridgedRequests implements BridgeHearer {
   }
 
   get size(): number {
-    return this.#streams.size;
+    return this.#streams?.size ?? 0;
   }
 
   get(id: number): BridgedRequest | undefined {
-    return this.#streams.get(id);
+    return this.#streams?.get(id);
   }
 
   /** A request begins. */
@@ -78,6 +79,7 @@ export class BridgedRequests implements BridgeHearer {
     this.#bridge ??= new Bridge(this, (pipe) => this.#connection.accept(pipe), peerWindow);
     const stream = new BridgedRequest(this, this.#bridge, id, peerWindow);
     stream.isWhole = ends;
+    this.#streams ??= new Map();
     this.#streams.set(id, stream);
     this.#bridge.head(id, ends, fields);
   }
@@ -117,7 +119,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** The caller reads on. */
   window(id: number, bytes: number): void {
-    if (this.#streams.has(id)) this.#connection.outbox.number(FRAME.windowUpdate, id, bytes);
+    if (this.#streams?.has(id)) this.#connection.outbox.number(FRAME.windowUpdate, id, bytes);
   }
 
   /** The caller has given a request up. */
@@ -133,7 +135,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** The caller has changed what every stream may have; `grow` changes those that run. */
   settings(grow: (stream: OutgoingData) => void): void {
-    for (const stream of this.#streams.values()) grow(stream);
+    for (const stream of this.#streams?.values() ?? []) grow(stream);
     this.#bridge?.streamWindow(this.#connection.peerWindow);
   }
 
@@ -153,7 +155,7 @@ export class BridgedRequests implements BridgeHearer {
   /** The connection is gone. */
   destroy(): void {
     this.#bridge?.destroy();
-    this.#streams.clear();
+    this.#streams = undefined;
   }
 
   /** For what passes: all that node said has been sent. */
@@ -164,7 +166,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** As BridgeHearer. */
   block(id: number, ends: boolean, block: Buffer): void {
-    const stream = this.#streams.get(id);
+    const stream = this.#streams?.get(id);
     if (stream === undefined) return;
     stream.isAnswered = true;
     if (!ends) {
@@ -177,7 +179,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** As BridgeHearer. */
   data(id: number, ends: boolean, bytes: Buffer): void {
-    const stream = this.#streams.get(id);
+    const stream = this.#streams?.get(id);
     if (stream === undefined) {
       this.#bridge?.left(bytes.length);
       return;
@@ -188,7 +190,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** As BridgeHearer. */
   reset(id: number, code: number): void {
-    const stream = this.#streams.get(id);
+    const stream = this.#streams?.get(id);
     if (stream === undefined) return;
     // It says that the rest of the request is of no use: the answer goes first.
     if (code === CODE.none && stream.hasMore) {
@@ -224,7 +226,7 @@ export class BridgedRequests implements BridgeHearer {
       this.#receiving = undefined;
       this.#held = undefined;
     }
-    if (!this.#streams.delete(stream.id)) return;
+    if (!this.#streams?.delete(stream.id)) return;
     this.#connection.sender.forget(stream);
     this.#bridge?.left(stream.queued);
     this.#connection.left();

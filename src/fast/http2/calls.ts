@@ -59,6 +59,7 @@ export class Calls implements Carrier {
     this.#connection = connection;
     this.window = window;
     this.#arrivals = new Arrivals(requestTimeoutMs, (visit) => {
+      connection.outbox.rest();
       for (const running of this.#running.values()) visit(running);
     });
   }

@@ -18,7 +18,8 @@ const MOST_KINDS = 32;
 
 /** Counts, until somebody takes what was counted. */
 export class StretchCounts {
-  #holds = new Map<HoldReason, number>();
+  /** There is none before the first hold of a stretch. */
+  #holds: Map<HoldReason, number> | undefined;
   #tries: AlikeTries[] = [];
 
   /** An answer left, after these tries. */
@@ -28,14 +29,16 @@ export class StretchCounts {
 
   /** The robot was told to hold, after these tries. */
   hold(reason: HoldReason, tries: readonly Try[]): void {
+    this.#holds ??= new Map();
     this.#holds.set(reason, (this.#holds.get(reason) ?? 0) + 1);
     for (const tried of tries) this.#add(tried);
   }
 
   /** What was counted since it was last asked; undefined where that is nothing. */
   take(): LoopStretch | undefined {
-    if (this.#holds.size === 0 && this.#tries.length === 0) return undefined;
-    const holds = Object.fromEntries([...this.#holds].map(([reason, count]) => [wordOfHold(reason), count]));
+    if (this.#holds === undefined && this.#tries.length === 0) return undefined;
+    const holds =
+      this.#holds && Object.fromEntries([...this.#holds].map(([reason, count]) => [wordOfHold(reason), count]));
     const attempts = this.#tries.map(({ offeringId, status, reason, count, latencyMs }) => ({
       offering_id: offeringId,
       status,
@@ -43,10 +46,9 @@ export class StretchCounts {
       latency_ms: Math.round((latencyMs / count) * 1000) / 1000,
       count,
     }));
-    const hasHolds = this.#holds.size > 0;
-    this.#holds = new Map();
+    this.#holds = undefined;
     this.#tries = [];
-    return { attempts, ...(hasHolds && { holds }) };
+    return { attempts, ...(holds && { holds }) };
   }
 
   #add({ step, status, reason, latencyMs }: Try): void {

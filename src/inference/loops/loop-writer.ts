@@ -37,7 +37,7 @@ export interface LoopWriterOptions {
 export class LoopWriter {
   readonly #options: LoopWriterOptions;
   /** What the names of its chunks begin with. */
-  readonly #name: Buffer;
+  #name: Buffer | undefined;
   #behindSince: number | undefined;
   /** The last chunk that was charged, and the last route that was sent. */
   #last: LoopChunk | undefined;
@@ -48,10 +48,6 @@ export class LoopWriter {
 
   constructor(options: LoopWriterOptions) {
     this.#options = options;
-    const name = `chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`;
-    // Not from the pool of small buffers, of which it would keep eight kilobytes.
-    this.#name = Buffer.allocUnsafeSlow(name.length);
-    this.#name.write(name, "latin1");
   }
 
   /** The last chunk that was charged, with its route, for a stream that resumes the session. */
@@ -105,11 +101,12 @@ export class LoopWriter {
 
   /** A chunk that was just charged, by `route` where that is news. */
   chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
-    const { space, tally, stretch } = this.#options;
+    const { space, streamId, tally, stretch } = this.#options;
     stretch.chunk(effect.tries);
     this.#route = route ?? this.#route;
     tally.chunk(at, effect.ageMs + at - effect.at, charge, effect.answer.gpuSeconds);
     this.#lastAt = at;
+    this.#name ??= nameOf(streamId);
     this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route, episode: this.#episode });
     this.#say("chunk", this.#last);
   }
@@ -150,6 +147,15 @@ export class LoopWriter {
       if (this.#behindSince !== undefined) unread();
     });
   }
+}
+
+/** What the names of a stream's chunks begin with. */
+function nameOf(streamId: string): Buffer {
+  const name = `chunk${streamId.slice(streamId.indexOf("_"))}-`;
+  // Not from the pool of small buffers, of which it would keep eight kilobytes.
+  const bytes = Buffer.allocUnsafeSlow(name.length);
+  bytes.write(name, "latin1");
+  return bytes;
 }
 
 /** A chunk's route, where it is news. */

@@ -40,9 +40,9 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
   /** What the robot is to do, and the goal that it was opened with. */
   #words: Pick<GivenInput, "instruction" | "goalImage">;
   /** What the plan lost because it cannot be paid. */
-  #unpaid: readonly PlanStep[] = [];
+  #unpaid: readonly PlanStep[] | undefined;
   /** By offering: the cold starts that the loop caused and has not paid for. */
-  readonly #wakes = new Map<string, Wake>();
+  #wakes: Map<string, Wake> | undefined;
 
   /** Plans, or refuses when nothing may serve. */
   constructor(
@@ -80,7 +80,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
 
   /** Whether a step turned out not to be covered. */
   isUnpaid(step: PlanStep): boolean {
-    return this.#unpaid.some((each) => sameWay(each, step));
+    return this.#unpaid?.some((each) => sameWay(each, step)) ?? false;
   }
 
   /** What the robot is to do from now on. */
@@ -137,25 +137,28 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
     const { id } = step.offering;
     if (!this.#deps.supply.health.admit(id, at, budgetMs, this.#plan.strictOrder)) return false;
     const wake = step.cold ? this.#deps.wakes.begin(step, at) : undefined;
-    if (wake) this.#wakes.set(id, wake);
+    if (wake) {
+      this.#wakes ??= new Map();
+      this.#wakes.set(id, wake);
+    }
     return true;
   }
 
   /** An attempt at an offering ended. */
   told(offeringId: string, answered: boolean): void {
-    const wake = this.#wakes.get(offeringId);
+    const wake = this.#wakes?.get(offeringId);
     if (!wake) return;
     if (answered) wake.answered();
     else {
       wake.failed();
-      this.#wakes.delete(offeringId);
+      this.#wakes?.delete(offeringId);
     }
   }
 
   /** Whether a chunk of an offering pays for the cold start that this loop caused: the first one, once. Undefined where it caused none. */
   takeWake(offeringId: string): Promise<boolean> | undefined {
-    const wake = this.#wakes.get(offeringId);
-    this.#wakes.delete(offeringId);
+    const wake = this.#wakes?.get(offeringId);
+    this.#wakes?.delete(offeringId);
     return wake?.pays;
   }
 
@@ -179,7 +182,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
     const plan = planOrWant(this.#deps, this.#meaning ? { ...args, meaning: this.#meaning } : args, this.#call.trail);
     this.#madeFrom = snapshot;
     this.#refusal = undefined;
-    this.#unpaid = [];
+    this.#unpaid = undefined;
     return plan;
   }
 }

@@ -71,10 +71,10 @@ export function runningLoopOf(
   });
 }
 
-function holdsOf(counts: Uint32Array): Record<string, number> {
+function holdsOf(counts: readonly number[]): Record<string, number> {
   const holds: Record<string, number> = {};
   counts.forEach((count, reason) => {
-    if (count > 0) holds[wordOfHold(reason as HoldReason)] = count; // the gauge has a place for each reason
+    holds[wordOfHold(reason as HoldReason)] = count; // the gauge counts by the numbers of reasons
   });
   return holds;
 }

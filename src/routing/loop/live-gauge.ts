@@ -1,11 +1,12 @@
-/** How a control loop does at this moment: rates of the last minute second by second, ages of observations, holds by reason. A kilobyte each. */
-import { type HoldReason, HoldReasonSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
+/** How a control loop does at this moment: rates of the last minute second by second, ages of observations, holds by reason. A kilobyte each, from the first observation on. */
+import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { BUCKETS, bucketOf, quantileOf } from "../health/sketch.ts";
 
 /** Seconds that are looked back at. */
 const SECONDS = 60;
-/** Places for the reasons of holds, by their numbers. */
-const REASONS = Math.max(...HoldReasonSchema.values.map(({ number }) => number)) + 1;
+/** Where the counts of observations begin behind those of chunks, and the two lists of ages behind both. */
+const SEEN = SECONDS;
+const AGES = 2 * SECONDS;
 /** A robot that has sent no observation for this long is waited for. */
 const WAITING_MS = 2_000;
 
@@ -27,17 +28,15 @@ export interface LiveLoopFigures {
 /** Counts for who watches, in so little memory and time that it always does. Moments are of the steady clock, in milliseconds. */
 export class LiveGauge {
   /** How often the robot was told to hold, by the number of the reason. */
-  readonly holds = new Uint32Array(REASONS);
-  /** By second: chunks that left, and observations that came. */
-  readonly #chunks = new Uint16Array(SECONDS);
-  readonly #seen = new Uint16Array(SECONDS);
+  readonly holds: number[] = [];
+  /** By second: chunks that left, and observations that came. Behind them ages by bucket, of this minute and of the one before. */
+  #counts: Uint16Array | undefined;
+  /** Where the ages of this minute stand, before or behind those of the other. */
+  #agesAt = AGES;
   /** The newest second that has a place in them. */
   #second: number;
   /** The second in which the loop began, of which a part is missing. */
   readonly #first: number;
-  /** Ages by bucket, of this minute and of the one before. */
-  #ages = new Uint16Array(BUCKETS);
-  #agesBefore = new Uint16Array(BUCKETS);
   #agesSince: number;
   #seenAt: number;
   #lastHold: HoldReason | undefined;
@@ -53,24 +52,25 @@ export class LiveGauge {
   /** An observation came. */
   observed(at: number): void {
     this.#seenAt = at;
-    this.#seen[this.#placeOf(at)]! += 1;
+    this.#made()[SEEN + this.#placeOf(at)]! += 1;
   }
 
   /** A chunk left for an observation that was so old. */
   chunk(at: number, ageMs: number): void {
     this.#isHolding = false;
-    this.#chunks[this.#placeOf(at)]! += 1;
+    const counts = this.#made();
+    counts[this.#placeOf(at)]! += 1;
     this.#turnAges(at);
-    const bucket = bucketOf(ageMs);
+    const place = this.#agesAt + bucketOf(ageMs);
     // A count that is full stays so: its share of the minute is nearly all of it anyway.
-    if (this.#ages[bucket]! < 65_535) this.#ages[bucket]! += 1;
+    if (counts[place]! < 65_535) counts[place]! += 1;
   }
 
   /** The robot was told to hold. */
   hold(reason: HoldReason): void {
     this.#isHolding = true;
     this.#lastHold = reason;
-    this.holds[reason]! += 1;
+    this.holds[reason] = (this.holds[reason] ?? 0) + 1;
   }
 
   /** What it comes to at a moment. */
@@ -78,22 +78,23 @@ export class LiveGauge {
     const now = Math.floor(at / 1000);
     this.#advance(now);
     this.#turnAges(at);
+    const counts = this.#counts ?? NONE;
     let worst = Number.POSITIVE_INFINITY;
     let asked = 0;
     let seconds = 0;
     for (let second = Math.max(now - SECONDS + 2, this.#first + 1); second < now; second++) {
       // A pause of the robot begins and ends within a second: those at its edges say nothing of the provider.
       if (!this.#sawIn(second) || !this.#sawIn(second - 1) || !this.#sawIn(second + 1)) continue;
-      worst = Math.min(worst, this.#chunks[second % SECONDS]!);
-      asked += this.#seen[second % SECONDS]!;
+      worst = Math.min(worst, counts[second % SECONDS]!);
+      asked += counts[SEEN + (second % SECONDS)]!;
       seconds += 1;
     }
-    const ages = this.#ages.map((count, bucket) => count + this.#agesBefore[bucket]!);
+    const ages = counts.slice(AGES, AGES + BUCKETS).map((count, bucket) => count + counts[AGES + BUCKETS + bucket]!);
     const isWaiting = at - this.#seenAt >= WAITING_MS;
     return {
       state: isWaiting ? "waiting" : this.#isHolding ? "holding" : "running",
       lastHold: this.#lastHold,
-      rateHz: now > this.#first ? this.#chunks[(now - 1) % SECONDS]! : 0,
+      rateHz: now > this.#first ? counts[(now - 1) % SECONDS]! : 0,
       worstHz: seconds > 0 ? worst : undefined,
       askedHz: seconds > 0 ? asked / seconds : undefined,
       ageP50Ms: quantileOf(ages, 0.5),
@@ -101,8 +102,13 @@ export class LiveGauge {
     };
   }
 
+  #made(): Uint16Array {
+    this.#counts ??= new Uint16Array(NONE.length);
+    return this.#counts;
+  }
+
   #sawIn(second: number): boolean {
-    return this.#seen[second % SECONDS]! > 0;
+    return this.#counts !== undefined && this.#counts[SEEN + (second % SECONDS)]! > 0;
   }
 
   #placeOf(at: number): number {
@@ -113,19 +119,25 @@ export class LiveGauge {
 
   /** Empties the places of seconds that begin. */
   #advance(second: number): void {
-    for (let next = Math.max(this.#second + 1, second - SECONDS + 1); next <= second; next++) {
-      this.#chunks[next % SECONDS] = 0;
-      this.#seen[next % SECONDS] = 0;
-    }
+    const counts = this.#counts;
+    if (counts !== undefined)
+      for (let next = Math.max(this.#second + 1, second - SECONDS + 1); next <= second; next++) {
+        counts[next % SECONDS] = 0;
+        counts[SEEN + (next % SECONDS)] = 0;
+      }
     this.#second = Math.max(this.#second, second);
   }
 
   #turnAges(at: number): void {
     const passedMs = at - this.#agesSince;
     if (passedMs < 60_000) return;
-    const emptied = this.#agesBefore.fill(0);
-    this.#agesBefore = passedMs < 120_000 ? this.#ages : this.#ages.fill(0);
-    this.#ages = emptied;
+    const before = this.#agesAt;
+    this.#agesAt = before === AGES ? AGES + BUCKETS : AGES;
+    this.#counts?.fill(0, this.#agesAt, this.#agesAt + BUCKETS);
+    if (passedMs >= 120_000) this.#counts?.fill(0, before, before + BUCKETS);
     this.#agesSince = at;
   }
 }
+
+/** The counts of a loop that has none. */
+const NONE = new Uint16Array(AGES + 2 * BUCKETS);
