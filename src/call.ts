@@ -105,6 +105,14 @@ export interface BrowserHead {
   keep(name: string, value: string, forS: number): void;
 }
 
+/** Counts the steps of a control loop against the rate limit of its key. */
+export interface StepLimit {
+  /** Takes a step where one is at hand; false where it has to be waited for, or there is none. */
+  tryStep(): boolean;
+  /** Takes a step, and asks the database where none is at hand; rejects with the 429 where there is none. */
+  waitStep(): Promise<void>;
+}
+
 /** One call. */
 export interface Call {
   requestId: string;
@@ -122,8 +130,8 @@ export interface Call {
   /** The answer should wait for nothing that it can do without: the event loop is late, and so would be whatever comes after a wait. */
   isUrgent?: boolean | undefined;
   trail?: CallTrail | undefined;
-  /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
-  step?: (() => Promise<void> | undefined) | undefined;
+  /** Of a control loop: its steps, which count against the key's rate limit. Undefined where nothing counts them. */
+  steps?: StepLimit | undefined;
   /** Told while the call waits for an upstream, which is no load of this process. */
   work?: { away(): void; back(): void } | undefined;
   /** Present when the call carries an idempotency key. */

@@ -22,13 +22,13 @@ export class LateGate implements Gate {
     return this.#gate?.overload;
   }
 
-  admit(method: DescMethod, head: CallHead): Admission | Promise<Admission> {
+  async admit(method: DescMethod, head: CallHead): Promise<Admission> {
     if (this.#gate) return this.#gate.admit(method, head);
     if (method !== getHealth) throw notReady();
     return { principal: { kind: "public" }, headers: [], leave: () => {} };
   }
 
-  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal> {
+  async identify(authorization: string | undefined): Promise<KeyPrincipal> {
     if (!this.#gate) throw notReady();
     return this.#gate.identify(authorization);
   }
@@ -38,11 +38,10 @@ export class LateGate implements Gate {
     return this.#gate.inNameOf(method, record);
   }
 
-  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
+  async unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
     if (this.#gate) return this.#gate.unary(method, admission, request, context);
-    if (method !== getHealth) return Promise.reject(notReady());
-    const health = { status: "ok", inference: "simulated", version: API_VERSION };
-    return Promise.resolve(create(GetHealthResponseSchema, health));
+    if (method !== getHealth) throw notReady();
+    return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
   }
 
   serverStream(

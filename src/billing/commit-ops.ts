@@ -2,17 +2,11 @@
 import type { Refusal } from "../errors.ts";
 import type { CommitBatch, CreditGrant, CreditMove, CreditShortage } from "./ledger-port.ts";
 
-/** Called with how something ended. Neither may throw: the others of its batch come next. */
-interface DurabilityListener {
-  kept(): void;
-  broken(cause: unknown): void;
-}
-
-/** The end of an operation. Most have one waiter or none, and need no promise. */
+/** The end of an operation. Nobody waits for most of them, and these make no promise. */
 export class Durability {
   #ended: "kept" | "broken" | undefined;
   #cause: unknown;
-  #hearers: DurabilityListener[] | undefined;
+  #awaited: PromiseWithResolvers<void> | undefined;
 
   resolve(): void {
     this.#end("kept", undefined);
@@ -22,32 +16,26 @@ export class Durability {
     this.#end("broken", cause);
   }
 
-  /** Calls one of the two when it ends, at once when it has. */
-  hear(kept: () => void, broken: (cause: unknown) => void): void {
-    if (this.#ended === "kept") kept();
-    else if (this.#ended === "broken") broken(this.#cause);
-    else if (this.#hearers === undefined) this.#hearers = [{ kept, broken }];
-    else this.#hearers.push({ kept, broken });
-  }
-
-  /** The same as a promise, which may be left unawaited. */
+  /** Resolves when it is kept, rejects when it cannot be; may be left unawaited. */
   get promise(): Promise<void> {
-    const promise = new Promise<void>((kept, broken) => this.hear(kept, broken));
-    promise.catch(() => {});
-    return promise;
+    if (this.#awaited === undefined) {
+      this.#awaited = Promise.withResolvers<void>();
+      this.#awaited.promise.catch(() => {});
+      this.#tell();
+    }
+    return this.#awaited.promise;
   }
 
   #end(how: "kept" | "broken", cause: unknown): void {
     if (this.#ended !== undefined) return;
     this.#ended = how;
     this.#cause = cause;
-    const hearers = this.#hearers;
-    this.#hearers = undefined;
-    if (hearers === undefined) return;
-    for (const { kept, broken } of hearers) {
-      if (how === "kept") kept();
-      else broken(cause);
-    }
+    this.#tell();
+  }
+
+  #tell(): void {
+    if (this.#ended === "kept") this.#awaited?.resolve();
+    else if (this.#ended === "broken") this.#awaited?.reject(this.#cause);
   }
 }
 

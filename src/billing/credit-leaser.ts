@@ -81,10 +81,10 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Holds credit for the dearest way that a call may go, at once when the key's lease has it. Refuses with `insufficient_credits`
-   * or `key_budget_exhausted` when there isn't enough and none can be called back, with `store_unavailable` when the ledger is away.
+   * Holds credit for the dearest way that a call may go, where the key's lease has it; undefined where the ledger has to be asked. Throws
+   * `store_unavailable` when the ledger is away.
    */
-  hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Hold<I, S> | Promise<Hold<I, S>> {
+  tryHold(payer: Payer, ceilingMicro: number): Hold<I, S> | undefined {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
       throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
     if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
@@ -92,10 +92,19 @@ export class CreditLeaser<I, S extends Charged> {
     const time = steadyNow();
     credit.usedAt = time;
     const lease = this.#leaseOf(credit);
-    if (lease.state !== "open" || lease.idle < ceilingMicro) return this.#wait(credit, ceilingMicro, estimate);
+    if (lease.state !== "open" || lease.idle < ceilingMicro) return undefined;
     const hold = this.#promise(lease, ceilingMicro);
     if (!credit.taking && time >= credit.contentUntil && lease.idle < credit.pace(time) / 2) this.#take(credit);
     return hold;
+  }
+
+  /**
+   * Holds credit for the dearest way that a call may go, from the key's lease where that has it, else from the ledger. Rejects with
+   * `insufficient_credits` or `key_budget_exhausted` when there isn't enough and none can be called back, with `store_unavailable` when the
+   * ledger is away.
+   */
+  async hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Promise<Hold<I, S>> {
+    return this.tryHold(payer, ceilingMicro) ?? this.#wait(this.#credits.by(payer), ceilingMicro, estimate);
   }
 
   /** Puts a request on record that ended before any credit was held for it; it costs nothing. Rejects while the ledger is away. */
@@ -301,8 +310,8 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /** Returns what no call was promised; as an `answer` to a recall even when that is nothing. */
-  #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> | undefined {
-    if (lease === undefined || !inLedger(lease) || (lease.idle === 0 && !answers)) return undefined;
+  #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> {
+    if (lease === undefined || !inLedger(lease) || (lease.idle === 0 && !answers)) return Promise.resolve();
     const { id, credit, idle: amount } = lease;
     lease.idle = 0;
     credit.contentUntil = steadyNow() + CONTENT_MS;

@@ -43,12 +43,6 @@ export class Hold<I, S extends Charged> {
     return this.#intent.done.promise;
   }
 
-  /** As `durable`, with callbacks. */
-  whenDurable(kept: () => void, broken: (cause: unknown) => void): void {
-    if (!this.#intent) throw new Error("nothing was intended yet");
-    this.#intent.done.hear(kept, broken);
-  }
-
   /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
   settle(record: S): Promise<void> {
     return this.charge(record).promise;

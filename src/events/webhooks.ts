@@ -252,9 +252,9 @@ export class WebhookSender {
     this.#running.add(running);
   }
 
-  #gather(): Promise<void> | undefined {
-    if (this.#underWay === 0 || this.#rounds.over) return undefined;
-    return new Promise((resolve) => {
+  async #gather(): Promise<void> {
+    if (this.#underWay === 0 || this.#rounds.over) return;
+    await new Promise<void>((resolve) => {
       const forget = after(GATHER_MS, resolve);
       this.#goOn = () => {
         forget();

@@ -22,10 +22,8 @@ const read: ReadMessage = (schema, bytes) => readMessage(schema, bytes, { readUn
 
 /** The codec. */
 export const FAST_CODEC: PolicyCodec = {
-  act(model, input, frames, call) {
-    const pictures = picturesOf(frames);
-    if (!(pictures instanceof Promise)) return writeAct(model, input, frames, pictures, call);
-    return pictures.then((fetched) => writeAct(model, input, frames, fetched, call));
+  async act(model, input, frames, call) {
+    return writeAct(model, input, frames, heldIn(frames) ?? (await fetched(frames)), call);
   },
   loop(model, input, requestId) {
     const common = ownBytes(writeMessage(ActCallSchema, actCommonOf(model, input, requestId)));
@@ -127,17 +125,20 @@ const SMALL_BYTES = 8 << 10;
 const sizeOf = (pictures: readonly EncodedFrame[]): number =>
   pictures.reduce((sum, { bytes }) => sum + bytes.length, 0);
 
-/** At once where no picture is still being fetched. */
-function picturesOf(frames: FrameSet): EncodedFrame[] | Promise<EncodedFrame[]> {
+/** The pictures where all of them are there; undefined where one has to be fetched. */
+function heldIn(frames: FrameSet): EncodedFrame[] | undefined {
   const pictures: EncodedFrame[] = [];
   const count = frames.cameras.length;
   for (let i = 0; i < count; i++) {
-    const picture = frames.bytes(i);
-    if (picture instanceof Promise) return Promise.all(Array.from({ length: count }, (_, each) => frames.bytes(each)));
+    const picture = frames.held(i);
+    if (picture === undefined) return undefined;
     pictures.push(picture);
   }
   return pictures;
 }
+
+const fetched = (frames: FrameSet): Promise<EncodedFrame[]> =>
+  Promise.all(frames.cameras.map((_, i) => frames.bytes(i)));
 
 function observationPieces(observation: Observation): Pieces {
   const { frames, depth } = observation;

@@ -83,20 +83,23 @@ export class CallBilling {
   }
 
   /**
-   * Holds the plan's dearest way, at once when the key's lease has it, or refuses with 402 before any upstream is called; the promise
+   * Holds the plan's dearest way, from the key's lease where that has it, or refuses with 402 before any upstream is called; the promise
    * is on its way to the disk. Nothing of it waits for longer than until `endsAt`, on the steady clock in milliseconds: then it refuses
    * with `deadline_exceeded`.
    */
-  static open(
+  static async open(
     leaser: Leaser,
     plan: Plan,
     call: Call,
     asked: CallFacts,
     endsAt = Number.POSITIVE_INFINITY,
-  ): CallBilling | Promise<CallBilling> {
+  ): Promise<CallBilling> {
     const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
+    const payer = { orgId, keyId, workspaceId, ancestors };
+    const hold =
+      leaser.tryHold(payer, plan.ceilingMicro) ??
+      (await until(endsAt, leaser.hold(payer, plan.ceilingMicro, estimateOf(plan)), tooLate, releaseUnused));
     const first = plan.steps[0]!.offering;
-    const held = leaser.hold({ orgId, keyId, workspaceId, ancestors }, plan.ceilingMicro, estimateOf(plan));
     const intent: IntentRecord = {
       orgId,
       keyId,
@@ -107,16 +110,10 @@ export class CallBilling {
       offeringId: first.id,
       unit: unitOf(plan),
     };
-    const { trail } = call;
-    const opened = (hold: Hold<IntentRecord, RequestRecord>): CallBilling => {
-      // From here on the record of the call's end keeps the key with the answer, or frees it.
-      if (call.idempotency) call.idempotency.promised = true;
-      if (trail) trail.isBilled = true;
-      return new CallBilling(hold, { plan, call, asked, endsAt }, intent);
-    };
-    if (!(held instanceof Promise)) return opened(held);
-    const unwanted = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();
-    return until(endsAt, held, tooLate, unwanted).then(opened);
+    // From here on the record of the call's end keeps the key with the answer, or frees it.
+    if (call.idempotency) call.idempotency.promised = true;
+    if (call.trail) call.trail.isBilled = true;
+    return new CallBilling(hold, { plan, call, asked, endsAt }, intent);
   }
 
   /** The most that may be charged, in micro-dollars. */
@@ -129,7 +126,7 @@ export class CallBilling {
    * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
    * time. With an idempotency key it is charged and kept all the same, for a repetition of the call.
    */
-  settle<D extends DescMessage>(
+  async settle<D extends DescMessage>(
     charge: Charge,
     route: Route | undefined,
     schema: D,
@@ -140,12 +137,18 @@ export class CallBilling {
     this.#ended = true;
     const bytes = toBinary(schema, answer);
     const record = this.#record(charge, route, this.#claim(idempotency.seal?.(bytes) ?? bytes));
-    const settled = this.#hold.charge(record);
-    const kept = new Promise<void>((leaves, fails) => {
-      const broken = (thrown: unknown): void => fails(thrown instanceof StoreAway ? new StoreAway("once") : thrown);
-      this.#hold.whenDurable(() => settled.hear(leaves, broken), broken);
-    });
-    return until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
+    const kept = this.#kept(this.#hold.charge(record).promise);
+    await until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
+  }
+
+  /** Resolves when the promise of the call and its end are both on record. */
+  async #kept(settled: Promise<void>): Promise<void> {
+    try {
+      await this.#hold.durable;
+      await settled;
+    } catch (thrown) {
+      throw thrown instanceof StoreAway ? new StoreAway("once") : thrown;
+    }
   }
 
   /** Charges an answer at the moment at which it leaves. */
@@ -424,6 +427,7 @@ export function withUnaffordable(refusal: Refusal, { steps }: Plan): Refusal {
 const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract, 0>] ?? "";
 
 const nothing = (): void => {};
+const releaseUnused = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();
 
 /** The refusal of a call whose commit takes too long; a repetition of the call gets the answer. */
 const KEPT =

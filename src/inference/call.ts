@@ -191,17 +191,10 @@ export class InferenceCall {
     return this.#session?.name;
   }
 
-  /** Records the offering that served the session, and returns what that did to its pin. A promise only when it is new or moved. */
-  pinned({ offering }: PlanStep): PinOutcome | undefined | Promise<PinOutcome | undefined> {
-    const outcome = this.#session && this.#deps.sessions.served(this.#session, offering);
-    if (!(outcome instanceof Promise)) {
-      this.pin = outcome;
-      return outcome;
-    }
-    return outcome.then((settled) => {
-      this.pin = settled;
-      return settled;
-    });
+  /** Records the offering that served the session, and returns what that did to its pin; undefined for a call without a session. */
+  async pinned({ offering }: PlanStep): Promise<PinOutcome | undefined> {
+    if (this.#session) this.pin = await this.#deps.sessions.served(this.#session, offering);
+    return this.pin;
   }
 
   /** What `units` of a step's answer owe. */
@@ -217,36 +210,26 @@ export class InferenceCall {
   }
 
   /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */
-  openBill(): CallBilling | Promise<CallBilling> {
+  async openBill(): Promise<CallBilling> {
     const whole = this.plan;
-    const unpaid = (thrown: unknown): never => {
-      const refusal = withUnaffordable(asRefusal(thrown), whole);
-      this.#deps.unpaid(refusal.reason, keyOf(this.call));
-      throw refusal;
-    };
-    try {
-      const bill = this.#openFor(whole);
-      return bill instanceof Promise ? bill.catch(unpaid) : bill;
-    } catch (thrown) {
-      return unpaid(thrown);
+    for (;;) {
+      try {
+        return await CallBilling.open(this.#deps.leaser, this.plan, this.call, this.#asked, this.plan.endsAt);
+      } catch (thrown) {
+        const less = narrowed(this.plan, thrown);
+        if (!less) {
+          const refusal = withUnaffordable(asRefusal(thrown), whole);
+          this.#deps.unpaid(refusal.reason, keyOf(this.call));
+          throw refusal;
+        }
+        this.plan = less;
+      }
     }
-  }
-
-  #openFor(plan: Plan): CallBilling | Promise<CallBilling> {
-    this.plan = plan;
-    const bill = CallBilling.open(this.#deps.leaser, plan, this.call, this.#asked, plan.endsAt);
-    if (!(bill instanceof Promise)) return bill;
-    return bill.catch((thrown: unknown) => {
-      const less = narrowed(plan, thrown);
-      if (!less) throw thrown;
-      return this.#openFor(less);
-    });
   }
 
   /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
   async billed<T>(paid: (bill: CallBilling) => Promise<T>): Promise<T> {
-    const opening = this.openBill();
-    const bill = opening instanceof Promise ? await opening : opening;
+    const bill = await this.openBill();
     try {
       return await paid(bill);
     } catch (thrown) {

@@ -28,12 +28,18 @@ export class FailingCallers {
   readonly #orgs = new Levels(OF_AN_ORGANISATION);
 
   /** Refuses with `too_many_failed_calls`, and when to come again, a caller that is to wait. */
-  assertMayCall({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
+  assertMayCall(caller: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
+    if (this.mayCall(caller, now)) return;
+    const { keyId, orgId } = caller;
     const [key, org] = [this.#keys.waitS(keyId, now), this.#orgs.waitS(orgId, now)];
-    if (key === 0 && org === 0) return;
     const whose = key > 0 ? "this key" : "your organisation";
     const text = `too many calls of ${whose} failed at every model that was asked, and others are served meanwhile: see what those models read`;
     throw refuse(Reason.TOO_MANY_FAILED_CALLS, text, {}, { retryAfter: Math.ceil(Math.max(key, org)) });
+  }
+
+  /** Whether a caller need not wait. */
+  mayCall({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): boolean {
+    return this.#keys.waitS(keyId, now) === 0 && this.#orgs.waitS(orgId, now) === 0;
   }
 
   /** A call failed. */

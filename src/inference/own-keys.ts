@@ -61,10 +61,9 @@ export class OwnKeyCache {
     );
   }
 
-  /** An organisation's keys, at once when they are known; undefined where they change nothing. */
-  of(orgId: string, orgMode: ByokMode): CallKeys | undefined | Promise<CallKeys | undefined> {
-    const ring = this.#cache.of(orgId);
-    return ring instanceof Promise ? ring.then((known) => this.#use(known, orgMode)) : this.#use(ring, orgMode);
+  /** An organisation's keys, from memory when they are known; undefined where they change nothing. */
+  async of(orgId: string, orgMode: ByokMode): Promise<CallKeys | undefined> {
+    return this.#use(await this.#cache.of(orgId), orgMode);
   }
 
   /** Reads an organisation's keys anew at the next look. */

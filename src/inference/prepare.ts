@@ -3,7 +3,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
 import { inTime } from "../clock.ts";
 import type { CallKeys, OwnKeyCache } from "./own-keys.ts";
-import { findPreset, type PresetCache, type Presets, type Presettable, withPreset } from "./presets.ts";
+import { findPreset, type PresetCache, type Presettable, withPreset } from "./presets.ts";
 import { type SessionPin, type Sessions, sessionOf } from "./sessions.ts";
 
 /** Where it is looked up: in memory, once it is known. */
@@ -28,41 +28,34 @@ interface Sessioned {
   readonly provider?: { readonly sessionId?: string | undefined } | undefined;
 }
 
-/** Looks up what a call needs to know, at once when all of it is known. */
-export function prepare<D extends DescMessage>(
+/** Looks up what a call needs to know: in memory, once it is known. */
+export async function prepare<D extends DescMessage>(
   { presets, ownKeys, sessions }: Books,
   schema: D,
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
-): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
+): Promise<Prepared<MessageShape<D>>> {
   const principal = keyOf(call);
   const { orgId, settings } = principal;
   const preset = request.preset ?? settings.defaultPreset;
-  const keys = ownKeys.of(orgId, settings.byokMode);
-  const known = preset === undefined ? undefined : presets.of(orgId);
-  const join = (ownKeys: CallKeys | undefined, registry: Presets | undefined): Joined<D> => {
-    // Every stored configuration was written with its fields.
-    const whole =
-      registry && preset !== undefined ? withPreset(schema, request, findPreset(registry, preset).config!) : request;
-    const session = sessionOf(whole as Sessioned, principal); // a preset changes no field's type
-    const joined = { request: whole, ownKeys, session };
-    return sessions.load(session)?.then(() => joined) ?? joined;
-  };
-  if (keys instanceof Promise || known instanceof Promise) {
-    return Promise.all([keys, known]).then(([ownKeys, registry]) => join(ownKeys, registry));
-  }
-  return join(keys, known);
+  const [keys, known] = await Promise.all([
+    ownKeys.of(orgId, settings.byokMode),
+    preset === undefined ? undefined : presets.of(orgId),
+  ]);
+  // Every stored configuration was written with its fields.
+  const whole =
+    known && preset !== undefined ? withPreset(schema, request, findPreset(known, preset).config!) : request;
+  const session = sessionOf(whole as Sessioned, principal); // a preset changes no field's type
+  if (session !== undefined) await sessions.load(session);
+  return { request: whole, ownKeys: keys, session };
 }
 
 /** As `prepare`, for a call that is answered once: what it waits for counts against its time, and refuses it when that is over. */
-export function prepareInTime<D extends DescMessage>(
+export async function prepareInTime<D extends DescMessage>(
   books: Books,
   schema: D,
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
-): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
-  const prepared = prepare(books, schema, request, call);
-  return prepared instanceof Promise ? inTime(prepared, { ms: leftOf(call, request), late: tooLate }) : prepared;
+): Promise<Prepared<MessageShape<D>>> {
+  return inTime(prepare(books, schema, request, call), { ms: leftOf(call, request), late: tooLate });
 }
-
-type Joined<D extends DescMessage> = Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>>;

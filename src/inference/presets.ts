@@ -26,8 +26,8 @@ export class PresetCache {
     );
   }
 
-  /** An organisation's presets, at once when they are known. */
-  of(orgId: string): Presets | Promise<Presets> {
+  /** An organisation's presets, from memory when they are known. */
+  of(orgId: string): Promise<Presets> {
     return this.#cache.of(orgId);
   }
 

@@ -1,7 +1,7 @@
 /** The pins of sessions, shared by all replicas: in memory for every warm call, in the database for the first one elsewhere. */
 import { createHash } from "node:crypto";
 import { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
-import { after, now, steadyNow } from "../clock.ts";
+import { inTime, now, steadyNow } from "../clock.ts";
 import { emit } from "../events/emit.ts";
 import { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "../routing/index.ts";
 import type { Notifications } from "../store/database/notifications.ts";
@@ -69,11 +69,14 @@ export class Sessions {
     this.#off = notifications.on("pin_moved", this.#hear, () => this.#pins.clear());
   }
 
-  /** Makes the pin of a session known; undefined where it is already, as on every warm call. */
-  load(session: SessionPin | undefined): Promise<void> | undefined {
-    if (!session || this.#pins.get(session.name, steadyNow())) return undefined;
-    const found = findPin(this.#sql, session.name).then((pin) => pin && this.#learn(pin));
-    return within(PATIENCE_MS, found, undefined).then(() => {});
+  /** Makes the pin of a session known, which it is already on every warm call. Never rejects. */
+  async load({ name }: SessionPin): Promise<void> {
+    if (!this.#pins.get(name, steadyNow())) await within(PATIENCE_MS, this.#find(name), undefined);
+  }
+
+  async #find(name: string): Promise<void> {
+    const pin = await findPin(this.#sql, name);
+    if (pin) this.#learn(pin);
   }
 
   /** The pin of a session that was loaded. */
@@ -81,14 +84,17 @@ export class Sessions {
     return this.#pins.get(name, steadyNow());
   }
 
-  /** Records the offering that served a session, and returns what that did to its pin: at once while it is kept, else once it is written. */
-  served(session: SessionPin, by: Pin): PinOutcome | Promise<PinOutcome> {
+  /**
+   * Records the offering that served a session. What that did to its pin is known at once while it is kept, else once it is written. Never
+   * rejects.
+   */
+  async served(session: SessionPin, by: Pin): Promise<PinOutcome> {
     const at = steadyNow();
     const from = this.#pins.get(session.name, at);
     const outcome = this.#pins.served(session.name, by, at);
     if (!this.#pins.isUntold(session.name, at)) return outcome;
-    const settled = Promise.withResolvers<PinOutcome>();
     if (this.#waiting.size >= MOST_WAITING) return outcome;
+    const settled = Promise.withResolvers<PinOutcome>();
     const earlier = this.#waiting.get(session.name);
     const done = (actual: PinOutcome): void => {
       earlier?.done(actual);
@@ -148,18 +154,5 @@ export class Sessions {
 const plain = ({ model, provider }: Pin): Pin => ({ model, provider });
 
 /** What `done` resolves to, or `else_` when it takes longer than `ms` or fails. */
-function within<T>(ms: number, done: Promise<T>, else_: T): Promise<T> {
-  return new Promise((resolve) => {
-    const forget = after(ms, () => resolve(else_));
-    done.then(
-      (value) => {
-        forget();
-        resolve(value);
-      },
-      () => {
-        forget();
-        resolve(else_);
-      },
-    );
-  });
-}
+const within = <T>(ms: number, done: Promise<T>, else_: T): Promise<T> =>
+  inTime(done, { ms, late: () => undefined }).catch(() => else_);

@@ -21,7 +21,7 @@ export interface Chunk {
 }
 
 /** Who acts. Throws `PolicyFailure`. */
-export type EpisodePolicy = (look: Look) => Chunk | Promise<Chunk>;
+export type EpisodePolicy = (look: Look) => Promise<Chunk>;
 
 /** How an episode is run. */
 export interface Rules {

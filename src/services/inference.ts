@@ -83,8 +83,7 @@ export function inferenceService(given: InferenceServiceDeps): Implementation<ty
 
 /** Act: plan, hold, attempt, settle. */
 async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Promise<ActResponse> {
-  const prepared = prepareInTime(deps, ActRequestSchema, asked, call);
-  const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
+  const { request, ownKeys, session } = await prepareInTime(deps, ActRequestSchema, asked, call);
   const intent = act.intentOf(request);
   const mover = moverOf(intent, call, request);
   deps.stops.assertMayMove(mover);
@@ -95,45 +94,31 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   const frames = inferenceCall.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 
-  const opening = inferenceCall.openBill();
-  const bill = opening instanceof Promise ? await opening : opening;
-  // What `trip.billed` does, without its promises: calls in a control loop come this way.
-  try {
+  return inferenceCall.billed(async (bill) => {
     call.work?.away();
     const outcome = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
-      call: (step, options) => {
+      call: async (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = inferenceCall.reach(step, dim);
-        return speaking(wire, "act")
-          .act(target, { ...input, horizon: step.units }, frames, inferenceCall.options(options, step))
-          .then((answer) => {
-            const pose = poseOf(space, request.observations, dim);
-            assertSound(
-              act.checkAnswer(answer, { units: step.units, dim }, limitsOf(bounds, keyOf(call).bounds, pose)),
-            );
-            return answer;
-          });
+        const asked = { ...input, horizon: step.units };
+        const answer = await speaking(wire, "act").act(target, asked, frames, inferenceCall.options(options, step));
+        const limits = limitsOf(bounds, keyOf(call).bounds, poseOf(space, request.observations, dim));
+        assertSound(act.checkAnswer(answer, { units: step.units, dim }, limits));
+        return answer;
       },
       unitsOf: act.unitsOf,
     });
     call.work?.back();
-    const paid = owed(outcome);
+    const attempted = await owed(outcome);
     // A stop that was ordered meanwhile stops this action too.
     deps.stops.assertMayMove(mover);
-    const attempted = paid instanceof Promise ? await paid : paid;
     const { answer, step } = attempted;
     const charge = inferenceCall.charge(step, act.unitsOf(answer), attempted, answer.gpuSeconds);
-    const pin = inferenceCall.pinned(step);
-    const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
+    const route = routeOf(outcome, await inferenceCall.pinned(step));
     const response = actResponse(inferenceCall, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
-  } catch (thrown) {
-    const refusal = asRefusal(thrown);
-    inferenceCall.noteRefused(refusal);
-    await bill.void(refusal);
-    throw thrown;
-  }
+  });
 }
 
 /** What an offering's and a key's bounds ask of an answer; nothing is made where neither has any. */
@@ -208,8 +193,7 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
     const { answer, ...outcome } = await owed(attempted);
     const { step } = outcome;
     const charge = inferenceCall.charge(step, predict.unitsOf(answer), outcome, answer.gpuSeconds);
-    const pin = inferenceCall.pinned(step);
-    const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
+    const route = routeOf(outcome, await inferenceCall.pinned(step));
     const response = create(PredictResponseSchema, {
       id: inferenceCall.named("pred"),
       object: "world.prediction",

@@ -117,7 +117,7 @@ export interface Wire {
   /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
   /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
-  wants?(target: UpstreamTarget, call: CallOptions): Wants | Promise<Wants>;
+  wants?(target: UpstreamTarget, call: CallOptions): Promise<Wants>;
   /** What a server with this profile reads and what its actions mean, as far as the profile says so; undefined where it says nothing. */
   reads?(profile: WireProfile): ProfileReads | undefined;
   /** The size of pictures that the target's server announced when it was last connected to, where its profile goes by that. */

@@ -136,7 +136,7 @@ async function act(leaser: TestLeaser, payer: Payer, upstreamMs: number, robot: 
   hold.intend(intent);
   if (upstreamMs > 0) await sleep(upstreamMs);
   hold.charge(recordOf(intent, robot));
-  await new Promise<void>((kept, broken) => hold.whenDurable(kept, broken));
+  await hold.durable;
   return intent.requestId;
 }
 

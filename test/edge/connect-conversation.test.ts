@@ -39,7 +39,7 @@ describe("a conversation", () => {
       forceCloseConnections: "idle",
     });
     const gate = {
-      admit: () => {
+      admit: async () => {
         inside++;
         return { principal: { kind: "public" as const }, headers: [], leave };
       },

@@ -63,7 +63,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     return found;
   };
   const gate: Gate = {
-    admit(method, head): Admission | Promise<Admission> {
+    async admit(method, head): Promise<Admission> {
       heads.push(head);
       if (getOption(method, rpc).access === Access.PUBLIC) {
         return { principal: { kind: "public" }, headers: [], leave: () => undefined };
@@ -77,9 +77,10 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
         headers: ["ratelimit", '"key";r=5;t=1', "x-ratelimit-limit", "6"],
         leave: () => void inside--,
       };
-      return options.lookUp === undefined ? admission : options.lookUp.then(() => admission);
+      await options.lookUp;
+      return admission;
     },
-    identify: () => DEVELOPER,
+    identify: async () => DEVELOPER,
     inNameOf: () => DEVELOPER,
     overload: options.overload,
     async unary(method, _admission, request, context) {

@@ -23,7 +23,7 @@ const { getHealth, getReadiness } = OperationsService.method;
 
 /** A gateway that starts and says that it is ready while it is. */
 class ReadyGate extends LateGate {
-  override admit(method: DescMethod, head: CallHead): Admission | Promise<Admission> {
+  override admit(method: DescMethod, head: CallHead): Promise<Admission> {
     return super.admit(method === getReadiness ? getHealth : method, head);
   }
 

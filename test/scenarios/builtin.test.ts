@@ -29,16 +29,16 @@ async function arenaOf(variant: ScenarioVariant): Promise<Arena> {
 
 const zero =
   ({ fields }: ScenarioVariant): EpisodePolicy =>
-  () => ({ rows: [fields.map(() => 0)], latencyMs: 0 });
+  async () => ({ rows: [fields.map(() => 0)], latencyMs: 0 });
 
 function random({ bounds }: ScenarioVariant): EpisodePolicy {
   const draw = seeded(5);
-  return () => ({ rows: [bounds.low.map((low, i) => between(draw, low, bounds.high[i]!))], latencyMs: 0 });
+  return async () => ({ rows: [bounds.low.map((low, i) => between(draw, low, bounds.high[i]!))], latencyMs: 0 });
 }
 
 const reference =
   ({ actionSpace, fields }: ScenarioVariant): EpisodePolicy =>
-  ({ proprio }) => {
+  async ({ proprio }) => {
     const { steps } = plan({ actionSpace, horizon: RULES.replanSteps, proprio, frames: [] });
     const dim = fields.length;
     return {
@@ -100,7 +100,7 @@ describe("push-t", () => {
   function sampling(arena: Arena): EpisodePolicy {
     const { world } = arena;
     const draw = seeded(11);
-    return () => {
+    return async () => {
       const [positions, speeds] = [world.qpos.slice(), world.qvel.slice()];
       const [x, y] = [positions[2]! * 100, positions[3]! * 100];
       let best = { value: -Infinity, rows: [] as number[][] };

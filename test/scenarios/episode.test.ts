@@ -10,7 +10,7 @@ async function run(policy: (call: number) => Chunk, rules: Parameters<Arena["run
   const arena = await Arena.of(variant);
   let call = 0;
   try {
-    return await arena.run(1, () => policy(call++), rules);
+    return await arena.run(1, async () => policy(call++), rules);
   } finally {
     arena.close();
   }
@@ -66,7 +66,10 @@ describe("an episode", () => {
     [2, 2],
   ])("counts for a latency of %d steps exactly %i stale ones with each chunk", async (steps, stale) => {
     for (const dtMs of [20, 0.1 * 3, 0.0033 * 7 * 1000]) {
-      const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: steps * dtMs });
+      const slow = async (): Promise<Chunk> => ({
+        rows: Array.from({ length: 8 }, () => [0]),
+        latencyMs: steps * dtMs,
+      });
       const arena = await Arena.of({ ...variant, dtMs, maxSteps: 4 + stale });
       try {
         const record = await arena.run(1, slow, { mode: "realtime", replanSteps: 4 });
@@ -80,7 +83,7 @@ describe("an episode", () => {
   it("of a step whose length is rounded up has the stale step that an exact one has", async () => {
     const arena = await Arena.of({ ...variant, dtMs: 20 + 4e-15, maxSteps: 5 });
     try {
-      const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 20 });
+      const slow = async (): Promise<Chunk> => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 20 });
       expect((await arena.run(1, slow, { mode: "realtime", replanSteps: 4 })).staleSteps).toBe(1);
     } finally {
       arena.close();

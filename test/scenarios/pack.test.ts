@@ -37,10 +37,10 @@ describe("a pack", () => {
       const rules = { mode: "sync", replanSteps: 1 } as const;
       const held = await arena.run(
         0,
-        ({ proprio }) => ({ rows: [[0.4905 - proprio[0]! - proprio[2]!, 0]], latencyMs: 0 }),
+        async ({ proprio }) => ({ rows: [[0.4905 - proprio[0]! - proprio[2]!, 0]], latencyMs: 0 }),
         rules,
       );
-      const dropped = await arena.run(0, () => ({ rows: [[0, 0]], latencyMs: 0 }), rules);
+      const dropped = await arena.run(0, async () => ({ rows: [[0, 0]], latencyMs: 0 }), rules);
       expect([held.termination, held.steps, dropped.termination]).toEqual(["success", 40, "fell"]);
     } finally {
       arena.close();

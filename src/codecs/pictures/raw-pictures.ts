@@ -60,7 +60,7 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
 }
 
 /** openpi takes floats from 0 to 1 for pictures too. */
-function bytesOf(array: NdArray, key: string): Uint8Array | Promise<Uint8Array> {
+async function bytesOf(array: NdArray, key: string): Promise<Uint8Array> {
   if (array.dtype === "|u1") return array.data;
   if (!/f[248]$/.test(array.dtype)) throw unfit(key, "a picture is made of bytes, or of floats from 0 to 1");
   return inSlices(quantized(array));

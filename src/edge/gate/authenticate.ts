@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { DescMethod } from "@bufbuild/protobuf";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
-import type { BrowserHead, KeyPrincipal, Principal } from "../../call.ts";
+import type { BrowserHead, KeyPrincipal, Principal, StepLimit } from "../../call.ts";
 import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { denialOf } from "../../services/permissions.ts";
@@ -40,9 +40,9 @@ export type AuthenticatorDeps = Pick<
 
 /** Lets callers in, or refuses them. */
 export interface Authenticator {
-  admit(method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission>;
+  admit(method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission>;
   /** Whose key this is; refuses one that may not call at all, and everyone while the gateway is closing. */
-  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal>;
+  identify(authorization: string | undefined): Promise<KeyPrincipal>;
   /** Who calls with this key; refuses one that may not make the call. For calls that others make in its name later. */
   inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
   /** Whose share of an overloaded gateway a call takes, by what is in memory: a key's organisation, the operator, or everyone else. */
@@ -86,10 +86,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     );
   };
 
-  const recordOf = (
-    head: CallHead,
-    wantedFor: "call" | "stop" | "look",
-  ): KeyRecord | undefined | Promise<KeyRecord | undefined> => {
+  const recordOf = async (head: CallHead, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined> => {
     const secret = sessionOf(head);
     if (secret !== undefined) return deps.sessions.find(secret, wantedFor);
     return deps.keys.find(bearerOf(head.authorization), wantedFor === "stop" ? "stop" : "call");
@@ -98,84 +95,86 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const principalFor = (head: CallHead, record: KeyRecord | undefined): KeyPrincipal =>
     head.authorization === undefined ? principalOfSession(record) : principalOf(record);
 
-  const admitRecord = (
-    record: KeyRecord | undefined,
-    { rule, pool, readsJobs }: MethodRule,
-    { head, isStop }: { head: CallHead; isStop: boolean },
-  ): Admission | Promise<Admission> => {
-    const key = principalFor(head, record);
-    if (head.trail) head.trail.principal = key;
-    const denial = denialOf(key, rule);
-    // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
+  /** The place of a call with this key: reads of jobs have places of their own. */
+  const enter = (keyId: string, record: KeyRecord | undefined, { pool, readsJobs }: MethodRule) => {
     const above = aboveOf(record);
-    const place = readsJobs
-      ? deps.limits.enter(readsName(key.keyId), limitOf(record), pool, above?.map(readsOf))
-      : deps.limits.enter(key.keyId, limitOf(record), pool, above);
-    if (denial === undefined && isStop && place instanceof Promise)
-      return admittedSoon(key, place, head.isUrgent === true);
-    if (denial === undefined) return admitted(key, place);
-    return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
+    return readsJobs
+      ? deps.limits.enter(readsName(keyId), limitOf(record), pool, above?.map(readsOf))
+      : deps.limits.enter(keyId, limitOf(record), pool, above);
+  };
+
+  /** A stop waits for no database that shares out the key's rate: one that takes longer stops without a place, an urgent one at once. */
+  const admitStop = async (
+    key: KeyPrincipal,
+    record: KeyRecord | undefined,
+    rule: MethodRule,
+    isUrgent: boolean,
+  ): Promise<Admission> => {
+    if (isUrgent) {
+      const place = deps.limits.tryEnter([{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])]);
+      return place === undefined ? unlimited(key) : new Admitted(key, place);
+    }
+    const place = enter(key.keyId, record, rule);
+    try {
+      const wait = { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late: ConcurrencySlot) => late.leave() };
+      return new Admitted(key, await inTime(place, wait));
+    } catch (thrown) {
+      if (thrown === NO_PLACE) return unlimited(key);
+      throw thrown;
+    }
   };
 
   /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
-  const lookAgain = (head: CallHead, { rule }: MethodRule, before: Principal): unknown => {
-    const look = (record: KeyRecord | undefined): void => {
-      const key = principalFor(head, record);
-      const denial = denialOf(key, rule);
-      if (denial) throw denial;
-      if (before.kind === "key" && isNarrowed(key, before))
-        throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
-      const line = [{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])];
-      for (const { id, limit } of [...line, ...line.map(readsOf)]) deps.limits.change(id, limit);
-    };
-    const record = recordOf(head, "look");
-    return record instanceof Promise ? record.then(look) : look(record);
+  const lookAgain = async (head: CallHead, { rule }: MethodRule, before: Principal): Promise<void> => {
+    const record = await recordOf(head, "look");
+    const key = principalFor(head, record);
+    const denial = denialOf(key, rule);
+    if (denial) throw denial;
+    if (before.kind === "key" && isNarrowed(key, before))
+      throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
+    const line = [{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])];
+    for (const { id, limit } of [...line, ...line.map(readsOf)]) deps.limits.change(id, limit);
   };
 
-  const admitKey = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
+  const admitKey = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
     const isStop = method === STOP;
-    const record = recordOf(head, isStop ? "stop" : "call");
-    if (!(record instanceof Promise)) return admitRecord(record, rule, { head, isStop });
-    return record.then(
-      (found) => admitRecord(found, rule, { head, isStop }),
-      (thrown) => {
-        throw refusalOfOutage(thrown, "not begun");
-      },
-    );
+    const record = await found(recordOf(head, isStop ? "stop" : "call"));
+    const key = principalFor(head, record);
+    if (head.trail) head.trail.principal = key;
+    const denial = denialOf(key, rule.rule);
+    // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
+    if (denial !== undefined) turnAway(await enter(key.keyId, record, rule), denial);
+    if (isStop) return admitStop(key, record, rule, head.isUrgent === true);
+    return new Admitted(key, await enter(key.keyId, record, rule));
   };
 
   /** A key, which who stays is asked for again. */
-  const admitKeyHolder = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
-    const entry = admitKey(method, rule, head);
-    if (method.methodKind === "unary") return entry;
-    const lasting = (admission: Admission): Admission =>
-      Object.assign(admission, { again: () => lookAgain(head, rule, admission.principal) });
-    return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
+  const admitKeyHolder = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
+    const admission = await admitKey(method, rule, head);
+    if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, admission.principal);
+    return admission;
   };
 
-  const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
+  const admitSignup = async (head: CallHead): Promise<Admission> => {
     if (head.adminToken !== undefined || !deps.publicSignup) return admitAdmin(head);
-    return admitted({ kind: "public" }, deps.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
+    return new Admitted({ kind: "public" }, await deps.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
   };
 
   const addressOf = ({ remoteAddress, forwardedFor }: CallHead): string =>
     callerAddress(remoteAddress, forwardedFor, deps.trustedProxies);
 
-  const admitAnyone = (method: DescMethod, { perMinute }: Rpc, head: CallHead): Admission | Promise<Admission> => {
+  const admitAnyone = async (method: DescMethod, { perMinute }: Rpc, head: CallHead): Promise<Admission> => {
     const principal: Principal = { kind: isAdmin(head.adminToken) ? "admin" : "public" };
     if (perMinute === 0) return unlimited(principal);
-    return admitted(principal, deps.limits.enter(`${method.name} ${addressOf(head)}`, addressLimit(perMinute)));
+    const limit = addressLimit(perMinute);
+    return new Admitted(principal, await deps.limits.enter(`${method.name} ${addressOf(head)}`, limit));
   };
 
   return {
     assertLoaded,
-    identify(authorization) {
+    async identify(authorization) {
       assertOpen();
-      const record = deps.keys.find(bearerOf(authorization));
-      if (!(record instanceof Promise)) return principalOf(record);
-      return record.then(principalOf, (thrown) => {
-        throw refusalOfOutage(thrown, "not begun");
-      });
+      return principalOf(await found(deps.keys.find(bearerOf(authorization))));
     },
     inNameOf({ rule }, record) {
       const key = principalOf(record);
@@ -194,7 +193,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
         return NOBODY;
       }
     },
-    admit(method, methodRule, head) {
+    async admit(method, methodRule, head) {
       const { rule } = methodRule;
       if (rule.access !== Access.PUBLIC) assertOpen();
       assertLoaded(rule);
@@ -225,36 +224,17 @@ function turnAway(place: ConcurrencySlot, { reason, message, details }: Refusal)
   throw refuse(reason, message, details, { headers });
 }
 
-const admitted = (
-  principal: Principal,
-  place: ConcurrencySlot | Promise<ConcurrencySlot>,
-): Admission | Promise<Admission> =>
-  place instanceof Promise ? place.then((held) => new Admitted(principal, held)) : new Admitted(principal, place);
-
-/** A stop waits for no database that shares out the key's rate: one that takes longer stops without a place. */
-const STOP_PATIENCE_MS = 50;
-
-function admittedSoon(
-  principal: Principal,
-  place: Promise<ConcurrencySlot>,
-  isUrgent: boolean,
-): Admission | Promise<Admission> {
-  if (isUrgent) {
-    place.then(
-      (late) => late.leave(),
-      () => undefined,
-    );
-    return unlimited(principal);
+/** What the database says of a secret; where it is away, its callers are told so. */
+async function found(record: Promise<KeyRecord | undefined>): Promise<KeyRecord | undefined> {
+  try {
+    return await record;
+  } catch (thrown) {
+    throw refusalOfOutage(thrown, "not begun");
   }
-  return inTime(place, { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late) => late.leave() }).then(
-    (held) => new Admitted(principal, held),
-    (thrown) => {
-      if (thrown === NO_PLACE) return unlimited(principal);
-      throw thrown;
-    },
-  );
 }
 
+/** How long a stop waits for its place in the key's limits. */
+const STOP_PATIENCE_MS = 50;
 const NO_PLACE = new Error("there is no place yet");
 
 /** A caller without limits. */
@@ -269,7 +249,7 @@ const unlimited = (principal: Principal): Admission => ({
 /** An admitted caller, with the concurrency slot that its call holds. */
 class Admitted implements Admission {
   readonly principal: Principal;
-  again?: () => unknown;
+  again?: () => Promise<void>;
   left?: () => void;
   work?: AdmittedWork | undefined;
   readonly #place: ConcurrencySlot;
@@ -293,8 +273,8 @@ class Admitted implements Admission {
     this.#place.leave();
   }
 
-  step(): Promise<void> | undefined {
-    return this.#place.step();
+  get steps(): StepLimit {
+    return this.#place;
   }
 }
 

@@ -10,6 +10,7 @@ import type {
   Listener,
   Principal,
   Speaker,
+  StepLimit,
 } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
 import { steadyNow } from "../../clock.ts";
@@ -60,10 +61,10 @@ export interface Admission {
   replayed?: boolean;
   /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
   leave(): void;
-  /** Counts a step of a control loop against the key's rate limit; throws or rejects with 429. */
-  step?: (() => Promise<void> | undefined) | undefined;
-  /** Whether the caller would be let in again; throws or rejects with the refusal when not. For calls that last. */
-  again?(): unknown;
+  /** Counts the steps of a control loop against the key's rate limit; undefined for calls without a key. */
+  steps?: StepLimit | undefined;
+  /** Whether the caller would be let in again; rejects with the refusal when not. For calls that last. */
+  again?(): Promise<void>;
   /** Called when the place is given back. */
   left?: () => void;
   /** What the call counts for in the load of this process; ended by `leave`. */
@@ -113,15 +114,15 @@ export interface Overload {
   advice(): Advice;
 }
 
-/** The three steps of a call. Each throws a `Refusal` to say no. */
+/** The three steps of a call. Each says no by a `Refusal`. */
 export interface Gate {
   /**
-   * Before the body is read: room for it, key or token, permission, rate and concurrency. Synchronous for keys that are known, while the
-   * gateway is not overloaded.
+   * Before the body is read: room for it, key or token, permission, rate and concurrency. For a key in memory that has tokens at hand nothing
+   * is asked and nothing waited for, while the gateway is not overloaded.
    */
-  admit(method: DescMethod, head: CallHead): Admission | Promise<Admission>;
+  admit(method: DescMethod, head: CallHead): Promise<Admission>;
   /** Whose key this is, before it is known what it asks for; counts nothing. Refuses a key that may not call at all. */
-  identify(authorization: string | undefined): KeyPrincipal | Promise<KeyPrincipal>;
+  identify(authorization: string | undefined): Promise<KeyPrincipal>;
   /** Who calls with this key, for a call that a job makes in its name; refuses a key that may not make it, or not any more. */
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
   /** Absent where nothing is refused for overload. */
@@ -159,13 +160,13 @@ export interface GateDeps {
   /** Every RPC's service function, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
   keys: {
-    find(secret: string, wantedFor?: "call" | "stop"): KeyRecord | undefined | Promise<KeyRecord | undefined>;
+    find(secret: string, wantedFor?: "call" | "stop"): Promise<KeyRecord | undefined>;
     /** The key where it is in memory; asks nobody. */
     peek(secret: string): KeyRecord | undefined;
   };
   /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
   sessions: {
-    find(secret: string, wantedFor: "call" | "stop" | "look"): KeyRecord | undefined | Promise<KeyRecord | undefined>;
+    find(secret: string, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined>;
     peek(secret: string): KeyRecord | undefined;
   };
   idempotency: {
@@ -210,39 +211,23 @@ export function createGate(deps: GateDeps): Gate {
     return rule;
   };
 
-  const admitted = (
-    method: DescMethod,
-    rule: MethodRule,
-    head: CallHead,
-    work: AdmittedWork,
-  ): Admission | Promise<Admission> => {
-    try {
-      const admission = authenticator.admit(method, rule, head);
-      if (!(admission instanceof Promise)) return working(admission, work, head);
-      return admission.then(
-        (late) => working(late, work, head),
-        (thrown) => {
-          work.end();
-          throw thrown;
-        },
-      );
-    } catch (thrown) {
-      work.end();
-      throw thrown;
-    }
-  };
-
   return {
-    admit(method, head) {
+    async admit(method, head) {
       const rule = ruleOf(method);
-      const priority = head.priority ?? rule.priority;
-      const work = deps.load.enter(
-        priority,
+      const work = await deps.load.enter(
+        head.priority ?? rule.priority,
         () => authenticator.orgOf(head.authorization, head.adminToken, head.browser),
         head.deadline,
       );
-      if (!(work instanceof Promise)) return admitted(method, rule, head, work);
-      return work.then((ready) => admitted(method, rule, head, ready));
+      try {
+        const admission = await authenticator.admit(method, rule, head);
+        admission.work = work;
+        if (head.browser !== undefined) admission.browser = head.browser;
+        return admission;
+      } catch (thrown) {
+        work.end();
+        throw thrown;
+      }
     },
 
     identify: (authorization) => authenticator.identify(authorization),
@@ -306,7 +291,7 @@ export function createGate(deps: GateDeps): Gate {
         rest();
       });
       admission.work?.end();
-      const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
+      const call = { ...callOf(admission, context, undefined), steps: admission.steps };
       const listener = ruleOf(method).serve(told, call) as Listener<Message>;
       if (!isOver) rest = recheckWhileOpen(admission, listener, context.signal);
       return {
@@ -388,13 +373,6 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   idempotency,
   browser: admission.browser,
 });
-
-/** Counts an admission as work until it leaves. */
-function working(admission: Admission, work: AdmittedWork, { browser }: CallHead): Admission {
-  admission.work = work;
-  if (browser !== undefined) admission.browser = browser;
-  return admission;
-}
 
 /** The milliseconds that a routed request gives its call; undefined where it names none. */
 function withinOf(request: Message): number | undefined {

@@ -4,14 +4,15 @@
  * in than one would.
  */
 
+import type { StepLimit } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
 import { every, inTime, now, sleep, steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 import { Bucket, type Limit, type TokenPool, type WantedTokens } from "./token-bucket.ts";
 
-/** What a call took from its key's limits, and what it left. */
-export interface ConcurrencySlot {
+/** What a call took from its key's limits, and what it left. The steps of a control loop that runs here are counted by it. */
+export interface ConcurrencySlot extends StepLimit {
   /** Header names and values in turn: the IETF pair, and OpenRouter's. */
   readonly headers: readonly string[];
   /** The same as lines of HTTP/1. */
@@ -20,8 +21,6 @@ export interface ConcurrencySlot {
   leave(): void;
   /** Of work that waits: gives all of it back, because nothing began. */
   unused(): void;
-  /** Takes one request for a step of the control loop that runs here, at once when one is at hand. Rejects with 429 when the key has none left. */
-  step(): Promise<void> | undefined;
 }
 
 /** A key and its limits. */
@@ -55,7 +54,7 @@ const QUEUE_MS = 10;
 
 /** The limits of all keys that this process has seen lately. */
 export class RateLimits {
-  readonly #take: TakeRates;
+  readonly #takeRates: TakeRates;
   readonly #buckets = new Map<string, Bucket>();
   /** Those that the next question is about, and whether what they hold is to be given back. */
   readonly #asking = new Map<Bucket, { idle: boolean }>();
@@ -67,26 +66,39 @@ export class RateLimits {
   #whenIdle = (): void => {};
 
   constructor(take: TakeRates) {
-    this.#take = take;
+    this.#takeRates = take;
     this.#untick = every(TICK_MS, () => this.#tick());
   }
 
   /**
-   * Takes one request from a key's bucket, at once when one is at hand; a stream takes a place among the streams instead of
-   * among the calls. A key that descends from others takes from their buckets too. Refuses with 429 and the time after which it would be let
-   * in.
+   * Takes one request from a key's bucket, without asking the database when one is at hand; a stream takes a place among the streams
+   * instead of among the calls. A key that descends from others takes from their buckets too. Rejects with 429 and the time after which it
+   * would be let in.
    */
-  enter(
+  async enter(
     keyId: string,
     limit: Limit,
     pool: TokenPool = "calls",
     above: readonly KeyLimit[] = ALONE,
-  ): ConcurrencySlot | Promise<ConcurrencySlot> {
+  ): Promise<ConcurrencySlot> {
     if (above.length > 0) return this.#enterLine([{ id: keyId, limit }, ...above], pool);
     const at = steadyNow();
     const bucket = this.#bucketOf(keyId, limit, at);
-    const taken = this.#taken(bucket, pool, at);
-    return taken ? taken.then(() => this.#place(bucket, pool, steadyNow())) : this.#place(bucket, pool, at);
+    if (this.#tryTake(bucket, pool, at)) return this.#place(bucket, pool, at);
+    await this.#wait(bucket, pool);
+    return this.#place(bucket, pool, steadyNow());
+  }
+
+  /** The same without waiting: undefined where the database has to be asked. Throws the 429. */
+  tryEnter(line: readonly KeyLimit[]): ConcurrencySlot | undefined {
+    const at = steadyNow();
+    const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
+    if (this.#tryTakeLine(buckets, "calls")) return this.#placeOfLine(buckets, "calls");
+    for (const bucket of buckets) {
+      const refusal = refusalOf(bucket, "calls", at);
+      if (refusal) throw refusal;
+    }
+    return undefined;
   }
 
   /**
@@ -100,8 +112,7 @@ export class RateLimits {
       const againMs = Math.max(...line.map(({ id, limit }) => this.#bucketOf(id, limit, at).spareIn(at)));
       if (againMs > 0) return { places, againMs };
       try {
-        const place = this.#enterLine(line, "calls", false);
-        places.push(place instanceof Promise ? await place : place);
+        places.push(await this.#enterLine(line, "calls", false));
       } catch (thrown) {
         if (!(thrown instanceof Refusal)) {
           for (const place of places) place.unused();
@@ -149,22 +160,22 @@ export class RateLimits {
     bucket.tokens = Math.min(bucket.tokens, limit.burst);
   }
 
-  /** Takes what is wanted, at once where it is at hand; throws or rejects with the refusal. */
-  #taken(bucket: Bucket, wanted: WantedTokens, at: number): Promise<void> | undefined {
-    if (bucket.waiting.length === 0) {
-      if (bucket.take(wanted, at)) {
-        if (bucket.low && !bucket.asked) this.#ask(bucket, false);
-        return undefined;
-      }
-      const refusal = bucket.refusal(wanted, at);
-      if (refusal) throw withHeaders(refusal, bucket, at);
-    }
-    return this.#wait(bucket, wanted);
+  /** Takes what is wanted where it is at hand and nobody waits for it. */
+  #tryTake(bucket: Bucket, wanted: WantedTokens, at: number): boolean {
+    if (bucket.waiting.length > 0 || !bucket.take(wanted, at)) return false;
+    if (bucket.low && !bucket.asked) this.#ask(bucket, false);
+    return true;
   }
 
-  /** Waits for the database's answer. Apart from what is asked first: who waits for nothing makes nothing. */
-  #wait(bucket: Bucket, wanted: WantedTokens): Promise<void> {
-    return new Promise((resolve, reject) => {
+  /** Takes what is wanted, by the database's next answer where it is not at hand; rejects with the refusal. */
+  async #take(bucket: Bucket, wanted: WantedTokens): Promise<void> {
+    if (!this.#tryTake(bucket, wanted, steadyNow())) await this.#wait(bucket, wanted);
+  }
+
+  async #wait(bucket: Bucket, wanted: WantedTokens): Promise<void> {
+    const refusal = refusalOf(bucket, wanted, steadyNow());
+    if (refusal) throw refusal;
+    await new Promise<void>((resolve, reject) => {
       bucket.waiting.push({
         wanted,
         enter: resolve,
@@ -222,7 +233,8 @@ export class RateLimits {
         bucket.running[pool] -= 1;
         this.#ended();
       },
-      step: () => this.#taken(bucket, "steps", steadyNow()),
+      tryStep: () => this.#tryTake(bucket, "steps", steadyNow()),
+      waitStep: () => this.#take(bucket, "steps"),
     });
   }
 
@@ -232,49 +244,47 @@ export class RateLimits {
   }
 
   /** Enters by a key's bucket and those of all that it descends from. */
-  #enterLine(line: readonly KeyLimit[], pool: TokenPool, counts = true): ConcurrencySlot | Promise<ConcurrencySlot> {
+  async #enterLine(line: readonly KeyLimit[], pool: TokenPool, counts = true): Promise<ConcurrencySlot> {
     const at = steadyNow();
     const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
-    const inside = (): ConcurrencySlot => {
-      if (counts) this.#running += 1;
-      return new HeldSlot(buckets[0]!, leastStanding(buckets, steadyNow()), {
-        left: () => {
-          for (const bucket of buckets) bucket.running[pool] -= 1;
-          if (counts) this.#ended();
-        },
-        unused: () => {
-          for (const bucket of buckets) bucket.putBack(pool);
-          if (counts) this.#ended();
-        },
-        step: () => this.#takeLine(buckets, "steps"),
-      });
-    };
-    const taken = this.#takeLine(buckets, pool);
-    return taken ? taken.then(inside) : inside();
+    await this.#takeLine(buckets, pool);
+    return this.#placeOfLine(buckets, pool, counts);
+  }
+
+  #placeOfLine(buckets: readonly Bucket[], pool: TokenPool, counts = true): ConcurrencySlot {
+    if (counts) this.#running += 1;
+    return new HeldSlot(buckets[0]!, leastStanding(buckets, steadyNow()), {
+      left: () => {
+        for (const bucket of buckets) bucket.running[pool] -= 1;
+        if (counts) this.#ended();
+      },
+      unused: () => {
+        for (const bucket of buckets) bucket.putBack(pool);
+        if (counts) this.#ended();
+      },
+      tryStep: () => this.#tryTakeLine(buckets, "steps"),
+      waitStep: () => this.#takeLine(buckets, "steps"),
+    });
+  }
+
+  /** Takes what is wanted from each bucket where all of them have it at hand; else from none. */
+  #tryTakeLine(buckets: readonly Bucket[], wanted: WantedTokens): boolean {
+    const lacking = buckets.findIndex((bucket) => !this.#tryTake(bucket, wanted, steadyNow()));
+    if (lacking < 0) return true;
+    for (const each of buckets.slice(0, lacking)) each.putBack(wanted);
+    return false;
   }
 
   /** Takes what is wanted from each bucket in turn. Where one refuses, the others get back what they gave. */
-  #takeLine(buckets: readonly Bucket[], wanted: WantedTokens): Promise<void> | undefined {
-    for (const [at, bucket] of buckets.entries()) {
-      let taken: Promise<void> | undefined;
-      try {
-        taken = this.#taken(bucket, wanted, steadyNow());
-      } catch (refusal) {
-        for (const each of buckets.slice(0, at)) each.putBack(wanted);
-        throw refusal;
-      }
-      if (taken) return this.#takeRest(buckets, at, taken, wanted);
-    }
-    return undefined;
-  }
-
-  async #takeRest(buckets: readonly Bucket[], from: number, first: Promise<void>, wanted: WantedTokens): Promise<void> {
-    let at = from;
+  async #takeLine(buckets: readonly Bucket[], wanted: WantedTokens): Promise<void> {
+    let taken = 0;
     try {
-      await first;
-      for (at = from + 1; at < buckets.length; at++) await this.#taken(buckets[at]!, wanted, steadyNow());
+      for (const bucket of buckets) {
+        await this.#take(bucket, wanted);
+        taken++;
+      }
     } catch (refusal) {
-      for (const each of buckets.slice(0, at)) each.putBack(wanted);
+      for (const each of buckets.slice(0, taken)) each.putBack(wanted);
       throw refusal;
     }
   }
@@ -322,7 +332,7 @@ export class RateLimits {
 
   /** What the database says; undefined when it doesn't, or too late. */
   async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
-    return inTime(this.#take(asks), { ms: PATIENCE_MS, late: () => undefined }).catch(() => undefined);
+    return inTime(this.#takeRates(asks), { ms: PATIENCE_MS, late: () => undefined }).catch(() => undefined);
   }
 
   #tick(): void {
@@ -334,6 +344,12 @@ export class RateLimits {
       else if (idle && bucket.isIdle) this.#buckets.delete(id);
     }
   }
+}
+
+/** Why a bucket that nobody waits for has nothing to give: what the database said a moment ago still holds. Undefined where it may have. */
+function refusalOf(bucket: Bucket, wanted: WantedTokens, at: number): Refusal | undefined {
+  const refusal = bucket.waiting.length === 0 ? bucket.refusal(wanted, at) : undefined;
+  return refusal && withHeaders(refusal, bucket, at);
 }
 
 const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
@@ -401,17 +417,20 @@ class HeldSlot implements ConcurrencySlot {
     this.#does.unused?.();
   }
 
-  step(): Promise<void> | undefined {
-    return this.#does.step();
+  tryStep(): boolean {
+    return this.#does.tryStep();
+  }
+
+  waitStep(): Promise<void> {
+    return this.#does.waitStep();
   }
 }
 
 /** What a place does to the buckets that it was taken from. */
-interface Does {
+interface Does extends StepLimit {
   left(): void;
   /** Of work that waits. */
   unused?(): void;
-  step(): Promise<void> | undefined;
 }
 
 /** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */

@@ -21,12 +21,7 @@ export function recheckWhileOpen(
     if (thrown instanceof Refusal) listener.cut(thrown);
   };
   const rest = everyTogether(LOOK_AGAIN_MS, () => {
-    try {
-      const looked = again();
-      if (looked instanceof Promise) looked.catch(cut);
-    } catch (thrown) {
-      cut(thrown);
-    }
+    again().catch(cut);
   });
   signal.addEventListener("abort", rest, { once: true });
   return rest;

@@ -35,7 +35,7 @@ export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): 
       principal,
       headers: [],
       leave: () => slot.leave(),
-      step: () => slot.step(),
+      steps: slot,
       async again() {
         if (isNarrowed(gate.inNameOf(LOOP, await find(keyId)), principal))
           throw refuse(Reason.KEY_NARROWED, "the agent's key may do less than when the run began");

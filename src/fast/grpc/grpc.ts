@@ -196,8 +196,14 @@ class GrpcCall implements CallHearer {
   begin(forget: () => void): void {
     this.#forget = forget;
     if (this.#timeoutMs! > 0) this.#forgetTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
+    // What comes with the head is heard once the call is let in.
+    this.#stream.pause();
+    void this.#admit();
+  }
+
+  async #admit(): Promise<void> {
     try {
-      const admission = this.#options.gate.admit(this.#method, {
+      const admission = await this.#options.gate.admit(this.#method, {
         authorization: this.#headers.authorization,
         adminToken: this.#headers[ADMIN_HEADER],
         remoteAddress: this.#stream.address,
@@ -205,18 +211,12 @@ class GrpcCall implements CallHearer {
         trail: this.#trail,
         ...(this.#timeoutMs! > 0 && { deadline: this.#startedAt + this.#timeoutMs! }),
       });
-      if (admission instanceof Promise) {
-        this.#stream.pause();
-        admission
-          .then((admitted) => this.#read(admitted))
-          .then(
-            () => this.#stream.resume(),
-            (thrown) => this.#refuse(thrown),
-          );
-      } else this.#read(admission);
+      this.#read(admission);
     } catch (thrown) {
       this.#refuse(thrown);
+      return;
     }
+    this.#stream.resume();
   }
 
   /** The call ends before it was let in, or with its head: where that is the caller's doing, its connection is charged. */

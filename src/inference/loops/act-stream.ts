@@ -6,7 +6,7 @@ import { after } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { InferenceDeps } from "../call.ts";
-import { type Prepared, prepare } from "../prepare.ts";
+import { prepare } from "../prepare.ts";
 import { LoopSession } from "./loop-session.ts";
 
 /** Milliseconds in which a caller has to open its loop. */
@@ -47,10 +47,7 @@ class Talk implements Listener<ActStreamRequest> {
       if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
       this.#waiting = [];
       this.#forgetOpen();
-      const open = prepare(this.#deps, LoopOpenSchema, message.value, this.#call);
-      if (open instanceof Promise)
-        open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
-      else this.#begin(open);
+      void this.#open(message.value);
       return;
     }
     if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
@@ -85,11 +82,17 @@ class Talk implements Listener<ActStreamRequest> {
     this.#robot?.abandon();
   }
 
-  #begin(open: Prepared<LoopOpen>): void {
-    if (this.#abandoned) return;
-    this.#robot = new LoopSession(this.#deps, this.#speaker, this.#call, open);
-    this.#robot.begin();
-    for (const tell of this.#waiting?.splice(0) ?? []) tell();
+  /** Never rejects: what refuses the loop ends the conversation. */
+  async #open(asked: LoopOpen): Promise<void> {
+    try {
+      const open = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
+      if (this.#abandoned) return;
+      this.#robot = new LoopSession(this.#deps, this.#speaker, this.#call, open);
+      this.#robot.begin();
+      for (const tell of this.#waiting?.splice(0) ?? []) tell();
+    } catch (thrown) {
+      this.#speaker.end(thrown);
+    }
   }
 
   #tell(what: (robot: LoopSession) => void): void {

@@ -4,7 +4,7 @@ import { charge } from "../../billing/price.ts";
 import { steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { asRefusal, Reason, type Refusal } from "../../errors.ts";
-import type { DeliverEffect } from "../../routing/index.ts";
+import type { DeliverEffect, Wake } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
 import type { LoopBilling } from "./loop-billing.ts";
 import { type LoopWriter, newRoute } from "./loop-writer.ts";
@@ -57,49 +57,44 @@ export class ChunkSender {
 
   /** Chunks leave in order, each when what it owes is on record. */
   deliver(effect: DeliverEffect<ParsedObservation>): void {
-    const { billing, tracker, writer } = this.#options;
+    const { billing, tracker, idle } = this.#options;
     // The first chunk of an offering that this loop woke bears the wake-up.
     const wake = effect.step.cold ? tracker.takeWake(effect.step.offering.id) : undefined;
-    if (wake) {
-      const pays = Promise.all([wake, this.#sending]).then(([pays]) => pays);
-      this.#deliverAfter(pays, effect, writer.episode);
+    const charge = chargeOf(effect, false);
+    if (wake === undefined && this.#sending === undefined && billing.isReady(charge)) {
+      this.#send(effect, charge, effect.at);
       return;
     }
-    const charge = chargeOf(effect, false);
-    const ready = this.#sending ?? billing.ready(charge, tracker.plan);
-    if (ready instanceof Promise) {
-      const pays = ready.then(() => false);
-      this.#deliverAfter(pays, effect, writer.episode);
-    } else this.#send(effect, charge, effect.at);
+    const sending = this.#sendLater(effect, wake).finally(() => {
+      if (this.#sending !== sending) return;
+      this.#sending = undefined;
+      idle();
+    });
+    this.#sending = sending;
   }
 
-  #deliverAfter(ready: Promise<boolean>, effect: DeliverEffect<ParsedObservation>, episode: number): void {
-    const { billing, tracker, writer, idle } = this.#options;
-    this.#waiting += 1;
+  /** Sends a chunk behind those that wait already, when it is on record. */
+  async #sendLater(effect: DeliverEffect<ParsedObservation>, wake: Wake | undefined): Promise<void> {
+    const { billing, tracker, writer } = this.#options;
+    const { episode } = writer;
     const isOvertaken = (): boolean => writer.episode !== episode;
-    const sending = ready
-      .then(async (pays) => {
-        const charge = chargeOf(effect, pays);
-        if (!isOvertaken()) await billing.ready(charge, tracker.plan);
-        return charge;
-      })
-      .then(
-        (charge) => {
-          if (isOvertaken()) return this.#leaveUntold(effect);
-          this.#waiting -= 1;
-          this.#sendInTime(effect, charge);
-        },
-        (thrown) => {
-          if (!isOvertaken()) this.#waiting -= 1;
-          this.#unrecorded(effect, asRefusal(thrown), isOvertaken());
-        },
-      )
-      .finally(() => {
-        if (this.#sending !== sending) return;
-        this.#sending = undefined;
-        idle();
-      });
-    this.#sending = sending;
+    this.#waiting += 1;
+    let charge: Charge;
+    try {
+      const [pays] = await Promise.all([wake?.pays ?? false, this.#sending]);
+      charge = chargeOf(effect, pays);
+      if (!isOvertaken()) await billing.ready(charge, tracker.plan);
+    } catch (thrown) {
+      if (!isOvertaken()) this.#waiting -= 1;
+      this.#unrecorded(effect, asRefusal(thrown), isOvertaken());
+      return;
+    }
+    if (isOvertaken()) {
+      this.#leaveUntold(effect);
+      return;
+    }
+    this.#waiting -= 1;
+    this.#sendInTime(effect, charge);
   }
 
   #sendInTime(effect: DeliverEffect<ParsedObservation>, charge: Charge): void {

@@ -49,6 +49,13 @@ interface HoldWindow {
   route: Route | undefined;
 }
 
+/** Whether a chunk can be charged to a page: it is of the page's offering, and there is credit for it. */
+function takes({ owed, used, leftMicro }: HoldWindow, { step, costMicro, hedgeMicro = 0 }: Charge): boolean {
+  if (owed !== undefined && !sameWay(owed.step, step)) return false;
+  // Of several that were under way, one may have been dearer than any that the page was made for.
+  return used === 0 || leftMicro >= costMicro + hedgeMicro;
+}
+
 /** A charge that grows. */
 type Owed = { -readonly [K in keyof Charge]: Charge[K] };
 
@@ -81,14 +88,19 @@ export class LoopBilling {
     this.#stretch = stretch;
   }
 
-  /**
-   * Makes sure that the dearest chunk of a plan is covered; at once where it is. Rejects with the 402 when there is no
-   * credit for a single one, with `store_unavailable` when the ledger is away.
-   */
-  cover(plan: Plan, at = steadyNow()): void | Promise<void> {
-    if (!this.#has(plan.ceilingMicro, at)) return this.#renew(plan);
+  /** Whether the dearest chunk of a plan is covered at this moment. The next page is opened before it is not. */
+  tryCover(plan: Plan, at: number): boolean {
+    if (!this.#has(plan.ceilingMicro, at)) return false;
     this.#lookAhead(plan, at);
-    return undefined;
+    return true;
+  }
+
+  /**
+   * Makes sure that the dearest chunk of a plan is covered. Rejects with the 402 when there is no credit for a single one, with
+   * `store_unavailable` when the ledger is away.
+   */
+  async cover(plan: Plan): Promise<void> {
+    if (!this.tryCover(plan, steadyNow())) await this.#renew(plan);
   }
 
   /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where the ledger would have to be asked. */
@@ -107,19 +119,23 @@ export class LoopBilling {
     return true;
   }
 
-  /** Resolves when a chunk of this step may be charged and leave: its promise is durable, on a page of its own offering. */
-  ready(charge: Charge, plan: Plan): void | Promise<void> {
+  /** Whether a chunk of this step may be charged and leave: its promise is durable, on a page of its own offering. */
+  isReady(charge: Charge): boolean {
     const page = this.#page;
-    if (!page) return this.#renew(plan).then(() => this.ready(charge, plan));
-    const other = page.owed !== undefined && !sameWay(page.owed.step, charge.step);
-    // Of several that were under way, one may have been dearer than any that the page was made for.
-    const short = page.used > 0 && page.leftMicro < charge.costMicro + (charge.hedgeMicro ?? 0);
-    if (other || short) {
-      // What it gives back covers the next one.
-      this.#close(page);
-      return this.#renew(plan).then(() => this.ready(charge, plan));
+    return page?.durable === true && takes(page, charge);
+  }
+
+  /** Resolves when a chunk of this step may be charged and leave. */
+  async ready(charge: Charge, plan: Plan): Promise<void> {
+    while (!this.isReady(charge)) {
+      const page = this.#page;
+      if (page !== undefined && takes(page, charge)) await this.#made(page);
+      else {
+        // What it gives back covers the next one.
+        if (page !== undefined) this.#close(page);
+        await this.#renew(plan);
+      }
     }
-    return page.durable ? undefined : this.#made(page);
   }
 
   /** Charges a chunk that leaves at `at`, after `ready`. */

@@ -188,6 +188,7 @@ export class LoopSession implements Carried {
         hedges: hedgesOf(deps, call),
         happen: (event) => this.#happen(event),
         end,
+        mayAsk: (at) => deps.failing.mayCall(keyOf(call), at),
         assertMayAsk: (at) => deps.failing.assertMayCall(keyOf(call), at),
         said: (step, cause) => tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, cause),
       },

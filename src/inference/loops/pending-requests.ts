@@ -21,7 +21,9 @@ export interface PendingRequestsOptions {
   readonly hedges: Hedges;
   readonly happen: (event: LoopEvent<ParsedObservation>) => void;
   readonly end: (refusal: Refusal) => void;
-  /** Throws a refusal where the caller has to wait because its observations keep failing. */
+  /** Whether the caller may ask, whose observations may keep failing. */
+  readonly mayAsk: (at: number) => boolean;
+  /** Throws the refusal of a caller that may not. */
   readonly assertMayAsk: (at: number) => void;
   /** Told of what an offering's server did wrong, for its owner. */
   readonly said: (step: PlanStep, cause: UpstreamFailure) => void;
@@ -45,29 +47,41 @@ export class PendingRequests implements RequestOwner {
     const attempt = new PendingRequest(this, effect);
     this.#requests.push(attempt);
     this.#options.hedges.earn();
-    const may = this.#admitted(effect.fresh, at);
-    if (may instanceof Promise) {
-      this.#options.happen({ kind: "waits", at, attempt: effect.attempt });
-      this.#askLater(may, effect, attempt);
-    } else this.#ask(effect, attempt);
+    const { billing, tracker, happen } = this.#options;
+    // A step counts once, at however many offerings.
+    const isCounted = !effect.fresh || this.#tryCount(at);
+    if (isCounted && billing.tryCover(tracker.plan, at)) {
+      this.#ask(effect, attempt);
+      return;
+    }
+    happen({ kind: "waits", at, attempt: effect.attempt });
+    void this.#askLater(effect, attempt, isCounted);
   }
 
-  #askLater(may: Promise<void>, effect: DispatchEffect<ParsedObservation>, attempt: PendingRequest): void {
-    may.then(
-      () => {
-        if (attempt.aborted) return;
-        // It turned out that this step cannot be paid: the next observation goes to one that can.
-        if (this.#options.tracker.isUnpaid(effect.step)) {
-          this.#landed(effect.attempt);
-          this.#options.happen({ kind: "unpaid", at: steadyNow(), attempt: effect.attempt });
-          return;
-        }
-        this.#options.happen({ kind: "asked", at: steadyNow(), attempt: effect.attempt });
-        // Its time may have been over.
-        if (!attempt.aborted) this.#ask(effect, attempt);
-      },
-      (thrown) => this.#unpaid(effect.attempt, thrown),
-    );
+  /** Asks once the key has a step and the bill covers it. Never rejects. */
+  async #askLater(
+    effect: DispatchEffect<ParsedObservation>,
+    attempt: PendingRequest,
+    isCounted: boolean,
+  ): Promise<void> {
+    const { billing, tracker, happen } = this.#options;
+    try {
+      if (!isCounted) await this.#count();
+      await billing.cover(tracker.plan);
+    } catch (thrown) {
+      this.#unpaid(effect.attempt, thrown);
+      return;
+    }
+    if (attempt.aborted) return;
+    // It turned out that this step cannot be paid: the next observation goes to one that can.
+    if (tracker.isUnpaid(effect.step)) {
+      this.#landed(effect.attempt);
+      happen({ kind: "unpaid", at: steadyNow(), attempt: effect.attempt });
+      return;
+    }
+    happen({ kind: "asked", at: steadyNow(), attempt: effect.attempt });
+    // Its time may have been over.
+    if (!attempt.aborted) this.#ask(effect, attempt);
   }
 
   /** Its outcome is ignored from now on. */
@@ -103,25 +117,17 @@ export class PendingRequests implements RequestOwner {
     return at < 0 ? undefined : requests.splice(at, 1)[0];
   }
 
-  /** Whether the key may take this step and the bill covers it; rejects with the refusal. A step counts once, at however many offerings. */
-  #admitted(fresh: boolean, at: number): Promise<void> | void {
-    const { billing, tracker } = this.#options;
-    const counted = fresh ? this.#step(at) : undefined;
-    return counted === undefined ? billing.cover(tracker.plan, at) : this.#coverAfter(counted);
+  /** Takes a step from the key's limit where one is at hand. */
+  #tryCount(at: number): boolean {
+    const { mayAsk, call } = this.#options;
+    return mayAsk(at) && (call.steps?.tryStep() ?? true);
   }
 
-  #coverAfter(counted: Promise<void>): Promise<void> {
-    const { billing, tracker } = this.#options;
-    return counted.then(() => billing.cover(tracker.plan));
-  }
-
-  #step(at: number): Promise<void> | undefined {
-    try {
-      this.#options.assertMayAsk(at);
-      return this.#options.call.step?.();
-    } catch (refused) {
-      return Promise.reject(refused);
-    }
+  /** Takes a step from the key's limit; rejects with the refusal where there is none. */
+  async #count(): Promise<void> {
+    const { assertMayAsk, call } = this.#options;
+    assertMayAsk(steadyNow());
+    await call.steps?.waitStep();
   }
 
   #ask({ step, view, budgetMs }: DispatchEffect<ParsedObservation>, attempt: PendingRequest): void {

@@ -155,11 +155,11 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
     }
   }
 
-  /** Whether a chunk of an offering pays for the cold start that this loop caused: the first one, once. Undefined where it caused none. */
-  takeWake(offeringId: string): Promise<boolean> | undefined {
+  /** The cold start of an offering that this loop caused, for its first chunk, once; undefined where it caused none. */
+  takeWake(offeringId: string): Wake | undefined {
     const wake = this.#wakes?.get(offeringId);
     this.#wakes?.delete(offeringId);
-    return wake?.pays;
+    return wake;
   }
 
   hedge(): boolean {

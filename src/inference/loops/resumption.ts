@@ -1,7 +1,7 @@
 /** Control loops that end on one stream and go on on another, here or on another replica. */
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { after, earliestNow, sleep, steadyNow } from "../../clock.ts";
+import { earliestNow, inTime, sleep, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import {
@@ -84,18 +84,11 @@ export class Resumption {
   }
 
   /** Takes a session for a stream, which says where it is in another episode than the one before; answers what that one left. Never rejects. */
-  take(by: SessionStream, episode: number | undefined): Promise<TakenSession> {
+  async take(by: SessionStream, episode: number | undefined): Promise<TakenSession> {
     const here = this.#ended.get(by.session);
-    return new Promise((resolve) => {
-      if (here) resolve({ left: here, settled: undefined });
-      const forget = after(PATIENCE_MS, () => resolve(NOTHING));
-      this.#take(by, episode)
-        .catch(() => NOTHING)
-        .then((taken) => {
-          forget();
-          resolve(taken);
-        });
-    });
+    // The database hears of the stream in any case.
+    const taken = inTime(this.#take(by, episode), { ms: PATIENCE_MS, late: () => undefined }).catch(() => NOTHING);
+    return here ? { left: here, settled: undefined } : taken;
   }
 
   /** Begins an episode in a stream's session. Resolves when nothing of those before can be resumed on any replica, or when `isOver` says that nobody waits for that. */

@@ -48,26 +48,15 @@ export interface AttemptedStream<T> extends Outcome {
  * Tries the plan's steps in order until one answers, a late one hedged where the plan says so. Throws
  * `all_attempts_failed`, `input_contract`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
  */
-export function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
-  // One promise for all of it: a robot's call goes this way, and nearly always to its first step alone.
-  return new Promise((resolve, reject) => {
-    const run = new AttemptRun(plan, world, (step, options) => calls.call(step, options), true);
-    run.begin(
-      ({ attempt, answer }) => {
-        run.close();
-        try {
-          run.end(attempt, "ok", undefined, calls.unitsOf(answer));
-          resolve(Object.assign(run.outcome(attempt.step), { answer }));
-        } catch (thrown) {
-          reject(thrown);
-        }
-      },
-      (thrown) => {
-        run.close();
-        reject(thrown);
-      },
-    );
-  });
+export async function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
+  const run = new AttemptRun(plan, world, (step, options) => calls.call(step, options), true);
+  try {
+    const { attempt, answer } = await run.first();
+    run.end(attempt, "ok", undefined, calls.unitsOf(answer));
+    return Object.assign(run.outcome(attempt.step), { answer });
+  } finally {
+    run.close();
+  }
 }
 
 /** As `attemptPlan`, for streams: falls back silently until a first element is there, and never after it. */
@@ -78,7 +67,7 @@ export async function attemptStream<T>(
 ): Promise<AttemptedStream<T>> {
   const run = new AttemptRun(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
   try {
-    const { attempt, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
+    const { attempt, answer } = await run.first();
     attempt.record.wake?.answered();
     const rest = new Continued(run, { attempt, answer }, streams.unitsOf);
     return { first: answer.first, rest, ...run.outcome(attempt.step) };

@@ -140,28 +140,27 @@ const SILENCES: ReadonlySet<AttemptFailure> = new Set([
 /** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
 class AttemptRace<T> {
   readonly #run: AttemptRun<T>;
-  readonly #over: (won: Won<T> | undefined) => void;
-  readonly #broke: (thrown: unknown) => void;
+  /** Settled by whichever comes first: an answer, the last failure, a bug, or the caller's leaving. */
+  readonly #end = Promise.withResolvers<Won<T> | undefined>();
   #flying: RunningAttempt<T>[] = [];
   #cancelHedge: () => void = nothing;
 
-  /** `over` is called with the winner, or without one when all attempts failed; `broke` with what ends the request. */
-  constructor(run: AttemptRun<T>, over: (won: Won<T> | undefined) => void, broke: (thrown: unknown) => void) {
+  constructor(run: AttemptRun<T>) {
     this.#run = run;
-    this.#over = over;
-    this.#broke = broke;
   }
 
-  begin(first: PlanStep): void {
+  /** Asks the step; resolves with the winner, or without one when all attempts failed. Rejects with what ends the request. */
+  from(first: PlanStep): Promise<Won<T> | undefined> {
     const run = this.#run;
     this.#flying.push(run.fly(this, first));
     run.world.hedges.earn();
     const { hedgeAfterMs } = run.plan;
-    if (hedgeAfterMs === undefined) return;
-    this.#cancelHedge = run.world.clock.after(hedgeAfterMs, () => {
-      const second = run.hedgeFor(first);
-      if (second) this.#flying.push(run.fly(this, second));
-    });
+    if (hedgeAfterMs !== undefined)
+      this.#cancelHedge = run.world.clock.after(hedgeAfterMs, () => {
+        const second = run.hedgeFor(first);
+        if (second) this.#flying.push(run.fly(this, second));
+      });
+    return this.#end.promise;
   }
 
   /** Whether its one attempt may be given up for another. A hedge that is under way is another. */
@@ -173,7 +172,7 @@ class AttemptRace<T> {
     this.#land(attempt);
     for (const loser of this.#flying) this.#run.paysFor(loser.record);
     this.#finish();
-    this.#over({ attempt, answer });
+    this.#end.resolve({ attempt, answer });
   }
 
   failed(attempt: RunningAttempt<T>, failure: AttemptFailure): void {
@@ -181,7 +180,7 @@ class AttemptRace<T> {
     this.#run.end(attempt, "error", failure, 0);
     if (this.#flying.length > 0) return;
     this.#finish();
-    this.#over(undefined);
+    this.#end.resolve(undefined);
   }
 
   /** What is behind a failure. */
@@ -193,13 +192,13 @@ class AttemptRace<T> {
     this.#land(attempt);
     this.#run.end(attempt, "cancelled", undefined, 0);
     this.#finish();
-    this.#broke(thrown);
+    this.#end.reject(thrown);
   }
 
   /** The caller has left. */
   leave(): void {
     this.#finish();
-    this.#broke(this.#run.left());
+    this.#end.reject(this.#run.left());
   }
 
   #land(attempt: RunningAttempt<T>): void {
@@ -262,17 +261,16 @@ export class AttemptRun<T> {
     return { tries, step, hedgeMicro, hedgeWithheld, ...(losers && { losers }) };
   }
 
-  /** Runs down the plan to the first answer: one of the two is called, once, with the winner or with the failure. */
-  begin(won: (won: Won<T>) => void, lost: (thrown: unknown) => void): void {
-    try {
+  /** Runs down the plan to the first answer; rejects with the failure. */
+  async first(): Promise<Won<T>> {
+    for (;;) {
       if (this.world.signal.aborted) throw this.left();
       const step = this.nextStep();
       if (!step) throw this.refusal();
-      const race = new AttemptRace(this, (winner) => (winner ? won(winner) : this.begin(won, lost)), lost);
+      const race = new AttemptRace(this);
       this.leave = () => race.leave();
-      race.begin(step);
-    } catch (thrown) {
-      lost(thrown);
+      const winner = await race.from(step);
+      if (winner) return winner;
     }
   }
 
@@ -369,12 +367,8 @@ export class AttemptRun<T> {
     return attempt;
   }
 
-  private started(step: PlanStep, options: AttemptOptions): Promise<T> {
-    try {
-      return this.call(step, options);
-    } catch (thrown) {
-      return Promise.reject(thrown);
-    }
+  private async started(step: PlanStep, options: AttemptOptions): Promise<T> {
+    return await this.call(step, options);
   }
 
   /** Writes down how an attempt ended, for the caller and for the health of its offering. */

@@ -19,14 +19,10 @@ export type Waker = (step: PlanStep, at: number) => Wake | undefined;
 export const unwoken = (step: PlanStep): PlanStep =>
   step.wakeUpMicro === 0 ? step : { ...step, wakeUpMicro: 0, costMicro: step.listMicro };
 
-/** An outcome at what it owes: wake-ups only for the attempts that caused one. A promise where that is not known yet. */
-export function owed<T extends Outcome & { step: PlanStep }>(outcome: T): T | Promise<T> {
-  if (outcome.step.wakeUpMicro === 0 && outcome.tries.every(({ wake }) => wake === undefined)) return outcome;
-  return settled(outcome);
-}
-
-async function settled<T extends Outcome & { step: PlanStep }>(outcome: T): Promise<T> {
+/** An outcome at what it owes: wake-ups only for the attempts that caused one. */
+export async function owed<T extends Outcome & { step: PlanStep }>(outcome: T): Promise<T> {
   const { tries, step } = outcome;
+  if (step.wakeUpMicro === 0 && tries.every(({ wake }) => wake === undefined)) return outcome;
   let { hedgeMicro, losers } = outcome;
   let pays = false;
   for (const { step: asked, wake, paid } of tries) {

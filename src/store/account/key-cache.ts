@@ -72,13 +72,10 @@ export class KeyCache {
   }
 
   /**
-   * The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away.
+   * The key of a secret, from memory when it is known; undefined when there is none. Rejects when the database must be asked and is away.
    * While it stands still a key that was read not long ago serves on, for stopping robots longer than for calls.
    */
-  find(
-    secret: string,
-    wantedFor: keyof typeof OLDEST_MS = "call",
-  ): KeyRecord | undefined | Promise<KeyRecord | undefined> {
+  async find(secret: string, wantedFor: keyof typeof OLDEST_MS = "call"): Promise<KeyRecord | undefined> {
     const time = steadyNow();
     const name = this.#nameOf(secret, time);
     const entry = this.#entries.get(name);
@@ -96,10 +93,12 @@ export class KeyCache {
     if (age < STALE_MS) return entry.key;
     if (entry.key === undefined || time - entry.knownMs >= OLDEST_MS[wantedFor]) return reading;
     const { key } = entry;
-    return inTime(reading, { ms: PATIENCE_MS, late: () => NOT_NOW }).catch((thrown: unknown) => {
+    try {
+      return await inTime(reading, { ms: PATIENCE_MS, late: () => NOT_NOW });
+    } catch (thrown) {
       if (thrown === NOT_NOW || isOutage(thrown)) return key;
       throw thrown;
-    });
+    }
   }
 
   /** The key of a secret where it is in memory, however old; asks nobody. */

@@ -27,8 +27,8 @@ export class OrgCache<T> {
     );
   }
 
-  /** At once when it is known; else read. Rejects when the database must be asked and is away. */
-  of(orgId: string): T | Promise<T> {
+  /** From memory when it is known; else read. Rejects when the database must be asked and is away. */
+  async of(orgId: string): Promise<T> {
     const entry = this.#entries.get(orgId);
     if (!entry) return this.#read(orgId, { value: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     if (entry.value === undefined) return this.#read(orgId, entry);

@@ -18,10 +18,10 @@ export class SessionCache {
   }
 
   /** The key that a session's member acts by; undefined where there is no such session. `look` does not count as using it. */
-  find(secret: string, wantedFor: "call" | "stop" | "look"): KeyRecord | undefined | Promise<KeyRecord | undefined> {
-    const found = this.#keys.find(secret, wantedFor === "stop" ? "stop" : "call");
-    if (wantedFor === "look") return found;
-    return found instanceof Promise ? found.then((key) => this.#used(key)) : this.#used(found);
+  async find(secret: string, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined> {
+    const key = await this.#keys.find(secret, wantedFor === "stop" ? "stop" : "call");
+    if (wantedFor !== "look" && key?.session !== undefined) this.#used(key, key.session);
+    return key;
   }
 
   /** The same where it is in memory, however old; asks nobody. */
@@ -39,11 +39,10 @@ export class SessionCache {
     this.#keys.close();
   }
 
-  #used(key: KeyRecord | undefined): KeyRecord | undefined {
-    if (key?.session === undefined || this.#noted.has(key)) return key;
+  #used(key: KeyRecord, session: NonNullable<KeyRecord["session"]>): void {
+    if (this.#noted.has(key)) return;
     this.#noted.add(key);
     // A session that ends early for want of a database is signed in anew.
-    noteSeen(this.#sql, key.session).catch(() => undefined);
-    return key;
+    noteSeen(this.#sql, session).catch(() => undefined);
   }
 }

@@ -18,7 +18,7 @@ export function cog(reach: ServerReach): Wire {
   return {
     id: "cog",
     schemes: Object.keys(HTTP_SCHEMES),
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {

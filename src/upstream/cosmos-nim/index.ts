@@ -18,7 +18,7 @@ export function cosmosNim(reach: ServerReach): Wire {
   return {
     id: "cosmos-nim",
     schemes: Object.keys(HTTP_SCHEMES),
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
       const picture = dataUrlOf(await newestPicture(input, frames));

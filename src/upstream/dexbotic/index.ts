@@ -30,7 +30,7 @@ export function dexbotic(reach: ServerReach): Wire {
     id: "dexbotic",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);

@@ -17,7 +17,7 @@ export function gr00tHttp(reach: ServerReach): Wire {
     id: "gr00t-http",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     faultOf(profile, contracts) {

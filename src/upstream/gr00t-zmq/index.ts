@@ -26,7 +26,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
     id: "gr00t-zmq",
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     layout: ({ profile }) => PROFILES.layout(profile),
     dialects: [ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6, ServerDialect.GR00T_N1_7],

@@ -37,7 +37,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
     schemes: Object.keys(GRPC_SCHEMES),
     profiles: PROFILES.names,
     dialects: [ServerDialect.LEROBOT_SAFETENSORS],
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     faultOf(profile) {
       const { proprio, constants } = PROFILES.of(profile);

@@ -22,7 +22,7 @@ export interface PolicyCodec {
     input: ActInput,
     frames: FrameSet,
     call: Pick<CallOptions, "requestId" | "budgetMs">,
-  ): ActMessage | Promise<ActMessage>;
+  ): Promise<ActMessage>;
   /**
    * Writes the act calls of a loop, which have all but their observations and time in common. Their frames say what the pictures' bytes say.
    */

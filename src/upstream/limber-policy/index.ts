@@ -11,7 +11,7 @@ import {
 import { GRPC_SCHEMES, type GrpcExchange } from "../transport/grpc.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../wire.ts";
-import type { ActMessage, PolicyCodec } from "./codec.ts";
+import type { PolicyCodec } from "./codec.ts";
 import { groundAnswerOf, messageIn, predictPartOf } from "./decode.ts";
 import { framed, framedDescribe, groundRequestOf, predictRequestOf } from "./encode.ts";
 import { PolicyChannel } from "./exchange.ts";
@@ -37,14 +37,9 @@ export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPoli
     asksHorizon: true,
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
-    act(target, input, frames, call) {
-      const ask = (message: ActMessage) => channels.of(target).act(PATH.act, message, call.signal);
-      try {
-        const message = codec.act(target.model, input, frames, call);
-        return message instanceof Promise ? message.then(ask) : ask(message);
-      } catch (thrown) {
-        return Promise.reject(thrown);
-      }
+    async act(target, input, frames, call) {
+      const message = await codec.act(target.model, input, frames, call);
+      return channels.of(target).act(PATH.act, message, call.signal);
     },
     line(target, input, { requestId }) {
       const messageOf = codec.loop(target.model, input, requestId);

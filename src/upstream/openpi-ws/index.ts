@@ -24,7 +24,7 @@ export function openpiWs(reach: ServerReach): Wire {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     pictureSize(target) {
       const ownFrames = (target.profile?.frames.length ?? 0) > 0;
       return ownFrames ? undefined : pools.of(target).told?.imageSize;

@@ -17,7 +17,7 @@ export function openvlaAct(reach: ServerReach): Wire {
     id: "openvla-act",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {

@@ -13,7 +13,7 @@ import { rejected } from "./observe.ts";
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 
 /** The first picture of the newest observation. Throws an UpstreamFailure `INPUT_REJECTED` when there is none. */
-export function newestPicture({ observations }: PredictInput, frames: FrameSet): EncodedFrame | Promise<EncodedFrame> {
+export function newestPicture({ observations }: PredictInput, frames: FrameSet): Promise<EncodedFrame> {
   const newest = observations.at(-1);
   if (newest === undefined || newest.frames.length === 0) throw rejected("there is no picture to go on from");
   return frames.bytes(picturesIn(observations.slice(0, -1)));

@@ -160,7 +160,9 @@ function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
 export class FrameSet {
   readonly #sources: readonly FrameSource[];
   readonly #options: FrameOptions;
-  readonly #encoded: (EncodedFrame | Promise<EncodedFrame>)[] = [];
+  /** Those that are there, and all that were asked for. */
+  readonly #known: EncodedFrame[] = [];
+  readonly #loaded: Promise<EncodedFrame>[] = [];
   /** Made when a wire first asks for pixels: most pass pictures on as they came. */
   #pixels: KeptPixels | undefined;
 
@@ -185,16 +187,22 @@ export class FrameSet {
     await Promise.all(this.#sources.map((_, index) => this.bytes(index)));
   }
 
-  /**
-   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. At once
-   * when it came with the request and when it is there already.
-   */
-  bytes(index: number): EncodedFrame | Promise<EncodedFrame> {
-    const known = this.#encoded[index];
+  /** As `bytes`, where the picture came with the request or is there already; undefined where it has to be fetched. Throws FrameRefused. */
+  held(index: number): EncodedFrame | undefined {
+    const known = this.#known[index];
     if (known !== undefined) return known;
-    const loaded = this.#load(this.#source(index));
-    this.#encoded[index] = loaded;
-    return loaded;
+    const source = this.#source(index);
+    const bytes = bytesIn(source);
+    return bytes && this.#look(index, source, bytes);
+  }
+
+  /**
+   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. Rejects with
+   * FrameRefused or the signal's reason.
+   */
+  bytes(index: number): Promise<EncodedFrame> {
+    this.#loaded[index] ??= this.#load(index);
+    return this.#loaded[index];
   }
 
   /** The picture's pixels in the size that an upstream takes. Transparency is dropped; the camera's rotation tag is ignored. */
@@ -217,29 +225,23 @@ export class FrameSet {
     return source;
   }
 
-  #load(source: FrameSource): EncodedFrame | Promise<EncodedFrame> {
-    try {
-      const read = this.#read(source);
-      return read instanceof Promise ? read.then((bytes) => this.#look(source, bytes)) : this.#look(source, read);
-    } catch (refused) {
-      return Promise.reject(refused);
-    }
+  async #load(index: number): Promise<EncodedFrame> {
+    const held = this.held(index);
+    if (held !== undefined) return held;
+    const source = this.#source(index);
+    return this.#look(index, source, await this.#fetch(source));
   }
 
-  #look(source: FrameSource, bytes: Buffer): EncodedFrame {
+  #look(index: number, { path, sha256 }: FrameSource, bytes: Buffer): EncodedFrame {
     const header = lookAt(bytes);
-    if (typeof header === "string") throw new FrameRefused(header, source.path);
-    if (source.sha256 && sha256(bytes) !== source.sha256) throw new FrameRefused("frame_hash_mismatch", source.path);
-    return { bytes, format: header.format, width: header.width, height: header.height };
+    if (typeof header === "string") throw new FrameRefused(header, path);
+    if (sha256 && sha256Of(bytes) !== sha256) throw new FrameRefused("frame_hash_mismatch", path);
+    const frame = { bytes, format: header.format, width: header.width, height: header.height };
+    this.#known[index] = frame;
+    return frame;
   }
 
-  #read({ url, data, path }: FrameSource): Buffer | Promise<Buffer> {
-    if (data !== undefined && data.length > 0) return Buffer.from(data.buffer, data.byteOffset, data.length);
-    if (isDataUrl(url)) return readDataUrl(url, path);
-    return this.#fetch(url, path);
-  }
-
-  async #fetch(url: string, path: string): Promise<Buffer> {
+  async #fetch({ url, path }: FrameSource): Promise<Buffer> {
     const { agent, allowPrivate, signal } = this.#options;
     const timeoutMs = Math.min(FETCH_TIMEOUT_MS, this.#timeLeft());
     try {
@@ -329,6 +331,12 @@ const FETCH_REASONS = {
   too_large: "frame_too_large",
 } as const satisfies Record<FetchFailed["reason"], FrameReason>;
 
+/** The bytes that came with the request; undefined where they have to be fetched. Throws FrameRefused. */
+function bytesIn({ url, data, path }: FrameSource): Buffer | undefined {
+  if (data !== undefined && data.length > 0) return Buffer.from(data.buffer, data.byteOffset, data.length);
+  return isDataUrl(url) ? readDataUrl(url, path) : undefined;
+}
+
 function readDataUrl(url: string, path: string): Buffer {
   try {
     return decodeDataUrl(url, MAX_BYTES);
@@ -338,7 +346,7 @@ function readDataUrl(url: string, path: string): Buffer {
   }
 }
 
-const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+const sha256Of = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
 const open = (bytes: Buffer): Sharp => sharp(bytes, { failOn: "error", limitInputPixels: MAX_PIXELS });
 

@@ -35,7 +35,7 @@ export function tetherAct(reach: ServerReach): Wire {
     id: "tether-act",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);

@@ -245,8 +245,9 @@ class AddressPlaces {
     return true;
   }
 
-  enter(): Promise<void> | undefined {
-    return this.take() ? undefined : new Promise((resolve) => this.#waiting.push(resolve));
+  /** Waits for a place. */
+  async enter(): Promise<void> {
+    if (!this.take()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   leave(): void {

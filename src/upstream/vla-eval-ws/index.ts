@@ -44,7 +44,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
     id: "vla-eval-ws",
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     probes: [
       {

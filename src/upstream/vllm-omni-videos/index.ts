@@ -17,7 +17,7 @@ export function vllmOmniVideos(reach: ServerReach): Wire {
   return {
     id: "vllm-omni-videos",
     schemes: Object.keys(HTTP_SCHEMES),
-    wants: ({ profile }) => PROFILES.wants(profile),
+    wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
       const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;

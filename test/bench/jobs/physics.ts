@@ -8,7 +8,7 @@ export async function physics(): Promise<void> {
   for (const { id, variants } of BUILT_IN) {
     for (const variant of variants) {
       const arena = await Arena.of(variant);
-      const nothing = () => ({ rows: [variant.fields.map(() => 0)], latencyMs: 0 });
+      const nothing = async () => ({ rows: [variant.fields.map(() => 0)], latencyMs: 0 });
       const before = process.cpuUsage();
       let steps = 0;
       for (let seed = 0; cpuMicros(before) < 1e6; seed++)

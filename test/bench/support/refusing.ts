@@ -34,7 +34,7 @@ async function refuseAll(): Promise<void> {
   const gate = createGate({
     services,
     keys: { find: nothing, peek: (secret) => known.get(secret) },
-    sessions: { find: () => undefined, peek: () => undefined },
+    sessions: { find: async () => undefined, peek: () => undefined },
     idempotency: { claim: nothing, release: nothing, seal: nothing, open: nothing, hashes: nothing },
     limits: new RateLimits(nothing),
     load,

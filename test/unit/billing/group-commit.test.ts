@@ -286,7 +286,7 @@ it("writes every promise before it is answered and every end once, however calle
         const intent = committer.intend(name);
         const end = (): void => {
           asked.add(name);
-          committer.settle("lease_1", name, intent, begun % 7 === 0).hear(
+          committer.settle("lease_1", name, intent, begun % 7 === 0).promise.then(
             () => ended++,
             () => expect.unreachable(),
           );

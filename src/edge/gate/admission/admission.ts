@@ -141,14 +141,18 @@ export class LoadShedder {
     return this.#isShedding || this.#size > 0;
   }
 
-  /** Takes a call in, at once where there is room; else it waits, or is refused with `overloaded`. */
-  enter(priority: Priority, orgOf: () => string, deadline?: number): AdmittedWork | Promise<AdmittedWork> {
+  /** Takes a call in that there is room for; undefined where it has to wait for its turn. */
+  tryEnter(priority: Priority): AdmittedWork | undefined {
     if (priority === Priority.CRITICAL) {
       this.#admitted[priority]!++;
       return UNCOUNTED;
     }
-    if (this.#size === 0 && this.#hasRoom) return this.#start(priority, 0);
-    return this.#wait(priority, orgOf(), deadline);
+    return this.#size === 0 && this.#hasRoom ? this.#start(priority, 0) : undefined;
+  }
+
+  /** Takes a call in, when its turn comes; rejects with `overloaded` where it does not come in time. */
+  async enter(priority: Priority, orgOf: () => string, deadline?: number): Promise<AdmittedWork> {
+    return this.tryEnter(priority) ?? this.#wait(priority, orgOf(), deadline);
   }
 
   /**

@@ -167,9 +167,9 @@ class McpTransport {
           [...this.#tools.values()]
             .filter(({ method }) => denialOf(principal, getOption(method, rpc)) === undefined)
             .map(({ facts }) => facts),
-        call: (name, input) => {
-          const called = this.#tools.get(name);
-          return called && exchange.call(called, input);
+        find: (name) => {
+          const tool = this.#tools.get(name);
+          return tool && ((input) => exchange.call(tool, input));
         },
       },
     );

@@ -15,8 +15,8 @@ export interface ToolAnswer {
 export interface McpCalls {
   /** The tools that the caller may use. */
   list(): readonly ToolFacts[];
-  /** Carries one of them out; undefined where there is no such tool. */
-  call(name: string, input: unknown): Promise<ToolAnswer> | undefined;
+  /** How one of them is carried out; undefined where there is no such tool. */
+  find(name: string): ((input: unknown) => Promise<ToolAnswer>) | undefined;
 }
 
 /** A message as it came. */
@@ -45,9 +45,9 @@ export async function answerMcp({ url, headers, body }: McpRequest, calls: McpCa
     })),
   }));
   server.setRequestHandler(CallToolRequestSchema, async ({ params: { name, arguments: input = {} } }) => {
-    const answer = calls.call(name, input);
-    if (answer === undefined) throw new McpError(ErrorCode.InvalidParams, `there is no tool of the name ${name}`);
-    const { text, isRefusal } = await answer;
+    const call = calls.find(name);
+    if (call === undefined) throw new McpError(ErrorCode.InvalidParams, `there is no tool of the name ${name}`);
+    const { text, isRefusal } = await call(input);
     return { content: [{ type: "text" as const, text }], ...(isRefusal && { isError: true }) };
   });
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });

@@ -18,8 +18,7 @@ export async function pushEvents<T>(items: AsyncIterable<T>, options: EventPushO
   try {
     for await (const item of untilAbort(items, options.signal)) {
       writer ??= options.begin();
-      const room = writer.write(options.eventOf(item));
-      if (room !== undefined) await room;
+      await writer.write(options.eventOf(item));
     }
   } catch (thrown) {
     if (writer !== undefined) {

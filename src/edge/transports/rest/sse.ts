@@ -57,7 +57,7 @@ export const outletOf = (response: Writable): Outlet => ({
 /** Writes events to one response. */
 export interface EventWriter {
   /** Writes one event; resolves when the reader has room for the next, or has left. */
-  write(event: ServerEvent): Promise<void> | undefined;
+  write(event: ServerEvent): Promise<void>;
   /** Ends the response. */
   end(): void;
 }
@@ -81,20 +81,19 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
       rest(HEARTBEAT_MS);
     });
   };
-  const empty = (): void => {
-    full = false;
-  };
   outlet.on("close", () => {
     gone = true;
     hush();
   });
   rest(HEARTBEAT_MS);
   return {
-    write(event) {
-      if (gone) return undefined;
+    async write(event) {
+      if (gone) return;
       full = !outlet.send(form.before(event), event.data, form.behind);
       heardAt = steadyNow();
-      return full ? drained(outlet, giveUp, signal).then(empty) : undefined;
+      if (!full) return;
+      await drained(outlet, giveUp, signal);
+      full = false;
     },
     end() {
       hush();

@@ -19,7 +19,7 @@ function gateOf(state: { closing: boolean; loaded: boolean }) {
   return createGate({
     services: [silent(InferenceService), silent(OperationsService)],
     keys: { find: never, peek: never },
-    sessions: { find: () => undefined, peek: () => undefined },
+    sessions: { find: async () => undefined, peek: () => undefined },
     idempotency: { claim: never, release: never, seal: never, hashes: never, open: never },
     limits,
     load: new LoadShedder(),
@@ -36,15 +36,12 @@ const head = { authorization: "Bearer key", adminToken: undefined, remoteAddress
 it.each([
   ["its state is not loaded", { closing: false, loaded: false }],
   ["it closes", { closing: true, loaded: true }],
-])("refuses calls for a moment while %s, whoever makes them, and answers whether it is ready", (_, state) => {
+])("refuses calls for a moment while %s, whoever makes them, and answers whether it is ready", async (_, state) => {
   const gate = gateOf(state);
-  let refusal: unknown;
-  try {
-    gate.admit(InferenceService.method.act, head);
-  } catch (thrown) {
-    refusal = thrown;
-  }
+  const refusal = await gate.admit(InferenceService.method.act, head).catch((thrown: unknown) => thrown);
   expect(refusal).toBeInstanceOf(Refusal);
   expect(refusal).toMatchObject({ reason: Reason.NOT_READY, retryAfter: 1 });
-  expect(gate.admit(OperationsService.method.getReadiness, head)).toMatchObject({ principal: { kind: "public" } });
+  expect(await gate.admit(OperationsService.method.getReadiness, head)).toMatchObject({
+    principal: { kind: "public" },
+  });
 });

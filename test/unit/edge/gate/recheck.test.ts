@@ -6,7 +6,7 @@ import { replaceAmbient } from "../../../support/ambient.ts";
 import { DEVELOPER } from "../../../support/key-call.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
-const admission = { principal: DEVELOPER, headers: [], leave: () => {}, again: () => {} };
+const admission = { principal: DEVELOPER, headers: [], leave: () => {}, again: async () => {} };
 
 it("looks again until the signal is aborted, and never at a caller who has left before", () => {
   const clock = new ManualClock();

@@ -32,17 +32,19 @@ function shedder(limit = 2) {
     name: string,
     { priority = ACT as Priority, org = "a", deadline = undefined as number | undefined } = {},
   ) => {
-    const entered = load.enter(priority, () => org, deadline);
-    if (!(entered instanceof Promise)) running.push({ name, work: entered });
+    const entered = load.tryEnter(priority);
+    if (entered) running.push({ name, work: entered });
     else
-      entered.then(
-        (work) => running.push({ name, work }),
-        (thrown) => {
-          expect(thrown).toBeInstanceOf(Refusal);
-          expect(thrown).toMatchObject({ reason: Reason.OVERLOADED });
-          refused.push(name);
-        },
-      );
+      load
+        .enter(priority, () => org, deadline)
+        .then(
+          (work) => running.push({ name, work }),
+          (thrown) => {
+            expect(thrown).toBeInstanceOf(Refusal);
+            expect(thrown).toMatchObject({ reason: Reason.OVERLOADED });
+            refused.push(name);
+          },
+        );
   };
   const names = () => running.map(({ name }) => name);
   /** Ends the oldest that run, and answers who does then. */

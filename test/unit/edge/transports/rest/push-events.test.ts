@@ -38,9 +38,9 @@ function telling(items: AsyncIterable<number>, { full = false } = {}) {
   const signal = new Cancel();
   let drain = (): void => undefined;
   const writer: EventWriter = {
-    write({ event, data }: ServerEvent) {
+    async write({ event, data }: ServerEvent) {
       told.push(`${event} ${data}`);
-      return full && !signal.aborted ? new Promise((resolve) => (drain = resolve)) : undefined;
+      if (full && !signal.aborted) await new Promise<void>((resolve) => (drain = resolve));
     },
     end: () => void told.push("end"),
   };
