@@ -68,6 +68,8 @@ export class CallStream extends OutgoingData {
   #released = 0;
   #isPaused = false;
   #unheard: Buffer[] = [];
+  /** In the turn of the event loop in which the first of these came. */
+  #isSameTurn = false;
   #isEndDue = false;
   #isHeld = false;
   /** The hearer waits for room. */
@@ -167,9 +169,22 @@ export class CallStream extends OutgoingData {
 
   /** For the connection: more of the request. */
   receive(bytes: Buffer): void {
-    // What waits has bytes of its own: a few would keep all that arrived with them.
-    if (this.#isPaused) this.#unheard.push(Buffer.from(bytes));
-    else this.#hear(bytes);
+    if (!this.#isPaused) {
+      this.#hear(bytes);
+      return;
+    }
+    // A call with a known key is let in before the turn of the event loop ends, and its pictures need not be copied for that.
+    if (this.#unheard.length === 0 && !this.#isSameTurn) {
+      this.#isSameTurn = true;
+      setImmediate(() => this.#turned());
+    }
+    this.#unheard.push(this.#isSameTurn ? bytes : Buffer.from(bytes));
+  }
+
+  /** What waits for longer than a turn has bytes of its own: a few would keep all that arrived with them. */
+  #turned(): void {
+    this.#isSameTurn = false;
+    this.#unheard = this.#unheard.map((bytes) => Buffer.from(bytes));
   }
 
   /** For the connection: so many bytes are heard, or were never to be. */
