@@ -1,6 +1,6 @@
 /** What all calls of Stripe share: how long they take, what a failure is, and how its objects name each other. */
 import Stripe from "stripe";
-import { after } from "../clock.ts";
+import { inTime } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 
 /** How long a question may take in all, with every retry and every page of its answer. */
@@ -11,14 +11,10 @@ export const MICRO_PER_CENT = 10_000;
 
 /** A failure of the processor is not the caller's: the refusal asks for a retry, and the cause goes to the log. */
 export async function reached<T>(ask: () => Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const forget = after(PATIENCE_MS, () => late.reject(new Error(`no answer within ${PATIENCE_MS} ms`)));
   try {
-    return await Promise.race([ask(), late.promise]);
+    return await inTime(ask(), { ms: PATIENCE_MS, late: () => new Error(`no answer within ${PATIENCE_MS} ms`) });
   } catch (cause) {
     throw away(cause);
-  } finally {
-    forget();
   }
 }
 

@@ -1,4 +1,5 @@
 /** Receipts and invoices as PDF, by pdfkit. */
+import { buffer } from "node:stream/consumers";
 import PDFDocument from "pdfkit";
 import { toUsd } from "../../billing/price.ts";
 import { BRAND } from "../../brand.ts";
@@ -31,12 +32,7 @@ export function pdfOf({ title, facts, lines, note, at }: Paper): Promise<Buffer>
     displayTitle: true,
     info: { Title: plain(title), Author: BRAND, CreationDate: new Date(at) },
   });
-  const chunks: Buffer[] = [];
-  const done = new Promise<Buffer>((resolve, reject) => {
-    pdf.on("data", (chunk: Buffer) => chunks.push(chunk));
-    pdf.on("end", () => resolve(Buffer.concat(chunks)));
-    pdf.on("error", reject);
-  });
+  const whole = buffer(pdf);
   pdf.font("Helvetica-Bold").fontSize(20).text(plain(title)).moveDown();
   pdf.fontSize(10);
   for (const [name, value] of facts) {
@@ -68,7 +64,7 @@ export function pdfOf({ title, facts, lines, note, at }: Paper): Promise<Buffer>
     .fillColor("#5b616e")
     .text(note, MARGIN, y + ROW, { width: WIDTH });
   pdf.end();
-  return done;
+  return whole;
 }
 
 /** To the cent, or as far as the ledger goes where there is more. */
