@@ -2,6 +2,7 @@
 import sharp from "sharp";
 import type { Signal } from "../../cancellation.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { SideNote } from "../../side-note.ts";
 import { inSlices, type Sliced } from "../../slices.ts";
 import { NdArray } from "../python/ndarray.ts";
 import { readImageHeader } from "./image.ts";
@@ -21,6 +22,19 @@ export interface EncodeOptions {
   readonly turned?: boolean;
 }
 
+/** Red, green and blue bytes, row by row from the top left. They must not be written to. */
+export interface RgbPixels {
+  readonly data: Buffer;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What files were packed from, where it came as it is needed: a view of the message that it came with, and no copy. */
+const packedFrom = new SideNote<Uint8Array, RgbPixels>("pixels");
+
+/** The pixels that a file was packed from by `encoded`, where they are at hand: to unpack it would give the same. */
+export const pixelsIn = (file: Uint8Array): RgbPixels | undefined => packedFrom.of(file);
+
 /** The picture as a PNG file. Refuses what is no picture, by its key. */
 export async function encoded(array: NdArray, key: string, options: EncodeOptions): Promise<Uint8Array> {
   if (!isPicture(array)) throw unfit(key, "a picture is [height, width, 3] or [3, height, width]");
@@ -35,7 +49,10 @@ export async function encoded(array: NdArray, key: string, options: EncodeOption
     const raw = last ? pixels : await inSlices(interleaved(pixels, height * width));
     const picture = sharp(raw, { raw: { width, height, channels: 3 } });
     const png = turned ? picture.rotate(180) : picture;
-    return png.png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
+    const file = await png.png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
+    if (raw === array.data && !turned)
+      packedFrom.set(file, { data: Buffer.from(raw.buffer, raw.byteOffset, raw.length), width, height });
+    return file;
   };
   return pictureTurns.run(asker, height * width, work, signal);
 }

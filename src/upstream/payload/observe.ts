@@ -1,11 +1,11 @@
 /** The newest observation of a request in the parts that a server's profile names, each under its key. */
 import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
-import { encoded } from "../../codecs/pictures/raw-pictures.ts";
+import { encoded, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import type { Asker } from "../../codecs/pictures/turns.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { EncodedFrame, FrameSet, RgbPixels } from "../pictures/frames.ts";
+import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
 import { type FrameSlot, ownName, type Profile, type ProprioSlot } from "./profile.ts";
 

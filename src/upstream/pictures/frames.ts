@@ -12,6 +12,7 @@ import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
+import { pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
@@ -86,13 +87,6 @@ export interface FrameSize {
   readonly width: number;
   readonly height: number;
   readonly fit: "pad" | "stretch";
-}
-
-/** Decoded pixels: red, green and blue bytes, row by row from the top left. Later calls get the same buffer: it must not be written to. */
-export interface RgbPixels {
-  readonly data: Buffer;
-  readonly width: number;
-  readonly height: number;
 }
 
 /** Why a frame was refused, as in `details.violations[].type`. */
@@ -256,7 +250,7 @@ export class FrameSet {
   }
 
   async #resize(index: number, from: EncodedFrame, size: FrameSize, progress: WorkProgress): Promise<RgbPixels> {
-    const { path } = this.#source(index);
+    const { path, data } = this.#source(index);
     const { bytes, width, height } = from;
     const pixels = this.#pixels!; // what this is kept in
     const turn = (work: () => Sharp, count: number, { signal, begun }: WorkProgress): Promise<RgbPixels> =>
@@ -270,6 +264,10 @@ export class FrameSet {
         signal,
       );
     const count = width * height;
+    const came = data && pixelsIn(data);
+    if (came !== undefined && width === size.width && height === size.height) return came;
+    if (came !== undefined)
+      return turn(() => fitted(reopen(came), came, size), Math.max(count, size.width * size.height), progress);
     if (count > MAX_KEPT_PIXELS || !pixels.keeps(index, 3 * count))
       return turn(() => fitted(open(bytes), from, size), Math.max(count, size.width * size.height), progress);
     const whole = await pixels.decoded.join(`${index}`, progress.signal, (inner) =>
