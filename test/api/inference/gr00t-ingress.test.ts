@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Request } from "zeromq";
+import { pictureTurns } from "../../../src/codecs/pictures/turns.ts";
 import { decodeGr00t, encodeGr00t, readGr00t } from "../../../src/codecs/python/gr00t.ts";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { NdArray } from "../../../src/codecs/python/ndarray.ts";
@@ -247,6 +248,14 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
   const send = (fields: Record<string, Packable<NdArray>>, arrays: "npy" | "numpy" = "numpy") =>
     talkRaw(encodeGr00t(fields, arrays));
 
+  it("has its pixels shown to a model of that size as they came", async () => {
+    const before = pictureTurns.figures.begun;
+    await send({ endpoint: "get_action", api_token: key, data: { observation, options: null } });
+    expect(server.raw.at(-1)!.includes(Buffer.from(observation.video.exterior_image_1_left.data))).toBe(true);
+    // They are packed for the record, and not unpacked.
+    expect(pictureTurns.figures.begun - before).toBe(1);
+  });
+
   it("calls get_action(obs) alone, and hears the model's whole chunk in its own parts, as it writes arrays", async () => {
     for (const arrays of ["numpy", "npy"] as const) {
       const data = { observation, options: null };
@@ -355,6 +364,25 @@ describe("bad input", () => {
       expect(((await call(sent)) as Map<string, string>).get("error")).toContain(reason);
       expect(((await call(message({ endpoint: "ping" }))) as Map<string, string>).get("status")).toBe("ok");
     });
+  });
+
+  it("of 30 cameras is refused, and none of their pictures is packed", async () => {
+    const before = pictureTurns.figures.begun;
+    const video = Object.fromEntries(
+      Array.from({ length: 30 }, (_, i) => [`camera ${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 1, 3])]),
+    );
+    const data = nested({ action_keys: { left_arm: 7 } });
+    const answer = await talk((call) =>
+      call(
+        message({
+          endpoint: "get_action",
+          api_token: caller.key,
+          data: { ...data, observation: { ...(data.observation as object), video } },
+        }),
+      ),
+    );
+    expect(String((answer as Map<string, never>).get("error"))).toMatch(/validation_failed.*16 cameras/);
+    expect(pictureTurns.figures.begun).toBe(before);
   });
 
   it("costs nothing, parts that do not add up included", async () => {

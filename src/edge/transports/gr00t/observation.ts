@@ -86,6 +86,9 @@ export async function actionAsked(
 /** As many as `proprio` may have. */
 const MOST_NUMBERS = 4096;
 
+/** As many as an observation may have. */
+const MOST_CAMERAS = 16;
+
 /** Moments of a video that are looked at. */
 const MOST_MOMENTS = 16;
 
@@ -94,7 +97,10 @@ async function momentsIn(
   video: Gr00tValue | undefined,
   by: EncodeOptions,
 ): Promise<{ camera: string; data: Uint8Array }[][]> {
-  const films = [...entriesOf(video)].map(([camera, value]) => {
+  const cameras = [...entriesOf(video)];
+  // Refused before any of their pictures is worked on.
+  if (cameras.length > MOST_CAMERAS) throw unfit("video", `an observation has ${MOST_CAMERAS} cameras at most`);
+  const films = cameras.map(([camera, value]) => {
     if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
     return { camera, pictures: picturesOf(value, camera) };
   });
