@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type NatsConnection, nkeys } from "nats";
+import { createInbox, type NatsConnection, nkeys } from "nats";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { dial } from "../../src/events/nats/connect.ts";
 import { WorkQueue } from "../../src/events/work-queue.ts";
@@ -118,19 +118,28 @@ it("lets an organisation hear its own events at the leaf as at the hub, and anot
 });
 
 it("carries an emergency stop across, from either side", async () => {
-  const stops = "limber.replica.v1.stop";
+  const subject = "limber.replica.v1.stop";
   const [first, second] = orgs;
-  const ears = { hub: await hear("hub", "gateway", stops), leaf: await hear("leaf", "gateway", stops) };
   for (const [from, to, { key }] of [
     ["hub", "leaf", first!],
     ["leaf", "hub", second!],
   ] as const) {
-    const before = ears[to].heard.length;
+    const [asker, ear] = [(await hear(from, "gateway")).connection, (await hear(to, "gateway")).connection];
+    const [inbox, answered, heard] = [createInbox(), new Set<string>(), [] as string[]];
+    asker.subscribe(inbox, { callback: (_, message) => void answered.add(message.string()) });
+    ear.subscribe(subject, { callback: (_, message) => void heard.push(message.string()) });
+    await ear.flush();
+    // Each replica that hears a word answers with its name, also one about a stop that there is not.
+    await eventually(() => {
+      asker.publish(subject, 'test {"refused":"stop_none"}', { reply: inbox });
+      expect(answered.size).toBe(2);
+    });
     const stopped = await apps[from].call("/v1/robots/stop", { robot_id: "r-1" }, { key });
     expect(stopped.status).toBe(200);
-    await eventually(() => expect(ears[to].heard.length).toBeGreaterThan(before));
-    const told = await apps[to].call("/v1/robots/stops", undefined, { key });
-    expect(told.text).toContain("r-1");
+    await eventually(() => expect(heard.some((word) => word.includes('"hold"'))).toBe(true));
+    await eventually(async () =>
+      expect((await apps[to].call("/v1/robots/stops", undefined, { key })).text).toContain("r-1"),
+    );
   }
 });
 
