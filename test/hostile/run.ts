@@ -1,5 +1,5 @@
 /**
- * `npm run chaos:hostile -- [MINUTES] [SEED]`: every attack of the suite, again and again with new seeds, against one gateway, for so
+ * `npm run chaos:hostile -- [MINUTES] [SEED] [WORD]`: every attack of the suite, again and again with new seeds, against one gateway, for so
  * many minutes. It prints figures each minute, and ends with 1 where anything was found.
  */
 import { tell } from "../chaos/findings.ts";
@@ -9,11 +9,14 @@ import { driftOf, lineOf, Suite } from "./suite.ts";
 const minutes = Number(process.argv[2] ?? 60);
 const seed = Number(process.argv[3] ?? 1 + (Date.now() % 1_000_000));
 if (!(minutes > 0) || !Number.isSafeInteger(seed)) {
-  console.error("usage: npm run chaos:hostile -- [MINUTES] [SEED]");
+  console.error("usage: npm run chaos:hostile -- [MINUTES] [SEED] [WORD]");
   process.exit(2);
 }
 /** Attacks whose name holds this word; all where none is given. */
 const only = process.argv[4] ?? "";
+
+/** The gateway without TLS, as figures name it. */
+const PLAIN = "plain";
 
 const suite = new Suite();
 const attacks = suite.attacks.filter(({ name }) => name.includes(only));
@@ -21,9 +24,11 @@ const began = performance.now();
 const minute = (): number => (performance.now() - began) / 60_000;
 const wrong: string[] = [];
 const totals: Record<string, number> = { attacks: 0, "good answers": 0 };
-/** What memory is compared with at the end: the level after the first round, when every cache has filled. */
-let level: Outcome | undefined;
-let last: Outcome | undefined;
+/**
+ * Of each gateway that is attacked the level after the first round, when every cache has filled, with which its memory is compared at the
+ * end, and that after its last attack.
+ */
+const levels = new Map<string, { first?: Outcome | undefined; last?: Outcome | undefined }>();
 let toldAt = 0;
 let deaths = 0;
 
@@ -43,22 +48,26 @@ for (let nth = 0; minute() < minutes; nth++) {
   }
   if (outcome.after === undefined) {
     deaths += 1;
-    level = undefined; // another process, another level
-  } else if (attack.place === undefined) {
-    last = outcome;
-    if (nth >= attacks.length) level ??= outcome;
+    levels.delete(attack.place ?? PLAIN); // another process, another level
+  } else {
+    const { first } = levels.get(attack.place ?? PLAIN) ?? {};
+    levels.set(attack.place ?? PLAIN, { first: first ?? (nth >= attacks.length ? outcome : undefined), last: outcome });
   }
   if (minute() - toldAt >= 1) {
     toldAt = minute();
-    const memory = last?.after ? told(last.after) : "dead";
-    console.log(`minute ${Math.floor(toldAt)}: ${figures()}; ${memory}`);
+    const memory = [...levels].flatMap(([place, { last }]) => (last?.after ? `${place} ${told(last.after)}` : []));
+    console.log(`minute ${Math.floor(toldAt)}: ${figures()}; ${memory.join("; ") || "dead"}`);
   }
 }
 await suite.stop();
 
-const drift = level && last && driftOf(level, last, MOST_GROWTH);
-if (drift !== undefined) wrong.push(drift);
-const memory = { first: level?.after, last: last?.after };
+for (const { first, last } of levels.values()) {
+  const drift = first && last && driftOf(first, last, MOST_GROWTH);
+  if (drift !== undefined) wrong.push(drift);
+}
+const memory = Object.fromEntries(
+  [...levels].map(([place, { first, last }]) => [place, { first: first?.after, last: last?.after }]),
+);
 const code = tell("hostile", seed, { minutes: Math.round(minute()), deaths, ...totals, memory }, wrong);
 console.log(
   code === 0

@@ -109,7 +109,8 @@ async function cut(context: AttackContext, script: Script, at: number, manner: s
   const { raw, wire, tls } = await begin(script, at);
   context.count("connections");
   const heard = new Promise((resolve) => tls.once("data", resolve).once("close", resolve));
-  await Promise.race([wire.spent, new Promise((resolve) => raw.once("close", resolve))]);
+  // A gateway that has ended its side gets no more; this side stands half open, and closes by itself never.
+  await Promise.race([wire.spent, new Promise((resolve) => raw.once("end", resolve).once("close", resolve))]);
   if (manner === "is never read") raw.pause();
   await MANNERS[manner]!(raw, heard, context);
 }
@@ -124,7 +125,9 @@ export const tlsAttacks = (): Attack[] =>
       const length = await lengthOf(context, script);
       const places = (): number[] =>
         context.whole
-          ? Array.from({ length: Math.ceil(length / STRIDE) }, (_, nth) => nth * STRIDE + context.roll(STRIDE))
+          ? Array.from({ length: Math.ceil(length / STRIDE) }, (_, nth) =>
+              Math.min(nth * STRIDE + context.roll(STRIDE), length),
+            )
           : Array.from({ length: SAMPLE }, () => context.roll(length));
       const cuts = Object.keys(MANNERS).flatMap((manner) => places().map((at) => ({ at, manner })));
       await spread(context, cuts, WIDTH, ({ at, manner }) => cut(context, script, at, manner));
