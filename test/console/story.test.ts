@@ -175,6 +175,18 @@ describe.skipIf(!canBrowse)("robots", () => {
       await table.getByText("example-base").waitFor();
       expect(cut).toBeGreaterThan(1);
 
+      // Nobody looks at a hidden tab: it watches nothing, and goes on once it is seen.
+      const toBe = (state: string): Promise<unknown> =>
+        page.evaluate(
+          `Object.defineProperty(document, "visibilityState", { value: "${state}", configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`,
+        );
+      const ofWatch = (request: { url(): string }): boolean => request.url().endsWith("/WatchLoops");
+      const [ended] = await Promise.all([page.waitForEvent("requestfailed", ofWatch), toBe("hidden")]);
+      expect(ended.failure()?.errorText).toContain("ABORTED");
+      await Promise.all([page.waitForRequest(ofWatch), toBe("visible")]);
+      const then = await figure();
+      await eventually(async () => expect(await figure()).not.toBe(then));
+
       await page.getByRole("button", { name: "STOP" }).click();
       const hold = page.locator("[data-hold]");
       await hold.click();

@@ -105,7 +105,7 @@ const COLUMNS: readonly Column<LogRecord>[] = [
     id: "latency",
     title: "latency",
     width: 84,
-    phone: 72,
+    phone: 76,
     right: true,
     cell: ({ latencyMs }) => <Ms ms={latencyMs} />,
     value: ({ latencyMs }) => latencyMs ?? 0,

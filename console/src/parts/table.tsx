@@ -116,6 +116,8 @@ export function Table<T extends object>({
     return true;
   });
 
+  // A phone has no room to spare behind a figure, and half a figure says something else.
+  const gap = narrow ? "pr-2" : "pr-5";
   const template = shown
     .map(({ width: wide, phone }) => (narrow && phone !== undefined ? phone : wide))
     .map((width) => (typeof width === "number" ? `${width}px` : `minmax(${narrow ? 0 : 80}px, ${width})`))
@@ -142,7 +144,7 @@ export function Table<T extends object>({
             {shown.map((column) => {
               const handle = table.getColumn(column.id);
               const direction = handle?.getIsSorted() ?? false;
-              const side = column.right ? "text-right justify-self-end pr-5" : "pr-3";
+              const side = column.right ? `text-right justify-self-end ${gap}` : "pr-3";
               return (
                 <div
                   key={column.id}
@@ -187,7 +189,7 @@ export function Table<T extends object>({
                   <div
                     key={column.id}
                     role="cell"
-                    className={`min-w-0 truncate ${column.right ? "pr-5 text-right" : "pr-3"}`}
+                    className={`min-w-0 truncate ${column.right ? `${gap} text-right` : "pr-3"}`}
                   >
                     {i === 0 && onOpen !== undefined ? (
                       <button

@@ -56,7 +56,35 @@ function sampled({ past }: { past: readonly Sample[] }, loop: RunningLoop, at: n
   return { loop, past: [...past.slice(-KEPT), sample] };
 }
 
-/** Watches loops; a stream that is lost is opened again, after longer and longer waits. */
+/** Resolves when the page is seen, or `signal` is aborted. */
+async function seen(signal: AbortSignal): Promise<void> {
+  while (document.visibilityState === "hidden" && !signal.aborted)
+    await new Promise<void>((resolve) => {
+      const go = (): void => {
+        document.removeEventListener("visibilitychange", go);
+        signal.removeEventListener("abort", go);
+        resolve();
+      };
+      document.addEventListener("visibilitychange", go);
+      signal.addEventListener("abort", go);
+    });
+}
+
+/** Is aborted when the page is not seen any more, or `ended` is. */
+function untilHidden(ended: AbortSignal): AbortSignal {
+  const hidden = new AbortController();
+  const look = (): void => {
+    if (document.visibilityState === "hidden") hidden.abort();
+  };
+  document.addEventListener("visibilitychange", look, { signal: AbortSignal.any([ended, hidden.signal]) });
+  look();
+  return AbortSignal.any([ended, hidden.signal]);
+}
+
+/**
+ * Watches loops while the page is seen: nobody looks at a hidden tab, which may stay open for days. A stream that is lost is opened again,
+ * after longer and longer waits.
+ */
 export function useLoops(filter: {
   readonly workspaceId?: string | undefined;
   readonly robotId?: string | undefined;
@@ -74,9 +102,11 @@ export function useLoops(filter: {
     };
     const watch = async (): Promise<void> => {
       let wait = FIRST_WAIT_MS;
-      while (!ended.signal.aborted) {
+      for (;;) {
+        await seen(ended.signal);
+        const signal = untilHidden(ended.signal);
         try {
-          for await (const { event } of client.watchLoops({ workspaceId, robotId }, { signal: ended.signal })) {
+          for await (const { event } of client.watchLoops({ workspaceId, robotId }, { signal })) {
             wait = FIRST_WAIT_MS;
             if (event.case === "snapshot") {
               const known = new Set(event.value.loops.map(({ id }) => id));
@@ -91,9 +121,10 @@ export function useLoops(filter: {
             show();
           }
         } catch (error) {
-          if (ended.signal.aborted) return;
-          show(error);
+          if (!signal.aborted) show(error);
         }
+        if (ended.signal.aborted) return;
+        if (signal.aborted) continue;
         await new Promise((resolve) => setTimeout(resolve, wait));
         wait = Math.min(wait * 2, LONGEST_WAIT_MS);
       }
