@@ -19,8 +19,17 @@ const HATCHLING = "hatchling==1.32.4";
 /** What tar is told, so that the same sources make the same bytes. */
 export const SAME_BYTES: readonly string[] = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
 
-/** Clients that are released as sources, and where those state their version. */
-const SOURCES: readonly string[] = ["cpp", "ros2"];
+/** Clients that are released as sources, with all that their tests need: what of the tree goes where in the folder of their tarball. */
+const SOURCES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  cpp: { "clients/cpp": "", "clients/conformance/traces": "/test/traces", LICENSE: "/LICENSE" },
+  ros2: {
+    "clients/ros2": "",
+    "clients/python/tests/conftest.py": "/test/conftest.py",
+    "clients/python/tests/test_ros2.py": "/test/test_ros2.py",
+    LICENSE: "/LICENSE",
+  },
+};
+/** Where those state their version. */
 const SOURCES_VERSIONS: readonly (readonly [string, RegExp])[] = [
   ["clients/cpp/CMakeLists.txt", /^project\(\w+ VERSION ([\d.]+)/m],
   ["clients/ros2/limber_interfaces/package.xml", /<version>([^<]+)/],
@@ -106,6 +115,17 @@ function packPython(): void {
   }
 }
 
+/** Packs clients as sources into `out`, each as one folder named like its tarball, which is answered. */
+export function packSources(version: string, out: string): readonly string[] {
+  return Object.entries(SOURCES).map(([name, parts]) => {
+    const folder = `limber-${name}-${version}`;
+    const archive = join(out, `${folder}.tar.gz`);
+    const moved = Object.entries(parts).map(([from, to]) => `--transform=s,^${from},${folder}${to},`);
+    run("tar", [...SAME_BYTES, "--exclude=__pycache__", ...moved, "-C", ROOT, "-czf", archive, ...Object.keys(parts)]);
+    return archive;
+  });
+}
+
 function release(): void {
   const versions = versionsOf(ROOT);
   if (new Set(versions.values()).size > 1)
@@ -118,10 +138,7 @@ function release(): void {
     packInto(`./${NPM_CLIENT}`);
   }
   packPython();
-  for (const name of SOURCES) {
-    const archive = join(OUT, `limber-${name}-${versions.get("package.json")}.tar.gz`);
-    run("tar", [...SAME_BYTES, "--exclude=__pycache__", "-C", join(ROOT, "clients"), "-czf", archive, name]);
-  }
+  packSources(versions.get("package.json")!, OUT);
   const sbom = ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"];
   writeFileSync(join(OUT, "limber.cdx.json"), run("npm", sbom));
   writeFileSync(join(OUT, "THIRD_PARTY_LICENSES.txt"), licencesOf(ROOT));

@@ -8,7 +8,7 @@ import { isTooOld } from "../../src/app/brought-node.ts";
 import { API_VERSION } from "../../src/brand.ts";
 import { START_FLAGS } from "../../src/fast/collector.ts";
 import { build } from "../../tools/build.ts";
-import { licencesOf, versionsOf } from "../../tools/release.ts";
+import { licencesOf, packSources, versionsOf } from "../../tools/release.ts";
 import { type DemoGateway, startDemo } from "../support/demo-gateway.ts";
 import { scratchDir } from "../support/gateway.ts";
 
@@ -143,6 +143,22 @@ it("has one version with all that is released beside it", () => {
   const versions = versionsOf(ROOT);
   expect(versions.size).toBeGreaterThan(1);
   expect(new Set(versions.values()).size, JSON.stringify(Object.fromEntries(versions))).toBe(1);
+});
+
+it("is accompanied by clients in sources, each one folder with its licence and all that its tests read", () => {
+  const [version] = versionsOf(ROOT).values();
+  const lists = packSources(version!, scratch.path).map((archive) =>
+    execFileSync("tar", ["-tzf", archive], { encoding: "utf8" }).trim().split("\n"),
+  );
+  const [cpp = [], ros2 = []] = lists;
+  const within = (name: string, files: readonly string[]) => files.map((file) => `limber-${name}-${version}/${file}`);
+  const traces = readdirSync(join(ROOT, "clients/conformance/traces")).map((name) => `test/traces/${name}`);
+  expect(cpp).toEqual(expect.arrayContaining(within("cpp", ["LICENSE", "CMakeLists.txt", "test/fake.cpp", ...traces])));
+  const tests = ["test/test_ros2.py", "test/conftest.py"];
+  expect(ros2).toEqual(expect.arrayContaining(within("ros2", ["LICENSE", "limber_ros2/package.xml", ...tests])));
+  expect(new Set(lists.flat().map((path) => path.split("/")[0]))).toEqual(
+    new Set([`limber-cpp-${version}`, `limber-ros2-${version}`]),
+  );
 });
 
 it("is accompanied by the licences of what it ships, not of what builds it", () => {
