@@ -28,9 +28,8 @@ describe("a hold", () => {
     const payer = await makePayer(db.sql, 1_000 * PRICE);
     const { leaser } = await replica("one");
     for (let i = 0; i < 5; i++) await call(leaser, payer, PRICE);
-    const hold = leaser.hold(payer, PRICE, estimate(PRICE));
-    expect(hold).not.toBeInstanceOf(Promise);
-    await (await hold).release();
+    const hold = leaser.tryHold(payer, PRICE);
+    await hold!.release();
   });
 
   it("has its intent in the journal once it is durable, and until it has ended", async () => {
@@ -220,7 +219,7 @@ describe("time", () => {
     const durable = refusalOf(hold.durable);
     await clock.advance(5_000);
     expect((await durable).reason).toBe(Reason.STORE_UNAVAILABLE);
-    expect(() => leaser.hold(payer, PRICE, estimate(PRICE))).toThrow(Refusal);
+    await expect(leaser.hold(payer, PRICE, estimate(PRICE))).rejects.toThrow(Refusal);
     hold.release(failureOf(intent));
     ledger.commit = commit;
     await clock.advance(1_000);

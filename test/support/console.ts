@@ -25,7 +25,7 @@ export interface OpenedPage {
 }
 
 /** How long what a page shows may take to come about, in milliseconds. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /** Builds the console where it is not built, and opens a gateway. */
 export async function openConsole(): Promise<ConsoleApp> {

@@ -199,11 +199,19 @@ describe("200", () => {
     const answer = await asked.promise;
     model.script.act = undefined;
     await stop({ all: true });
-    await expect.poll(async () => (await act(two, owner)).status).toBe(409);
+    // Those that the other replica answers before it hears of the stop are charged.
+    let spentUsd = 0;
+    const statusNow = async (): Promise<number> => {
+      const { status, body } = await act(two, owner);
+      if (status === 200) spentUsd += body.usage.cost_usd;
+      return status;
+    };
+    await expect.poll(statusNow).toBe(409);
     answer();
     expect(await answered).toMatchObject({ status: 409, body: { error: { code: "robot_stopped" } } });
     const { body } = await one.call("/v1/billing/balance", undefined, owner);
-    expect(body).toMatchObject({ spent_usd: 0, balance_usd: 1 });
+    expect(body.spent_usd).toBeCloseTo(spentUsd, 9);
+    expect(body.balance_usd).toBeCloseTo(1 - spentUsd, 9);
   });
 
   it("is told of as an event and put on record, once", async () => {
