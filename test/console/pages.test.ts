@@ -5,6 +5,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canBrowse } from "../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../support/console.ts";
+import { eventually } from "../support/eventually.ts";
 import { fill } from "./fill.ts";
 import { PLACES } from "./places.ts";
 
@@ -73,9 +74,13 @@ describe.skipIf(!canBrowse)("every page", () => {
     const { page, faults } = await console.open("/console/calls", { reducedMotion: "reduce" });
     await settled(page, "Calls");
     await page.getByRole("table", { name: "calls" }).getByRole("row").nth(1).waitFor();
-    await page.keyboard.press("j");
-    await page.keyboard.press("Enter");
-    await page.getByRole("dialog").getByRole("heading", { name: "Tries" }).waitFor();
+    const tries = page.getByRole("dialog").getByRole("heading", { name: "Tries" });
+    // A page that is still being made hears no keys.
+    await eventually(async () => {
+      await page.keyboard.press("j");
+      await page.keyboard.press("Enter");
+      await tries.waitFor({ timeout: 5_000 });
+    });
     expect(await faultsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.keyboard.press(".");

@@ -119,7 +119,7 @@ export const ACT_WIRES: readonly ActWire[] = [
     ...USUAL,
     id: "lerobot-remote",
     scheme: "ws",
-    start: () => startRemoteServer(),
+    start: () => startRemoteServer({ isMany: true }),
     atOnce: 1,
     carriesNaN: false,
   },

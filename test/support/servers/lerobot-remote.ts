@@ -23,6 +23,8 @@ export interface RemoteOptions {
   readonly action?: ((envelope: Record<string, unknown>) => Record<string, unknown>) | undefined;
   /** Refuses to open a session with this code. */
   readonly refuse?: string;
+  /** Every connection may have a session, as with many such servers behind one address. */
+  readonly isMany?: boolean;
 }
 
 /** A server with every message that came. */
@@ -75,7 +77,8 @@ export async function startRemoteServer(options: RemoteOptions = {}): Promise<Re
         case "describe":
           return reply(message, "descriptor", descriptor, { instance_id: "boot-1" });
         case "open": {
-          const refused = options.refuse ?? (owner === undefined || owner === client ? undefined : "busy");
+          const refused =
+            options.refuse ?? (options.isMany || owner === undefined || owner === client ? undefined : "busy");
           if (refused !== undefined)
             return reply(message, "error", { code: refused, message: "Deployment owned by another session" });
           owner = client;
