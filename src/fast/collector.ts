@@ -28,12 +28,6 @@ export const START_FLAGS: readonly string[] = [
   "--no-parallel-weak-ref-clearing",
   "--no-parallel-scavenge",
   /*
-   * What lay outside the heap for objects that died is given back by the program itself, too. A helper that does it must be done before the next
-   * small collection, which waits for it: on cores that others want, a collection of half a millisecond then stops the program for
-   * fifty to a hundred.
-   */
-  "--no-concurrent-array-buffer-sweeping",
-  /*
    * The old may come to three times of what lives of them. In a calm process V8 would let them grow by a tenth, and collect them after
    * every few megabytes, each time with a pause. (Beginning later within that tenth is worse: then the pause comes before the marking
    * is done, and does all of it. Without compaction pauses would be shorter, but there is no end to the holes.)
