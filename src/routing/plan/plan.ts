@@ -142,15 +142,15 @@ const isDirect = (ask: Ask): boolean => (!ask.allowFallbacks && !ask.strictOrder
 /** Expands, constrains and ranks every target in turn. */
 function choose(ask: Ask, best: Shortlist): void {
   best.clear();
-  const removing = testsOf(ask, REMOVING, false);
-  ask.targets.forEach((target, place) => {
+  for (let place = 0; place < ask.targets.length; place++) {
+    const target = ask.targets[place]!;
     const candidates = expand(ask, target);
     const most = candidates.rows.length;
     if (survivors.length < most) survivors = new Uint32Array(most * 2);
-    const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS, true);
+    const tests = target.alias ? testsOf(ask, REMOVING, false) : testsOf(ask, CONSTRAINTS, true);
     const count = sift(ask, tests, candidates, survivors);
     rank(ask, target, place, survivors, count, best);
-  });
+  }
 }
 
 function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {

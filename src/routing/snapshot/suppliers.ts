@@ -30,7 +30,7 @@ export class TrustedSuppliers {
   /** By organisation: codes of its own suppliers. */
   readonly #own = new Map<string, number[]>();
   /** By reach, and whether models are named: what an organisation without supply of its own may have; undefined: everything. */
-  readonly #strangers = new Map<string, Uint8Array | undefined>();
+  readonly #strangers = new Map<number, Uint8Array | undefined>();
 
   constructor(parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">) {
     this.#parts = parts;
@@ -53,7 +53,7 @@ export class TrustedSuppliers {
   }
 
   #ofStrangers(reach: Reach, isNamed: boolean): Uint8Array | undefined {
-    const name = `${reach} ${isNamed}`;
+    const name = reach * 2 + Number(isNamed);
     if (this.#strangers.has(name)) return this.#strangers.get(name);
     const samples = this.#sampled();
     const marks = new Uint8Array(this.#parts.ground.providers.names.length * CODES);
