@@ -68,6 +68,9 @@ export function haveStartFlags(): void {
     process.execve?.(process.execPath, [process.execPath, ...flags, ...process.execArgv, ...process.argv.slice(1)]);
 }
 
+/** The threads of a process by their numbers. */
+const threadsOf = (pid: number): number[] => readdirSync(`/proc/${pid}/task`).map(Number);
+
 /** On-CPU nanoseconds of all threads of a process so far. */
 export function cpuNanos(pid: number): number {
   return ofThreads(pid, 0);
@@ -76,7 +79,7 @@ export function cpuNanos(pid: number): number {
 /** The sum of one figure of the scheduler over all threads of a process. */
 function ofThreads(pid: number, figure: number): number {
   let total = 0;
-  for (const task of readdirSync(`/proc/${pid}/task`)) {
+  for (const task of threadsOf(pid)) {
     try {
       total += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[figure]);
     } catch {
@@ -141,7 +144,8 @@ export function pinThread(thread: number): void {
 
 function goFirst(pids: readonly number[]): void {
   try {
-    for (const pid of pids) setPriority(pid, AHEAD);
+    // On Linux a priority is a thread's own: those of its first thread alone would go before the others of the process.
+    for (const pid of pids) for (const thread of threadsOf(pid)) setPriority(thread, AHEAD);
     // Where Linux shares the cores among terminals first, and then among what each has started.
     writeFileSync("/proc/self/autogroup", String(AHEAD));
   } catch {
