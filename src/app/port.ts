@@ -62,6 +62,7 @@ export async function openPort(
   transports = await openTransports({
     config,
     gate,
+    load,
     log,
     logged: logLines,
     metrics,

@@ -8,13 +8,13 @@ import { type CertificatePair, type Config, ConfigError } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer, type EdgeServer } from "../edge/edge.ts";
+import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import { explainAt } from "../edge/messages/errors.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import { lookBetweenRequests } from "../fast/event-loop-turn.ts";
 import { fastPort } from "../fast/install.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
@@ -26,6 +26,7 @@ import { SERVICES } from "./services.ts";
 export interface TransportsDeps {
   config: Config;
   gate: Gate;
+  load: LoadShedder;
   log: Logger;
   /** Where lines of the log are written. */
   logged: { write(text: string): unknown };
@@ -68,7 +69,8 @@ export interface Transports {
 
 /** Opens the transports. */
 export async function openTransports(deps: TransportsDeps): Promise<Transports> {
-  const { config, gate, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers, handed } = deps;
+  const { config, gate, load, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers, handed } =
+    deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
@@ -104,7 +106,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
           }),
         );
   if (operations) {
-    const rest = lookBetweenRequests(() => operations.lookAround());
+    const rest = load.lookBetweenCalls(() => operations.lookAround());
     closers.add(() => {
       rest();
       return operations.close();

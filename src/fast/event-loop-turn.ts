@@ -9,7 +9,7 @@ import { steadyNow } from "../clock.ts";
 export const MOST_A_TURN = 256;
 /** No request is begun once a turn has begun requests for so long, in milliseconds: on a part of a core 256 of them may take a tenth of a second. */
 const TURN_MS = 8;
-/** The clock is read once for so many requests, and what may not wait for the end of the turn is looked for. */
+/** The clock is read once for so many requests. */
 const LOOK_EVERY = 8;
 
 let turn = 0;
@@ -17,16 +17,6 @@ let begun = 0;
 let since = 0;
 let isLate = false;
 let isCounted = false;
-const looks = new Set<() => void>();
-
-/**
- * From now on `look` runs between the requests of a turn, every few: for what comes from another thread and must not wait until the turn ends.
- * Returns what ends that.
- */
-export function lookBetweenRequests(look: () => void): () => void {
-  looks.add(look);
-  return () => looks.delete(look);
-}
 
 /** The number of this turn. Between two moments with one number nothing else was read. */
 export function currentTurn(): number {
@@ -39,10 +29,7 @@ export function currentTurn(): number {
 export function countRequest(): void {
   currentTurn();
   if (begun === 0) since = steadyNow();
-  else if (begun % LOOK_EVERY === 0) {
-    isLate = steadyNow() - since >= TURN_MS;
-    for (const look of looks) look();
-  }
+  else if (begun % LOOK_EVERY === 0) isLate = steadyNow() - since >= TURN_MS;
   begun++;
 }
 

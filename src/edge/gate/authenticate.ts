@@ -7,6 +7,7 @@ import type { BrowserHead, KeyPrincipal, Principal, StepLimit } from "../../call
 import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { denialOf } from "../../services/permissions.ts";
+import type { KeyUse } from "../../store/account/key-cache.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { refusalOfOutage } from "../messages/store-outage.ts";
 import type { AdmittedWork } from "./admission/admission.ts";
@@ -86,10 +87,10 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     );
   };
 
-  const recordOf = async (head: CallHead, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined> => {
+  const recordOf = async (head: CallHead, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> => {
     const secret = sessionOf(head);
     if (secret !== undefined) return deps.sessions.find(secret, wantedFor);
-    return deps.keys.find(bearerOf(head.authorization), wantedFor === "stop" ? "stop" : "call");
+    return deps.keys.find(bearerOf(head.authorization), wantedFor === "look" ? "call" : wantedFor);
   };
 
   const principalFor = (head: CallHead, record: KeyRecord | undefined): KeyPrincipal =>
@@ -138,7 +139,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
 
   const admitKey = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
     const isStop = method === STOP;
-    const record = await found(recordOf(head, isStop ? "stop" : "call"));
+    const stopUse = head.isUrgent === true ? "urgentStop" : "stop";
+    const record = await found(recordOf(head, isStop ? stopUse : "call"));
     const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule.rule);

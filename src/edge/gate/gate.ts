@@ -15,6 +15,7 @@ import type {
 import type { Signal } from "../../cancellation.ts";
 import { steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
+import type { KeyUse } from "../../store/account/key-cache.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import type { Claim, Claimant } from "../../store/billing/idempotency.ts";
 import { refusalOfOutage } from "../messages/store-outage.ts";
@@ -160,13 +161,13 @@ export interface GateDeps {
   /** Every RPC's service function, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
   keys: {
-    find(secret: string, wantedFor?: "call" | "stop"): Promise<KeyRecord | undefined>;
+    find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
     /** The key where it is in memory; asks nobody. */
     peek(secret: string): KeyRecord | undefined;
   };
   /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
   sessions: {
-    find(secret: string, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined>;
+    find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined>;
     peek(secret: string): KeyRecord | undefined;
   };
   idempotency: {

@@ -20,8 +20,14 @@ const FRESH_MS = 5_000;
 const STALE_MS = 15_000;
 /** A read that takes longer is one of a database that stands still: until it answers, a key goes on as it was read last. */
 const PATIENCE_MS = 100;
-/** So old may what was read last be, by what it is wanted for: for calls, and for stopping robots. Source: decisions, section 19. */
-const OLDEST_MS = { call: 60_000, stop: 300_000 } as const;
+/**
+ * So old may what was read last be, by what it is wanted for: for calls, for stopping robots, and for stops that wait for no database. Source:
+ * decisions, section 19.
+ */
+const OLDEST_MS = { call: 60_000, stop: 300_000, urgentStop: 300_000 } as const;
+
+/** What a key is wanted for. */
+export type KeyUse = keyof typeof OLDEST_MS;
 const MOST_KEYS = 100_000;
 /** A caller in a loop comes again sooner than this. */
 const NAMED_MS = 1_000;
@@ -75,7 +81,7 @@ export class KeyCache {
    * The key of a secret, from memory when it is known; undefined when there is none. Rejects when the database must be asked and is away.
    * While it stands still a key that was read not long ago serves on, for stopping robots longer than for calls.
    */
-  async find(secret: string, wantedFor: keyof typeof OLDEST_MS = "call"): Promise<KeyRecord | undefined> {
+  async find(secret: string, wantedFor: KeyUse = "call"): Promise<KeyRecord | undefined> {
     const time = steadyNow();
     const name = this.#nameOf(secret, time);
     const entry = this.#entries.get(name);
@@ -93,6 +99,7 @@ export class KeyCache {
     if (age < STALE_MS) return entry.key;
     if (entry.key === undefined || time - entry.knownMs >= OLDEST_MS[wantedFor]) return reading;
     const { key } = entry;
+    if (wantedFor === "urgentStop") return key;
     try {
       return await inTime(reading, { ms: PATIENCE_MS, late: () => NOT_NOW });
     } catch (thrown) {

@@ -1,7 +1,7 @@
 /** The keys by which people act who are signed in, in memory by the secrets of their sessions. */
 import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
-import { KeyCache } from "./key-cache.ts";
+import { KeyCache, type KeyUse } from "./key-cache.ts";
 import type { KeyRecord } from "./keys.ts";
 import { findSessionKey, isSessionSecret, noteSeen } from "./sessions.ts";
 
@@ -18,8 +18,8 @@ export class SessionCache {
   }
 
   /** The key that a session's member acts by; undefined where there is no such session. `look` does not count as using it. */
-  async find(secret: string, wantedFor: "call" | "stop" | "look"): Promise<KeyRecord | undefined> {
-    const key = await this.#keys.find(secret, wantedFor === "stop" ? "stop" : "call");
+  async find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> {
+    const key = await this.#keys.find(secret, wantedFor === "look" ? "call" : wantedFor);
     if (wantedFor !== "look" && key?.session !== undefined) this.#used(key, key.session);
     return key;
   }
