@@ -242,18 +242,32 @@ describe("what is committed", () => {
   it("is where the documents say", () => {
     const files = [
       ...readdirSync(ROOT),
-      ...["src", "test", "proto", "tools", "examples", "docs", "data", "clients", ".ci", ".github"].flatMap((folder) =>
-        filesUnder(folder, ""),
+      ...["src", "test", "proto", "tools", "examples", "docs", "data", "clients", "deploy", ".ci", ".github"].flatMap(
+        (folder) => filesUnder(folder, ""),
       ),
     ];
     const faults = PAGES.flatMap((page) =>
-      [...read(page).matchAll(/`([\w./-]+\.(?:ts|sql|proto|py|md|svg))`/g)]
+      [...read(page).matchAll(/`([\w./-]+\.(?:tsx?|sql|proto|py|hpp|cpp|md|svg|ya?ml))`/g)]
         // A name that begins with N's stands for many files.
         .filter(([, name = ""]) => !/(^|\/)N+_/.test(name))
         .map(([, name = ""]) => [name, name.startsWith(".") ? posix.join(dirname(page), name) : name] as const)
         .filter(([, path]) => !files.some((file) => `/${file}`.endsWith(`/${path}`)))
         .map(([name]) => `${page} names ${name}`),
     );
+    expect(faults).toEqual([]);
+  });
+
+  it("is on the page of a REST act by its path in src/, or beside the file that stands before it", () => {
+    const page = "docs/architecture/act-over-rest.md";
+    const faults: string[] = [];
+    for (const block of read(page).split(/\n\n|\n(?=\|)/)) {
+      let beside = "src";
+      for (const [, name = ""] of block.matchAll(/`([\w./-]+(?:\.ts|\/))`/g)) {
+        const path = [name, `src/${name}`, `${beside}/${name}`].find((path) => existsSync(join(ROOT, path)));
+        if (path === undefined) faults.push(name);
+        else beside = path.endsWith("/") ? path.slice(0, -1) : dirname(path);
+      }
+    }
     expect(faults).toEqual([]);
   });
 

@@ -39,6 +39,38 @@ export async function profile(address: string, busy: () => Promise<unknown>): Pr
   return samplesOf(profile);
 }
 
+/** One function of a script, and how often it was entered since it was asked for last. */
+interface ScriptCoverage {
+  url: string;
+  functions: { functionName: string; ranges: { startOffset: number; count: number }[] }[];
+}
+
+/**
+ * Counts the functions that the process enters. Each question answers what was entered since the last one: by the path of a file below
+ * `src/`, how often the function of it that was entered most often was.
+ */
+export async function entries(address: string): Promise<{ since(): Promise<Map<string, number>>; close(): void }> {
+  const { ask, close } = await inspect<{ result: ScriptCoverage[] }>(address);
+  await ask("Profiler.enable");
+  await ask("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
+  const since = async (): Promise<Map<string, number>> => {
+    const { result } = await ask("Profiler.takePreciseCoverage");
+    const counts = new Map<string, number>();
+    for (const { url, functions } of result) {
+      const [, path] = /^file:.*?\/src\/(.*\.ts)$/.exec(url) ?? [];
+      if (path === undefined || url.includes("/node_modules/")) continue;
+      // The first function is the file itself, which runs where it is imported.
+      const most = Math.max(
+        0,
+        ...functions.filter(({ ranges }) => ranges[0]!.startOffset > 0).map(({ ranges }) => ranges[0]!.count),
+      );
+      if (most > 0) counts.set(path, Math.max(counts.get(path) ?? 0, most));
+    }
+    return counts;
+  };
+  return { since, close };
+}
+
 /** One call site of a heap profile: bytes that it allocated itself, and the sites that it calls. */
 interface AllocationNode {
   callFrame: ProfileNode["callFrame"];
