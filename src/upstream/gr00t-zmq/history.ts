@@ -50,7 +50,7 @@ export class Histories {
     // A fast loop shows more moments than are of use.
     if (!last || at - last.at >= span / MOST_KEPT) {
       if (film.moments.length >= 2 * MOST_KEPT) this.#drop(film);
-      film.moments.push({ at, pictures });
+      film.moments.push({ at, pictures: new Map([...pictures].map(([key, picture]) => [key, alone(picture)])) });
       this.#count(film, sizeOf(pictures));
     }
     this.#tidy(at);
@@ -77,6 +77,12 @@ export class Histories {
     this.#bytes += bytes;
   }
 }
+
+/** A picture that is a view of the message that it came with would keep all of that, however much it is. */
+const alone = (picture: NdArray): NdArray =>
+  picture.data.buffer.byteLength === picture.data.length
+    ? picture
+    : new NdArray(picture.dtype, picture.shape, new Uint8Array(picture.data));
 
 function sizeOf(pictures: Moment["pictures"]): number {
   let bytes = 0;

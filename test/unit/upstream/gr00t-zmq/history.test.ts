@@ -52,6 +52,15 @@ describe("a session", () => {
     expect(look(film, [-20, -10, 0], 0)).toEqual([2, 3, 4]);
   });
 
+  it("keeps nothing of the messages that its pictures came in", () => {
+    const histories = new Histories();
+    const message = new Uint8Array(1 << 20);
+    const pictures = new Map([["ego", NdArray.uint8(message.subarray(300, 303), [1, 1, 3])]]);
+    histories.shown("one", { at: 0, pictures }, DROID);
+    const [kept] = histories.shown("one", moment(1000), DROID);
+    expect(kept!.pictures.get("ego")!.data.buffer.byteLength).toBe(3);
+  });
+
   it("is shown nothing of another", () => {
     const histories = new Histories();
     histories.shown("one", moment(1), DROID);
