@@ -25,8 +25,10 @@ export function readImageHeader(bytes: Buffer): ImageHeader | undefined {
   return header !== undefined && header.width > 0 && header.height > 0 ? header : undefined;
 }
 
-const PNG_START = Buffer.from("89504e470d0a1a0a0000000d49484452", "hex");
-const PNG_HEADER_END = 33;
+/** The bytes ahead of a PNG's width. */
+export const PNG_START: Buffer = Buffer.from("89504e470d0a1a0a0000000d49484452", "hex");
+/** Where a PNG's head ends: behind its sizes and the kind of its pixels. */
+export const PNG_HEADER_END = 33;
 
 function readPng(bytes: Buffer): ImageHeader | undefined {
   if (bytes.length < PNG_HEADER_END || !startsWith(bytes, PNG_START)) return undefined;

@@ -5,7 +5,7 @@ import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { SideNote } from "../../side-note.ts";
 import { inSlices, type Sliced } from "../../slices.ts";
 import { NdArray } from "../python/ndarray.ts";
-import { readImageHeader } from "./image.ts";
+import { PNG_HEADER_END, PNG_START, readImageHeader } from "./image.ts";
 import { type Asker, pictureTurns } from "./turns.ts";
 
 const MOST_PIXELS = 4096 * 4096;
@@ -29,33 +29,68 @@ export interface RgbPixels {
   readonly height: number;
 }
 
-/** What files were packed from, where it came as it is needed: a view of the message that it came with, and no copy. */
-const packedFrom = new SideNote<Uint8Array, RgbPixels>("pixels");
+const pixelsOf = new SideNote<Uint8Array, RgbPixels>("pixels");
 
-/** The pixels that a file was packed from by `encoded`, where they are at hand: to unpack it would give the same. */
-export const pixelsIn = (file: Uint8Array): RgbPixels | undefined => packedFrom.of(file);
+/** The pixels of which `data` of a frame is but the head; undefined where it is a file. */
+export const pixelsIn = (data: Uint8Array): RgbPixels | undefined => pixelsOf.of(data);
+
+/**
+ * What stands in a frame for a picture that came as pixels, until somebody wants its file: the head of a PNG, by which contracts know its
+ * format and size, with the pixels noted on it, a view of their message where they can be. Code that takes it for a file finds it cut short.
+ * Refuses what is no picture, by its key.
+ */
+export async function headOf(array: NdArray, key: string, options: EncodeOptions): Promise<Uint8Array> {
+  const pixels = await rgbOf(array, key, options);
+  const head = pngHead(pixels);
+  pixelsOf.set(head, pixels);
+  return head;
+}
+
+/** Pixels as a PNG file. It takes milliseconds of one of Node's threads: a turn of `pictureTurns` is due. */
+export const packed = ({ data, width, height }: RgbPixels): Promise<Buffer> =>
+  sharp(data, { raw: { width, height, channels: 3 } })
+    .png(PACKED)
+    .toBuffer();
+
+/** Fast rather than small: it goes as far as a model server. */
+const PACKED = { compressionLevel: 1, adaptiveFiltering: false } as const;
 
 /** The picture as a PNG file. Refuses what is no picture, by its key. */
 export async function encoded(array: NdArray, key: string, options: EncodeOptions): Promise<Uint8Array> {
+  const pixels = await rgbOf(array, key, options);
+  return pictureTurns.run(options.asker, pixels.width * pixels.height, () => packed(pixels), options.signal);
+}
+
+/** Eight bits of red, green and blue. */
+const PNG_COLOURS = [8, 2] as const;
+
+function pngHead({ width, height }: RgbPixels): Buffer {
+  const head = Buffer.alloc(PNG_HEADER_END);
+  PNG_START.copy(head);
+  head.writeUInt32BE(width, PNG_START.length);
+  head.writeUInt32BE(height, PNG_START.length + 4);
+  head.set(PNG_COLOURS, PNG_START.length + 8);
+  return head;
+}
+
+async function rgbOf(array: NdArray, key: string, options: EncodeOptions): Promise<RgbPixels> {
   if (!isPicture(array)) throw unfit(key, "a picture is [height, width, 3] or [3, height, width]");
-  const { shape } = array;
+  const { shape, dtype, data } = array;
   const last = shape[2] === 3;
   const [height = 0, width = 0] = last ? shape : shape.slice(1);
   if (height < 1 || width < 1 || height * width > MOST_PIXELS)
     throw unfit(key, `a picture has from 1 to ${MOST_PIXELS} pixels, not ${height} times ${width}`);
   const { asker, signal, turned = false } = options;
-  const work = async (): Promise<Uint8Array> => {
+  if (last && dtype === "|u1" && !turned) return { data: bufferOf(data), width, height };
+  const work = async (): Promise<RgbPixels> => {
     const pixels = await bytesOf(array, key);
-    const raw = last ? pixels : await inSlices(interleaved(pixels, height * width));
-    const picture = sharp(raw, { raw: { width, height, channels: 3 } });
-    const png = turned ? picture.rotate(180) : picture;
-    const file = await png.png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
-    if (raw === array.data && !turned)
-      packedFrom.set(file, { data: Buffer.from(raw.buffer, raw.byteOffset, raw.length), width, height });
-    return file;
+    const rows = last ? pixels : await inSlices(interleaved(pixels, height * width));
+    return { data: bufferOf(turned ? await inSlices(turnedRows(rows)) : rows), width, height };
   };
   return pictureTurns.run(asker, height * width, work, signal);
 }
+
+const bufferOf = ({ buffer, byteOffset, length }: Uint8Array): Buffer => Buffer.from(buffer, byteOffset, length);
 
 /** Decoding may take eight bytes for each of them at once. */
 const MOST_PIXELS_OF_A_FILE = 3840 * 2160;
@@ -68,7 +103,7 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
   const work = async (): Promise<Uint8Array> => {
     try {
       const picture = sharp(file, { failOn: "error", limitInputPixels: MOST_PIXELS_OF_A_FILE });
-      return await picture.rotate(180).png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
+      return await picture.rotate(180).png(PACKED).toBuffer();
     } catch (cause) {
       throw unfit(key, "the picture's file cannot be decoded", cause);
     }
@@ -106,6 +141,21 @@ function* interleaved(planes: Uint8Array, pixels: number): Sliced<Uint8Array> {
     const to = Math.min(pixels, from + SLICE);
     for (let channel = 0; channel < 3; channel++)
       for (let i = from; i < to; i++) out[3 * i + channel] = planes[channel * pixels + i]!;
+    yield;
+  }
+  return out;
+}
+
+/** By half a turn: the last pixel comes first. */
+function* turnedRows(rows: Uint8Array): Sliced<Uint8Array> {
+  const out = new Uint8Array(rows.length);
+  for (let from = 0; from < rows.length; from += 3 * SLICE) {
+    const end = Math.min(rows.length, from + 3 * SLICE);
+    for (let at = from, to = rows.length - 3 - from; at < end; at += 3, to -= 3) {
+      out[to] = rows[at]!;
+      out[to + 1] = rows[at + 1]!;
+      out[to + 2] = rows[at + 2]!;
+    }
     yield;
   }
   return out;

@@ -12,13 +12,13 @@ import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
-import { pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
+import { packed, pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 import { SharedWork, type WorkProgress } from "./shared-work.ts";
 
-/** A frame as the request gives it: encoded bytes in `data`, else a `url`. */
+/** A frame as the request gives it: encoded bytes in `data`, or the head of a picture that came as pixels; else a `url`. */
 export interface FrameSource {
   /** Where the frame stands in the request, such as `observations.0.frames.1`; refusals name it. */
   readonly path: string;
@@ -181,18 +181,22 @@ export class FrameSet {
     await Promise.all(this.#sources.map((_, index) => this.bytes(index)));
   }
 
-  /** As `bytes`, where the picture came with the request or is there already; undefined where it has to be fetched. Throws FrameRefused. */
+  /**
+   * As `bytes`, where the file came with the request or is there already; undefined where it has to be fetched, or packed from pixels.
+   * Throws FrameRefused.
+   */
   held(index: number): EncodedFrame | undefined {
     const known = this.#known[index];
     if (known !== undefined) return known;
     const source = this.#source(index);
+    if (pixelsFor(source) !== undefined) return undefined;
     const bytes = bytesIn(source);
     return bytes && this.#look(index, source, bytes);
   }
 
   /**
-   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. Rejects with
-   * FrameRefused or the signal's reason.
+   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. What came as pixels is a
+   * PNG. Rejects with FrameRefused or the signal's reason.
    */
   bytes(index: number): Promise<EncodedFrame> {
     this.#loaded[index] ??= this.#load(index);
@@ -203,13 +207,13 @@ export class FrameSet {
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
     const source = this.#source(index);
     return this.#inTime(source.path, async (leaving) => {
-      // Fetched by this set, whoever shares the pixels: where one leaves, its fetches end.
-      const encoded = await this.bytes(index);
+      // Fetched by this set, whoever shares the pixels: where one leaves, its fetches end. What came as pixels is never packed for it.
+      const from = source.sha256 ? await this.bytes(index) : (pixelsFor(source) ?? (await this.bytes(index)));
       this.#pixels ??= new KeptPixels();
       const name = `${index} ${size.width}x${size.height} ${size.fit}`;
       if (!this.#pixels.takes(name, 3 * size.width * size.height))
         throw new FrameRefused("frames_too_many_pixels", source.path);
-      return this.#pixels.resized.join(name, leaving, (progress) => this.#resize(index, encoded, size, progress));
+      return this.#pixels.resized.join(name, leaving, (progress) => this.#resize(index, from, size, progress));
     });
   }
 
@@ -223,7 +227,19 @@ export class FrameSet {
     const held = this.held(index);
     if (held !== undefined) return held;
     const source = this.#source(index);
-    return this.#look(index, source, await this.#fetch(source));
+    const pixels = pixelsFor(source);
+    return this.#look(index, source, await (pixels ? this.#pack(source, pixels) : this.#fetch(source)));
+  }
+
+  #pack({ path }: FrameSource, pixels: RgbPixels): Promise<Buffer> {
+    const work = async (): Promise<Buffer> => {
+      try {
+        return await packed(pixels);
+      } catch (error) {
+        throw new FrameRefused("frame_not_an_image", path, error);
+      }
+    };
+    return this.#inTime(path, (leaving) => pictureTurns.run(this.asker, pixels.width * pixels.height, work, leaving));
   }
 
   #look(index: number, { path, sha256 }: FrameSource, bytes: Buffer): EncodedFrame {
@@ -249,9 +265,14 @@ export class FrameSet {
     }
   }
 
-  async #resize(index: number, from: EncodedFrame, size: FrameSize, progress: WorkProgress): Promise<RgbPixels> {
-    const { path, data } = this.#source(index);
-    const { bytes, width, height } = from;
+  async #resize(
+    index: number,
+    from: EncodedFrame | RgbPixels,
+    size: FrameSize,
+    progress: WorkProgress,
+  ): Promise<RgbPixels> {
+    const { path } = this.#source(index);
+    const { width, height } = from;
     const pixels = this.#pixels!; // what this is kept in
     const turn = (work: () => Sharp, count: number, { signal, begun }: WorkProgress): Promise<RgbPixels> =>
       pictureTurns.run(
@@ -264,10 +285,11 @@ export class FrameSet {
         signal,
       );
     const count = width * height;
-    const came = data && pixelsIn(data);
-    if (came !== undefined && width === size.width && height === size.height) return came;
-    if (came !== undefined)
-      return turn(() => fitted(reopen(came), came, size), Math.max(count, size.width * size.height), progress);
+    if (!("bytes" in from)) {
+      if (width === size.width && height === size.height) return from;
+      return turn(() => fitted(reopen(from), from, size), Math.max(count, size.width * size.height), progress);
+    }
+    const { bytes } = from;
     if (count > MAX_KEPT_PIXELS || !pixels.keeps(index, 3 * count))
       return turn(() => fitted(open(bytes), from, size), Math.max(count, size.width * size.height), progress);
     const whole = await pixels.decoded.join(`${index}`, progress.signal, (inner) =>
@@ -328,6 +350,9 @@ const FETCH_REASONS = {
   timed_out: "frame_timed_out",
   too_large: "frame_too_large",
 } as const satisfies Record<FetchFailed["reason"], FrameReason>;
+
+/** The pixels that came with the request in place of a file. */
+const pixelsFor = ({ data }: FrameSource): RgbPixels | undefined => data && pixelsIn(data);
 
 /** The bytes that came with the request; undefined where they have to be fetched. Throws FrameRefused. */
 function bytesIn({ url, data, path }: FrameSource): Buffer | undefined {

@@ -1,7 +1,7 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { type EncodeOptions, encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, headOf, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
@@ -110,7 +110,7 @@ async function momentsIn(
       Promise.all(
         films.flatMap(({ camera, pictures }) => {
           const picture = pictures[moment - most + pictures.length];
-          return picture ? [encoded(picture, camera, by).then((data) => ({ camera, data }))] : [];
+          return picture ? [headOf(picture, camera, by).then((data) => ({ camera, data }))] : [];
         }),
       ),
     ),

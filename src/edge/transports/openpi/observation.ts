@@ -5,7 +5,7 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { type EncodeOptions, encoded, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, headOf, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 
@@ -116,7 +116,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
   if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
   // Begun when nothing else can be wrong any more: what fails is heard.
   const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
-    return { camera: name, data: await encoded(value, key, { ...by, turned }) };
+    return { camera: name, data: await headOf(value, key, { ...by, turned }) };
   });
   return create(ActRequestSchema, {
     ...request,

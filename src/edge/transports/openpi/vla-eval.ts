@@ -10,7 +10,7 @@ import { ActRequestSchema, type ActResponse } from "../../../../gen/limber/v1/in
 import { BRAND } from "../../../brand.ts";
 import { now } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
-import { type EncodeOptions, encoded, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import { type EncodeOptions, headOf, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
 import { MOST_PICTURES, type OpenpiQuery } from "./observation.ts";
@@ -143,10 +143,10 @@ async function framesIn(payload: VlaEvalMap, options: EncodeOptions): Promise<{ 
 
 /** A picture as an array, as bytes with a shape, or as a file. */
 async function fileOf(image: VlaEvalValue, camera: string, options: EncodeOptions): Promise<Uint8Array> {
-  if (image instanceof NdArray) return encoded(image, camera, options);
+  if (image instanceof NdArray) return headOf(image, camera, options);
   const data = image instanceof Map ? image.get("data") : undefined;
   if (!(image instanceof Map) || !Buffer.isBuffer(data)) throw unfit(camera, "a picture is an array or a file");
-  if (image.get("format") === "raw") return encoded(arrayIn(image, data, camera), camera, options);
+  if (image.get("format") === "raw") return headOf(arrayIn(image, data, camera), camera, options);
   return options.turned ? turnedFile(data, camera, options) : data;
 }
 

@@ -1,6 +1,7 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { encoded } from "../../../../src/codecs/pictures/raw-pictures.ts";
+import { readImageHeader } from "../../../../src/codecs/pictures/image.ts";
+import { encoded, headOf, pixelsIn } from "../../../../src/codecs/pictures/raw-pictures.ts";
 import { NdArray } from "../../../../src/codecs/python/ndarray.ts";
 
 const [WIDTH, HEIGHT] = [61, 47];
@@ -29,6 +30,21 @@ describe("a picture as an array", () => {
       Uint8Array.from(pixels, (_, i) => pixels[pixels.length - 3 - 3 * Math.floor(i / 3) + (i % 3)]!),
     );
     expect(await pixelsOf(NdArray.uint8(pixels, SHAPE), true)).toEqual(turned);
+  });
+
+  it.each([
+    ["as a view of its message", NdArray.uint8(pixels, SHAPE), false],
+    ["in a copy where it was turned", NdArray.uint8(Uint8Array.from(pixels).reverse(), SHAPE), true],
+  ])("has but a head that tells its size until its file is wanted, and its pixels %s", async (_, array, turned) => {
+    const head = await headOf(array, "front", { ...by, turned });
+    const told = { format: "png", width: WIDTH, height: HEIGHT, complete: false };
+    expect(readImageHeader(Buffer.from(head))).toMatchObject(told);
+    const { data, width, height } = pixelsIn(head)!;
+    expect([width, height, data.buffer === array.data.buffer]).toEqual([WIDTH, HEIGHT, !turned]);
+    // Backwards, the bytes of a pixel are turned too.
+    const expected = turned ? Uint8Array.from(pixels, (_, i) => pixels[i - (i % 3) + 2 - (i % 3)]!) : pixels;
+    expect(data.equals(expected)).toBe(true);
+    expect(pixelsIn(await encoded(array, "front", by))).toBeUndefined();
   });
 
   it("is black and white beyond its range, and black where it is no number", async () => {
