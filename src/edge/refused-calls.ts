@@ -84,7 +84,7 @@ export class RefusedCalls {
       latencyMs: Math.round(latencyMs * 1000) / 1000,
       inputBytes,
       batchId,
-      log: askedIn(trail, principal),
+      ...askedIn(trail, principal),
     });
   }
 
@@ -114,7 +114,10 @@ interface AskedFields {
 }
 
 /** What the log has of a request; its fields may break rules of the schema. Where no data is retained, nothing of the caller's own words. */
-function askedIn({ request, traceparent, plan }: CallTrail, principal: KeyPrincipal): object {
+function askedIn(
+  { request, traceparent, plan }: CallTrail,
+  principal: KeyPrincipal,
+): Pick<RequestRecord, "sessionId" | "robotId" | "log"> {
   const { model, preset, preference, robotId, metadata, provider } = fieldsOf(request);
   const { zdr } = principal.settings;
   const known = {
@@ -126,12 +129,11 @@ function askedIn({ request, traceparent, plan }: CallTrail, principal: KeyPrinci
     plan: plan?.id,
     ranks: plan?.ranks || undefined,
   };
-  if (zdr) return { ...known, robot_id: principal.robotId };
+  if (zdr) return { robotId: principal.robotId, log: known };
   return {
-    ...known,
-    robot_id: robotOf(principal, robotId ?? robotIn(metadata)),
-    session_id: wordOf(provider?.sessionId),
-    metadata: isSmall(metadata) ? metadata : undefined,
+    robotId: robotOf(principal, robotId ?? robotIn(metadata)),
+    sessionId: wordOf(provider?.sessionId),
+    log: { ...known, metadata: isSmall(metadata) ? metadata : undefined },
   };
 }
 

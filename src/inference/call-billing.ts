@@ -294,18 +294,16 @@ export class CallBilling {
     return { queueMs, inputBytes: trail?.inputBytes, batchId: trail?.batchId };
   }
 
-  #log(route: Route | undefined, gpuSeconds = 0): Pick<RequestRecord, "log" | "attemptMs"> {
+  #log(route: Route | undefined, gpuSeconds = 0): Pick<RequestRecord, "sessionId" | "robotId" | "log" | "attemptMs"> {
     const { modelRequested, sessionId, deadlineMs, metadata, preset, preference, robotId, streamId } = this.#asked;
     const { traceparent } = this.#call;
     const attemptMs = onlyAttemptOf(route);
-    const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? preference ?? streamId ?? traceparent;
+    const more = deadlineMs ?? metadata ?? preset ?? preference ?? streamId ?? traceparent;
     if (route && attemptMs !== undefined && more === undefined && gpuSeconds === 0 && !route.fallbackUsed)
-      return { log: plainLogOf({ modelRequested, route, robotId, plan: this.#plan.logged }), attemptMs };
+      return { sessionId, robotId, log: plainLogOf({ modelRequested, route, plan: this.#plan.logged }), attemptMs };
     const stretch = this.#stretch;
     const log = {
       model_requested: modelRequested,
-      session_id: sessionId,
-      robot_id: robotId,
       trace_id: traceparent === undefined ? undefined : givenTraceOf(traceparent),
       deadline_ms: deadlineMs,
       metadata,
@@ -330,7 +328,7 @@ export class CallBilling {
               latency_ms: latencyMs,
             }))),
     };
-    return { log, attemptMs: stretch?.attempts ? undefined : attemptMs };
+    return { sessionId, robotId, log, attemptMs: stretch?.attempts ? undefined : attemptMs };
   }
 }
 
@@ -367,12 +365,10 @@ export interface LoopStretch {
 function plainLogOf({
   modelRequested,
   route: { region, precision },
-  robotId,
   plan,
 }: {
   modelRequested: string;
   route: Route;
-  robotId: string | undefined;
   plan: Plan["logged"];
 }): object {
   const { id, ranks }: Partial<NonNullable<Plan["logged"]>> = plan ?? {};
@@ -380,10 +376,9 @@ function plainLogOf({
     plain.model_requested === modelRequested &&
     plain.region === region &&
     plain.precision === precision &&
-    plain.robot_id === robotId &&
     plain.plan === id &&
     plain.ranks === ranks;
-  if (!isSame) plain = { model_requested: modelRequested, region, precision, robot_id: robotId, plan: id, ranks };
+  if (!isSame) plain = { model_requested: modelRequested, region, precision, plan: id, ranks };
   return plain;
 }
 
@@ -391,7 +386,6 @@ let plain: {
   model_requested?: string;
   region?: string | undefined;
   precision?: string | undefined;
-  robot_id?: string | undefined;
   plan?: string | undefined;
   ranks?: string | undefined;
 } = {};

@@ -122,8 +122,8 @@ const rate = ({ calls, seconds }: Run): number => calls / seconds;
 /** How a call of a robot ended, as `inference/call-billing.ts` says it. */
 function recordOf(intent: IntentRecord, robot: number): RequestRecord {
   const latencyMs = 20 + (robot % 7) / 8;
-  const log = { model_requested: intent.model, session_id: `robot-${robot}`, region: "eu-central", precision: "bf16" };
-  return endOf(intent, PRICE, { latencyMs, attemptMs: latencyMs - 0.125, log });
+  const log = { model_requested: intent.model, region: "eu-central", precision: "bf16" };
+  return endOf(intent, PRICE, { latencyMs, attemptMs: latencyMs - 0.125, sessionId: `robot-${robot}`, log });
 }
 
 /**

@@ -154,7 +154,7 @@ test("a later migration finds the rows that were written under the baseline, and
      create or replace view request as
        select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
          k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-         e.attempt_ms, e.queue_ms, e.input_bytes, k.batch_id, k.purpose
+         e.attempt_ms, e.queue_ms, e.input_bytes, e.session_id, e.robot_id, k.batch_id, k.purpose
        from request_outcome as e join request_kind as k on k.id = e.kind;`,
   );
   const next = { schema: join(import.meta.dirname, "../../src/store/schema"), migrations: folders.migrations };

@@ -29,7 +29,7 @@ let made = 0;
 /** Puts a call on record, so many seconds after the beginning. */
 async function record(seconds: number, facts: Partial<Record<string, unknown>> = {}, log?: object): Promise<void> {
   const { sql } = database;
-  const { org_id = ORG, latency_ms = 10, cost_micro = 100, ...own } = facts;
+  const { org_id = ORG, latency_ms = 10, cost_micro = 100, robot_id = null, ...own } = facts;
   const kind = {
     ...{
       key_id: "key_1",
@@ -46,7 +46,11 @@ async function record(seconds: number, facts: Partial<Record<string, unknown>> =
   const [row] = await sql<{ id: number }[]>`insert into request_kind ${sql(kind as never)} returning id`;
   await sql`insert into request_outcome ${sql({
     ...{ org_id: org_id as string, request_id: `req_${made}`, kind: row!.id, cost_micro: cost_micro as number },
-    ...{ latency_ms: latency_ms as number, log: log === undefined ? null : JSON.stringify(log) },
+    ...{
+      latency_ms: latency_ms as number,
+      robot_id: robot_id as string | null,
+      log: log === undefined ? null : JSON.stringify(log),
+    },
     created: new Date((BEGIN + seconds) * 1000),
   })}`;
 }
@@ -63,17 +67,17 @@ describe("figures", () => {
     const { sql } = database;
     await record(5);
     await record(59.9, { cost_micro: 50 });
-    await record(60, { key_id: "key_2", model: "b/m" }, { robot_id: "arm", model_requested: "b/m" });
+    await record(60, { key_id: "key_2", model: "b/m", robot_id: "arm" }, { model_requested: "b/m" });
     await record(61, { status: "failed", error_code: "no_route_available", cost_micro: 0, model: "", provider: "" });
     const attempts = [
       { offering_id: "off_1", status: "ok", latency_ms: 20, count: 30 },
       { offering_id: "off_1", status: "error", reason: "timeout", latency_ms: 500, count: 2 },
     ];
-    await record(130, { latency_ms: 1_000 }, { stream_id: "req_x", robot_id: "arm", holds: { late: 2 }, attempts });
+    await record(130, { latency_ms: 1_000, robot_id: "arm" }, { stream_id: "req_x", holds: { late: 2 }, attempts });
     await record(
       131,
-      { latency_ms: 1_000 },
-      { stream_id: "req_x", robot_id: "arm", holds: { late: 1, no_provider: 1 } },
+      { latency_ms: 1_000, robot_id: "arm" },
+      { stream_id: "req_x", holds: { late: 1, no_provider: 1 } },
     );
     await record(132, { status: "unmetered", cost_micro: 0, latency_ms: null });
     await record(133, { contract: "preview", status: "done", cost_micro: 0 });

@@ -40,6 +40,9 @@ export interface RequestRecord extends IntentRecord {
   queueMs?: number | undefined;
   /** Bytes of its request as they came. */
   inputBytes?: number | undefined;
+  /** What the caller calls its session, and the robot. */
+  sessionId?: string | undefined;
+  robotId?: string | undefined;
   /** Who `hedgeCostMicro` is for; it is nobody's where this is absent. */
   losers?: readonly LoserRecord[];
   /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
@@ -250,7 +253,7 @@ function moreOf({ moves, settlements }: LedgerBatch): string | null {
 
 /** The types of what `leaser_commit` takes. */
 const TYPES =
-  "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] float4[] int4[] text text[] text[] int8[] int8[]".split(
+  "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] float4[] int4[] text text text text[] text[] int8[] int8[]".split(
     " ",
   );
 /** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */

@@ -97,7 +97,7 @@ export interface Settled {
   parameters: readonly (string | null)[];
 }
 
-const NOTHING: Settled = { unknown: [], parameters: Array<null>(15).fill(null) };
+const NOTHING: Settled = { unknown: [], parameters: Array<null>(17).fill(null) };
 
 /** Who pays in a batch. */
 interface Paid {
@@ -122,6 +122,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
   const attempts: (number | "null")[] = [];
   const queues: (number | "null")[] = [];
   const bytes: (number | "null")[] = [];
+  const sessions: string[] = [];
+  const robots: string[] = [];
   const logs: string[] = [];
   let last: Settlement | undefined;
   let log: object | undefined;
@@ -151,6 +153,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
     attempts.push(record.attemptMs ?? "null");
     queues.push(record.queueMs ?? "null");
     bytes.push(record.inputBytes ?? "null");
+    sessions.push(field(record.sessionId ?? ""));
+    robots.push(field(record.robotId ?? ""));
     logs.push(logged);
     last = settlement;
   }
@@ -169,6 +173,8 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
       list(attempts),
       list(queues),
       list(bytes),
+      anyOf(sessions),
+      anyOf(robots),
       logs.join(BETWEEN),
       list(all.map(({ orgId }) => orgId)),
       // What nobody pays is refused: there is no such lease.
@@ -178,6 +184,10 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
     ],
   };
 }
+
+/** Texts of which most batches have none. */
+const anyOf = (texts: readonly string[]): string | null =>
+  texts.some((text) => text !== "") ? texts.join(BETWEEN) : null;
 
 /** The place of a kind among those without a name, from 1 on. */
 function placeOf(unknown: string[], kind: string): number {

@@ -30,6 +30,8 @@ export interface CallLog {
   latencyMs: number | null;
   queueMs: number | null;
   inputBytes: number | null;
+  sessionId: string | null;
+  robotId: string | null;
   /** The rest, as it was written at settlement. */
   log: CallDetails | null;
 }
@@ -37,8 +39,6 @@ export interface CallLog {
 /** What a settlement writes beside its columns. */
 export interface CallDetails {
   model_requested?: string;
-  session_id?: string;
-  robot_id?: string;
   trace_id?: string;
   preference?: string;
   gpu_seconds?: number;
@@ -91,7 +91,7 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
   const rows = await sql<CallRow[]>`
     select request_id, request.created, contract, key_id, key.workspace_id, key.user_id, batch_id, model, provider, offering_id, status,
       http_status, error_code, unit, units, cost_micro, hedge_cost_micro, wake_up_micro, simulated, byok, latency_ms, attempt_ms,
-      queue_ms, input_bytes, log
+      queue_ms, input_bytes, session_id, request.robot_id, log
     from request left join key on key.id = key_id where request.org_id = ${orgId}
       ${ofKind(sql, filter.kind)} ${named(sql, filter)}
       ${workspaceId === undefined ? sql`` : sql`and key.workspace_id = ${workspaceId}`}
@@ -112,15 +112,13 @@ function ofKind(sql: Sql, kind: string | undefined) {
   return sql`and contract = ${kind} and batch_id = ''`;
 }
 
-/** What has an index is written as the index has it. */
 function named(sql: Sql, { requestId, status, httpStatus, robotId, sessionId, model, provider }: LogFilter) {
   const same = (column: string, value: string | number | undefined) =>
     value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
   return sql`
     ${same("request_id", requestId)} ${same("status", status)} ${same("http_status", httpStatus)} ${same("provider", provider)}
     ${model === undefined ? sql`` : sql`and (model = ${model} or (model = '' and log::json ->> 'model_requested' = ${model}))`}
-    ${sessionId === undefined ? sql`` : sql`and log like '%"session_id":%' and (log::json ->> 'session_id') = ${sessionId}`}
-    ${robotId === undefined ? sql`` : sql`and log like '%"robot_id":%' and (log::json ->> 'robot_id') = ${robotId}`}`;
+    ${same("session_id", sessionId)} ${same("request.robot_id", robotId)}`;
 }
 
 interface CallRow extends Omit<CallLog, "ts" | "log"> {
@@ -179,11 +177,11 @@ const STRIPPED = 5_000;
 export async function forgetLogs(sql: Queryable): Promise<number> {
   for (let all = 0; ; ) {
     const { count } = await sql`
-      update request_outcome set log = null, attempt_ms = null
+      update request_outcome set log = null, attempt_ms = null, session_id = null, robot_id = null
       where (org_id, request_id) in (
         select request_outcome.org_id, request_id
         from request_outcome left join org_settings using (org_id) left join org on org.id = request_outcome.org_id
-        where (log is not null or attempt_ms is not null)
+        where coalesce(log, session_id, robot_id, attempt_ms::text) is not null
           and (request_outcome.created < now() - make_interval(days => coalesce(retention_days, 30)) or org.status = 'deleted')
         limit ${STRIPPED})`;
     all += count;

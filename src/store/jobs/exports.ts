@@ -378,6 +378,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
         "cost_micro",
       ],
       ...["wake_up_micro", "hedge_cost_micro", "simulated", "byok", "http_status", "error_code", "latency_ms"],
+      ...["session_id", "robot_id"],
     ],
     times: ["created"],
     texts: ["log"],

@@ -105,6 +105,9 @@ create table request_outcome (
   input_bytes integer,
   org_id text not null,
   request_id text not null,
+  -- What callers look for: its session and its robot.
+  session_id text,
+  robot_id text,
   -- The lease that paid; null where nothing was held.
   lease text,
   -- The rest of the log record, as JSON that no query reads.
@@ -116,10 +119,8 @@ create table request_outcome (
 create index request_outcome_by_time on request_outcome using brin (created) with (pages_per_range = 32, autosummarize = on);
 
 -- Who looks for a session or a robot finds its calls without reading all others. Rows that name neither cost these indexes nothing.
-create index request_outcome_of_session on request_outcome (org_id, (log::json ->> 'session_id'), request_id)
-  where log like '%"session_id":%';
-create index request_outcome_of_robot on request_outcome (org_id, (log::json ->> 'robot_id'), request_id)
-  where log like '%"robot_id":%';
+create index request_outcome_of_session on request_outcome (org_id, session_id, request_id) where session_id is not null;
+create index request_outcome_of_robot on request_outcome (org_id, robot_id, request_id) where robot_id is not null;
 
 -- Retention forgets logs; what a request was and cost stays.
 create trigger request_outcome_append_only
@@ -152,7 +153,7 @@ create trigger hedge_loser_append_only before update or delete or truncate on he
 create view request as
   select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
     k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-    e.attempt_ms, e.queue_ms, e.input_bytes, k.batch_id
+    e.attempt_ms, e.queue_ms, e.input_bytes, e.session_id, e.robot_id, k.batch_id
   from request_outcome as e join request_kind as k on k.id = e.kind;
 
 -- The whole ledger.
@@ -657,7 +658,7 @@ $$;
 --
 -- `p_more` has what few batches have: {moves, claims, losers, events}. `p_kinds` has 14 fields, as `request_kinds` takes them, for each kind whose id the
 -- leaser doesn't know; the answer has their ids. Of the requests there is one array for each column: a kind's id (or -n for the nth of
--- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null. A payer is an organisation and its
+-- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null; `p_sessions` and `p_robots` are null where no request has one. A payer is an organisation and its
 -- lease (null where nothing was held), with what it pays and for how many settled requests.
 --
 -- What is slow here was measured: columns are unnested side by side because a table of them was first written down whole; leases are found by
@@ -666,7 +667,7 @@ create function leaser_commit(
   p_leaser text, p_batch bigint, p_life interval,
   p_intents text, p_over bigint[], p_more json,
   p_kinds text, p_kind bigint[], p_payer integer[], p_request text, p_units bigint[], p_cost bigint[], p_latency real[], p_attempt real[],
-  p_queue real[], p_bytes integer[], p_log text, p_orgs text[], p_leases text[], p_costs bigint[], p_counts bigint[]
+  p_queue real[], p_bytes integer[], p_sessions text, p_robots text, p_log text, p_orgs text[], p_leases text[], p_costs bigint[], p_counts bigint[]
 ) returns json language plpgsql as $$
 declare
   seen bigint;
@@ -680,6 +681,8 @@ declare
   orgs text[];
   leases text[];
   requests text[];
+  sessions text[];
+  robots text[];
   logs text[];
 begin
   update leaser set last_batch = p_batch, alive_until = clock_timestamp() + p_life
@@ -732,13 +735,18 @@ begin
     orgs := p_orgs;
     leases := p_leases;
     requests := string_to_array(p_request, E'\x1f');
+    sessions := string_to_array(p_sessions, E'\x1f', '');
+    robots := string_to_array(p_robots, E'\x1f', '');
     logs := string_to_array(p_log, E'\x1f', '');
-    insert into request_outcome (kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, queue_ms, input_bytes, lease, log)
-    select kind, orgs[payer], request, units, cost, latency, attempt, queue, bytes, leases[payer], log
+    insert into request_outcome (
+      kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, queue_ms, input_bytes, session_id, robot_id, lease, log
+    )
+    select kind, orgs[payer], request, units, cost, latency, attempt, queue, bytes, session, robot, leases[payer], log
     from (
       select unnest(p_kind) as kind, unnest(p_payer) as payer, unnest(requests) as request, unnest(p_units) as units,
         unnest(p_cost) as cost, unnest(p_latency) as latency, unnest(p_attempt) as attempt,
-        unnest(p_queue) as queue, unnest(p_bytes) as bytes, unnest(logs) as log
+        unnest(p_queue) as queue, unnest(p_bytes) as bytes, unnest(sessions) as session, unnest(robots) as robot,
+        unnest(logs) as log
     ) as ended;
     update lease set spent_micro = lease.spent_micro + paid.cost, requests = lease.requests + paid.count
     from unnest(p_leases, p_costs, p_counts) as paid (lease, cost, count)

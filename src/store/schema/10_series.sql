@@ -77,7 +77,7 @@ create function series_between(p_from timestamptz, p_to timestamptz, p_org text)
 ) language sql stable as $$
   with call as materialized (
     select o.org_id, floor(extract(epoch from o.created) / 60)::integer as minute, k.key_id, k.contract, k.model, k.provider,
-      case when o.log like '%"robot_id":%' then coalesce(o.log::json ->> 'robot_id', '') else '' end as robot,
+      coalesce(o.robot_id, '') as robot,
       k.status, k.error_code, o.cost_micro, o.latency_ms, o.log, coalesce(o.log like '%"stream_id":%', false) as is_stretch
     from request_outcome as o join request_kind as k on k.id = o.kind
     where o.created >= p_from and o.created < p_to and (p_org is null or o.org_id = p_org) and k.contract <> 'preview'
