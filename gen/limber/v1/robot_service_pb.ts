@@ -352,7 +352,10 @@ export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = 
 export const RobotService: GenService<{
   /**
    * Stops robots: cuts their streams and refuses them actions on every replica at once, until they are released. It never waits for the
-   * database: see `durable`. While that does not answer, a key that was good within the last five minutes stops robots.
+   * database: see `durable`. While that does not answer, a key that was good within the last five minutes stops robots. Whether there is such a
+   * key, workspace or organisation the database alone knows: the order is refused with 404 where there is none, and one that was answered
+   * before as not durable is dropped. It covers nothing of another organisation, meanwhile either. Any robot or session may be stopped by
+   * its name, whether it was seen yet or not.
    *
    * @generated from rpc limber.v1.RobotService.StopRobots
    */

@@ -1,10 +1,15 @@
 /** Emergency stops on their way to the database, where words between replicas are lost. */
+import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { StopRobotsRequestSchema } from "../../../gen/limber/v1/robot_service_pb.ts";
 import { after } from "../../../src/clock.ts";
+import { principalOf } from "../../../src/edge/gate/principal.ts";
 import { newId } from "../../../src/ids.ts";
 import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
 import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
-import { writeStop } from "../../../src/services/robot.ts";
+import { robotService, writeStop } from "../../../src/services/robot.ts";
+import { findKeyByHash, type KeyRecord } from "../../../src/store/account/keys.ts";
+import { hashSecret } from "../../../src/store/account/secret.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
@@ -79,6 +84,24 @@ it("a stop that fails for another reason than an outage stays in force, and is c
   expect(stopsR1()).toBe(true);
   orders.hear(JSON.stringify({ refused: order.id }));
   expect(stopsR1()).toBe(false);
+});
+
+it("an urgent stop of what is not the caller's covers nothing of anybody, and is dropped", async () => {
+  const recordOf = async ({ key }: Caller): Promise<KeyRecord> => (await findKeyByHash(app.sql, hashSecret(key)))!; // as was just made
+  const [own, theirs] = [await recordOf(owner), await recordOf(await app.caller(0))];
+  const { stopRobots } = robotService({ sql: app.sql, stops: book, orders });
+  const target = { case: "keyId", value: theirs.id } as const;
+  const call = {
+    ...{ requestId: newId("req"), principal: principalOf(own), isUrgent: true },
+    ...{ signal: new AbortController().signal, deadline: undefined, idempotency: undefined },
+  };
+  const { stop } = await stopRobots(create(StopRobotsRequestSchema, { target }), call);
+  expect(stop).toMatchObject({ orgId: owner.org, subject: theirs.id, durable: false });
+  const moves = { key: { ...theirs, keyId: theirs.id }, sessionId: undefined, robotIds: [] };
+  expect([orders.size, book.refusalOf(moves)]).toEqual([1, undefined]);
+  await eventually(() => expect(orders.size).toBe(0));
+  const { body } = await app.call("/v1/robots/stops?released=true", undefined, owner);
+  expect(body.data.filter(({ subject }: { subject: string }) => subject === theirs.id)).toEqual([]);
 });
 
 it("refuses the ten thousand and first stop of a robot, and never one of a workspace or of the organisation", async () => {
