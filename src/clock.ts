@@ -78,6 +78,20 @@ export function every(ms: number, run: () => void): () => void {
   return () => forget();
 }
 
+/**
+ * As `every`, and tells `run` how long ago it ran last, in milliseconds: at most twice `ms`, so that time in which this process stood still
+ * itself is not counted as the silence of what it watches.
+ */
+export function everySpan(ms: number, run: (spanMs: number) => void): () => void {
+  let ranAt = steadyNow();
+  return every(ms, () => {
+    const at = steadyNow();
+    const spanMs = Math.min(at - ranAt, 2 * ms);
+    ranAt = at;
+    run(spanMs);
+  });
+}
+
 /** Those of one interval take turns in so many parts of it. */
 const PARTS = 8;
 

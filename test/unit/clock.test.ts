@@ -1,6 +1,6 @@
-/** Timers of the clock that many share. */
+/** Timers of the clock: those that many share, and those that tell how long ago they ran. */
 import { expect, it, onTestFinished } from "vitest";
-import { everyTogether } from "../../src/clock.ts";
+import { everySpan, everyTogether } from "../../src/clock.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
@@ -39,4 +39,25 @@ it("calls the first time after nearly the whole interval, and never again who ha
   await clock.advance(2_000);
   expect(heard).toEqual(["first"]);
   expect(clock.pending).toBe(0);
+});
+
+it("tells how long ago it ran last, and counts twice the interval at most where the process stood still", async () => {
+  let stoodMs = 0;
+  class StallingClock extends ManualClock {
+    override steady(): number {
+      return super.steady() + stoodMs;
+    }
+  }
+  const clock = new StallingClock();
+  onTestFinished(replaceAmbient({ clock }));
+  const spans: number[] = [];
+  const rest = everySpan(100, (spanMs) => spans.push(spanMs));
+  await clock.advance(100);
+  stoodMs = 30;
+  await clock.advance(100);
+  stoodMs += 10_000;
+  await clock.advance(200);
+  rest();
+  await clock.advance(200);
+  expect(spans).toEqual([100, 130, 200, 100]);
 });

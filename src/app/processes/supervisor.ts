@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { Counter, Gauge, Registry } from "prom-client";
 import { BRAND } from "../../brand.ts";
-import { after, every, sleep, steadyNow } from "../../clock.ts";
+import { after, everySpan, sleep, steadyNow } from "../../clock.ts";
 import type { Config } from "../../config.ts";
 import { missingFlags } from "../../fast/collector.ts";
 import { naming } from "../listening.ts";
@@ -142,7 +142,6 @@ class Supervisor {
   #isEnding = false;
   #reloading: Promise<void> | undefined;
   #reloadAgain = false;
-  #lookedAt = steadyNow();
 
   constructor({ config, log, print, ending }: SupervisorOptions) {
     this.#ending = ending;
@@ -189,7 +188,7 @@ class Supervisor {
     process.on("SIGTERM", () => this.#end(this.#config.drainDelayMs));
     process.on("SIGINT", () => this.#end(0));
     process.on("SIGHUP", () => this.#reload());
-    const stop = every(LOAD_MS, () => this.#look());
+    const stop = everySpan(LOAD_MS, (spanMs) => this.#look(spanMs));
     try {
       // The first alone: what is wrong with the settings or the database is said once, and the schema is brought up to date by one.
       const first = this.#start(0);
@@ -316,11 +315,8 @@ class Supervisor {
     asker.tell({ kind: "measured", id: askedAs, parts });
   }
 
-  /** Ends processes that stand still. A parent that stood still itself has not read what they said meanwhile: no look counts for more than its own span. */
-  #look(): void {
-    const at = steadyNow();
-    const spanMs = Math.min(at - this.#lookedAt, 2 * LOAD_MS);
-    this.#lookedAt = at;
+  /** Ends processes that stand still. */
+  #look(spanMs: number): void {
     for (const child of this.#children) {
       child.silentMs += spanMs;
       if (child.silentMs < (child.isReady ? HUNG_MS : HUNG_AT_START_MS)) continue;

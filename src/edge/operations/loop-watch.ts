@@ -2,7 +2,7 @@
  * Whether the event loop that serves calls is late or silent, as another thread sees it: it is asked for a sign of life again and again. Times
  * in milliseconds.
  */
-import { every, steadyNow } from "../../clock.ts";
+import { everySpan, steadyNow } from "../../clock.ts";
 
 /** How often it is asked. */
 export const LOOK_MS = 250;
@@ -16,14 +16,13 @@ export class LoopWatch {
   readonly #rest: () => void;
   #isWaiting = false;
   #pingedAt = 0;
-  #lookedAt = steadyNow();
   #lateAt = Number.NEGATIVE_INFINITY;
   #silentMs = 0;
 
   /** `ping` asks for a sign of life, which `heard` is told of. */
   constructor(ping: () => void) {
     this.#ping = ping;
-    this.#rest = every(LOOK_MS, () => this.#look());
+    this.#rest = everySpan(LOOK_MS, (spanMs) => this.#look(spanMs));
     this.#ask();
   }
 
@@ -50,13 +49,10 @@ export class LoopWatch {
     this.#rest();
   }
 
-  #look(): void {
-    const at = steadyNow();
-    const spanMs = at - this.#lookedAt;
-    this.#lookedAt = at;
+  #look(spanMs: number): void {
     // A timer that is late: what holds this thread, such as a quota of its process, holds the loop too.
-    if (spanMs > LOOK_MS + LATE_MS) this.#lateAt = at;
-    if (this.#isWaiting) this.#silentMs += Math.min(spanMs, 2 * LOOK_MS);
+    if (spanMs > LOOK_MS + LATE_MS) this.#lateAt = steadyNow();
+    if (this.#isWaiting) this.#silentMs += spanMs;
     else this.#ask();
   }
 

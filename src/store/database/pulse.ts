@@ -1,5 +1,5 @@
 /** Whether the database answers: asked all the time on one connection, so that no statement waits long for a server that stands still. */
-import { every, setWall, steadyNow } from "../../clock.ts";
+import { everySpan, setWall } from "../../clock.ts";
 
 /** Without an answer for this long, in milliseconds, the database counts as silent. */
 export const SILENCE_MS = 3_000;
@@ -18,10 +18,9 @@ export class Pulse {
   #heard = false;
   #silent = false;
   #silentForMs = 0;
-  #lookedAt = steadyNow();
 
   constructor() {
-    this.#stop = every(LOOK_MS, () => this.#look());
+    this.#stop = everySpan(LOOK_MS, (spanMs) => this.#look(spanMs));
   }
 
   /** Whether the database has not answered for a while. */
@@ -48,13 +47,9 @@ export class Pulse {
     this.#stop();
   }
 
-  /** A process that stood still itself has not read the answers that came meanwhile: no look counts for more than its own span. */
-  #look(): void {
-    const at = steadyNow();
-    const spanMs = at - this.#lookedAt;
-    this.#lookedAt = at;
+  #look(spanMs: number): void {
     if (!this.#heard || this.#silent) return;
-    this.#silentForMs += Math.min(spanMs, LOOK_MS);
+    this.#silentForMs += spanMs;
     if (this.#silentForMs < SILENCE_MS) return;
     this.#silent = true;
     // Who gives up a client opens the next one, which listens too.
