@@ -3,14 +3,13 @@ import { dirname } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { startEmbeddedNats } from "../../src/embedded/nats.ts";
 import { callRest } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf, type Gateway, scratchDir, startGateway, stillRunning } from "../support/gateway.ts";
 import { hear, natsServer } from "../support/nats.ts";
 
-const closers: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { closers, closeAll } = closing();
+afterEach(closeAll);
 
 describe("a server of the gateway", () => {
   it("comes back on its port with its token when it's killed, refuses who has none, and ends when it's told to", async () => {

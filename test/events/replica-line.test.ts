@@ -4,19 +4,14 @@ import { GossipTransport } from "../../src/events/gossip-transport.ts";
 import { ReplicaLine } from "../../src/events/nats/replica-line.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { openApp } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Nats, startNats } from "../support/nats.ts";
 import { freePort } from "../support/owners.ts";
 
-const closers: (() => unknown)[] = [];
-const kept = <T extends { close(): unknown }>(opened: T): T => {
-  closers.push(() => opened.close());
-  return opened;
-};
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { closers, kept, closeAll } = closing();
+afterEach(closeAll);
 
 const nats = async (config?: string): Promise<Nats> => kept(await startNats(config));
 const warned: string[] = [];

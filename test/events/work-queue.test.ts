@@ -12,20 +12,15 @@ import { tx } from "../../src/store/database/tx.ts";
 import { claimNamed, noteFailed } from "../../src/store/events/webhooks.ts";
 import { advance, createJob } from "../../src/store/jobs/jobs.ts";
 import { type App, type Caller, openApp } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Nats, startNats } from "../support/nats.ts";
 import { freePort } from "../support/owners.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
-const closers: (() => unknown)[] = [];
-const kept = <T extends { close(): unknown }>(opened: T): T => {
-  closers.push(() => opened.close());
-  return opened;
-};
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { closers, kept, closeAll } = closing();
+afterEach(closeAll);
 
 const nats = async (config?: string): Promise<Nats> => kept(await startNats(config));
 const receiver = async (): Promise<Receiver> => kept(await startReceiver());

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { entries } from "../bench/support/profiler.ts";
 import { ADMIN_TOKEN, callRest } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { launchGateway } from "../support/gateway.ts";
 import { f4, startOpenpiServer } from "../support/openpi-server.ts";
@@ -17,17 +18,14 @@ const named = [...PAGE.matchAll(/`([\w./-]+\.ts)`/g)].map(([, name = ""]) => nam
 /** Goes on beside calls, and looks through a hundred buckets at a time. */
 const BESIDE = new Set(["supply/gossip.ts"]);
 
-const closers: (() => unknown)[] = [];
-afterAll(async () => {
-  for (const close of closers.reverse()) await close();
-});
+const { closers, kept, closeAll } = closing();
+afterAll(closeAll);
 
 /** A server of openpi's protocol whose answers change, as those of a model do. */
 async function startModel(): Promise<string> {
   let count = 0;
   const answer = (): Buffer => pack(new Map([["actions", f4(Array.from({ length: 4 }, () => [0, ++count / 1_000]))]]));
-  const server = await startOpenpiServer({ answer });
-  closers.push(() => server.close());
+  const server = kept(await startOpenpiServer({ answer }));
   server.behave({ kind: "steps", steps: [] });
   return server.endpoint;
 }
@@ -88,9 +86,7 @@ async function enteredFiles(fast: "on" | "off", database: FreshDatabase): Promis
 
 describe("docs/architecture/act-over-rest.md", () => {
   it.each(["off", "on"] as const)("names every file that a warm call enters with LIMBER_FAST=%s", async (fast) => {
-    const database = await freshDatabase();
-    closers.push(() => database.close());
-    const entered = await enteredFiles(fast, database);
+    const entered = await enteredFiles(fast, kept(await freshDatabase()));
     // What every such call surely enters: without it nothing was counted.
     expect(entered).toEqual(expect.arrayContaining(["services/inference.ts", "upstream/openpi-ws/exchange.ts"]));
     expect(entered.filter((file) => !named.some((name) => `/${file}`.endsWith(`/${name}`))).sort()).toEqual([]);

@@ -7,6 +7,7 @@ import { startPostgres } from "../../src/embedded/postgres.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { connect, type Sql } from "../../src/store/database/tx.ts";
 import { ADMIN_TOKEN, callRest } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { eventually } from "../support/eventually.ts";
 import { failToStart, launchGateway, scratchDir, startGateway } from "../support/gateway.ts";
 import { Pair } from "../support/pair.ts";
@@ -19,10 +20,8 @@ const ENV = {
 };
 const ADMIN = { admin: ADMIN_TOKEN };
 
-const closers: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { closers, closeAll } = closing();
+afterEach(closeAll);
 
 /** A file system of its own in memory, `options` as mount takes them; undefined where this account may mount none. */
 function mounted(options: string): string | undefined {

@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { START_FLAGS } from "../../src/fast/collector.ts";
 import { callGrpc, callRest as callOverRest, emptyTally, loop } from "../chaos/rolling/callers.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../support/app.ts";
+import { closing } from "../support/closing.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf, failToStart, type Gateway, startGateway, stillRunning } from "../support/gateway.ts";
@@ -22,10 +23,8 @@ const ADMIN = { admin: ADMIN_TOKEN };
 /** Stops the event loop of the process that gets SIGUSR2, as a call without an end would. */
 const HANG = `data:text/javascript,${encodeURIComponent('process.on("SIGUSR2", () => { for (;;); })')}`;
 
-const closers: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { closers, closeAll } = closing();
+afterEach(closeAll);
 
 /** Three processes, unless `env` says otherwise. */
 async function start(env: Record<string, string> = {}): Promise<Gateway & { database: FreshDatabase }> {

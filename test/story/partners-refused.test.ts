@@ -1,6 +1,6 @@
 /** A lab's model server that isn't what it says is turned away with a report of what to mend. */
 import { expect, it } from "vitest";
-import { centreOfRed, failedChecks, modalities, type Tree, useLab } from "../support/partners.ts";
+import { failedChecks, modalities, redOf, type Tree, useLab } from "../support/partners.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { startChatServer } from "../support/servers/chat.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
@@ -32,7 +32,7 @@ it("warns of a server that acts without a picture as if it were there, and of on
   const small = await startChatServer(async (chat) => {
     const url = chat.messages[0]!.content[0]!.image_url!.url;
     if (url.length > 200_000) throw new Error("413");
-    const [x, y] = await centreOfRed(chat);
+    const [x, y] = await redOf(chat);
     return `[{"point_2d": [${x}, ${y}], "label": "square"}]`;
   });
   open.push(small);
@@ -94,7 +94,7 @@ it.each<[string, () => Promise<object>, [string, RegExp]]>([
   [
     "a model of another convention",
     async () => {
-      const server = await startChatServer(async (chat) => `[{"point": [${(await centreOfRed(chat)).join(", ")}]}]`);
+      const server = await startChatServer(async (chat) => `[{"point": [${(await redOf(chat)).join(", ")}]}]`);
       open.push(server);
       const ground = { contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.001 };
       return { runtime: "openai-chat", endpoint: server.endpoint, ...ground, profile: { coordinates: "yx_1000" } };

@@ -5,11 +5,11 @@ import { Request } from "zeromq";
 import type { Answer } from "../support/app.ts";
 import { ndarray } from "../support/openpi-server.ts";
 import {
-  centreOfRed,
   failedChecks,
   libero,
   modalities,
   ownOpenpiClient,
+  redOf,
   SIDE,
   scene,
   type Tree,
@@ -145,7 +145,7 @@ it("serves an Isaac-GR00T server's very own numbers, compared with libzmq's clie
 
 it("serves an OpenAI-compatible server's very own places", async () => {
   const server = await startChatServer(async (chat) => {
-    const [x, y] = await centreOfRed(chat);
+    const [x, y] = await redOf(chat);
     return `[{"point_2d": [${x}, ${y}], "label": "square"}]`;
   });
   open.push(server);

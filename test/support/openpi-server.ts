@@ -1,7 +1,6 @@
 /** A server of the openpi wire that does as it's told. Its bytes are its own: nothing of the gateway's encoding is used. */
-import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { Socket } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import {
   type ActServer,
@@ -11,6 +10,7 @@ import {
   OVERSIZED_BYTES,
   type ReceivedAct,
 } from "./act-server.ts";
+import { listening } from "./listening.ts";
 import { pack, unpack } from "./plain-msgpack.ts";
 
 /** How a server differs from a plain one. */
@@ -89,7 +89,6 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
   const requests: Buffer[] = [];
   const healthChecks: IncomingHttpHeaders[] = [];
   const counts = { connections: 0, cancelled: 0 };
-  const sockets = new Set<Socket>();
   const webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
 
   const serve = (client: WebSocket, socket: Socket, headers: IncomingHttpHeaders): void => {
@@ -111,19 +110,13 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     });
   };
 
-  let http: Server;
-  const listen = async (port: number): Promise<void> => {
-    http = createServer((request, response) => {
+  const make = () => {
+    const http = createServer((request, response) => {
       healthChecks.push(request.headers);
       if (request.url === (options.healthPath ?? "/healthz")) response.writeHead(options.health ?? 200).end("OK\n");
       else response.writeHead(426).end();
     });
-    http.on("connection", (socket) => {
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-      socket.once("close", () => sockets.delete(socket));
-    });
-    http.on("upgrade", (request, socket: Socket, head) => {
+    return http.on("upgrade", (request, socket: Socket, head) => {
       counts.connections++;
       if (options.refuse === undefined) {
         webSockets.handleUpgrade(request, socket, head, (client) => serve(client, socket, request.headers));
@@ -132,16 +125,8 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
         socket.end(`HTTP/1.1 ${options.refuse} No\r\n${location}content-length: 6\r\n\r\nsecret`);
       }
     });
-    await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
   };
-  const stop = async (): Promise<void> => {
-    const closed = new Promise((resolve) => http.close(resolve));
-    for (const socket of sockets) socket.destroy();
-    await closed;
-  };
-
-  await listen(0);
-  const { port } = http!.address() as AddressInfo;
+  const { port, restart, close } = await listening(make);
   return {
     endpoint: `ws://127.0.0.1:${port}/policy`,
     acts,
@@ -150,12 +135,8 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     open: () => webSockets.clients.size,
     counts,
     behave: (...list) => behaviours.set(list),
-    async restart() {
-      await stop();
-      await setTimeout(50); // a client on this machine has heard of it by then
-      await listen(port);
-    },
-    close: stop,
+    restart,
+    close,
   };
 }
 

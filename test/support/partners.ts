@@ -3,6 +3,7 @@ import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { WebSocket } from "ws";
 import { type Answer, type App, type Caller, openApp } from "./app.ts";
+import { centreOfRed } from "./centre-of-red.ts";
 import { f4, type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "./openpi-server.ts";
 import { pack, unpack } from "./plain-msgpack.ts";
 import type { Chat } from "./servers/chat.ts";
@@ -160,19 +161,10 @@ export function modalities(video: string[], state: string[], action: string[]): 
   );
 }
 
-/** Finds the red of a picture, as a model of the Qwen3-VL kind would say it. */
-export async function centreOfRed(chat: Chat): Promise<[number, number]> {
+/** Finds the red of a picture, as a model of the Qwen3-VL kind would say it: in thousandths. */
+export async function redOf(chat: Chat): Promise<[number, number]> {
   const url = chat.messages[0]!.content[0]!.image_url!.url;
-  const { data, info } = await sharp(Buffer.from(url.slice(url.indexOf(",") + 1), "base64"))
-    .removeAlpha()
-    .raw()
-    .toBuffer({ resolveWithObject: true });
-  let [count, x, y] = [0, 0, 0];
-  for (let i = 0; i < data.length; i += 3) {
-    if (data[i]! < 180 || data[i + 1]! > 80) continue;
-    count++;
-    x += (i / 3) % info.width;
-    y += Math.floor(i / 3 / info.width);
-  }
-  return [Math.round((1_000 * x) / count / info.width), Math.round((1_000 * y) / count / info.height)];
+  const centre = await centreOfRed(Buffer.from(url.slice(url.indexOf(",") + 1), "base64"), 1_000);
+  if (centre === undefined) throw new Error("nothing is red");
+  return [Math.round(1_000 * centre.x), Math.round(1_000 * centre.y)];
 }

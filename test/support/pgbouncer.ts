@@ -1,8 +1,9 @@
 /** Debian's PgBouncer 1.18 before a PostgreSQL, in transaction mode: the pooler that passes least on. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, chmodSync, constants, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
+import { installed } from "./programs.ts";
 
 /** A running pooler. */
 export interface PgBouncer {
@@ -16,16 +17,7 @@ export interface PgBouncer {
 }
 
 /** The program; undefined where it is not installed. */
-export const PGBOUNCER: string | undefined = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin"]
-  .map((folder) => join(folder, "pgbouncer"))
-  .find((path) => {
-    try {
-      accessSync(path, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
+export const PGBOUNCER = installed("pgbouncer");
 
 /** Starts it on `port` of loopback before the PostgreSQL at `postgresPort`, with five sessions for all callers; `more` is more of its configuration. */
 export async function startPgBouncer(port: number, postgresPort: number, more = ""): Promise<PgBouncer> {

@@ -1,13 +1,5 @@
 /** A server of `limber.policy.v1` that does as it's told, on bare HTTP/2: the framing and the trailers are its own. */
-import {
-  createServer,
-  type Http2Server,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { createServer, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import {
   ActRequestSchema,
@@ -16,6 +8,7 @@ import {
   DescribeResponseSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type ActServer, type Behaviour, Behaviours, OVERSIZED_BYTES, type ReceivedAct } from "./act-server.ts";
+import { listening } from "./listening.ts";
 
 /** One stream of a call, in the server's hands. */
 export interface Served {
@@ -61,10 +54,8 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
   const acts: ReceivedAct[] = [];
   const requests: Buffer[] = [];
   const counts = { connections: 0, cancelled: 0 };
-  const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
   const onDisconnect: (() => void)[] = [];
-  let server: Http2Server;
 
   const serveAct = (served: Served): void => {
     const read = (message: Buffer): void => {
@@ -79,36 +70,24 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
     follow(served, read);
   };
 
-  const listen = async (port: number): Promise<void> => {
-    server = createServer();
-    server.on("connection", (socket: Socket) => {
-      counts.connections++;
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-      socket.once("close", () => {
-        sockets.delete(socket);
-        for (const listener of onDisconnect) listener();
-      });
-    });
+  const make = () => {
+    const server = createServer();
     server.on("session", (session) => {
       sessions.add(session);
       session.once("close", () => sessions.delete(session));
     });
-    server.on("stream", (stream, headers) => {
+    return server.on("stream", (stream, headers) => {
       const method = headers[":path"]?.split("/").at(-1) ?? "";
       const served = serve(stream, headers);
       void (methods[method] ?? (method === "Act" ? serveAct : answerDescribe))(served);
     });
-    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
   };
-  const stop = async (): Promise<void> => {
-    const closed = new Promise((resolve) => server.close(resolve));
-    for (const socket of sockets) socket.destroy();
-    await closed;
-  };
-
-  await listen(0);
-  const { port } = server!.address() as AddressInfo;
+  const { port, restart, close } = await listening(make, (socket) => {
+    counts.connections++;
+    socket.once("close", () => {
+      for (const listener of onDisconnect) listener();
+    });
+  });
   return {
     endpoint: `grpc://127.0.0.1:${port}`,
     acts,
@@ -119,12 +98,8 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
       for (const session of sessions) session.goaway(0);
     },
     onDisconnect: (listener) => onDisconnect.push(listener),
-    async restart() {
-      await stop();
-      await setTimeout(50); // a client on this machine has heard of it by then
-      await listen(port);
-    },
-    close: stop,
+    restart,
+    close,
   };
 }
 

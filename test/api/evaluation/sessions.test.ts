@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ActServer } from "../../support/act-server.ts";
 import { ACT_DECLARATION, type App, openApp } from "../../support/app.ts";
+import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { unpack } from "../../support/plain-msgpack.ts";
@@ -29,22 +30,10 @@ const LEROBOT = {
   ],
 };
 
-const NAV = { scenario: "base-nav", action_space: "base_twist_2d", episodes: EPISODES, policy_timeout_ms: 60_000 };
-const begun = async (key: string, body: object): Promise<string> => {
-  const taken = await app.call("/v1/evaluate", { ...NAV, ...body }, { key });
-  expect(taken.status, taken.text).toBe(202);
-  return taken.body.id;
-};
-const shown = async (id: string, key: string) => (await app.call(`/v1/evaluate/${id}`, undefined, { key })).body;
-const ended = (id: string, key: string) =>
-  eventually(
-    async () => {
-      const body = await shown(id, key);
-      expect(["completed", "failed"]).toContain(body.status);
-      return body;
-    },
-    { timeout: 120_000, interval: 250 },
-  );
+const NAV = { action_space: "base_twist_2d", episodes: EPISODES };
+const begun = (key: string, body: object) => beginEvaluation(app, key, { ...NAV, ...body });
+const shown = (id: string, key: string) => evaluationNow(app, id, key);
+const ended = (id: string, key: string) => endedEvaluation(app, id, key);
 /** The status, and how many episodes ended by which fault. */
 const outcome = ({ status, error }: { status: string; error?: { message: string } }) => [status, error?.message];
 

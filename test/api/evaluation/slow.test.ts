@@ -1,6 +1,7 @@
 /** Evaluations whose policies are slow, hang, or are not there: nobody else waits for them, and they end. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type App, openApp } from "../../support/app.ts";
+import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
@@ -24,22 +25,9 @@ async function supplied(slug: string): Promise<Model> {
   return model;
 }
 
-const NAV = { scenario: "base-nav", episodes: 2, policy_timeout_ms: 60_000 };
-const evaluate = async (key: string, body: object = {}): Promise<string> => {
-  const taken = await app.call("/v1/evaluate", { ...NAV, ...body }, { key });
-  expect(taken.status, taken.text).toBe(202);
-  return taken.body.id;
-};
-const shown = async (id: string, key: string) => (await app.call(`/v1/evaluate/${id}`, undefined, { key })).body;
-const ended = (id: string, key: string) =>
-  eventually(
-    async () => {
-      const body = await shown(id, key);
-      expect(["completed", "failed", "cancelled", "expired"]).toContain(body.status);
-      return body;
-    },
-    { timeout: 60_000, interval: 100 },
-  );
+const evaluate = (key: string, body?: object) => beginEvaluation(app, key, body);
+const shown = (id: string, key: string) => evaluationNow(app, id, key);
+const ended = (id: string, key: string) => endedEvaluation(app, id, key);
 
 it("other organisations are evaluated while one has more hanging evaluations than places", async () => {
   const [slow, quick] = [await app.caller(100), await app.caller()];

@@ -14,6 +14,7 @@ import { Worker } from "../../../src/jobs/worker.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { type Sql, tx } from "../../../src/store/database/tx.ts";
 import { advance, createJob } from "../../../src/store/jobs/jobs.ts";
+import { closing } from "../../support/closing.ts";
 import { type Nats, startNats } from "../../support/nats.ts";
 import { freePort } from "../../support/owners.ts";
 import { until } from "../jobs/until.ts";
@@ -46,11 +47,7 @@ const PAUSE_MS = 20;
 
 /** Starts everything, kills who leads as often as told, waits for what is left, and judges. */
 export async function drill({ sql, databaseUrl, kills, progress }: Drill): Promise<Drilled> {
-  const closers: (() => unknown)[] = [];
-  const kept = <T extends { close(): unknown }>(opened: T): T => {
-    closers.push(() => opened.close());
-    return opened;
-  };
+  const { kept, closeAll } = closing();
   const wrong: string[] = [];
   try {
     const routes = await Promise.all(Array.from({ length: SERVERS }, freePort));
@@ -163,7 +160,7 @@ export async function drill({ sql, databaseUrl, kills, progress }: Drill): Promi
       wrong,
     };
   } finally {
-    for (const close of closers.reverse()) await close();
+    await closeAll();
   }
 }
 

@@ -3,6 +3,7 @@ import { setTimeout as rest } from "node:timers/promises";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect } from "../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest as call } from "../../support/app.ts";
+import { closing } from "../../support/closing.ts";
 import { launchGateway, scratchDir } from "../../support/gateway.ts";
 import { startModel } from "../../support/model.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
@@ -25,7 +26,7 @@ const CALLERS = 8;
 
 /** Fails over `failovers` times. */
 export async function failOver(failovers: number, progress?: (line: string) => void): Promise<FailedOver> {
-  const closers: (() => unknown)[] = [];
+  const { closers, closeAll } = closing();
   try {
     const dir = scratchDir();
     closers.push(() => dir.remove());
@@ -114,6 +115,6 @@ export async function failOver(failovers: number, progress?: (line: string) => v
     wrong.push(...(await brokenInvariants(sql)));
     return { failovers, answered: answered.size, refused, awayMs, wrong };
   } finally {
-    for (const close of closers.reverse()) await close();
+    await closeAll();
   }
 }

@@ -1,9 +1,10 @@
 /** Debian's haproxy before some gateways, as a balancer of connections or of requests. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, constants, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { installed } from "../../support/programs.ts";
 import { until } from "../jobs/until.ts";
 
 /** Balances connections, which callers keep, or requests. */
@@ -19,16 +20,7 @@ export interface Haproxy {
 }
 
 /** The program; undefined where it is not installed. */
-export const HAPROXY: string | undefined = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin"]
-  .map((folder) => join(folder, "haproxy"))
-  .find((path) => {
-    try {
-      accessSync(path, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
+export const HAPROXY = installed("haproxy");
 
 /** How it looks at a gateway: ten times a second, so that a second is far more than it needs to see that one drains. */
 const CHECK = "check inter 100ms fall 2 rise 2";

@@ -5,6 +5,7 @@ import { startPostgres } from "../../../src/embedded/postgres.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect } from "../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest as call } from "../../support/app.ts";
+import { closing } from "../../support/closing.ts";
 import { type Launched, launchGateway, scratchDir } from "../../support/gateway.ts";
 import { startModel } from "../../support/model.ts";
 import { openNats } from "../../support/nats.ts";
@@ -71,7 +72,7 @@ export async function roll({
   load,
   progress,
 }: Rolling): Promise<Rolled> {
-  const closers: (() => unknown)[] = [];
+  const { closers, closeAll } = closing();
   try {
     const dir = scratchDir();
     closers.push(() => dir.remove());
@@ -176,7 +177,7 @@ export async function roll({
     const spreads = { openMs: spreadOf(openMs), resumeMs: spreadOf(resumeMs) };
     return { mode, restarts, ...figures, callsASecond, ...spreads, failed: failed.length, wrong };
   } finally {
-    for (const close of closers.reverse()) await close();
+    await closeAll();
   }
 }
 

@@ -1,7 +1,7 @@
 /** An Isaac-GR00T server that does as it's told: ZMTP and npy by its own hand, nothing of the gateway's encoding. */
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { createServer, type Socket } from "node:net";
 import { type ActServer, Behaviours, type Oddity, OVERSIZED_BYTES, type ReceivedAct } from "../act-server.ts";
+import { listening } from "../listening.ts";
 import { pack, unpack } from "../plain-msgpack.ts";
 
 /** How a server differs from an N1.6 one without a token. */
@@ -105,15 +105,11 @@ export async function startGr00tServer(options: Gr00tOptions = {}): Promise<Gr00
   const messages: Map<string, unknown>[] = [];
   const raw: Buffer[] = [];
   const counts = { connections: 0, cancelled: 0 };
-  const sockets = new Set<Socket>();
 
   const serve = (socket: Socket): void => {
     counts.connections++;
-    sockets.add(socket);
     let pending = 0;
-    socket.on("error", () => undefined);
     socket.once("close", () => {
-      sockets.delete(socket);
       counts.cancelled += pending;
     });
     socket.write(greeting());
@@ -188,18 +184,7 @@ export async function startGr00tServer(options: Gr00tOptions = {}): Promise<Gr00
     }
   };
 
-  let server: Server;
-  const listen = async (port: number): Promise<void> => {
-    server = createServer(serve);
-    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-  };
-  const stop = async (): Promise<void> => {
-    const closed = new Promise((resolve) => server.close(resolve));
-    for (const socket of sockets) socket.destroy();
-    await closed;
-  };
-  await listen(0);
-  const { port } = server!.address() as AddressInfo;
+  const { port, restart, close } = await listening(() => createServer(serve));
   return {
     endpoint: `tcp://127.0.0.1:${port}`,
     acts,
@@ -207,12 +192,8 @@ export async function startGr00tServer(options: Gr00tOptions = {}): Promise<Gr00
     raw,
     counts,
     behave: (...list) => behaviours.set(list),
-    async restart() {
-      await stop();
-      await setTimeout(50); // a client on this machine has heard of it by then
-      await listen(port);
-    },
-    close: stop,
+    restart,
+    close,
   };
 }
 

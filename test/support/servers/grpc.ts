@@ -1,8 +1,7 @@
 /** A model server over gRPC that does as it's told; what it reads and writes is given, message by message. */
-import { createServer, type Http2Server, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { type ActServer, Behaviours, type Oddity, OVERSIZED_BYTES, type ReceivedAct } from "../act-server.ts";
+import { listening } from "../listening.ts";
 
 type Steps = readonly (readonly number[])[];
 
@@ -46,8 +45,6 @@ export async function startGrpcServer(speech: GrpcSpeech): Promise<GrpcActServer
   const acts: ReceivedAct[] = [];
   const asked: string[] = [];
   const counts = { connections: 0, cancelled: 0 };
-  const sockets = new Set<Socket>();
-  let server: Http2Server;
 
   const serve = async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> => {
     stream.on("error", () => undefined);
@@ -108,36 +105,19 @@ export async function startGrpcServer(speech: GrpcSpeech): Promise<GrpcActServer
     }
   };
 
-  const listen = async (port: number): Promise<void> => {
-    server = createServer();
-    server.on("connection", (socket: Socket) => {
-      counts.connections++;
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-      socket.once("close", () => sockets.delete(socket));
-    });
-    server.on("stream", (stream, headers) => void serve(stream, headers).catch(() => stream.destroy()));
-    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  const make = () => {
+    const server = createServer();
+    return server.on("stream", (stream, headers) => void serve(stream, headers).catch(() => stream.destroy()));
   };
-  const stop = async (): Promise<void> => {
-    const closed = new Promise((resolve) => server.close(resolve));
-    for (const socket of sockets) socket.destroy();
-    await closed;
-  };
-  await listen(0);
-  const { port } = server!.address() as AddressInfo;
+  const { port, restart, close } = await listening(make, () => counts.connections++);
   return {
     endpoint: `grpc://127.0.0.1:${port}`,
     acts,
     asked,
     counts,
     behave: (...list) => behaviours.set(list),
-    async restart() {
-      await stop();
-      await setTimeout(50); // a client on this machine has heard of it by then
-      await listen(port);
-    },
-    close: stop,
+    restart,
+    close,
   };
 }
 

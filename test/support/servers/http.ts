@@ -1,14 +1,7 @@
 /** A model server over plain HTTP that does as it's told; what it reads and writes is given, byte for byte. */
-import {
-  createServer,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { type ActServer, Behaviours, type Oddity, OVERSIZED_BYTES, type ReceivedAct } from "../act-server.ts";
+import { listening } from "../listening.ts";
 
 /** The body of an answer, and its status when it isn't 200. */
 export interface Body {
@@ -50,7 +43,6 @@ export async function startHttpServer(speech: HttpSpeech): Promise<HttpActServer
   const requests: Buffer[] = [];
   const asked: string[] = [];
   const counts = { connections: 0, cancelled: 0 };
-  const sockets = new Set<Socket>();
 
   const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
@@ -73,25 +65,10 @@ export async function startHttpServer(speech: HttpSpeech): Promise<HttpActServer
     });
   };
 
-  let http: Server;
-  const listen = async (port: number): Promise<void> => {
-    http = createServer((request, response) => void serve(request, response).catch(() => response.destroy()));
-    http.on("connection", (socket) => {
-      counts.connections++;
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-      socket.once("close", () => sockets.delete(socket));
-    });
-    await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
-  };
-  const stop = async (): Promise<void> => {
-    const closed = new Promise((resolve) => http.close(resolve));
-    for (const socket of sockets) socket.destroy();
-    await closed;
-  };
-
-  await listen(0);
-  const { port } = http!.address() as AddressInfo;
+  const { port, restart, close } = await listening(
+    () => createServer((request, response) => void serve(request, response).catch(() => response.destroy())),
+    () => counts.connections++,
+  );
   return {
     endpoint: `http://127.0.0.1:${port}${speech.base ?? ""}`,
     acts,
@@ -99,12 +76,8 @@ export async function startHttpServer(speech: HttpSpeech): Promise<HttpActServer
     asked,
     counts,
     behave: (...list) => behaviours.set(list),
-    async restart() {
-      await stop();
-      await setTimeout(50); // a client on this machine has heard of it by then
-      await listen(port);
-    },
-    close: stop,
+    restart,
+    close,
   };
 }
 
