@@ -1,6 +1,6 @@
 /** What stands around every page: the bar with its pages, who is signed in, everything by name, and STOP. */
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { isSignedOut } from "./lib/errors.ts";
 import { useKeys } from "./lib/keys.ts";
 import { PAGES, type Page } from "./lib/routes.ts";
@@ -8,6 +8,7 @@ import { useSession, type Who } from "./lib/session.ts";
 import { chooseDensity, chooseTheme } from "./lib/theme.ts";
 import { Modal, Refused } from "./parts/basics.tsx";
 import { Palette } from "./parts/palette.tsx";
+import { SignedOut } from "./parts/signed-out.tsx";
 import { StopButton } from "./parts/stop.tsx";
 
 const isSeen = (page: Page, who: Who): boolean => page.permission === undefined || who.permissions.has(page.permission);
@@ -24,15 +25,6 @@ export function Frame() {
       </main>
     );
   return <Signed who={who} />;
-}
-
-/** Goes to the sign-in, once, and says where to come back to. */
-function SignedOut() {
-  const navigate = useNavigate();
-  useEffect(() => {
-    void navigate({ to: "/sign-in", search: { to: location.pathname + location.search }, replace: true });
-  }, [navigate]);
-  return null;
 }
 
 function Signed({ who }: { who: Who }) {

@@ -1,6 +1,6 @@
 /** The page of consent: an application asks, and a person who is signed in sees for what, sets the limits, and decides. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { FleetService } from "../gen/limber/v1/fleet_service_pb.ts";
 import { type DescribeConsentResponse, OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
@@ -10,6 +10,7 @@ import { dollars } from "../lib/format.ts";
 import { wordsIn } from "../lib/lists.ts";
 import { useSession, type Who } from "../lib/session.ts";
 import { Card, Choice, Head, Pairs, Refused, Status, TextField, Tick, Time } from "../parts/basics.tsx";
+import { SignedOut } from "../parts/signed-out.tsx";
 
 /** What the application sent its person with (RFC 6749 section 4.1.1, RFC 7636, RFC 8707). */
 interface Question {
@@ -82,14 +83,6 @@ function Fault({ children }: { children: string }) {
       </p>
     </Card>
   );
-}
-
-function SignedOut() {
-  const navigate = useNavigate();
-  useEffect(() => {
-    void navigate({ to: "/sign-in", search: { to: location.pathname + location.search }, replace: true });
-  }, [navigate]);
-  return null;
 }
 
 function Asked({ question, who }: { question: Question; who: Who }) {

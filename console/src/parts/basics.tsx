@@ -280,6 +280,29 @@ export function TextField({
   );
 }
 
+/** What may be chosen: words of the schema, or a value and what it is called; before them `any`, which chooses nothing. */
+export function Options({
+  options,
+  any,
+}: {
+  options: readonly (string | readonly [string, string])[];
+  any?: string | undefined;
+}) {
+  return (
+    <>
+      {any !== undefined && <option value="">{any}</option>}
+      {options.map((option) => {
+        const [key, name] = typeof option === "string" ? [option, option.replaceAll("_", " ")] : option;
+        return (
+          <option key={key} value={key}>
+            {name}
+          </option>
+        );
+      })}
+    </>
+  );
+}
+
 /** A choice of one. `options` are words of the schema, or a value and what it is called. */
 export function Choice({
   label,
@@ -306,15 +329,7 @@ export function Choice({
           value={value}
           onChange={(event) => onChange(event.target.value)}
         >
-          {any !== undefined && <option value="">{any}</option>}
-          {options.map((option) => {
-            const [key, name] = typeof option === "string" ? [option, option.replaceAll("_", " ")] : option;
-            return (
-              <option key={key} value={key}>
-                {name}
-              </option>
-            );
-          })}
+          <Options options={options} any={any} />
         </select>
       )}
     </Field>

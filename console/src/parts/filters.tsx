@@ -1,5 +1,6 @@
 /** The filters of a page: small fields over its table, kept in its address. */
 import { type ReactNode, useEffect, useState } from "react";
+import { Options } from "./basics.tsx";
 
 /** A row of filters. `/` goes to the first. */
 export const Filters = ({ children }: { children: ReactNode }) => (
@@ -33,15 +34,7 @@ export function Pick({
         value={value ?? ""}
         onChange={(event) => onChange(event.target.value === "" ? undefined : event.target.value)}
       >
-        {any !== undefined && <option value="">{any}</option>}
-        {options.map((option) => {
-          const [key, name] = typeof option === "string" ? [option, option.replaceAll("_", " ")] : option;
-          return (
-            <option key={key} value={key}>
-              {name}
-            </option>
-          );
-        })}
+        <Options options={options} any={any} />
       </select>
     </label>
   );

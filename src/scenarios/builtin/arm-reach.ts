@@ -2,7 +2,7 @@
 import { between } from "../chance.ts";
 import { type Camera, clamp, distance, type Scenario, type ScenarioVariant } from "../scenario.ts";
 import { ARM_7, ARM_7_HAND } from "./bodies.ts";
-import { follow, type Pose, turned } from "./follow.ts";
+import { follow, HAND_SHIFTS, type Pose, turned } from "./follow.ts";
 import { handAt, type Reacher, reaching, reachScenario } from "./reach.ts";
 import { chainBodies, Servos } from "./servo.ts";
 
@@ -25,9 +25,6 @@ const arm: Reacher = {
   instruction: "bring the hand to the green goal",
 };
 
-/** The most that a hand is shifted and turned by one action, m and rad. */
-const MOST_SHIFT = 0.05;
-const MOST_TURN = 0.1;
 /** The joints at rest: bent at the elbow, the hand pointing down over (0.5, 0). */
 const REST = [0, 0.4, 0, 1.5, 0, 1.2, 0];
 /** Where the hand starts and where goals are (m): in front of the arm, within its reach. */
@@ -43,13 +40,7 @@ const joints = reaching(arm);
 /** The same arm, driven by shifts of its hand: place, turn, gripper. The gripper opens and closes nothing here. */
 const shifts: ScenarioVariant = {
   ...joints,
-  actionSpace: "ee_delta_6d_grip",
-  fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
-  units: "m, rad per step in the base frame; gripper 0 closed to 1 open",
-  bounds: {
-    low: [-MOST_SHIFT, -MOST_SHIFT, -MOST_SHIFT, -MOST_TURN, -MOST_TURN, -MOST_TURN, 0],
-    high: [MOST_SHIFT, MOST_SHIFT, MOST_SHIFT, MOST_TURN, MOST_TURN, MOST_TURN, 1],
-  },
+  ...HAND_SHIFTS,
   proprioNames: ["ee_x", "ee_y", "ee_z", "goal_x", "goal_y", "goal_z"],
   play(world) {
     const servos = new Servos(world, ARM_7);

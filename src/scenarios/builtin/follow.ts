@@ -11,6 +11,21 @@ const ITERATIONS = 4;
 /** The most that a joint turns in one iteration (rad). */
 const JOINT_STEP = 0.15;
 
+/** The most that a hand is shifted and turned by one action, m and rad. */
+const MOST_SHIFT = 0.05;
+const MOST_TURN = 0.1;
+
+/** What the numbers of an action are that shifts a hand. */
+export const HAND_SHIFTS = {
+  actionSpace: "ee_delta_6d_grip",
+  fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
+  units: "m, rad per step in the base frame; gripper 0 closed to 1 open",
+  bounds: {
+    low: [-MOST_SHIFT, -MOST_SHIFT, -MOST_SHIFT, -MOST_TURN, -MOST_TURN, -MOST_TURN, 0],
+    high: [MOST_SHIFT, MOST_SHIFT, MOST_SHIFT, MOST_TURN, MOST_TURN, MOST_TURN, 1],
+  },
+} as const;
+
 /** A pose that a hand is to follow: a place (m) and a turn (nine numbers, row by row). */
 export interface Pose {
   place: [number, number, number];

@@ -3,7 +3,7 @@ import { between } from "../chance.ts";
 import type { World } from "../engine.ts";
 import { type Camera, clamp, distance, type Scenario, type ScenarioVariant, type Task } from "../scenario.ts";
 import { ARM_7 } from "./bodies.ts";
-import { follow, type Pose, turned } from "./follow.ts";
+import { follow, HAND_SHIFTS, type Pose, turned } from "./follow.ts";
 import { chainBodies, Servos, servos } from "./servo.ts";
 
 /** How near the block must lie to its mark (m), released. */
@@ -23,8 +23,6 @@ const TABLE_Z = 0;
 /** The arm without its last roll, which is kept at zero: six joints and a gripper make the seven numbers of joint_pos_7. */
 const DRIVEN = ARM_7.slice(0, 6);
 const REST = [0, 0.55, 0, 1.45, 0, 1.14];
-const MOST_SHIFT = 0.05;
-const MOST_TURN = 0.1;
 
 const finger = (side: "left" | "right"): string => {
   const sign = side === "left" ? 1 : -1;
@@ -153,13 +151,7 @@ const COMMON = {
 
 const shifts: ScenarioVariant = {
   ...COMMON,
-  actionSpace: "ee_delta_6d_grip",
-  fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
-  units: "m, rad per step in the base frame; gripper 0 closed to 1 open",
-  bounds: {
-    low: [-MOST_SHIFT, -MOST_SHIFT, -MOST_SHIFT, -MOST_TURN, -MOST_TURN, -MOST_TURN, 0],
-    high: [MOST_SHIFT, MOST_SHIFT, MOST_SHIFT, MOST_TURN, MOST_TURN, MOST_TURN, 1],
-  },
+  ...HAND_SHIFTS,
   proprioNames: ["ee_x", "ee_y", "ee_z", "gripper", ...THINGS],
   play(world) {
     const arm = new Servos(world, ARM_7);

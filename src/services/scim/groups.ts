@@ -36,7 +36,7 @@ import type { Authority } from "../authority.ts";
 import { actOn } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
 import { KINDS } from "./attributes.ts";
-import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import { pageOf, queryFor } from "./lists.ts";
 import type { ScimDeps } from "./parts.ts";
 import { patched } from "./patch.ts";
 import { type Projection, projected, wishOf } from "./project.ts";
@@ -70,26 +70,14 @@ export function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<type
   return {
     async listGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
-      const { total, resources } = await listGroups(sql, query);
-      return create(ListGroupsResponseSchema, {
-        schemas: [LIST_SCHEMA],
-        totalResults: total,
-        startIndex: query.offset + 1,
-        itemsPerPage: resources.length,
-        resources: resources.map((each) => shown(each, request)),
-      });
+      const page = pageOf(query, await listGroups(sql, query), (each) => shown(each, request));
+      return create(ListGroupsResponseSchema, page);
     },
 
     async searchGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
-      const { total, resources } = await listGroups(sql, query);
-      return create(SearchGroupsResponseSchema, {
-        schemas: [LIST_SCHEMA],
-        totalResults: total,
-        startIndex: query.offset + 1,
-        itemsPerPage: resources.length,
-        resources: resources.map((each) => shown(each, wishOf(request))),
-      });
+      const page = pageOf(query, await listGroups(sql, query), (each) => shown(each, wishOf(request)));
+      return create(SearchGroupsResponseSchema, page);
     },
 
     async createGroup(request, call) {

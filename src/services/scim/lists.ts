@@ -34,6 +34,19 @@ export function queryFor(kind: Kind, orgId: string, wish: ListWish): ScimQuery {
   };
 }
 
+/** A page of a list, as answers have it; `shown` makes what a caller sees of a resource. */
+export const pageOf = <R, S>(
+  { offset }: Pick<ScimQuery, "offset">,
+  { total, resources }: { readonly total: number; readonly resources: readonly R[] },
+  shown: (resource: R) => S,
+) => ({
+  schemas: [LIST_SCHEMA],
+  totalResults: total,
+  startIndex: offset + 1,
+  itemsPerPage: resources.length,
+  resources: resources.map(shown),
+});
+
 function sortPath(kind: Kind, name: string): string {
   const place = placeOf(kind, name);
   if (!place) throw refuse(Reason.INVALID_PATH, "sortBy names an attribute that there is not", {}, { param: "sortBy" });

@@ -38,7 +38,7 @@ import { toldRevoked } from "../account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
-import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import { pageOf, queryFor } from "./lists.ts";
 import type { ScimDeps } from "./parts.ts";
 import { type Change, patched } from "./patch.ts";
 import { type Projection, projected, wishOf } from "./project.ts";
@@ -55,26 +55,14 @@ export function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeo
   return {
     async listUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
-      const { total, resources } = await listUsers(sql, query);
-      return create(ListUsersResponseSchema, {
-        schemas: [LIST_SCHEMA],
-        totalResults: total,
-        startIndex: query.offset + 1,
-        itemsPerPage: resources.length,
-        resources: resources.map((each) => shown(each, request)),
-      });
+      const page = pageOf(query, await listUsers(sql, query), (each) => shown(each, request));
+      return create(ListUsersResponseSchema, page);
     },
 
     async searchUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
-      const { total, resources } = await listUsers(sql, query);
-      return create(SearchUsersResponseSchema, {
-        schemas: [LIST_SCHEMA],
-        totalResults: total,
-        startIndex: query.offset + 1,
-        itemsPerPage: resources.length,
-        resources: resources.map((each) => shown(each, wishOf(request))),
-      });
+      const page = pageOf(query, await listUsers(sql, query), (each) => shown(each, wishOf(request)));
+      return create(SearchUsersResponseSchema, page);
     },
 
     async createUser(request, call) {

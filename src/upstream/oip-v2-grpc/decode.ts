@@ -1,6 +1,6 @@
 /** What a server of the protocol answers over gRPC, read by field number. */
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import type { ModelMetadata, Tensor, TensorMetadata } from "../oip/tensors.ts";
+import { type ModelMetadata, type Tensor, type TensorMetadata, WRITES } from "../oip/tensors.ts";
 import { malformed } from "../transport/failures.ts";
 
 const MAX_TENSORS = 256;
@@ -88,22 +88,10 @@ function typedIn({ datatype }: TensorMetadata, contents: Uint8Array | undefined)
       7: take((reader) => reader.double()),
     });
   }
-  const write = WRITE[datatype];
+  const write = WRITES[datatype];
   if (write === undefined) throw malformed("an output of a type that can't be read");
   return new Uint8Array(write(values));
 }
-
-const WRITE: Readonly<Record<string, (values: number[]) => ArrayBuffer>> = {
-  BOOL: (values) => Uint8Array.from(values).buffer,
-  UINT8: (values) => Uint8Array.from(values).buffer,
-  INT8: (values) => Int8Array.from(values).buffer,
-  UINT16: (values) => Uint16Array.from(values).buffer,
-  INT16: (values) => Int16Array.from(values).buffer,
-  UINT32: (values) => Uint32Array.from(values).buffer,
-  INT32: (values) => Int32Array.from(values).buffer,
-  FP32: (values) => Float32Array.from(values).buffer,
-  FP64: (values) => Float64Array.from(values).buffer,
-};
 
 type Readers = Readonly<Record<number, (reader: BinaryReader, type: WireType) => void>>;
 

@@ -1,6 +1,6 @@
 /** What a server of the protocol answers over HTTP. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { DTYPES, type ModelMetadata, type Tensor, type TensorMetadata } from "../oip/tensors.ts";
+import { DTYPES, type ModelMetadata, type Tensor, type TensorMetadata, WRITES } from "../oip/tensors.ts";
 import { malformed, ownerText } from "../transport/failures.ts";
 import { isObject, readJson } from "../transport/http.ts";
 
@@ -61,22 +61,12 @@ function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array 
   const count = shape.reduce((product, size) => product * size, 1);
   if (flat.length !== count) throw malformed(`an output of shape [${shape}] with ${flat.length} elements`);
   if (datatype === "BYTES") return flat.map((each) => Buffer.from(String(each)));
-  const write = WRITE[datatype];
+  const write = datatype === "FP16" ? WRITE_FP16 : WRITES[datatype];
   if (DTYPES[datatype] === undefined || write === undefined) throw malformed("an output of a type that can't be read");
   if (!flat.every((each) => typeof each === "number" || typeof each === "boolean"))
     throw malformed("an element is no number");
   return new Uint8Array(write(flat.map(Number)));
 }
 
-const WRITE: Readonly<Record<string, (values: number[]) => ArrayBuffer>> = {
-  BOOL: (values) => Uint8Array.from(values).buffer,
-  UINT8: (values) => Uint8Array.from(values).buffer,
-  INT8: (values) => Int8Array.from(values).buffer,
-  UINT16: (values) => Uint16Array.from(values).buffer,
-  INT16: (values) => Int16Array.from(values).buffer,
-  UINT32: (values) => Uint32Array.from(values).buffer,
-  INT32: (values) => Int32Array.from(values).buffer,
-  FP16: (values) => Float16Array.from(values).buffer,
-  FP32: (values) => Float32Array.from(values).buffer,
-  FP64: (values) => Float64Array.from(values).buffer,
-};
+/** JSON has a number for each; over gRPC they travel raw alone. */
+const WRITE_FP16 = (values: readonly number[]): ArrayBuffer => Float16Array.from(values).buffer;

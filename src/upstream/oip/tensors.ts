@@ -40,6 +40,19 @@ export const DTYPES: Readonly<Record<string, DType>> = {
   FP64: "<f8",
 };
 
+/** Numbers as the bytes of a tensor, for element types whose numbers travel one by one. Those of 64 bits do not: no number of JavaScript has all of them. */
+export const WRITES: Readonly<Record<string, (values: readonly number[]) => ArrayBuffer>> = {
+  BOOL: (values) => Uint8Array.from(values).buffer,
+  UINT8: (values) => Uint8Array.from(values).buffer,
+  INT8: (values) => Int8Array.from(values).buffer,
+  UINT16: (values) => Uint16Array.from(values).buffer,
+  INT16: (values) => Int16Array.from(values).buffer,
+  UINT32: (values) => Uint32Array.from(values).buffer,
+  INT32: (values) => Int32Array.from(values).buffer,
+  FP32: (values) => Float32Array.from(values).buffer,
+  FP64: (values) => Float64Array.from(values).buffer,
+};
+
 /** A tensor of numbers as an array. Throws an UpstreamFailure for texts and unknown element types; CodecError where shape and bytes differ. */
 export function arrayOfTensor({ name, datatype, shape, data }: Tensor): NdArray {
   const dtype = DTYPES[datatype];
