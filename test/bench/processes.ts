@@ -1,18 +1,19 @@
 /**
  * What several processes on one port cost, what they carry, and how evenly robots fall on them. `node test/bench/processes.ts [rounds] [calls]
- * [PART]`, all parts unless one is named:
+ * [PART] [SHARE]`, all parts unless one is named:
  * - `cost`: CPU microseconds of all gateway processes for each call, one process beside two on one PostgreSQL, in turns. The fewer calls a process
  *   has under way, the more each costs, for the turns of its event loop and its commits are shared by fewer: so one is compared with two at as
  *   many under way in each process, and, to tell what that alone costs, at as many in all. To tell what the machine takes, two gateways that
  *   share nothing are called at the same time, each like the one. Then what an idle second costs.
- * - `quota`: each process is held to a third of a core. Calls, loop messages, and loop messages with 48 kB of pictures a second of one and of
- *   two, at as many under way in each.
+ * - `quota`: each process is held to a third of a core, or to the share that is given. Calls, loop messages, and loop messages with 48 kB of
+ *   pictures a second of one and of two, at as many under way in each. Beside each figure stands how much of a core everything else had: where
+ *   the load or the model has nearly a whole one, or no core is idle, these are the limit and not the quota, and a smaller share is asked for.
  * - `spread`: 10 to 200 robots on four processes: the fullest beside the emptiest.
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
-import { tmpdir } from "node:os";
+import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as rest } from "node:timers/promises";
@@ -24,7 +25,7 @@ import { restLoad } from "./support/load.ts";
 import { closedLoops, type Observe, observing, robots } from "./support/loop-load.ts";
 import { pictures } from "./support/pictures.ts";
 import { cpuNanos, descendants, median, startModelServer } from "./support/processes.ts";
-import { holdEach } from "./support/quota.ts";
+import { type HeldProcesses, holdEach } from "./support/quota.ts";
 
 const rounds = Number(process.argv[2] ?? 15);
 const calls = Number(process.argv[3] ?? 4_000);
@@ -35,7 +36,8 @@ const UNDER_WAY = [8, 16, 32, 64];
 /** A call gets cheaper for its first 60,000, in each process. A run of few calls is for a first look. */
 const WARM_UP = Math.min(60_000, 15 * calls);
 const IDLE_S = 10;
-const QUOTA = 1 / 3;
+/** Of a core, for each process that is held. */
+const SHARE = Number(process.argv[5] ?? 1 / 3);
 const CALLERS = 32;
 const LOOPS = { connections: 8, robots: 64 };
 const PICTURE_LOOPS = { connections: 8, robots: 16 };
@@ -45,6 +47,9 @@ const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const postgres = await startPostgres({ dataDir: join(folder, "postgres") });
 const model = await startModelServer();
 const { grpc } = JSON.parse(model.line) as { grpc: number };
+
+/** Those that are measured. */
+const gateways: Bench[] = [];
 
 /** Each on a database of its own, on one server. */
 async function open(processes: number, name = `of_${processes}`): Promise<Bench> {
@@ -143,40 +148,76 @@ async function fleetsOf(benches: readonly Bench[], shape: typeof LOOPS, observat
   return { messages, close };
 }
 
+/** Who had how much of a core, and the part of its time for which a held process had used up its share. */
+type Shares = Record<"gateway" | "used up" | "load" | "model" | "database" | "idle", number>;
+
+/** Nanoseconds for which the cores of the machine had nothing to do. */
+const idleNanos = (): number => 1e6 * sumOf(cpus().map(({ times }) => times.idle));
+
+/** A rate of a gateway that is held, and what had the cores meanwhile. */
+async function watched(bench: Bench, held: HeldProcesses, rate: () => Promise<number>) {
+  const ours = [process.pid, model.pid, ...gateways.flatMap(({ pid }) => [pid, ...descendants(pid)])];
+  const database = descendants(process.pid).filter((pid) => !ours.includes(pid));
+  const look = (): Shares => ({
+    gateway: nanosOf(bench),
+    "used up": (1e6 * held.stoodMs()) / workersOf(bench).length,
+    load: cpuNanos(process.pid),
+    model: cpuNanos(model.pid),
+    database: sumOf(database.map(cpuNanos)),
+    idle: idleNanos(),
+  });
+  const [before, began] = [look(), performance.now()];
+  const carried = await rate();
+  const [after, took] = [look(), 1e6 * (performance.now() - began)];
+  const shares = Object.entries(after).map(([name, nanos]) => [name, (nanos - before[name as keyof Shares]) / took]);
+  return { rate: carried, shares: Object.fromEntries(shares) as Shares };
+}
+
 async function quota(one: Bench, two: Bench): Promise<void> {
   const plain = await fleetsOf([one, two], LOOPS);
   const seeing = await fleetsOf([one, two], PICTURE_LOOPS, observing(await pictures(2)));
   for (const { messages } of [plain, seeing])
     for (const i of [0, 1]) for (let round = 0; round < 20; round++) await messages(i); // warm-up
-  const held = holdEach([...workersOf(one), ...workersOf(two)], QUOTA);
+  const held = holdEach([...workersOf(one), ...workersOf(two)], SHARE);
   if (held === undefined) {
     console.log("not held: the machine has no cgroups to write");
     return;
   }
-  const ratios = { acts: [] as number[], loops: [] as number[], "loops with pictures": [] as number[] };
-  const rates: Record<string, number[]> = {};
-  const note = (name: string, rate: number): number => {
-    rates[name] = [...(rates[name] ?? []), rate];
-    return rate;
+  /** Of one process, and of two. */
+  const loads: Record<string, readonly (() => Promise<number>)[]> = {
+    acts: [() => call(one, CALLERS, calls), () => call(two, 2 * CALLERS, 2 * calls)],
+    loops: [() => plain.messages(0), () => plain.messages(1)],
+    "loops with pictures": [() => seeing.messages(0), () => seeing.messages(1)],
   };
-  for (let round = 0; round < rounds; round++) {
-    const ofOne = note("acts of one", await call(one, CALLERS, calls));
-    ratios.acts.push(note("acts of two", await call(two, 2 * CALLERS, 2 * calls)) / ofOne);
-    for (const [name, { messages }] of [
-      ["loops", plain],
-      ["loops with pictures", seeing],
-    ] as const) {
-      const ofLoops = note(`${name} of one`, await messages(0));
-      ratios[name].push(note(`${name} of two`, await messages(1)) / ofLoops);
-    }
-  }
+  const seen = Object.entries(loads).map(([name, rates]) => ({
+    name,
+    ways: [one, two].map((bench, i) => ({ bench, rate: rates[i]!, all: [] as Awaited<ReturnType<typeof watched>>[] })),
+  }));
+  for (let round = 0; round < rounds; round++)
+    // The one that comes second has what the first one left behind: they change places.
+    for (const { ways } of seen)
+      for (const { bench, rate, all } of round % 2 === 0 ? ways : ways.toReversed())
+        all.push(await watched(bench, held, rate));
   held.release();
   plain.close();
   seeing.close();
-  for (const [name, all] of Object.entries(rates))
-    console.log(`held to a third of a core each, ${name}: ${median(all).toFixed(0)} a second`);
-  for (const [name, all] of Object.entries(ratios))
-    console.log(`two carry ${median(all).toFixed(2)} times the ${name} of one   (goal 1.8)`);
+  console.log(
+    `each process held to ${SHARE.toFixed(2)} of a core, of ${cpus().length}; medians of ${rounds} rounds in turns`,
+  );
+  for (const { name, ways } of seen) {
+    for (const [i, { all }] of ways.entries()) {
+      const share = (of: keyof Shares): string => median(all.map(({ shares }) => shares[of])).toFixed(2);
+      console.log(
+        `${name}, ${i === 0 ? "one" : "two"}: ${median(all.map(({ rate }) => rate)).toFixed(0)} a second; ` +
+          `cores: gateway ${share("gateway")} (its share used up ${share("used up")} of the time), load ${share("load")}, ` +
+          `model ${share("model")}, database ${share("database")}, idle ${share("idle")}`,
+      );
+    }
+    const [ofOne, ofTwo] = ways.map(({ all }) => all.map(({ rate }) => rate));
+    console.log(
+      `two carry ${median(ofTwo!.map((rate, i) => rate / ofOne![i]!)).toFixed(2)} times the ${name} of one   (goal 1.8)`,
+    );
+  }
 }
 
 /** The connections of each process, as the gateway counts them; one of them is that of this question. */
@@ -218,6 +259,7 @@ async function spread(): Promise<void> {
 
 if (isWanted("cost") || isWanted("quota")) {
   const [one, two] = [await open(1), await open(2)];
+  gateways.push(one, two);
   await call(one, CALLERS, WARM_UP);
   await call(two, 2 * CALLERS, 2 * WARM_UP);
   if (isWanted("cost")) {
