@@ -16,6 +16,7 @@ from limber.testing import FakeGateway
 
 # Where it is not installed, the tree's own.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lerobot_policy_limber"))
+pytest.importorskip("lerobot_policy_limber.mapping", reason="the package for LeRobot is not beside these tests")
 from lerobot_policy_limber.mapping import observation_of, task_of  # noqa: E402
 
 IMAGE = np.linspace(0, 1, 3 * 4 * 5, dtype=np.float32).reshape(1, 3, 4, 5)

@@ -23,7 +23,9 @@ from limber.lerobot import Carried, Carrier, CarrierFault  # noqa: E402
 from limber.lerobot_server import Contract, Feature, Malformed, ModelServer, Worker, body_of  # noqa: E402
 from limber.testing import FakeGateway  # noqa: E402
 
-SAMPLES = Path(__file__).resolve().parents[3] / "test" / "golden" / "wire-samples"
+HERE = Path(__file__).resolve().parent
+#: In the repository the samples are the gateway's; the source package has them beside its tests.
+SAMPLES = HERE / "wire-samples" if (HERE / "wire-samples").exists() else HERE.parents[2] / "test" / "golden" / "wire-samples"
 MOTORS = ("motor_1.pos", "motor_2.pos", "motor_3.pos")
 STATE = Feature("observation.state", (3,), "float32", names=MOTORS, semantics="test")
 FRONT = Feature("observation.images.front", (6, 8, 3), "uint8", "rgb", semantics="test")
