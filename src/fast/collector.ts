@@ -5,6 +5,7 @@
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics } from "node:v8";
 import { sleep } from "../clock.ts";
+import { installPassing } from "../codecs/passing.ts";
 import { breathe, installPause } from "../slices.ts";
 
 /**
@@ -57,6 +58,7 @@ export function missingFlags(words: readonly string[]): string[] {
 export function collectBetweenSlices(): void {
   if (globalThis.gc === undefined) return;
   installPause(breatheOut);
+  installPassing(countArrived);
   isCollecting = true;
 }
 
@@ -67,7 +69,8 @@ let isCollecting = false;
  * Bytes that arrive are kept outside V8's heap. V8 counts them with the old, and makes a full collection after some 64 MB of them, which
  * stops the program for tens of milliseconds, although nearly all of them are garbage a moment after they came: 50 robots with cameras
  * have two of these a second. A small collection of a millisecond or two frees them as well, but V8 makes one only when objects ask for
- * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts.
+ * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts. Other
+ * wires tell of theirs by `passed`.
  */
 const MOST_ARRIVED_BYTES = 16 << 20;
 

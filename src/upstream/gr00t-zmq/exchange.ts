@@ -5,6 +5,7 @@
 import { connect, type Socket } from "node:net";
 import type { Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
+import { passed } from "../../codecs/passing.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
@@ -89,6 +90,7 @@ class ZmqPeer {
       onMessage: (body) => this.#receive(body),
     });
     this.#socket.on("data", (chunk) => {
+      passed(chunk.length);
       try {
         reader.push(chunk);
       } catch (error) {
@@ -149,6 +151,7 @@ class ZmqPeer {
   }
 
   #send(message: Buffer): void {
+    passed(message.length);
     this.#socket.cork();
     this.#socket.write(requestHead(message.length));
     this.#socket.write(message);

@@ -100,13 +100,13 @@ export function stacked(film: readonly Moment[], offsets: readonly number[], dtM
   return new Map(
     [...(newest?.pictures ?? [])].map(([key, picture]) => {
       const each = chosen.map((moment) => alike(moment?.pictures.get(key), picture));
-      return [
-        key,
-        new NdArray(picture.dtype, [each.length, ...picture.shape], Buffer.concat(each.map(({ data }) => data))),
-      ];
+      return [key, new NdArray(picture.dtype, [each.length, ...picture.shape], joined(each))];
     }),
   );
 }
+
+const joined = (pictures: readonly NdArray[]): Uint8Array =>
+  pictures.length === 1 ? pictures[0]!.data : Buffer.concat(pictures.map(({ data }) => data));
 
 /** The profile fixes sizes, so that only another profile's picture is of another shape. */
 const alike = (earlier: NdArray | undefined, now: NdArray): NdArray =>

@@ -8,6 +8,7 @@ import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { BRAND } from "../../brand.ts";
 import { nativeOf, type Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
+import { passed } from "../../codecs/passing.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
@@ -264,14 +265,20 @@ class OpenpiConnection<T> {
       if (signal.aborted) throw calledOff(signal);
       if (opening !== undefined && (isFirst || !this.#opened)) await this.#begin(opening, signal);
       this.#episode = episode;
-      for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#socket.send(frame);
+      for (const frame of Buffer.isBuffer(frames) ? [frames] : frames) this.#send(frame);
       return (await this.#frame(signal)).bytes;
     });
   }
 
+  #send(frame: Buffer): void {
+    // Under its mask it is a copy.
+    passed(frame.length);
+    this.#socket.send(frame);
+  }
+
   async #asked(frame: Buffer, signal: Signal): Promise<Buffer> {
     if (signal.aborted) throw calledOff(signal);
-    this.#socket.send(frame);
+    this.#send(frame);
     return (await this.#frame(signal)).bytes;
   }
 
@@ -340,6 +347,7 @@ class OpenpiConnection<T> {
 
   #receive(data: RawData, isBinary: boolean): void {
     const bytes = data as Buffer; // what the default `binaryType` gives
+    passed(bytes.length);
     if (!isBinary && !this.#takesText) this.#fail(told(bytes));
     else if (this.#listener === undefined) this.#fail(malformed("a frame that nobody asked for"));
     else this.#listener.resolve({ bytes, isBinary });

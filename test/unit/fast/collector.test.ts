@@ -50,8 +50,12 @@ test("a process that was started without the flags has pauses that collect nothi
   expect(await print([], script)).toEqual([true, true]);
 });
 
-test("of bytes that arrive and are used up at once hardly any are left to a full collection", async () => {
+test.each([
+  ["arrive at the fast layer", "collector.countArrived"],
+  ["pass through other wires", "passed"],
+])("of bytes that %s and are used up at once hardly any are left to a full collection", async (_, count) => {
   const script = `
+    const { passed } = await import(${JSON.stringify(join(ROOT, "src/codecs/passing.ts"))});
     const { constants, PerformanceObserver } = await import("node:perf_hooks");
     const isFull = ({ detail }) => detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR;
     let full = 0;
@@ -63,7 +67,7 @@ test("of bytes that arrive and are used up at once hardly any are left to a full
       full = 0;
       for (let i = 0; i < 10_000; i++) {
         last[i % 4] = Buffer.allocUnsafeSlow(48 << 10);
-        collector.countArrived(48 << 10);
+        ${count}(48 << 10);
         if (i % 10 === 0) await turn();
       }
       for (let i = 0; i < 10; i++) await turn();

@@ -11,6 +11,7 @@ import type { CallTrail, Principal } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
+import { passed } from "../../../codecs/passing.ts";
 import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { encodeGr00t, type Gr00tArrays, readGr00t } from "../../../codecs/python/gr00t.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
@@ -165,6 +166,7 @@ class Gr00tPeer {
     socket.write(GREETING);
     socket.on("data", (chunk) => {
       try {
+        passed(chunk.length);
         this.#coming += chunk.length;
         this.#held.to(this.#coming);
         reader.push(chunk);

@@ -20,6 +20,7 @@ import {
 import type { CallTrail } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
+import { passed } from "../../../codecs/passing.ts";
 import type { Asker } from "../../../codecs/pictures/turns.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
@@ -311,6 +312,7 @@ class OpenpiRobot {
   }
 
   readonly #came = (chunk: Buffer): void => {
+    passed(chunk.length);
     this.#coming += chunk.length;
     this.#hold();
   };
