@@ -22,10 +22,9 @@ export class LateGate implements Gate {
     return this.#gate?.overload;
   }
 
-  async admit(method: DescMethod, head: CallHead): Promise<Admission> {
-    if (this.#gate) return this.#gate.admit(method, head);
-    if (method !== getHealth) throw notReady();
-    return { principal: { kind: "public" }, headers: [], leave: () => {} };
+  // What is handed on whole is not awaited: each call would pay for the promise between.
+  admit(method: DescMethod, head: CallHead): Promise<Admission> {
+    return this.#gate?.admit(method, head) ?? admitEarly(method);
   }
 
   async identify(authorization: string | undefined): Promise<KeyPrincipal> {
@@ -38,10 +37,8 @@ export class LateGate implements Gate {
     return this.#gate.inNameOf(method, record);
   }
 
-  async unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
-    if (this.#gate) return this.#gate.unary(method, admission, request, context);
-    if (method !== getHealth) throw notReady();
-    return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
+  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
+    return this.#gate?.unary(method, admission, request, context) ?? answerEarly(method);
   }
 
   serverStream(
@@ -63,6 +60,16 @@ export class LateGate implements Gate {
     if (!this.#gate) throw notReady();
     return this.#gate.conversation(method, admission, speaker, context);
   }
+}
+
+async function admitEarly(method: DescMethod): Promise<Admission> {
+  if (method !== getHealth) throw notReady();
+  return { principal: { kind: "public" }, headers: [], leave: () => {} };
+}
+
+async function answerEarly(method: DescMethod): Promise<Message> {
+  if (method !== getHealth) throw notReady();
+  return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
 }
 
 const notReady = (): Refusal =>

@@ -16,6 +16,11 @@ export class Durability {
     this.#end("broken", cause);
   }
 
+  /** Whether it is kept already. */
+  get isKept(): boolean {
+    return this.#ended === "kept";
+  }
+
   /** Resolves when it is kept, rejects when it cannot be; may be left unawaited. */
   get promise(): Promise<void> {
     if (this.#awaited === undefined) {

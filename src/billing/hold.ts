@@ -43,6 +43,11 @@ export class Hold<I, S extends Charged> {
     return this.#intent.done.promise;
   }
 
+  /** Whether the intent is durable already. */
+  get isDurable(): boolean {
+    return this.#intent?.done.isKept === true;
+  }
+
   /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
   settle(record: S): Promise<void> {
     return this.charge(record).promise;

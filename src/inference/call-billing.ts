@@ -126,16 +126,26 @@ export class CallBilling {
    * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
    * time. With an idempotency key it is charged and kept all the same, for a repetition of the call.
    */
-  async settle<D extends DescMessage>(
+  settle<D extends DescMessage>(
     charge: Charge,
     route: Route | undefined,
     schema: D,
     answer: MessageShape<D>,
   ): Promise<void> {
     const { idempotency } = this.#call;
-    if (idempotency === undefined || this.#isLate) return this.#settleDelivered(charge, route);
+    return idempotency === undefined || this.#isLate
+      ? this.#settleDelivered(charge, route)
+      : this.#settleKept(charge, route, idempotency, toBinary(schema, answer));
+  }
+
+  /** Charges an answer, whose bytes are kept with the charge. */
+  async #settleKept(
+    charge: Charge,
+    route: Route | undefined,
+    idempotency: NonNullable<Call["idempotency"]>,
+    bytes: Uint8Array,
+  ): Promise<void> {
     this.#ended = true;
-    const bytes = toBinary(schema, answer);
     const record = this.#record(charge, route, this.#claim(idempotency.seal?.(bytes) ?? bytes));
     const kept = this.#kept(this.#hold.charge(record).promise);
     await until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
@@ -154,7 +164,7 @@ export class CallBilling {
   /** Charges an answer at the moment at which it leaves. */
   async #settleDelivered(charge: Charge, route: Route | undefined): Promise<void> {
     try {
-      if (!this.#isLate) await this.durableInTime;
+      if (!this.#isLate && !this.#hold.isDurable) await this.durableInTime;
       if (this.#isLate) throw tooLate();
       if (this.#call.signal.aborted) throw asRefusal(this.#call.signal.reason);
     } catch (thrown) {

@@ -66,6 +66,12 @@ export class OwnKeyCache {
     return this.#use(await this.#cache.of(orgId), orgMode);
   }
 
+  /** The same where they are in memory and need not be read again; undefined elsewhere. */
+  known(orgId: string, orgMode: ByokMode): { readonly keys: CallKeys | undefined } | undefined {
+    const ring = this.#cache.known(orgId);
+    return ring && { keys: this.#use(ring, orgMode) };
+  }
+
   /** Reads an organisation's keys anew at the next look. */
   forget(orgId: string): void {
     this.#cache.forget(orgId);

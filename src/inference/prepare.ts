@@ -50,6 +50,22 @@ export async function prepare<D extends DescMessage>(
   return { request: whole, ownKeys: keys, session };
 }
 
+/** As `prepare`, where nothing has to be waited for; undefined where something may have to be. */
+function preparedNow<T extends Presettable & Sessioned>(
+  { ownKeys, sessions }: Books,
+  request: T,
+  call: Call,
+): Prepared<T> | undefined {
+  const principal = keyOf(call);
+  const { orgId, settings } = principal;
+  if ((request.preset ?? settings.defaultPreset) !== undefined) return undefined;
+  const known = ownKeys.known(orgId, settings.byokMode);
+  if (known === undefined) return undefined;
+  const session = sessionOf(request, principal);
+  if (session !== undefined && sessions.get(session) === undefined) return undefined;
+  return { request, ownKeys: known.keys, session };
+}
+
 /** As `prepare`, for a call that is answered once: what it waits for counts against its time, and refuses it when that is over. */
 export async function prepareInTime<D extends DescMessage>(
   books: Books,
@@ -57,5 +73,8 @@ export async function prepareInTime<D extends DescMessage>(
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
 ): Promise<Prepared<MessageShape<D>>> {
-  return inTime(prepare(books, schema, request, call), { ms: leftOf(call, request), late: tooLate });
+  return (
+    preparedNow(books, request, call) ??
+    (await inTime(prepare(books, schema, request, call), { ms: leftOf(call, request), late: tooLate }))
+  );
 }

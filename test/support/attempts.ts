@@ -41,7 +41,7 @@ export function calls(behaviours: Record<string, Behaviour>) {
   return {
     given,
     asked: () => given.map((each) => each.id),
-    call(step: PlanStep, options: AttemptOptions): Promise<string> {
+    async call(step: PlanStep, options: AttemptOptions): Promise<string> {
       given.push({ id: step.offering.id, options });
       return behaviours[step.offering.id]!(options);
     },

@@ -87,7 +87,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     );
   };
 
-  const recordOf = async (head: CallHead, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> => {
+  /** Throws the refusal of a head that can have no key. */
+  const recordOf = (head: CallHead, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> => {
     const secret = sessionOf(head);
     if (secret !== undefined) return deps.sessions.find(secret, wantedFor);
     return deps.keys.find(bearerOf(head.authorization), wantedFor === "look" ? "call" : wantedFor);
@@ -140,20 +141,17 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const admitKey = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
     const isStop = method === STOP;
     const stopUse = head.isUrgent === true ? "urgentStop" : "stop";
-    const record = await found(recordOf(head, isStop ? stopUse : "call"));
+    const record = await recordOf(head, isStop ? stopUse : "call").catch(notFound);
     const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule.rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
     if (denial !== undefined) turnAway(await enter(key.keyId, record, rule), denial);
-    if (isStop) return admitStop(key, record, rule, head.isUrgent === true);
-    return new Admitted(key, await enter(key.keyId, record, rule));
-  };
-
-  /** A key, which who stays is asked for again. */
-  const admitKeyHolder = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
-    const admission = await admitKey(method, rule, head);
-    if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, admission.principal);
+    const admission = isStop
+      ? await admitStop(key, record, rule, head.isUrgent === true)
+      : new Admitted(key, await enter(key.keyId, record, rule));
+    // Of who stays the key is asked for again.
+    if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, key);
     return admission;
   };
 
@@ -176,7 +174,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     assertLoaded,
     async identify(authorization) {
       assertOpen();
-      return principalOf(await found(deps.keys.find(bearerOf(authorization))));
+      return principalOf(await deps.keys.find(bearerOf(authorization)).catch(notFound));
     },
     inNameOf({ rule }, record) {
       const key = principalOf(record);
@@ -203,15 +201,15 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
         case Access.PUBLIC:
           return admitAnyone(method, rule, head);
         case Access.KEY:
-          return admitKeyHolder(method, methodRule, head);
+          return await admitKey(method, methodRule, head);
         case Access.ADMIN:
           return admitAdmin(head);
         case Access.ADMIN_OR_SIGNUP:
           return admitSignup(head);
         case Access.ADMIN_OR_KEY: {
-          if (head.adminToken === undefined) return admitKeyHolder(method, methodRule, head);
+          if (head.adminToken === undefined) return await admitKey(method, methodRule, head);
           const admin = admitAdmin(head);
-          return head.authorization === undefined ? admin : admitKeyHolder(method, methodRule, head);
+          return head.authorization === undefined ? admin : await admitKey(method, methodRule, head);
         }
         default:
           throw new Error(`${method.name} does not say who may call it`);
@@ -226,14 +224,10 @@ function turnAway(place: ConcurrencySlot, { reason, message, details }: Refusal)
   throw refuse(reason, message, details, { headers });
 }
 
-/** What the database says of a secret; where it is away, its callers are told so. */
-async function found(record: Promise<KeyRecord | undefined>): Promise<KeyRecord | undefined> {
-  try {
-    return await record;
-  } catch (thrown) {
-    throw refusalOfOutage(thrown, "not begun");
-  }
-}
+/** Where the database is away that knows of a secret, its callers are told so. */
+const notFound = (thrown: unknown): never => {
+  throw refusalOfOutage(thrown, "not begun");
+};
 
 /** How long a stop waits for its place in the key's limits. */
 const STOP_PATIENCE_MS = 50;

@@ -215,11 +215,9 @@ export function createGate(deps: GateDeps): Gate {
   return {
     async admit(method, head) {
       const rule = ruleOf(method);
-      const work = await deps.load.enter(
-        head.priority ?? rule.priority,
-        () => authenticator.orgOf(head.authorization, head.adminToken, head.browser),
-        head.deadline,
-      );
+      const priority = head.priority ?? rule.priority;
+      const orgOf = (): string => authenticator.orgOf(head.authorization, head.adminToken, head.browser);
+      const work = deps.load.tryEnter(priority) ?? (await deps.load.enter(priority, orgOf, head.deadline));
       try {
         const admission = await authenticator.admit(method, rule, head);
         admission.work = work;

@@ -18,6 +18,7 @@ export type { AttemptOptions, AttemptWorld } from "./run.ts";
 
 /** How whole answers are got. Failures come as `UpstreamFailure`; a `Refusal` or a bug ends the request. */
 export interface AttemptCalls<T> {
+  /** Throws nothing, but may reject. */
   call(step: PlanStep, options: AttemptOptions): Promise<T>;
   /** Units of an answer, for its throughput. */
   unitsOf(answer: T): number;
@@ -65,7 +66,12 @@ export async function attemptStream<T>(
   world: AttemptWorld,
   streams: AttemptStreams<T>,
 ): Promise<AttemptedStream<T>> {
-  const run = new AttemptRun(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
+  const run = new AttemptRun(
+    plan,
+    world,
+    async (step, options) => begin(streams.open(step, options), options.signal),
+    false,
+  );
   try {
     const { attempt, answer } = await run.first();
     attempt.record.wake?.answered();

@@ -237,7 +237,7 @@ export class AttemptRun<T> {
   private leave: () => void = nothing;
   private readonly onAbort = (): void => this.leave();
 
-  /** `isWhole`: an attempt ends with its answer, so that an offering without one is silent. */
+  /** `call` throws nothing, but may reject. `isWhole`: an attempt ends with its answer, so that an offering without one is silent. */
   constructor(
     plan: Plan,
     world: AttemptWorld,
@@ -363,12 +363,8 @@ export class AttemptRun<T> {
     this.tries.push(attempt.record);
     if (step.cold) attempt.record.wake = this.world.wakes?.(step, at);
     if (this.isWhole) this.world.health.begun?.(step.offering.id, at, attempt);
-    attempt.watch(this.started(step, attempt), clock);
+    attempt.watch(this.call(step, attempt), clock);
     return attempt;
-  }
-
-  private async started(step: PlanStep, options: AttemptOptions): Promise<T> {
-    return await this.call(step, options);
   }
 
   /** Writes down how an attempt ended, for the caller and for the health of its offering. */

@@ -39,7 +39,7 @@ export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPoli
     describe,
     async act(target, input, frames, call) {
       const message = await codec.act(target.model, input, frames, call);
-      return channels.of(target).act(PATH.act, message, call.signal);
+      return await channels.of(target).act(PATH.act, message, call.signal);
     },
     line(target, input, { requestId }) {
       const messageOf = codec.loop(target.model, input, requestId);

@@ -24,7 +24,7 @@ export async function readJson(
   { type = JSON_TYPE, named = "application/json", none = {} }: ReadOptions = {},
 ): Promise<unknown> {
   const bytes = await readBody(request, type, named, limits);
-  return bytes.length === 0 ? none : parseCounted(bytes, expected);
+  return bytes.length === 0 ? none : await parseCounted(bytes, expected);
 }
 
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
@@ -36,7 +36,7 @@ export const native: Dialect = {
     const desc = route.body === "*" ? route.method.input : route.body?.message;
     // A job's items are kept as they came.
     const expected = { bounds: route.bounds, desc, pictures: route.method.parent === InferenceService };
-    return readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
+    return await readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
   },
   ignoresUnknown: false,
   plain: true,
