@@ -186,8 +186,9 @@ function field(number: number, value: Pieces): Pieces {
 
 /** Two numbers below 2^32 as protobuf writes them: seven bits a byte, the lowest first. */
 function varints(first: number, second: number): Buffer {
-  const bytes = Buffer.allocUnsafe(2 * LONGEST_VARINT);
-  return bytes.subarray(0, putVarint(bytes, second, putVarint(bytes, first, 0)));
+  const bytes = Buffer.allocUnsafe(varintSize(first) + varintSize(second));
+  putVarint(bytes, second, putVarint(bytes, first, 0));
+  return bytes;
 }
 
 function varintSize(value: number): number {

@@ -132,11 +132,9 @@ function kindOf({ intent, scope, ownKeys, readPicture, meaning }: PlanArgs): str
   const { contract, model, models, preference, provider, actionSpace, embodiment, units, extent, parameters } = intent;
   const wanted = provider && { ...provider, sessionId: undefined };
   const { models: allowed, environment, orgId, reach, settings } = scope;
-  const kind = JSON.stringify([
-    ...[contract, model, models, preference, wanted, actionSpace, embodiment, units, extent, parameters],
-    ...[orgId, allowed, environment, reach, settings?.zdr, settings?.allowedRegions, ownKeys !== undefined],
-    ...[intent.given && shapeOf(intent.given, readPicture), meaning],
-  ]);
+  const asked = [contract, model, models, preference, wanted, actionSpace, embodiment, units, extent, parameters];
+  const may = [orgId, allowed, environment, reach, settings?.zdr, settings?.allowedRegions, ownKeys !== undefined];
+  const kind = JSON.stringify([asked, may, intent.given && shapeOf(intent.given, readPicture), meaning]);
   return kind.length <= LONGEST_KIND ? kind : createHash("sha256").update(kind).digest("base64url");
 }
 

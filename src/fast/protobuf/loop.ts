@@ -3,7 +3,6 @@
  * numbers in them are counted and found finite where they stand, and what is handed on is handed on as bytes. protobuf-es is the
  * judge: whatever is unusual is left to it.
  */
-import { type ActChunk, ActChunkSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { type LoopObservation, LoopObservationSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
@@ -284,7 +283,7 @@ export class SeenChunk implements PackedStepsWriter, Piece {
   readonly gpuSeconds: number;
   readonly note = "";
   readonly prediction: PredictedFrame[] = NO_FRAMES;
-  #steps: ActChunk["steps"] | undefined;
+  #steps: ActionStep[] | undefined;
 
   constructor(count: number, dim: number, { source, from, to }: Piece, dtMs: number, gpuSeconds: number) {
     this.count = count;
@@ -300,10 +299,23 @@ export class SeenChunk implements PackedStepsWriter, Piece {
     return this;
   }
 
-  get steps(): ActChunk["steps"] {
-    this.#steps ??= readMessage(ActChunkSchema, bytesOf(this)).steps;
+  get steps(): ActionStep[] {
+    this.#steps ??= stepsOf(this);
     return this.#steps;
   }
+}
+
+/** Packed steps as lists. Each ends with its numbers. */
+function stepsOf({ count, dim, source, from, to }: PackedStepsWriter): ActionStep[] {
+  const view = new DataView(source.buffer, source.byteOffset, source.length);
+  const size = (to - from) / count;
+  const steps: ActionStep[] = [];
+  for (let end = from + size; end <= to; end += size) {
+    const values: number[] = [];
+    for (let i = end - 8 * dim; i < end; i += 8) values.push(view.getFloat64(i, true));
+    steps.push({ $typeName: "limber.v1.ActionStep", values });
+  }
+  return steps;
 }
 
 /** A plain chunk has none. */

@@ -158,8 +158,6 @@ interface TextLevel {
   /** The list that an array is, or the map that an object is. */
   readonly field: DescField | undefined;
   readonly most: number;
-  /** What it is called, behind its key or place in what is around it. */
-  readonly name: string;
   /** Items or members so far. */
   items: number;
   /** The key of the member that begins. */
@@ -245,34 +243,38 @@ const isWord = (byte: number): boolean =>
 function countItem(levels: readonly TextLevel[]): void {
   const level = levels[levels.length - 1]!;
   if (++level.items <= level.most) return;
-  const path = levels.map(({ name }) => name).filter((name) => name !== "");
+  const path = levels
+    .slice(0, -1)
+    .map(placeOf)
+    .filter((name) => name !== "");
   throw tooMany(path.join("."), tooManyItems(level.field!, level.most));
 }
 
 /** The level that an array or object is which begins in `around`; undefined where it is the whole body, a message of `root`. */
 function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessage | undefined): TextLevel {
-  const name = around === undefined ? "" : String(placeOf(around));
-  const level = { isList, desc: undefined, field: undefined, most: Number.POSITIVE_INFINITY, name, items: 0 };
-  const put = (field: DescField | undefined, desc?: DescMessage): TextLevel => ({
-    ...level,
-    desc,
-    field,
-    key: undefined,
-    ...(field && { most: mostItemsOf(field) }),
-  });
-  const asMessage = (desc: DescMessage | undefined): TextLevel => {
-    if (desc === undefined || desc.typeName.startsWith("google.protobuf.")) return put(undefined);
-    if (!isList) return put(undefined, desc);
-    return put(listIn(desc));
-  };
-  if (around === undefined) return asMessage(root);
+  if (around === undefined) return levelOfMessage(isList, root);
   const field = around.field ?? (around.desc && fieldsOf(around.desc).get(around.key ?? ""));
-  if (field === undefined) return put(undefined);
+  if (field === undefined) return newLevel(isList, undefined, undefined);
   // Inside of a list or map, or at a member that is one.
-  if (around.field === undefined && field.fieldKind === "list" && isList) return put(field);
-  if (around.field === undefined && field.fieldKind === "map" && !isList) return put(field);
-  return asMessage(field.message);
+  const begins = (field.fieldKind === "list" && isList) || (field.fieldKind === "map" && !isList);
+  return around.field === undefined && begins
+    ? newLevel(isList, undefined, field)
+    : levelOfMessage(isList, field.message);
 }
+
+function levelOfMessage(isList: boolean, desc: DescMessage | undefined): TextLevel {
+  if (desc === undefined || desc.typeName.startsWith("google.protobuf.")) return newLevel(isList, undefined, undefined);
+  return isList ? newLevel(isList, undefined, listIn(desc)) : newLevel(isList, desc, undefined);
+}
+
+const newLevel = (isList: boolean, desc: DescMessage | undefined, field: DescField | undefined): TextLevel => ({
+  isList,
+  desc,
+  field,
+  most: field ? mostItemsOf(field) : Number.POSITIVE_INFINITY,
+  items: 0,
+  key: undefined,
+});
 
 const lists = new WeakMap<DescMessage, DescField | null>();
 
