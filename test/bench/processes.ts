@@ -5,6 +5,7 @@
  *   has under way, the more each costs, for the turns of its event loop and its commits are shared by fewer: so one is compared with two at as
  *   many under way in each process, and, to tell what that alone costs, at as many in all. To tell what the machine takes, two gateways that
  *   share nothing are called at the same time, each like the one. Then what an idle second costs.
+ * - `paced`: the same where calls come at their times, as many a second to each process and fewer than would fill the machine's cores.
  * - `quota`: each process is held to a third of a core, or to the share that is given. Calls, loop messages, and loop messages with 48 kB of
  *   pictures a second of one and of two, at as many under way in each. Beside each figure stands how much of a core everything else had: where
  *   the load or the model has nearly a whole one, or no core is idle, these are the limit and not the quota, and a smaller share is asked for.
@@ -39,6 +40,8 @@ const IDLE_S = 10;
 /** Of a core, for each process that is held. */
 const SHARE = Number(process.argv[5] ?? 1 / 3);
 const CALLERS = 32;
+/** Calls a second to each process, where they come at their times. */
+const PACES = [100, 400, 1_000];
 const LOOPS = { connections: 8, robots: 64 };
 const PICTURE_LOOPS = { connections: 8, robots: 16 };
 const FLEETS = [10, 20, 50, 100, 200];
@@ -68,20 +71,21 @@ async function open(processes: number, name = `of_${processes}`): Promise<Bench>
 
 const nanosOf = ({ pid }: Bench): number => [pid, ...descendants(pid)].reduce((sum, each) => sum + cpuNanos(each), 0);
 
-/** Calls of closed loops of as many callers; answers how many came a second. */
-async function call(bench: Bench, callers: number, count: number): Promise<number> {
+/** Calls of closed loops of as many callers, or of `perSecond`; answers how many came a second. */
+async function call(bench: Bench, callers: number, count: number, perSecond?: number): Promise<number> {
   const began = performance.now();
-  const { failed } = await restLoad(`http://127.0.0.1:${bench.port}/v1/act`, actJson, bench.key, callers, count);
+  const url = `http://127.0.0.1:${bench.port}/v1/act`;
+  const { failed } = await restLoad(url, actJson, bench.key, callers, count, perSecond);
   if (failed > 0) throw new Error(`${failed} calls failed`);
   return (1_000 * count) / (performance.now() - began);
 }
 
-/** CPU of a call to gateways that are all called at the same time, each by as many callers. */
-async function micros(benches: readonly Bench[], callers: number): Promise<number> {
+/** CPU of a call to gateways that are all called at the same time, each by as many callers, or as often in a second. */
+async function micros(benches: readonly Bench[], callers: number, count = calls, perSecond?: number): Promise<number> {
   const nanos = (): number => sumOf(benches.map(nanosOf));
   const before = nanos();
-  await Promise.all(benches.map((bench) => call(bench, callers, calls)));
-  return (nanos() - before) / calls / benches.length / 1_000;
+  await Promise.all(benches.map((bench) => call(bench, callers, count, perSecond)));
+  return (nanos() - before) / count / benches.length / 1_000;
 }
 
 /** Milliseconds of CPU in a second without calls. */
@@ -117,6 +121,21 @@ async function cost(one: Bench, two: Bench, stranger: Bench): Promise<void> {
   console.log(
     `an idle second: one ${idleOne.toFixed(1)} ms of CPU, two and their parent ${idleTwo.toFixed(1)}; ${(idleTwo / idleOne).toFixed(2)}`,
   );
+}
+
+async function paced(one: Bench, two: Bench): Promise<void> {
+  for (const each of PACES) {
+    const count = Math.ceil(calls / 2);
+    const costs = { one: [] as number[], two: [] as number[] };
+    for (let round = 0; round < rounds; round++) {
+      costs.one.push(await micros([one], CALLERS, count, each));
+      costs.two.push(await micros([two], 2 * CALLERS, 2 * count, 2 * each));
+    }
+    console.log(
+      `${each} a second to each: one ${median(costs.one).toFixed(0)} us a call, two ${median(costs.two).toFixed(0)}; two / one ` +
+        `${median(costs.two.map((micros, i) => micros / costs.one[i]!)).toFixed(2)}   (goal 1.1)`,
+    );
+  }
 }
 
 /** The processes of a gateway that run calls. */
@@ -257,7 +276,7 @@ async function spread(): Promise<void> {
   await four.stop();
 }
 
-if (isWanted("cost") || isWanted("quota")) {
+if (isWanted("cost") || isWanted("paced") || isWanted("quota")) {
   const [one, two] = [await open(1), await open(2)];
   gateways.push(one, two);
   await call(one, CALLERS, WARM_UP);
@@ -268,6 +287,7 @@ if (isWanted("cost") || isWanted("quota")) {
     await cost(one, two, stranger);
     await stranger.stop();
   }
+  if (isWanted("paced")) await paced(one, two);
   if (isWanted("quota")) await quota(one, two);
   await Promise.all([one.stop(), two.stop()]);
 }

@@ -1,5 +1,6 @@
-/** Closed-loop load: a fixed number of callers, each of which sends its next call when the last was answered. */
+/** Closed-loop load: a fixed number of callers, each of which sends its next call when the last was answered, or at its time. */
 import { connect } from "node:http2";
+import { setTimeout as rest } from "node:timers/promises";
 import { Pool } from "undici";
 
 /** What a run of load saw. */
@@ -13,12 +14,15 @@ export interface Load {
 /** One caller: resolves to whether the call was answered well. */
 type Caller = () => Promise<boolean>;
 
-async function run(callers: readonly Caller[], calls: number): Promise<Load> {
+async function run(callers: readonly Caller[], calls: number, perSecond = Number.POSITIVE_INFINITY): Promise<Load> {
   const load: Load = { answered: 0, failed: 0, latencies: [] };
-  let left = calls;
+  const start = performance.now();
+  let begun = 0;
   await Promise.all(
     callers.map(async (call) => {
-      while (left-- > 0) {
+      while (begun < calls) {
+        const waitMs = start + (1_000 * begun++) / perSecond - performance.now();
+        if (waitMs > 0) await rest(waitMs);
         const began = performance.now();
         if (await call()) {
           load.answered++;
@@ -31,13 +35,14 @@ async function run(callers: readonly Caller[], calls: number): Promise<Load> {
   return load;
 }
 
-/** `calls` POSTs of one JSON body over `concurrency` kept connections. */
+/** `calls` POSTs of one JSON body over `concurrency` kept connections; no more than `perSecond` are begun in a second. */
 export async function restLoad(
   url: string,
   body: Buffer,
   key: string,
   concurrency: number,
   calls: number,
+  perSecond?: number,
 ): Promise<Load> {
   const { origin, pathname } = new URL(url);
   const pool = new Pool(origin, { connections: concurrency, pipelining: 1 });
@@ -61,6 +66,7 @@ export async function restLoad(
   const load = await run(
     Array.from({ length: concurrency }, () => call),
     calls,
+    perSecond,
   );
   await pool.close();
   return load;
