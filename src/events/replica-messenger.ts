@@ -2,9 +2,9 @@
  * What one replica says to another over NATS, where both have it: each message is acknowledged by the replica that it is for. What NATS
  * carries needs no row of the database; what nobody took is given back, and goes there.
  */
-import { headers, type Msg, RequestError } from "nats";
+import { headers, type Msg, type NatsConnection, RequestError } from "nats";
 import { BRAND } from "../brand.ts";
-import { steadyNow } from "../clock.ts";
+import { sleep, steadyNow } from "../clock.ts";
 import { newId } from "../ids.ts";
 import type { RelayMessage } from "../store/replicas/outbound-connections.ts";
 import type { ReplicaLine } from "./nats/replica-line.ts";
@@ -28,6 +28,8 @@ export interface Posted {
 }
 
 const SUBJECT = `${BRAND}.replica.v1.relay`;
+/** The header of a question that asks whether NATS carries questions. */
+const PROOF = "Limber-Proof";
 /** The parts of a large message: what fits into a message of NATS in any usual configuration. */
 const PART_BYTES = 512_000;
 /** How long the other replica has to take a message, in milliseconds. */
@@ -52,6 +54,9 @@ export class ReplicaMessenger {
   readonly #elsewhereUntil = new Map<string, number>();
   /** Parts of messages that are not whole yet, by their names. */
   readonly #parts = new Map<string, Buffer[]>();
+  readonly #leaving = new AbortController();
+  /** The connection over which a question to this replica itself was answered. */
+  #proven: NatsConnection | undefined;
 
   /** Subscribes. NATS need not be reachable: what is posted meanwhile is returned. */
   constructor(deps: ReplicaMessengerDeps) {
@@ -59,6 +64,7 @@ export class ReplicaMessenger {
     this.#off = deps.line.on({
       subject: `${SUBJECT}.${deps.replica}`,
       hear: (message) => this.#hear(message),
+      gained: (connection) => void this.#prove(connection),
       lost: () => this.#parts.clear(),
     });
   }
@@ -74,13 +80,33 @@ export class ReplicaMessenger {
 
   /** Unsubscribes. */
   close(): void {
+    this.#leaving.abort();
     this.#off();
+  }
+
+  /**
+   * Asks itself until it is answered. NATS may refuse any of four things, to say and to hear questions and answers, and tells so too late for the
+   * message that it refused: nobody knows whether that was taken.
+   */
+  async #prove(connection: NatsConnection): Promise<void> {
+    const { signal } = this.#leaving;
+    const proof = headers();
+    proof.set(PROOF, "1");
+    while (!signal.aborted && !connection.isClosed() && this.#proven !== connection) {
+      try {
+        await connection.request(`${SUBJECT}.${this.#deps.replica}`, undefined, { headers: proof, timeout: TAKEN_MS });
+        this.#proven = connection;
+      } catch {
+        await sleep(TAKEN_MS, signal).catch(() => {});
+      }
+    }
   }
 
   /** Everything is written before the first await, so that messages leave in the order in which they were posted. */
   async #postOne({ toReplica, body, ...head }: RelayMessage): Promise<"taken" | "returned" | "lost"> {
     const connection = this.#deps.line.nats;
-    if (connection === undefined || (this.#elsewhereUntil.get(toReplica) ?? 0) > steadyNow()) return "returned";
+    if (connection === undefined || connection !== this.#proven) return "returned";
+    if ((this.#elsewhereUntil.get(toReplica) ?? 0) > steadyNow()) return "returned";
     const subject = `${SUBJECT}.${toReplica}`;
     const parts = body.length > PART_BYTES ? newId("line") : undefined;
     const told = headers();
@@ -101,7 +127,8 @@ export class ReplicaMessenger {
 
   #hear(message: Msg): void {
     const told = message.headers?.get("Limber-Message");
-    if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
+    if (message.headers?.has(PROOF)) message.respond();
+    else if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
     else if (message.respond()) this.#take(told, Buffer.from(message.data));
   }
 

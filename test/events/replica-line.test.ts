@@ -2,6 +2,7 @@
 import { afterEach, expect, it } from "vitest";
 import { GossipTransport } from "../../src/events/gossip-transport.ts";
 import { ReplicaLine } from "../../src/events/nats/replica-line.ts";
+import { type Posted, ReplicaMessenger } from "../../src/events/replica-messenger.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { openApp } from "../support/app.ts";
 import { closing } from "../support/closing.ts";
@@ -86,6 +87,68 @@ it.each([
     expect(warned).toContain("NATS does not carry what replicas say: it goes over the database");
   },
 );
+
+/** Two replicas, by the names of their users, and what the second one heard. */
+function messengers(host: string, users: readonly [string, string]) {
+  const heard: string[] = [];
+  const [one, two] = users.map((user, i) =>
+    kept(
+      new ReplicaMessenger({
+        line: line(`nats://${user}:secret@${host}`),
+        replica: `replica-${i}`,
+        hear: ({ body }) => heard.push(body.toString()),
+      }),
+    ),
+  );
+  const post = (from: ReplicaMessenger | undefined, to: number, bodies: readonly string[]): Promise<Posted> =>
+    from!.post(
+      bodies.map((body) => ({
+        ...{
+          toReplica: `replica-${to}`,
+          fromReplica: "replica-0",
+          line: "line",
+          provider: "one",
+          kind: "ask" as const,
+        },
+        ...{ budgetMs: null, body: Buffer.from(body) },
+      })),
+    );
+  /** What a replica says to itself comes by NATS. */
+  const isOn = (from: ReplicaMessenger | undefined, name: number): Promise<void> =>
+    eventually(async () => expect((await post(from, name, [""])).returned).toEqual([]));
+  return { one, two, post, isOn, heard };
+}
+
+it("carries relayed calls between replicas, in order and of any size", async () => {
+  const { host } = new URL((await nats()).url);
+  const { one, two, post, isOn, heard } = messengers(host, ["", ""]);
+  await Promise.all([isOn(one, 0), isOn(two, 1)]);
+  heard.length = 0;
+  const bodies = ["first", "x".repeat(1_200_000), "last"];
+  expect(await post(one, 1, bodies)).toEqual({ returned: [], lost: [] });
+  expect(heard).toEqual(bodies);
+});
+
+it.each([
+  ["say a question", `publish: { deny: "limber.replica.v1.relay.>" }`],
+  ["hear a question", `subscribe: { deny: "limber.replica.v1.relay.>" }`],
+  ["say an answer", `publish: { deny: "_INBOX.>" }`],
+  ["hear an answer", `subscribe: { deny: "_INBOX.>" }`],
+])("gives relayed calls back, and loses none, where a replica may not %s", async (_, permissions) => {
+  warned.length = 0;
+  const users = `{ user: mute, password: secret, permissions: { ${permissions} } }, { user: good, password: secret }`;
+  const { host } = new URL((await nats(`authorization { users = [ ${users} ] }`)).url);
+  const { one, two, post, isOn, heard } = messengers(host, ["good", "mute"]);
+  await isOn(one, 0);
+  await eventually(() => expect(warned).toHaveLength(1));
+  heard.length = 0;
+  const bodies = ["first", "x".repeat(600_000), "last"];
+  for (const posted of [await post(one, 1, bodies), await post(two, 0, bodies)]) {
+    expect(posted.returned.map(({ body }) => body.toString())).toEqual(bodies);
+    expect(posted.lost).toEqual([]);
+  }
+  expect(heard).toEqual([]);
+});
 
 it("is one of four connections of a process: events, work, emergency stops, and all else that replicas say", async () => {
   const port = await freePort();

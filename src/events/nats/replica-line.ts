@@ -14,6 +14,8 @@ export interface ReplicaHearing {
   readonly subject: string;
   /** Gets every message. */
   hear(message: Msg): void;
+  /** Called with each connection that it is heard over, as soon as that is there. */
+  gained?(connection: NatsConnection): void;
   /** Called when the connection is lost: what had begun to come does not go on. */
   lost?(): void;
 }
@@ -52,6 +54,7 @@ export class ReplicaLine {
   on(hearing: ReplicaHearing): () => void {
     const { nats } = this;
     this.#hearings.set(hearing, nats && subscribed(nats, hearing));
+    if (nats !== undefined) hearing.gained?.(nats);
     return () => {
       const subscription = this.#hearings.get(hearing);
       this.#hearings.delete(hearing);
@@ -89,6 +92,7 @@ export class ReplicaLine {
     });
     for (const hearing of this.#hearings.keys()) this.#hearings.set(hearing, subscribed(connection, hearing));
     this.#connection = connection;
+    for (const hearing of this.#hearings.keys()) hearing.gained?.(connection);
     await connection.closed();
     return isRefused;
   }
