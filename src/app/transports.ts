@@ -121,11 +121,11 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     operations?.renew(renewed);
   };
   let server: EdgeServer | undefined;
-  const counting = (socket: Socket, take: ((socket: Socket) => void) | undefined): void => {
+  const counting = (socket: Socket, by: { take(socket: Socket): void } | undefined): void => {
     taken.add(socket);
     socket.once("close", () => taken.delete(socket));
-    if (take === undefined) socket.destroy();
-    else take(socket);
+    if (by === undefined) socket.destroy();
+    else by.take(socket);
   };
   if (!config.roles.has("api")) {
     return {
@@ -133,7 +133,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       otherUrls: [],
       gr00tPort: undefined,
       operationsPort: operations?.port,
-      take: (_, socket) => counting(socket, operations?.take),
+      take: (_, socket) => counting(socket, operations),
       get connections() {
         return taken.size;
       },
@@ -192,8 +192,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     otherUrls,
     gr00tPort: gr00t?.port,
     operationsPort: operations?.port,
-    take: (name, socket) =>
-      counting(socket, { calls: edge.take, operations: operations?.take, gr00t: gr00t?.take }[name]),
+    take: (name, socket) => counting(socket, { calls: edge, operations, gr00t }[name]),
     get connections() {
       return taken.size;
     },

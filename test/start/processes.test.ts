@@ -10,6 +10,7 @@ import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf, failToStart, type Gateway, startGateway, stillRunning } from "../support/gateway.ts";
 import { startModel } from "../support/model.ts";
+import { freePort } from "../support/owners.ts";
 import { BOUNDLESS } from "../support/pair.ts";
 
 const ENV = {
@@ -127,6 +128,39 @@ describe("several processes on one port", () => {
     const all = processesOf(gateway);
     await gateway.end("SIGKILL");
     await eventually(() => expect(stillRunning(all)).toEqual([]));
+  });
+
+  it("serve operations on a port of their own, each by whichever process gets the connection", async () => {
+    const port = await freePort();
+    const gateway = await start({ LIMBER_PROCESSES: "2", LIMBER_OPERATIONS_PORT: String(port) });
+    const key = await openMarket(gateway);
+    const closing = { headers: { connection: "close" } };
+    const ask = (path: string, body?: object, as: object = {}) =>
+      callRest(`http://127.0.0.1:${port}`, path, body, { ...as, ...closing });
+    // Connections go to both in turn.
+    for (let i = 0; i < 4; i++) {
+      expect((await ask("/health")).body.status).toBe("ok");
+      expect((await ask("/ready")).body.status).toBe("ready");
+      expect(sampleOf((await ask("/metrics", undefined, ADMIN)).text, "limber_processes", 'state="ready"')).toBe(2);
+      expect((await ask("/metrics")).status).toBe(401);
+      expect((await ask("/v1/act", {}, { key })).status).toBe(404);
+      const stopped = await ask("/v1/robots/stop", { robot_id: `robot-${i}` }, { key });
+      expect([stopped.status, stopped.body.subject]).toEqual([200, `robot-${i}`]);
+    }
+    const act = { model: "acme/base", action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    // Whichever of them took the order, both obey it.
+    await eventually(async () => {
+      for (let i = 0; i < 8; i++) {
+        const { body } = await callRest(
+          gateway.url,
+          "/v1/act",
+          { ...act, robot_id: `robot-${i % 4}` },
+          { key, ...closing },
+        );
+        expect(body.error?.code).toBe("robot_stopped");
+      }
+    });
+    expect((await callRest(gateway.url, "/v1/act", { ...act, robot_id: "another" }, { key })).status).toBe(200);
   });
 
   it("are replaced when one stands still, and the others serve meanwhile", async () => {
