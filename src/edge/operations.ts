@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
-import { MessageChannel, Worker } from "node:worker_threads";
+import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
 import { after } from "../clock.ts";
 import { type DeskOptions, type ListenerNews, OperationsDesk, OperationsRoutes } from "./operations/desk.ts";
 import { CLOSE_MS, type Listener, listen } from "./operations/listener.ts";
@@ -54,26 +54,39 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   return serving;
 }
 
-/** What both have: a desk, and whom it tells of the listener. */
+/** What both have: what the listener is told at its start, and a desk that answers it. */
 abstract class LinkedListener implements OperationsListener {
+  /** With the port and the certificate that it has now. */
+  protected setup: ListenerSetup;
   protected desk: OperationsDesk | undefined;
   protected readonly closed = Promise.withResolvers<void>();
-  protected tls: ListenerTls | undefined;
-  port: number;
+  readonly #routes: OperationsRoutes;
 
-  constructor({ port, tls }: ListenerSetup) {
-    this.port = port;
-    this.tls = tls;
+  constructor(setup: ListenerSetup, routes: OperationsRoutes) {
+    this.setup = setup;
+    this.#routes = routes;
   }
 
   abstract take(socket: Socket): void;
   abstract close(): Promise<void>;
 
+  get port(): number {
+    return this.setup.port;
+  }
+
+  /** A desk for a new listener, and the listener's own end of the channel between the two. */
+  protected openDesk(news: (news: ListenerNews) => void): { desk: OperationsDesk; port: MessagePort } {
+    const { port1, port2 } = new MessageChannel();
+    this.desk = new OperationsDesk(port1, this.#routes, news);
+    return { desk: this.desk, port: port2 };
+  }
+
   renew({ key, cert }: { readonly cert: Buffer; readonly key: Buffer }): void {
-    if (this.tls === undefined) return;
+    if (this.setup.tls === undefined) return;
     createSecureContext({ key, cert });
-    this.tls = { key, cert };
-    this.desk?.tell({ kind: "renew", tls: this.tls });
+    const tls = { key, cert };
+    this.setup = { ...this.setup, tls };
+    this.desk?.tell({ kind: "renew", tls });
   }
 
   changed(): void {
@@ -87,25 +100,16 @@ abstract class LinkedListener implements OperationsListener {
 
 /** A listener in this event loop. */
 class HandedListener extends LinkedListener {
-  readonly #setup: ListenerSetup;
-  readonly #routes: OperationsRoutes;
   #listener: Listener | undefined;
 
-  constructor(setup: ListenerSetup, routes: OperationsRoutes) {
-    super(setup);
-    this.#setup = setup;
-    this.#routes = routes;
-  }
-
   async open(): Promise<void> {
-    const { port1, port2 } = new MessageChannel();
     const listening = Promise.withResolvers<void>();
-    this.desk = new OperationsDesk(port1, this.#routes, (news) => {
+    const { port } = this.openDesk((news) => {
       if (news.kind === "failed") listening.reject(failureOf(news));
       else if (news.kind === "closed") this.closed.resolve();
       else listening.resolve();
     });
-    [this.#listener] = await Promise.all([listen(this.#setup, port2), listening.promise]);
+    [this.#listener] = await Promise.all([listen(this.setup, port), listening.promise]);
   }
 
   take(socket: Socket): void {
@@ -122,8 +126,6 @@ class HandedListener extends LinkedListener {
 
 /** A listener in a thread of its own. */
 class ThreadListener extends LinkedListener {
-  readonly #setup: ListenerSetup;
-  readonly #routes: OperationsRoutes;
   readonly #broke: (error: unknown) => void;
   #thread: Worker | undefined;
   #isClosing = false;
@@ -131,9 +133,7 @@ class ThreadListener extends LinkedListener {
   #forget: () => void = () => undefined;
 
   constructor(setup: ListenerSetup, routes: OperationsRoutes, broke: (error: unknown) => void) {
-    super(setup);
-    this.#setup = setup;
-    this.#routes = routes;
+    super(setup, routes);
     this.#broke = broke;
   }
 
@@ -160,26 +160,23 @@ class ThreadListener extends LinkedListener {
 
   /** Starts a thread, which tells `failed` where it never listens. One that listened and ended is started again. */
   #start(listens: () => void, failed: (error: unknown) => void): void {
-    const { port1, port2 } = new MessageChannel();
-    const setup: ListenerSetup = { ...this.#setup, port: this.port, tls: this.tls };
-    const thread = new Worker(new URL("./operations/thread.ts", import.meta.url), {
-      name: "operations",
-      workerData: { setup, port: port2 },
-      transferList: [port2],
-      resourceLimits: { maxOldGenerationSizeMb: MOST_MIB },
-    });
-    this.#thread = thread;
     let why: unknown = new Error("the thread ended");
     let isListening = false;
-    const desk = new OperationsDesk(port1, this.#routes, (news) => {
+    const { desk, port } = this.openDesk((news) => {
       if (news.kind === "failed") why = failureOf(news);
       if (news.kind !== "listening") return;
       isListening = true;
-      this.port = news.port;
+      this.setup = { ...this.setup, port: news.port };
       this.#waitMs = RESTART_MS.first;
       listens();
     });
-    this.desk = desk;
+    const thread = new Worker(new URL("./operations/thread.ts", import.meta.url), {
+      name: "operations",
+      workerData: { setup: this.setup, port },
+      transferList: [port],
+      resourceLimits: { maxOldGenerationSizeMb: MOST_MIB },
+    });
+    this.#thread = thread;
     thread.on("error", (error) => {
       why = error;
     });

@@ -1,5 +1,5 @@
 /** Answers the listener for operations in the event loop that serves calls. */
-import { type MessagePort, receiveMessageOnPort } from "node:worker_threads";
+import type { MessagePort } from "node:worker_threads";
 import { OperationsService } from "../../../gen/limber/v1/operations_service_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../errors.ts";
@@ -10,6 +10,7 @@ import type { Outlet, WholeRequest, WholeResponse } from "../server/whole-reques
 import { type RestOptions, RestTransport, refuseRequest } from "../transports/rest/rest.ts";
 import type { RestRoute } from "../transports/rest/route.ts";
 import {
+  hearWaiting,
   ID_MARK,
   type LinkedRequest,
   type ListenerSetup,
@@ -42,15 +43,15 @@ const NOT_HERE = "this port serves operations alone:";
 export class OperationsRoutes {
   readonly options: DeskOptions;
   readonly #transport: RestTransport;
-  /** The same, heard by no log: for what callers are answered from memory. */
-  readonly #unheard: RestTransport;
   readonly #routes = new Map<string, RestRoute>();
 
   constructor(options: DeskOptions) {
     this.options = options;
-    const services = [OperationsService, RobotService];
-    this.#transport = new RestTransport(services, options);
-    this.#unheard = new RestTransport(services, { ...options, log: () => undefined });
+    this.#transport = new RestTransport([OperationsService, RobotService], {
+      ...options,
+      // What is asked to be remembered is no call.
+      log: (line) => line.requestId !== ID_MARK && options.log(line),
+    });
     for (const route of this.#transport.routes)
       if (SERVED.has(route.method.name)) this.#routes.set(route.template, route);
   }
@@ -129,7 +130,7 @@ export class OperationsRoutes {
       body: NO_BYTES,
       requestId: ID_MARK,
     };
-    return made((response) => void this.#unheard.answer(route, {}, request, response));
+    return made((response) => void this.#transport.answer(route, {}, request, response));
   }
 }
 
@@ -149,7 +150,7 @@ export class OperationsDesk {
     this.#port = port;
     this.#routes = routes;
     this.#news = news;
-    port.on("message", (message: ToLoop) => this.#hear(message));
+    port.on("message", this.#hear);
   }
 
   /** Tells the listener what this process says of itself now. */
@@ -170,11 +171,7 @@ export class OperationsDesk {
 
   /** Takes what has come from the listener before the event loop gets to it. */
   lookAround(): void {
-    for (let i = 0; i < MOST_AT_ONCE; i++) {
-      const got = receiveMessageOnPort(this.#port);
-      if (got === undefined) return;
-      this.#hear(got.message as ToLoop);
-    }
+    hearWaiting(this.#port, this.#hear, MOST_AT_ONCE);
   }
 
   tell(message: ToListener): void {
@@ -184,14 +181,13 @@ export class OperationsDesk {
   /** The listener is gone, and its callers with it. */
   end(): void {
     // What it said last may say why.
-    for (let got = receiveMessageOnPort(this.#port); got !== undefined; got = receiveMessageOnPort(this.#port))
-      this.#hear(got.message as ToLoop);
+    hearWaiting(this.#port, this.#hear);
     for (const response of this.#open.values()) response.leave();
     this.#open.clear();
     this.#port.close();
   }
 
-  #hear(message: ToLoop): void {
+  readonly #hear = (message: ToLoop): void => {
     if (message.kind === "request") this.#answer(message);
     else if (message.kind === "ping") this.#pong();
     else if (message.kind === "left") {
@@ -205,7 +201,7 @@ export class OperationsDesk {
     } else if (message.kind === "measure")
       void this.#routes.measured().then((answer) => this.tell({ kind: "measured", answer }));
     else this.#news(message);
-  }
+  };
 
   #pong(): void {
     const { ready, metrics } = this.#routes.options;

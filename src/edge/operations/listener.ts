@@ -6,13 +6,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
-import { type MessagePort, receiveMessageOnPort } from "node:worker_threads";
+import type { MessagePort } from "node:worker_threads";
 import { after, every, steadyNow } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "../server/error-listeners.ts";
 import { hand, listenHanded } from "../server/handed.ts";
 import { LOOK_MS, LoopWatch } from "./loop-watch.ts";
 import {
+  hearWaiting,
   ID_MARK,
   type LinkedRequest,
   type ListenerSetup,
@@ -94,7 +95,7 @@ class OperationsServer implements Listener {
     this.#port = port;
     this.#routes = new Map(Object.entries(setup.paths).map(([route, path]) => [path, route as RememberedRoute]));
     this.#server = serverOf(setup, (request, response) => this.#serve(request, response));
-    port.on("message", (message: ToListener) => this.#hear(message));
+    port.on("message", this.#hear);
     this.#watch = new LoopWatch(() => this.#tell({ kind: "ping" }));
     this.#rest = every(LOOK_MS, () => this.#renewMetrics());
   }
@@ -139,7 +140,7 @@ class OperationsServer implements Listener {
     this.#port.postMessage(message);
   }
 
-  #hear(message: ToListener): void {
+  readonly #hear = (message: ToListener): void => {
     if (message.kind === "state") {
       if (message.isPong) this.#watch.heard();
       if (message.state !== undefined) this.#state = message.state;
@@ -153,13 +154,7 @@ class OperationsServer implements Listener {
     } else if (message.kind === "renew") {
       if ("setSecureContext" in this.#server) (this.#server as TlsServer).setSecureContext(pemOf(message.tls));
     } else this.#close();
-  }
-
-  /** What the event loop said a moment ago counts now. */
-  #listenUp(): void {
-    for (let got = receiveMessageOnPort(this.#port); got !== undefined; got = receiveMessageOnPort(this.#port))
-      this.#hear(got.message as ToListener);
-  }
+  };
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
@@ -170,7 +165,8 @@ class OperationsServer implements Listener {
       return;
     }
     response.once("close", () => this.#pipelined.set(socket, (this.#pipelined.get(socket) ?? 1) - 1));
-    this.#listenUp();
+    // What the event loop said a moment ago counts now.
+    hearWaiting(this.#port, this.#hear);
     const startedAt = steadyNow();
     const route = this.#routeOf(request);
     if (route === "metrics") this.#scrapedAt = startedAt;

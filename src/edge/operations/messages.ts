@@ -2,6 +2,7 @@
  * What the listener for operations, which may run in a thread of its own, and the event loop that serves calls tell each other. This file
  * imports nothing that takes time to load: a thread begins with it.
  */
+import { type MessagePort, receiveMessageOnPort } from "node:worker_threads";
 import type { ScraperDigests } from "./scraper.ts";
 
 /** What the listener answers from memory where the event loop is late. */
@@ -100,3 +101,12 @@ export type ToListener =
   | { readonly kind: "measured"; readonly answer: MadeAnswer | undefined }
   | { readonly kind: "renew"; readonly tls: ListenerTls }
   | { readonly kind: "close" };
+
+/** Hears what has come over a port before the event loop gets to it: so many messages at most. */
+export function hearWaiting<T>(port: MessagePort, hear: (message: T) => void, most = Number.POSITIVE_INFINITY): void {
+  for (let heard = 0; heard < most; heard++) {
+    const got = receiveMessageOnPort(port);
+    if (got === undefined) return;
+    hear(got.message as T); // as the other side gives it
+  }
+}
