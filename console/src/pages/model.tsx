@@ -88,6 +88,7 @@ const COLUMNS: readonly Column<ModelOffering>[] = [
     id: "p95",
     title: "p95",
     width: 72,
+    phone: 64,
     right: true,
     cell: ({ measuredMs, advertisedMs }) => <Ms ms={measuredMs?.p95 ?? advertisedMs?.p95} />,
     value: ({ measuredMs }) => measuredMs?.p95 ?? 0,
@@ -112,12 +113,27 @@ const COLUMNS: readonly Column<ModelOffering>[] = [
     id: "price",
     title: "price now",
     width: "2fr",
-    phone: 110,
+    phone: 96,
     right: true,
-    cell: ({ prices }) =>
-      prices.map(({ unit, nowUsd }) => `${dollars(nowUsd)} / ${spaced(unit)}`).join(", ") || <None />,
+    cell: (offering) => <Prices of={offering} />,
   },
 ];
+
+/** What an offering takes for each unit. On a phone the units stand below the amounts, for both do not fit beside each other. */
+function Prices({ of: { prices } }: { of: ModelOffering }) {
+  if (prices.length === 0) return <None />;
+  return (
+    <>
+      <span className="max-[700px]:hidden">
+        {prices.map(({ unit, nowUsd }) => `${dollars(nowUsd)} / ${spaced(unit)}`).join(", ")}
+      </span>
+      <span className="block text-xs leading-[14px] min-[701px]:hidden">
+        <span className="block truncate">{prices.map(({ nowUsd }) => dollars(nowUsd)).join(", ")}</span>
+        <span className="block truncate text-muted">/ {prices.map(({ unit }) => spaced(unit)).join(", ")}</span>
+      </span>
+    </>
+  );
+}
 
 /** The page. */
 export function ModelPage() {
