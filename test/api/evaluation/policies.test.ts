@@ -4,6 +4,7 @@ import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
+import { startDexboticServer, startTetherServer } from "../../support/servers/json-acts.ts";
 import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
 
 let app: App;
@@ -129,31 +130,38 @@ describe("a server that asks for more than an address", SLOW, () => {
   const rows = Array.from({ length: 6 }, () => [0.1, 0]);
   const auth = { type: "bearer", secret: "the-policys-own" };
 
-  it("is reached over http, by its runtime, profile and credentials, which are forgotten at the end", async () => {
-    const { key } = await app.caller();
-    const server = await startOpenvlaServer();
-    try {
-      server.behave({ kind: "steps", steps: rows });
-      const profile = { proprio: [{ start: 0, end: 3, key: "state" }] };
-      const asked = { policy_endpoint: server.endpoint, runtime: "openvla-act", profile, auth };
-      const end = await ended(key, asked);
-      expect(end, JSON.stringify(end.error)).toMatchObject({
-        status: "completed",
-        policy: { protocol: "openvla-act", endpoint: server.endpoint },
-      });
-      expect(server.acts.length).toBeGreaterThan(0);
-      expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(
-        server.acts.map(() => "Bearer the-policys-own"),
-      );
-      expect(server.acts[0]?.proprio).toHaveLength(3);
-      expect(JSON.stringify(end)).not.toContain("the-policys-own");
-      const [job] = await app.sql`select request::text, secret from job where id = ${end.id}`;
-      expect(job?.secret).toBeNull();
-      expect(job?.request).not.toContain("the-policys-own");
-    } finally {
-      await server.close();
-    }
-  });
+  it.each([
+    ["openvla-act", () => startOpenvlaServer(), "state"],
+    ["dexbotic", () => startDexboticServer(), "states"],
+    ["tether-act", () => startTetherServer(), "state"],
+  ])(
+    "is reached over http, by its runtime, profile and credentials, which are forgotten at the end: %s",
+    async (runtime, start, state) => {
+      const { key } = await app.caller();
+      const server = await start();
+      try {
+        server.behave({ kind: "steps", steps: rows });
+        const profile = { proprio: [{ start: 0, end: 3, key: state }] };
+        const end = await ended(key, { policy_endpoint: server.endpoint, runtime, profile, auth });
+        expect(end, JSON.stringify(end.error)).toMatchObject({
+          status: "completed",
+          policy: { protocol: runtime, endpoint: server.endpoint },
+          usage: { episodes: 1, policy_cost_usd: 0 },
+        });
+        expect(server.acts.length).toBeGreaterThan(0);
+        expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(
+          server.acts.map(() => "Bearer the-policys-own"),
+        );
+        expect(server.acts[0]?.proprio).toHaveLength(3);
+        expect(JSON.stringify(end)).not.toContain("the-policys-own");
+        const [job] = await app.sql`select request::text, secret from job where id = ${end.id}`;
+        expect(job?.secret).toBeNull();
+        expect(job?.request).not.toContain("the-policys-own");
+      } finally {
+        await server.close();
+      }
+    },
+  );
 
   it("has its secret sealed while the evaluation waits", async () => {
     const front = await openApp({ roles: new Set(["api"]) });

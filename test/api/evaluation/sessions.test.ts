@@ -7,6 +7,7 @@ import { eventually } from "../../support/eventually.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { unpack } from "../../support/plain-msgpack.ts";
 import { startGr00tServer } from "../../support/servers/gr00t.ts";
+import { startTetherServer } from "../../support/servers/json-acts.ts";
 import { startLerobotServer } from "../../support/servers/lerobot.ts";
 import { startRemoteServer } from "../../support/servers/lerobot-remote.ts";
 import { startVlaEvalServer } from "../../support/servers/vla-eval.ts";
@@ -102,6 +103,15 @@ describe("a server at an address is told of each episode, in one session", SLOW,
       },
       asked: { profile: { dialect: "roboarena", reset: "message", proprio: state("observation/joint_position") } },
       heard: { resets: EPISODES },
+    },
+    "tether-act": {
+      async start() {
+        const server = await startTetherServer();
+        const episodes = () => server.requests.map((body) => JSON.parse(body.toString()).episode_id);
+        return { server, heard: () => ({ episodes: new Set(episodes()).size, unnamed: counted(episodes(), "") }) };
+      },
+      asked: { profile: { proprio: state("state") } },
+      heard: { episodes: EPISODES, unnamed: 0 },
     },
     "vla-eval-ws": {
       async start() {
