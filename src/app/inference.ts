@@ -65,12 +65,12 @@ export async function openInference(
   const loopTransport = new GossipTransport({
     topic: "loops",
     ...{ sql, notifications, replicaLine },
-    hear: (word) => liveLoops.hear(word),
+    hear: (message) => liveLoops.hear(message),
   });
   // The embedded database has one process at a time.
   const others = async (): Promise<string[]> =>
     config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
-  const liveLoops: LiveLoops = new LiveLoops({ replica, loops, voice: loopTransport, others });
+  const liveLoops: LiveLoops = new LiveLoops({ replica, loops, sender: loopTransport, others });
   closers.add(async () => loopTransport.close());
   closers.add(async () => liveLoops.close());
   const resumption = new Resumption({ sql, notifications, vault }, loops);
@@ -82,11 +82,11 @@ export async function openInference(
     stops,
     replica,
     write: (order) => writeStop(sql, order),
-    tell: (word) => stopTransport.tell(word),
+    tell: (order) => stopTransport.tell(order),
     warn: (text, cause) => log.error({ err: cause }, text),
   });
   const stopLine = openReplicaLine({ log, closers }, natsUrl, false);
-  const stopTransport = new StopTransport({ line: stopLine, replica, hear: (word) => stopOrders.hear(word) });
+  const stopTransport = new StopTransport({ line: stopLine, replica, hear: (order) => stopOrders.hear(order) });
   closers.add(async () => stopTransport.close());
   closers.add(async () => stopOrders.close());
   await patiently(log, () => stops.load());

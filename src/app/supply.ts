@@ -117,7 +117,7 @@ export function openSupply({
   const gossipTransport = new GossipTransport({
     topic: "gossip",
     ...{ sql, notifications, replicaLine },
-    hear: (word) => gossip.hear(word),
+    hear: (message) => gossip.hear(message),
   });
   closers.add(async () => gossipTransport.close());
   const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));

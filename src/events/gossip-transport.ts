@@ -15,7 +15,7 @@ export interface GossipTransportDeps {
   /** Undefined where there is no NATS. It stays open for as long as this is. */
   replicaLine: ReplicaLine | undefined;
   /** Gets every message; returns whether another replica sent it. */
-  hear(word: Uint8Array): boolean;
+  hear(message: Uint8Array): boolean;
 }
 
 const subjectOf = (topic: string): string => `${BRAND}.replica.v1.${topic}`;
@@ -47,10 +47,10 @@ export class GossipTransport {
   }
 
   /** Sends a message to all replicas. Never rejects. */
-  async say(word: Uint8Array): Promise<void> {
-    this.#deps.replicaLine?.nats?.publish(subjectOf(this.#deps.topic), word);
+  async say(message: Uint8Array): Promise<void> {
+    this.#deps.replicaLine?.nats?.publish(subjectOf(this.#deps.topic), message);
     if (!this.#needsDatabase()) return;
-    await notify(this.#deps.sql, this.#deps.topic, Buffer.from(word).toString("base64")).catch(() => {});
+    await notify(this.#deps.sql, this.#deps.topic, Buffer.from(message).toString("base64")).catch(() => {});
   }
 
   /** Unsubscribes. */

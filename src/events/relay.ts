@@ -41,7 +41,7 @@ export class Relay {
   readonly #leaving = new AbortController();
   readonly #work: Promise<void>;
   readonly #unlisten: () => void;
-  #rung = Promise.withResolvers<void>();
+  #woken = Promise.withResolvers<void>();
   #failures = 0;
   #turns: RelayTurns | undefined;
   /** Of the last notification: which transaction wrote events. */
@@ -54,8 +54,8 @@ export class Relay {
   /** Starts. NATS need not be reachable: events wait in the outbox until it is. */
   constructor(deps: RelayDeps) {
     this.#deps = deps;
-    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#look);
-    this.#work = this.#stay();
+    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#wake);
+    this.#work = this.#run();
   }
 
   /** Events wait: NATS does not take them. */
@@ -67,20 +67,20 @@ export class Relay {
   close(): Promise<void> {
     this.#unlisten();
     this.#leaving.abort();
-    this.#look();
+    this.#wake();
     return this.#work;
   }
 
-  readonly #look = (): void => {
+  readonly #wake = (): void => {
     this.#forget();
-    this.#rung.resolve();
+    this.#woken.resolve();
   };
 
   readonly #ring = (mark: string): void => {
     this.#mark = mark;
     // The word of another relay may come before the database's.
     if (mark === this.#relayed) this.#forget();
-    else if (this.#turns?.leads) this.#look();
+    else if (this.#turns?.leads) this.#wake();
     else this.#await();
   };
 
@@ -92,7 +92,7 @@ export class Relay {
   }
 
   #await(): void {
-    this.#waiting ??= after(this.#patienceMs, this.#look);
+    this.#waiting ??= after(this.#patienceMs, this.#wake);
   }
 
   #forget(): void {
@@ -104,10 +104,10 @@ export class Relay {
     return this.#deps.patienceMs ?? PATIENCE_MS;
   }
 
-  async #stay(): Promise<void> {
+  async #run(): Promise<void> {
     const { signal } = this.#leaving;
     while (!signal.aborted) {
-      const cause = await this.#once(signal).catch((error: unknown) => error);
+      const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
       if (++this.#failures === 1) this.#deps.warn(`events wait in the outbox until NATS takes them: ${reason(cause)}`);
       const longest = Math.min(RETRY_MS.first * 2 ** (this.#failures - 1), RETRY_MS.most);
@@ -116,24 +116,24 @@ export class Relay {
   }
 
   /** Publishes over one connection. Returns when that is over, rejects when it could not be made or failed. */
-  async #once(signal: AbortSignal): Promise<void> {
+  async #runOnce(signal: AbortSignal): Promise<void> {
     const { url, sql, replica } = this.#deps;
     const link = await NatsLink.dial(url);
-    void link.over.then(() => this.#look());
-    const turns = link.takeTurns({ replica, begins: this.#look, hear: (mark) => this.#hear(mark) });
+    void link.over.then(() => this.#wake());
+    const turns = link.takeTurns({ replica, begins: this.#wake, hear: (mark) => this.#hear(mark) });
     this.#turns = turns;
     try {
       while (!signal.aborted && !link.isOver) {
         // Before looking, so that what comes meanwhile is looked for again.
-        this.#rung = Promise.withResolvers();
+        this.#woken = Promise.withResolvers();
         this.#forget();
         const mark = this.#mark;
         const { count, heldBack, elsewhere } = await carryEvents(sql, BATCH, (events) => link.publish(events));
         this.#failures = 0;
         const isDone = count < BATCH && !heldBack;
         if (!elsewhere) turns.say(isDone ? mark : "");
-        if (isDone) await this.#bell(turns.leads ? SWEEP_MS.leader : SWEEP_MS.other);
-        else if (heldBack) await this.#bell(elsewhere && !turns.leads ? this.#patienceMs : HELD_MS);
+        if (isDone) await this.#waitForEvents(turns.leads ? SWEEP_MS.leader : SWEEP_MS.other);
+        else if (heldBack) await this.#waitForEvents(elsewhere && !turns.leads ? this.#patienceMs : HELD_MS);
       }
     } finally {
       this.#turns = undefined;
@@ -142,9 +142,9 @@ export class Relay {
     }
   }
 
-  async #bell(patienceMs: number): Promise<void> {
-    const forget = after(patienceMs, this.#look);
-    await this.#rung.promise;
+  async #waitForEvents(patienceMs: number): Promise<void> {
+    const forget = after(patienceMs, this.#wake);
+    await this.#woken.promise;
     forget();
   }
 }

@@ -47,7 +47,7 @@ interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
   readonly parts?: string;
 }
 
-/** The mail of one replica. */
+/** The messages of one replica to others. */
 export class ReplicaMessenger {
   readonly #deps: ReplicaMessengerDeps;
   readonly #off: () => void;

@@ -11,7 +11,7 @@ export interface StopTransportDeps {
   /** Names this replica among those that answer. */
   readonly replica: string;
   /** Applies the message of another replica, before it is answered. */
-  hear(word: string): void;
+  hear(order: string): void;
 }
 
 const SUBJECT = `${BRAND}.replica.v1.stop`;
@@ -30,7 +30,7 @@ export class StopTransport {
   }
 
   /** Notifies all other replicas; the names of those that answer come into the returned set as they do. */
-  tell(word: string): ReadonlySet<string> {
+  tell(order: string): ReadonlySet<string> {
     const answered = new Set<string>();
     const nats = this.#deps.line?.nats;
     if (nats === undefined) return answered;
@@ -42,7 +42,7 @@ export class StopTransport {
         },
       });
       after(ANSWERS_MS, () => answers.unsubscribe());
-      nats.publish(SUBJECT, `${this.#deps.replica} ${word}`, { reply });
+      nats.publish(SUBJECT, `${this.#deps.replica} ${order}`, { reply });
     } catch {
       // The connection is just being lost: no replica is notified.
     }

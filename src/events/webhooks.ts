@@ -1,7 +1,5 @@
-/** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
+/** Sends events to webhooks: signed by Standard Webhooks, tried again seven times within some 31 hours, and never held up by a receiver that is slow or dead. */
 
-import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
-import { Webhook } from "standardwebhooks";
 import { after, nowSeconds, steadyNow } from "../clock.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
@@ -19,6 +17,7 @@ import {
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
 import { Polling } from "./polling.ts";
+import { Signer } from "./webhook-signer.ts";
 import type { WorkMessage, WorkQueue, WorkTaking } from "./work-queue.ts";
 
 /** How a POST was answered. */
@@ -96,7 +95,7 @@ export class WebhookSender {
   /** Of deliveries that are being tried, or that were taken and are not recorded yet. */
   readonly #messages = new Map<string, WorkMessage>();
   #sweepAt = 0;
-  #goOn = (): void => {};
+  #endGathering = (): void => {};
 
   /** Begins at once. */
   constructor(deps: WebhookSenderDeps) {
@@ -123,7 +122,7 @@ export class WebhookSender {
     this.#off();
     await this.#taking?.close();
     const closed = this.#rounds.close();
-    this.#goOn();
+    this.#endGathering();
     await closed;
     for (const message of this.#given.splice(0)) message.later(0);
     await Promise.all(this.#running);
@@ -181,12 +180,12 @@ export class WebhookSender {
     for (const message of this.#given.splice(0)) {
       const [id = "", hookId = ""] = message.text.split(" ");
       const count = counts.get(hookId) ?? 0;
-      const isTwin = chosen.has(id) || this.#messages.has(id);
+      const isDuplicate = chosen.has(id) || this.#messages.has(id);
       const hasPlace = count < MOST_AT_ONE_HOOK && this.#underWay + chosen.size < AT_ONCE && !this.#rounds.over;
       const canWait = count < MOST_AT_ONE_HOOK + HELD.ofOne && this.#given.length < HELD.inAll && !this.#rounds.over;
-      if (!isTwin) counts.set(hookId, count + 1);
-      if (!isTwin && hasPlace) chosen.set(id, message);
-      else if (!isTwin && canWait) this.#given.push(message);
+      if (!isDuplicate) counts.set(hookId, count + 1);
+      if (!isDuplicate && hasPlace) chosen.set(id, message);
+      else if (!isDuplicate && canWait) this.#given.push(message);
       else message.later(CROWDED_MS * (1 + random()));
     }
     return chosen;
@@ -245,7 +244,7 @@ export class WebhookSender {
         const left = (this.#busy.get(id) ?? 1) - 1;
         if (left === 0) this.#busy.delete(id);
         else this.#busy.set(id, left);
-        if (this.#underWay === 0) this.#goOn();
+        if (this.#underWay === 0) this.#endGathering();
         this.#rounds.wake();
         this.#taking?.wake();
       });
@@ -256,7 +255,7 @@ export class WebhookSender {
     if (this.#underWay === 0 || this.#rounds.over) return;
     await new Promise<void>((resolve) => {
       const forget = after(GATHER_MS, resolve);
-      this.#goOn = () => {
+      this.#endGathering = () => {
         forget();
         resolve();
       };
@@ -340,25 +339,4 @@ function waitOf(tries: number, askedS: number | undefined): number | undefined {
   if (usualS === undefined) return undefined;
   const varied = usualS * (0.9 + 0.2 * random());
   return 1000 * Math.max(varied, Math.min(askedS ?? 0, MOST_WAIT_S));
-}
-
-/**
- * Signs with one secret (`whsec_…`), byte for byte as `standardwebhooks` does; throws where that package refuses the secret. The hash is
- * Node's own: the package's, in plain JavaScript, took a third of what a delivery costs.
- */
-export class Signer extends Webhook {
-  readonly #key: KeyObject;
-
-  constructor(secret: string) {
-    super(secret);
-    // The package has no accessor for the decoded key.
-    const { key }: { key?: unknown } = this as object;
-    if (!(key instanceof Uint8Array)) throw new TypeError("this version of standardwebhooks shows no key");
-    this.#key = createSecretKey(key);
-  }
-
-  override sign(messageId: string, at: Date, body: string | Buffer): string {
-    const hmac = createHmac("sha256", this.#key).update(`${messageId}.${Math.floor(at.getTime() / 1000)}.`);
-    return `v1,${hmac.update(body).digest("base64")}`;
-  }
 }

@@ -85,7 +85,7 @@ interface QueueSession {
 export class WorkQueue {
   readonly #deps: WorkQueueDeps;
   readonly #leaving = new AbortController();
-  readonly #stay: Promise<void>;
+  readonly #running: Promise<void>;
   readonly #changed = new Set<() => void>();
   #session: QueueSession | undefined;
   #failures = 0;
@@ -93,7 +93,7 @@ export class WorkQueue {
   /** Connects. NATS need not be reachable. */
   constructor(deps: WorkQueueDeps) {
     this.#deps = deps;
-    this.#stay = this.#dialOn();
+    this.#running = this.#run();
   }
 
   /** Work comes by messages at the moment; while it does not, it is looked for in the database. */
@@ -159,7 +159,7 @@ export class WorkQueue {
   async close(): Promise<void> {
     this.#leaving.abort();
     this.#session?.broke(undefined);
-    await this.#stay;
+    await this.#running;
   }
 
   #open(): QueueSession {
@@ -172,10 +172,10 @@ export class WorkQueue {
     throw cause;
   }
 
-  async #dialOn(): Promise<void> {
+  async #run(): Promise<void> {
     const { signal } = this.#leaving;
     while (!signal.aborted) {
-      const cause = await this.#once(signal).catch((error: unknown) => error);
+      const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
       if (++this.#failures === 1) this.#deps.warn("work goes over the database until NATS carries it", cause);
       const longest = Math.min(REDIAL_MS.first * 2 ** (this.#failures - 1), REDIAL_MS.most);
@@ -184,7 +184,7 @@ export class WorkQueue {
   }
 
   /** Carries work over one connection. Answers why it ended; rejects where it could not begin. */
-  async #once(signal: AbortSignal): Promise<unknown> {
+  async #runOnce(signal: AbortSignal): Promise<unknown> {
     const connection = await dial(this.#deps.url);
     let leadership: Leadership | undefined;
     try {
@@ -271,21 +271,21 @@ interface WorkTakingDeps {
 export class WorkTaking {
   readonly #deps: WorkTakingDeps;
   readonly #off: () => void;
-  readonly #stay: Promise<void>;
+  readonly #running: Promise<void>;
   #asked: ConsumerMessages | undefined;
-  #rung = Promise.withResolvers<void>();
+  #woken = Promise.withResolvers<void>();
   #isOver = false;
 
   /** Begins at once. */
   constructor(deps: WorkTakingDeps) {
     this.#deps = deps;
     this.#off = deps.onChange(() => this.wake());
-    this.#stay = this.#goOn();
+    this.#running = this.#run();
   }
 
   /** There may be places again. */
   wake(): void {
-    this.#rung.resolve();
+    this.#woken.resolve();
   }
 
   /** Takes no more; resolves when what had come is given back. */
@@ -294,16 +294,16 @@ export class WorkTaking {
     this.#off();
     this.wake();
     await this.#asked?.close();
-    await this.#stay;
+    await this.#running;
   }
 
-  async #goOn(): Promise<void> {
+  async #run(): Promise<void> {
     while (!this.#isOver) {
       // Before looking, so that what is freed meanwhile is looked for again.
-      this.#rung = Promise.withResolvers();
+      this.#woken = Promise.withResolvers();
       const most = this.#deps.places();
       const asked = most > 0 ? await this.#deps.ask(most) : undefined;
-      if (asked === undefined) await this.#rung.promise;
+      if (asked === undefined) await this.#woken.promise;
       else await this.#hear(asked);
     }
   }

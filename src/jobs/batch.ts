@@ -37,7 +37,7 @@ export interface BatchPlace {
   unused(): void;
 }
 
-/** What batches depends on. */
+/** What batches depend on. */
 export interface BatchDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;

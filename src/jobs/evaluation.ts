@@ -34,7 +34,7 @@ import { type Vault, VaultError } from "../vault.ts";
 import type { Cores } from "./cores.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
-/** What evaluations depends on. */
+/** What evaluations depend on. */
 export interface EvaluationDeps extends PolicyDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;

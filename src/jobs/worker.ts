@@ -113,7 +113,7 @@ export class Worker {
         "job",
         (id) => {
           const held = this.#held.get(id);
-          if (held) void this.#look(held);
+          if (held) void this.#renew(held);
           if (!this.#isTold) wake();
         },
         wake,
@@ -125,7 +125,7 @@ export class Worker {
         if (!this.#isTold) wake();
       }) ?? (() => {}),
       every(HEARTBEAT_MS, () => {
-        for (const held of this.#held.values()) void this.#look(held);
+        for (const held of this.#held.values()) void this.#renew(held);
       }),
     ];
     this.#messages = deps.queue?.of.take(
@@ -281,7 +281,7 @@ export class Worker {
   }
 
   /** Extends the lease, and learns whether the job was cancelled meanwhile. */
-  async #look({ job, lost, stopped, message }: Held): Promise<void> {
+  async #renew({ job, lost, stopped, message }: Held): Promise<void> {
     try {
       const { cancelled, expired } = await renew(this.#deps.sql, job);
       if (cancelled) stopped.abort("cancelled");

@@ -20,7 +20,7 @@ import { assertReachable } from "./account/reach.ts";
 import { settingsCalls } from "./account/settings.ts";
 import { usageCalls } from "./account/usage.ts";
 
-/** What accounts depends on. */
+/** What accounts depend on. */
 export type AccountDeps = KeyParts;
 
 /** The account RPCs. */

@@ -34,7 +34,7 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
-/** What credentials depends on. */
+/** What credentials depend on. */
 export interface CredentialDeps {
   sql: Sql;
   vault: Vault;

@@ -44,7 +44,7 @@ import type { JobSeals } from "./job/seal.ts";
 import { assertMayCall } from "./permissions.ts";
 import { checkProfile } from "./supply/profile.ts";
 
-/** What evaluations depends on to be taken. */
+/** What evaluations depend on to be taken. */
 export interface EvaluationServiceDeps {
   sql: Sql;
   seals: JobSeals;

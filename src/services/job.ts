@@ -39,7 +39,7 @@ const BATCH_LIFE_S = 24 * 3600;
 const RESULTS_AT_ONCE = 25;
 const SHOWN_ERRORS = 20;
 
-/** What jobs depends on. */
+/** What jobs depend on. */
 export interface JobDeps {
   sql: Sql;
   seals: JobSeals;

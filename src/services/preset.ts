@@ -17,7 +17,7 @@ import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
-/** What presets depends on. */
+/** What presets depend on. */
 export interface PresetDeps {
   sql: Sql;
   book: PresetCache;

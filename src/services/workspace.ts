@@ -35,7 +35,7 @@ import { allowsNoMore } from "./authority.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
-/** What workspaces depends on. */
+/** What workspaces depend on. */
 export interface WorkspaceDeps {
   sql: Sql;
   /** Resolves when the ledger has what this replica knows of an organisation's calls. */

@@ -6,7 +6,7 @@ import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { forcedCircuits, moveCircuit } from "../store/replicas/circuits.ts";
 
-/** What circuits depends on. */
+/** What circuits depend on. */
 export interface CircuitDeps {
   sql: Sql;
   notifications: Notifications;
@@ -18,7 +18,7 @@ export interface CircuitDeps {
 export class Circuits {
   readonly #deps: CircuitDeps;
   readonly #off: () => void;
-  /** Offerings that an operator has a hand on, as far as this replica knows. */
+  /** Circuits that an operator forced, by offering, as far as this replica knows. */
   #forced: ReadonlyMap<string, "open" | "closed"> = new Map();
   /** One change after the other, so that the last one to happen is the last one to be written. */
   #writing: Promise<void> = Promise.resolve();

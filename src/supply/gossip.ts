@@ -10,11 +10,11 @@ import { steadyNow } from "../clock.ts";
 import { BUCKETS, type HealthBoard, type Hearsay } from "../routing/index.ts";
 import { inSlices, type Sliced } from "../slices.ts";
 
-/** How a word is said to all replicas; it may be lost. */
+/** How a message is sent to all replicas; it may be lost. */
 export interface GossipSender {
-  /** How long a word may be at the moment. */
+  /** How long a message may be at the moment. */
   readonly mostBytes: number;
-  say(word: Uint8Array): Promise<void>;
+  say(message: Uint8Array): Promise<void>;
 }
 
 /** Repetitions of each report, since a message may be lost: counters make repetition harmless. */
@@ -44,22 +44,22 @@ export class Gossip {
   }
 
   /** Tells what was called since the last time; says nothing when nothing was. Due once a second. */
-  async tell(voice: GossipSender): Promise<void> {
+  async tell(sender: GossipSender): Promise<void> {
     for (const id of this.#changed()) this.#untold.set(id, TIMES);
     // A call may take longer than its offering stays warm: to other replicas it must not look idle meanwhile.
     for (const id of this.#health.keptAwake) this.#untold.set(id, this.#untold.get(id) ?? 1);
     if (this.#telling || this.#untold.size === 0) return;
     this.#telling = true;
-    const words = await inSlices(this.#words(voice.mostBytes));
-    for (const word of words) await voice.say(word);
+    const messages = await inSlices(this.#messages(sender.mostBytes));
+    for (const message of messages) await sender.say(message);
     this.#telling = false;
   }
 
-  /** Takes in a word; answers whether another replica said it. One that can't be read is none. */
-  hear(word: Uint8Array): boolean {
-    const told = read(word);
+  /** Takes in a message; answers whether another replica sent it. One that can't be read is none. */
+  hear(message: Uint8Array): boolean {
+    const told = read(message);
     if (!told || told.replica === this.#replica || told.replica === "") return false;
-    // A late word says nothing new: its counters are lower, and its failures in a row are over.
+    // A late message says nothing new: its counters are lower, and its failures in a row are over.
     if (told.round > (this.#heard.get(told.replica) ?? 0)) {
       this.#heard.delete(told.replica);
       this.#heard.set(told.replica, told.round);
@@ -76,13 +76,13 @@ export class Gossip {
     }
   }
 
-  *#words(mostBytes: number): Sliced<Uint8Array[]> {
-    const words: Uint8Array[] = [];
+  *#messages(mostBytes: number): Sliced<Uint8Array[]> {
+    const messages: Uint8Array[] = [];
     let offerings: OfferingGossip[] = [];
     let bytes = 0;
-    const speak = (): void => {
+    const pack = (): void => {
       const message = create(GossipSchema, { replica: this.#replica, round: ++this.#round, offerings });
-      words.push(toBinary(GossipSchema, message));
+      messages.push(toBinary(GossipSchema, message));
       offerings = [];
       bytes = 0;
     };
@@ -94,25 +94,25 @@ export class Gossip {
       if (times > 1) this.#untold.set(id, times - 1);
       const offering = gossipOf(id, told);
       const size = toBinary(OfferingGossipSchema, offering).length + FRAMING;
-      if (bytes + size > mostBytes - ENVELOPE) speak();
+      if (bytes + size > mostBytes - ENVELOPE) pack();
       offerings.push(offering);
       bytes += size;
       yield;
     }
-    if (offerings.length > 0) speak();
-    return words;
+    if (offerings.length > 0) pack();
+    return messages;
   }
 }
 
 /** Of replicas that come and go the last so many are remembered. */
 const MOST_REPLICAS = 256;
-/** Bytes around one offering, and around all of a word. */
+/** Bytes around one offering, and around all of a message. */
 const FRAMING = 6;
 const ENVELOPE = 64;
 
-function read(word: Uint8Array): GossipMessage | undefined {
+function read(message: Uint8Array): GossipMessage | undefined {
   try {
-    return fromBinary(GossipSchema, word);
+    return fromBinary(GossipSchema, message);
   } catch {
     return undefined;
   }

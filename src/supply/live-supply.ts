@@ -35,14 +35,14 @@ export interface SupplyFacts {
   providers: readonly string[];
 }
 
-/** The ways to the offerings of a snapshot, by its rows. */
-interface UpstreamReach {
+/** The live offerings of a snapshot, by its rows. */
+interface LiveByRow {
   readonly snapshot: Snapshot;
   readonly live: readonly (LiveOffering | undefined)[];
 }
 
-const wayTo = (ways: UpstreamReach | undefined, id: string): LiveOffering | undefined =>
-  ways?.live[ways.snapshot.rowOf(id)];
+const liveIn = (rows: LiveByRow | undefined, id: string): LiveOffering | undefined =>
+  rows?.live[rows.snapshot.rowOf(id)];
 
 const NO_PRIVATE_MODELS: PrivateModels = new Map();
 
@@ -58,9 +58,9 @@ export interface Reached {
 export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthBoard;
-  #ways: UpstreamReach | undefined;
-  /** The ways of the snapshot that plans are still made from while the next one is built. */
-  #before: UpstreamReach | undefined;
+  #current: LiveByRow | undefined;
+  /** Those of the snapshot that plans are still made from while the next one is built. */
+  #previous: LiveByRow | undefined;
 
   #own: PrivateModels = NO_PRIVATE_MODELS;
 
@@ -98,11 +98,11 @@ export class LiveSupply {
       live[snapshot.rowOf(each.offering.id)] = each;
       if (looked++ % 64 === 0) yield;
     }
-    this.#before = this.#ways;
-    this.#ways = { snapshot, live };
+    this.#previous = this.#current;
+    this.#current = { snapshot, live };
     this.#own = own;
     yield* this.health.adopting(snapshot, steadyNow());
-    this.#before = undefined;
+    this.#previous = undefined;
   }
 
   /** Models that an organisation declared and that nobody else sees yet; undefined where it has none. */
@@ -112,7 +112,7 @@ export class LiveSupply {
 
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(offering: Offering, actionDim: number | undefined): Reached {
-    const known = wayTo(this.#ways, offering.id) ?? wayTo(this.#before, offering.id);
+    const known = liveIn(this.#current, offering.id) ?? liveIn(this.#previous, offering.id);
     const before = known?.reached;
     if (before && before.target.actionDim === actionDim) return before;
     const wire = known && this.#upstream.wireOf(known.runtime);
@@ -133,7 +133,7 @@ export class LiveSupply {
 
   /** A live offering, as the newest snapshot has it. */
   find(offeringId: string): LiveOffering | undefined {
-    return wayTo(this.#ways, offeringId);
+    return liveIn(this.#current, offeringId);
   }
 
   /** What an offering says that it reads; where that follows from a profile, with pictures of the size that its server announced last. */
@@ -158,7 +158,7 @@ export class LiveSupply {
 
   /** Addresses of the live offerings, for the operator. */
   endpoints(): string[] {
-    return [...new Set((this.#ways?.live ?? []).flatMap((each) => each?.target.endpoint ?? []))].sort();
+    return [...new Set((this.#current?.live ?? []).flatMap((each) => each?.target.endpoint ?? []))].sort();
   }
 
   #placeholders(): Wire {

@@ -28,7 +28,7 @@ const QUESTIONS = 2;
 export class Prober {
   readonly #supply: LiveSupply;
   readonly #deps: ProbeDeps;
-  readonly #rest: () => void;
+  readonly #stopLooking: () => void;
   readonly #over = new Cancel();
   readonly #asking = new Set<Promise<void>>();
   /** By provider: how many of its offerings are being asked. */
@@ -39,7 +39,7 @@ export class Prober {
     this.#deps = deps;
     supply.health.onWanted = (offering) => this.#ask(offering, (of) => this.#askTwice(of, EARLY_MS));
     supply.health.onDoubted = (offering) => this.#ask(offering, (of) => this.#askInDoubt(of));
-    this.#rest = every(LOOK_MS, () => {
+    this.#stopLooking = every(LOOK_MS, () => {
       for (const offering of supply.health.due(steadyNow()))
         this.#ask(offering, (of) => this.#askTwice(of, LONGEST_MS));
     });
@@ -47,7 +47,7 @@ export class Prober {
 
   /** Asks no more, and calls off what is under way. */
   async close(): Promise<void> {
-    this.#rest();
+    this.#stopLooking();
     this.#supply.health.onWanted = () => {};
     this.#supply.health.onDoubted = () => {};
     this.#over.abort(undefined);

@@ -133,7 +133,7 @@ export class ReplicaRelay {
     });
     this.#work = told.catch(() => {
       this.#told = ["?"]; // what the others know is not known: it is told again
-      this.#deps.warn("which servers are moored here could not be told");
+      this.#deps.warn("the database could not be told which servers are registered here");
     });
     return told;
   }

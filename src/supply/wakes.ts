@@ -8,14 +8,14 @@ import { claimWake, giveWakeBack, keepAwake } from "../store/replicas/awake-offe
 /** A claim that is not answered in this time is not paid for: an answer does not wait longer for the database. */
 const CLAIM_MS = 2_000;
 
-/** How long a word to the database waits for its turn, and how long it may take then: one that is never answered holds up none after it. */
-const WORD_MS = 2_000;
+/** How long a statement waits for its turn, and how long it may take then: one that is never answered holds up none after it. */
+const STATEMENT_MS = 2_000;
 
 /** The cold starts that calls of this replica cause. */
 export class Wakes {
   readonly #sql: Queryable;
   readonly #health: HealthBoard;
-  /** By offering: the last word to the database, which the next one waits for. */
+  /** By offering: the last statement, which the next one waits for. */
   readonly #last = new Map<string, Promise<unknown>>();
 
   constructor(sql: Queryable, health: HealthBoard) {
@@ -35,9 +35,9 @@ export class Wakes {
     const claim = this.#inTurn(offeringId, () =>
       claimWake(this.#sql, { offeringId, waker, holdMs: coldTimeoutMs + warmMs }),
     );
-    const tell = (word: () => Promise<void>): void => void this.#inTurn(offeringId, word).catch(() => {});
+    const tell = (statement: () => Promise<void>): void => void this.#inTurn(offeringId, statement).catch(() => {});
     return {
-      pays: inTime(claim, { ms: CLAIM_MS, late: lateWord }).catch(() => false),
+      pays: inTime(claim, { ms: CLAIM_MS, late }).catch(() => false),
       answered: () => tell(() => keepAwake(this.#sql, { offeringId, waker, warmMs })),
       failed: () => {
         sleepsOn();
@@ -46,11 +46,11 @@ export class Wakes {
     };
   }
 
-  /** Words on one offering reach the database in their order. One whose turn does not come in time is not said, and rejects. */
-  #inTurn<T>(offeringId: string, word: () => Promise<T>): Promise<T> {
+  /** Statements about one offering reach the database in their order. One whose turn does not come in time is not sent, and rejects. */
+  #inTurn<T>(offeringId: string, statement: () => Promise<T>): Promise<T> {
     const before = this.#last.get(offeringId) ?? Promise.resolve();
-    const said = inTime(before.then(done, done), { ms: WORD_MS, late: lateWord }).then(() =>
-      inTime(word(), { ms: WORD_MS, late: lateWord }),
+    const said = inTime(before.then(done, done), { ms: STATEMENT_MS, late }).then(() =>
+      inTime(statement(), { ms: STATEMENT_MS, late }),
     );
     const forget = (): void => {
       if (this.#last.get(offeringId) === said) this.#last.delete(offeringId);
@@ -62,4 +62,4 @@ export class Wakes {
 }
 
 const done = (): void => {};
-const lateWord = (): Error => new Error("the database did not answer in time");
+const late = (): Error => new Error("the database did not answer in time");

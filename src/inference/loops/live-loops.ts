@@ -22,7 +22,7 @@ export interface LiveLoopsDeps {
   readonly replica: string;
   readonly loops: { each(visit: (loop: Carried) => void): void };
   /** Says a word to all replicas; it may be lost. */
-  readonly voice: { readonly mostBytes: number; say(word: Uint8Array): Promise<void> };
+  readonly sender: { readonly mostBytes: number; say(word: Uint8Array): Promise<void> };
   /** The names of the other replicas that live. */
   others(): Promise<readonly string[]>;
 }
@@ -308,7 +308,7 @@ export class LiveLoops {
   }
 
   #want(orgIds: readonly string[], now: boolean): void {
-    const most = Math.max(1, Math.floor((this.#deps.voice.mostBytes - ENVELOPE) / NAME));
+    const most = Math.max(1, Math.floor((this.#deps.sender.mostBytes - ENVELOPE) / NAME));
     for (let from = 0; from < orgIds.length; from += most)
       this.#say({ case: "wanted", value: create(LoopsWantedSchema, { orgIds: orgIds.slice(from, from + most), now }) });
   }
@@ -320,7 +320,7 @@ export class LiveLoops {
     const all = [...orgs.keys()].map((orgId) => [orgId, shown.get(orgId) ?? []] as const);
     this.#telling = this.#telling.then(async () => {
       for (const [orgId, loops] of all) {
-        const parts = await inSlices(partsOf(loops, this.#deps.voice.mostBytes - ENVELOPE));
+        const parts = await inSlices(partsOf(loops, this.#deps.sender.mostBytes - ENVELOPE));
         const round = ++this.#round;
         parts.forEach((bytes, part) => {
           const told = create(LoopsToldSchema, { orgId, round, part, parts: parts.length, loops: bytes });
@@ -332,7 +332,7 @@ export class LiveLoops {
 
   #say(message: LoopTalk["message"]): void {
     const talk = create(LoopTalkSchema, { replica: this.#deps.replica, message });
-    if (!this.#closed) void this.#deps.voice.say(toBinary(LoopTalkSchema, talk));
+    if (!this.#closed) void this.#deps.sender.say(toBinary(LoopTalkSchema, talk));
   }
 }
 

@@ -60,7 +60,7 @@ import { confinedTo } from "../workspace-reach.ts";
 import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
-/** What keys depends on. */
+/** What keys depend on. */
 export interface KeyParts {
   sql: Sql;
   /** What a key has left of its rate limit at this moment. */

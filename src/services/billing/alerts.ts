@@ -10,7 +10,7 @@ import { type ReachedShare, reachedShares } from "../../store/billing/alerts.ts"
 import type { Notifications } from "../../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
 
-/** What alerts depends on. */
+/** What alerts depend on. */
 export interface AlertDeps {
   sql: Sql;
   notifications: Pick<Notifications, "on">;

@@ -4,15 +4,15 @@ import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { poseOf } from "../../contracts/bounds.ts";
+import { commonChecks } from "./common-checks.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
-import { manners } from "./manners.ts";
-import type { ProbeRun, Twist } from "./run.ts";
+import type { ProbeRun, QuestionOptions } from "./run.ts";
 import { ELSEWHERE, SQUARE, WARM_CALLS } from "./scene.ts";
 
 const PROBE_HORIZON = 4;
 
 /** Asks for a chunk; answers its numbers, or throws a fault where it is not what was declared. */
-export type AskChunk = (observation: Observation, twist?: Twist) => Promise<string>;
+export type AskChunk = (observation: Observation, options?: QuestionOptions) => Promise<string>;
 
 /** Asks for chunks of a few steps, of the most that one may have. */
 export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHorizon): AskChunk {
@@ -28,21 +28,21 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
     returnPrediction: false,
   };
   const limits = (shown: Observation) => bounds && [{ bounds, pose: poseOf(space, [shown], dim) }];
-  return async (observation, twist = {}) => {
+  return async (observation, options = {}) => {
     const speaks = wire.act?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
-    const { variant } = twist;
+    const { variant } = options;
     const observations = run.moments(observation, variant);
     const goal = await run.goal(variant);
     const instruction = run.instruction(variant);
-    const question = { ...input, instruction, seed: twist.seed, horizon: twist.horizon ?? horizon, observations };
+    const question = { ...input, instruction, seed: options.seed, horizon: options.horizon ?? horizon, observations };
     const asked = () =>
-      speaks({ ...(twist.target ?? target), actionDim: dim }, question, run.frames(observations, goal), run.call());
-    const answer = await (twist.aside ? asked() : run.timed(asked));
+      speaks({ ...(options.target ?? target), actionDim: dim }, question, run.frames(observations, goal), run.call());
+    const answer = await (options.aside ? asked() : run.timed(asked));
     // A server whose chunks have a length of their own is held to the shortest.
     if (answer.chunk !== undefined) run.chunkSteps = Math.min(run.chunkSteps ?? answer.chunk, answer.chunk);
     horizon = Math.min(horizon, run.chunkSteps ?? horizon);
-    const failure = act.checkAnswer(answer, { units: twist.horizon ?? horizon, dim }, limits(observation));
+    const failure = act.checkAnswer(answer, { units: options.horizon ?? horizon, dim }, limits(observation));
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.steps[0]?.values.length, dim));
     run.actionDim = answer.steps[0]?.values.length;
     return JSON.stringify(answer.steps.map((step) => step.values));
@@ -91,5 +91,5 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
       false,
     );
   }
-  await manners(run, ask, here);
+  await commonChecks(run, ask, here);
 }

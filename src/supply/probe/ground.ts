@@ -3,15 +3,17 @@
 import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { GroundAnswer } from "../../contracts/contract.ts";
 import * as ground from "../../contracts/ground.ts";
+import { commonChecks } from "./common-checks.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
-import { manners } from "./manners.ts";
-import type { ProbeRun, Twist } from "./run.ts";
+import type { ProbeRun, QuestionOptions } from "./run.ts";
 import { ELSEWHERE, SQUARE, WARM_CALLS } from "./scene.ts";
 
 /** Asks where the red square is; throws a fault where the answer is none. */
-export function placeAsker(run: ProbeRun): (observation: Observation, twist?: Twist) => Promise<GroundAnswer> {
+export function placeAsker(
+  run: ProbeRun,
+): (observation: Observation, options?: QuestionOptions) => Promise<GroundAnswer> {
   const { target, wire } = run.probed;
-  return async (observation, twist = {}) => {
+  return async (observation, options = {}) => {
     const speaks = wire.ground?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
     const input = {
@@ -21,8 +23,8 @@ export function placeAsker(run: ProbeRun): (observation: Observation, twist?: Tw
       temperature: undefined,
       sessionId: undefined,
     };
-    const asked = () => speaks(twist.target ?? target, input, run.frames([observation]), run.call());
-    const answer = await (twist.aside ? asked() : run.timed(asked));
+    const asked = () => speaks(options.target ?? target, input, run.frames([observation]), run.call());
+    const answer = await (options.aside ? asked() : run.timed(asked));
     const failure = ground.checkAnswer(answer);
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
     return answer;
@@ -53,7 +55,7 @@ export async function probeGround(run: ProbeRun): Promise<void> {
     for (let i = 0; i < WARM_CALLS; i++) await ask(here);
     return `${WARM_CALLS} more calls answered`;
   });
-  await manners(run, async (observation, twist) => placesIn(await ask(observation, twist)), here);
+  await commonChecks(run, async (observation, options) => placesIn(await ask(observation, options)), here);
 }
 
 const placesIn = ({ points, boxes }: GroundAnswer): string =>

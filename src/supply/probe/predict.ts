@@ -3,9 +3,9 @@
 import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PredictAnswer } from "../../contracts/contract.ts";
 import * as predict from "../../contracts/predict.ts";
+import { commonChecks } from "./common-checks.ts";
 import { faultOf, ProbeFault } from "./faults.ts";
-import { manners } from "./manners.ts";
-import type { ProbeRun, Twist } from "./run.ts";
+import type { ProbeRun, QuestionOptions } from "./run.ts";
 
 const PROBE_FRAMES = 2;
 
@@ -13,14 +13,14 @@ const PROBE_FRAMES = 2;
 export function frameAsker(
   run: ProbeRun,
   horizon: number,
-): (observations: readonly Observation[], twist?: Twist) => Promise<string> {
+): (observations: readonly Observation[], options?: QuestionOptions) => Promise<string> {
   const { target, wire } = run.probed;
-  return async (observations, twist = {}) => {
+  return async (observations, options = {}) => {
     const speaks = wire.predict?.bind(wire);
     if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
     const input = {
       observations,
-      instruction: run.instruction(twist.variant),
+      instruction: run.instruction(options.variant),
       seed: undefined,
       temperature: undefined,
       sessionId: undefined,
@@ -33,13 +33,13 @@ export function frameAsker(
     };
     const asked = async () => {
       const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
-      const frames = run.frames(observations, await run.goal(twist.variant));
-      for await (const part of speaks(twist.target ?? target, input, frames, run.call())) {
+      const frames = run.frames(observations, await run.goal(options.variant));
+      for await (const part of speaks(options.target ?? target, input, frames, run.call())) {
         if (part.kind === "frame") whole.frames.push(part.frame);
       }
       return whole;
     };
-    const answer = await (twist.aside ? asked() : run.timed(asked));
+    const answer = await (options.aside ? asked() : run.timed(asked));
     const failure = predict.checkAnswer(answer, { units: horizon });
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
     return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
@@ -64,5 +64,9 @@ export async function probePredict(run: ProbeRun): Promise<void> {
     if (second === first) throw new ProbeFault("two different observations gave the same frames: is this a stub?");
     return "two different observations gave different frames";
   });
-  await manners(run, (observation, twist) => ask(run.moments(observation, twist?.variant), twist), here.at(-1)!);
+  await commonChecks(
+    run,
+    (observation, options) => ask(run.moments(observation, options?.variant), options),
+    here.at(-1)!,
+  );
 }

@@ -65,7 +65,7 @@ interface ProbeCheck {
 }
 
 /** How a question differs from the plain one. */
-export interface Twist {
+export interface QuestionOptions {
   variant?: InputVariant;
   target?: UpstreamTarget;
   seed?: number;

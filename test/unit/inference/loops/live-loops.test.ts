@@ -36,7 +36,7 @@ function net(...names: string[]) {
           }
         },
       },
-      voice: {
+      sender: {
         mostBytes: 2_000,
         say: async (word) => {
           if (state.passes(state.words++)) for (const other of all) if (other.live !== live) other.live.hear(word);

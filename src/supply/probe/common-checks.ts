@@ -18,7 +18,7 @@ import { Refusal } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { grainyPicture } from "../../upstream/pictures/test-picture.ts";
 import { ProbeFault } from "./faults.ts";
-import type { InputVariant, ProbeRun, Twist } from "./run.ts";
+import type { InputVariant, ProbeRun, QuestionOptions } from "./run.ts";
 import { SQUARE } from "./scene.ts";
 
 const hasFixedSize = ({ anySize, width, height, formats }: CameraSpec): boolean =>
@@ -32,24 +32,24 @@ const NONSENSE = create(ObservationSchema, { proprio: Array.from({ length: 97 },
 /** How a server says that it cannot take what it was shown. */
 const HARMLESS: ReadonlySet<AttemptFailure> = new Set([AttemptFailure.INPUT_REJECTED, AttemptFailure.UPSTREAM_ERROR]);
 
-/** What every contract is asked beyond its answers: large pictures, nonsense, strangers, and how long it all takes. */
-export async function manners(
+/** What every contract is asked beyond its answers: large pictures, nonsense, wrong secrets, and how long it all takes. */
+export async function commonChecks(
   run: ProbeRun,
-  ask: (observation: Observation, twist?: Twist) => Promise<string>,
+  ask: (observation: Observation, options?: QuestionOptions) => Promise<string>,
   here: Observation,
 ): Promise<void> {
   const specs = run.input?.cameras?.cameras;
   if (here.frames.length > 0 && !specs?.every(hasFixedSize))
     await run.check("large_picture", () => takesLargePictures(ask, here, specs), false);
   await readsItsContract(run, ask);
-  await run.check("wrong_input_refused", () => refusesNonsense((twist) => ask(NONSENSE, twist)), false);
-  await figures(run, (twist) => ask(here, twist));
+  await run.check("wrong_input_refused", () => refusesNonsense((options) => ask(NONSENSE, options)), false);
+  await figures(run, (options) => ask(here, options));
 }
 
 /** Whether what it says that it reads is answered, whichever of what that admits is sent. What only follows from a profile rejects nobody. */
 async function readsItsContract(
   run: ProbeRun,
-  ask: (observation: Observation, twist: Twist) => Promise<string>,
+  ask: (observation: Observation, options: QuestionOptions) => Promise<string>,
 ): Promise<void> {
   const { declared, actionSpaces } = run.probed.offering;
   if (declared?.input === undefined) return;
@@ -95,7 +95,7 @@ function variantsOf(
 
 /** Whether pictures may be as large as cameras make them. */
 async function takesLargePictures(
-  ask: (observation: Observation, twist: Twist) => Promise<string>,
+  ask: (observation: Observation, options: QuestionOptions) => Promise<string>,
   here: Observation,
   specs: readonly CameraSpec[] | undefined,
 ): Promise<string> {
@@ -110,7 +110,7 @@ async function takesLargePictures(
 }
 
 /** What a server makes of an observation without a picture, of a robot that it doesn't know. */
-async function refusesNonsense(ask: (twist: Twist) => Promise<string>): Promise<string> {
+async function refusesNonsense(ask: (options: QuestionOptions) => Promise<string>): Promise<string> {
   try {
     await ask({ aside: true });
   } catch (thrown) {
@@ -123,7 +123,7 @@ async function refusesNonsense(ask: (twist: Twist) => Promise<string>): Promise<
 }
 
 /** Credentials and figures, once it is known what an answer looks like. */
-async function figures(run: ProbeRun, ask: (twist: Twist) => Promise<string>): Promise<void> {
+async function figures(run: ProbeRun, ask: (options: QuestionOptions) => Promise<string>): Promise<void> {
   const { target, offering } = run.probed;
   if (target.auth.type !== "none") {
     await run.check(
