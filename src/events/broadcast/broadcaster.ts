@@ -47,7 +47,7 @@ export const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
 export class Broadcaster {
   readonly #deps: BroadcasterDeps;
   readonly #orgs = new Map<string, CallWatch>();
-  #lanes = new Map<string, TargetQueue>();
+  #queues = new Map<string, TargetQueue>();
   readonly #stops: (() => void)[];
   #loading: Promise<void> | undefined;
   #stale = false;
@@ -83,7 +83,7 @@ export class Broadcaster {
   async close(): Promise<void> {
     for (const stop of this.#stops) stop();
     await this.#loading?.catch(() => {});
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.close()));
+    await Promise.all([...this.#queues.values()].map((queue) => queue.close()));
   }
 
   async #load(): Promise<void> {
@@ -94,36 +94,36 @@ export class Broadcaster {
   }
 
   #adopt(targets: readonly TargetRecord[]): void {
-    const before = this.#lanes;
-    const lanes = new Map<string, TargetQueue>();
+    const before = this.#queues;
+    const queues = new Map<string, TargetQueue>();
     const byOrg = new Map<string, TargetQueue[]>();
     for (const target of targets) {
       const known = before.get(target.id);
       const same = known?.revision === target.revision;
-      const lane = same ? known : new TargetQueue(this.#deps, target, known?.leave());
-      lanes.set(target.id, lane);
-      byOrg.set(target.orgId, [...(byOrg.get(target.orgId) ?? []), lane]);
+      const queue = same ? known : new TargetQueue(this.#deps, target, known?.leave());
+      queues.set(target.id, queue);
+      byOrg.set(target.orgId, [...(byOrg.get(target.orgId) ?? []), queue]);
     }
-    this.#lanes = lanes;
-    for (const lane of before.values()) if (!lanes.has(lane.id)) lane.leave();
+    this.#queues = queues;
+    for (const queue of before.values()) if (!queues.has(queue.id)) queue.leave();
     for (const orgId of this.#orgs.keys()) if (!byOrg.has(orgId)) this.#orgs.delete(orgId);
     for (const [orgId, own] of byOrg) this.#orgs.set(orgId, watchOf(own));
   }
 
   #flush(): void {
-    for (const lane of this.#lanes.values()) void lane.flush();
+    for (const queue of this.#queues.values()) void queue.flush();
   }
 }
 
-const watchOf = (lanes: readonly TargetQueue[]): CallWatch => ({
+const watchOf = (queues: readonly TargetQueue[]): CallWatch => ({
   ended: (call) => {
     const share = shareOf(call.sessionId ?? call.requestId);
-    for (const lane of lanes) lane.take(call, share);
+    for (const queue of queues) queue.take(call, share);
   },
   handOn: ({ requestId, sessionId, traceparent }, offeringId) => {
     const { traceId } = traceOf(traceparent, requestId);
     const share = shareOf(sessionId ?? requestId);
-    const sampled = lanes.some((lane) => lane.samples(share));
+    const sampled = queues.some((queue) => queue.samples(share));
     return traceparentOf(traceId, spanIdOf(requestId, "upstream", offeringId), sampled);
   },
 });

@@ -6,15 +6,15 @@ import type { NatsConnection, Subscription } from "nats";
 import { BRAND } from "../../brand.ts";
 import { after, every, steadyNow } from "../../clock.ts";
 
-/** Where the words about who leads in some matter are said. */
+/** Where replicas say who leads in some matter. */
 const SUBJECTS = { work: `${BRAND}.replica.v1.lead`, events: `${BRAND}.replica.v1.lead.events` } as const;
-/** Milliseconds between two words of who leads. */
+/** Milliseconds between two messages of the replica that leads. */
 const BEAT_MS = 1_000;
-/** Who leads and has said nothing for as long is taken for dead. */
+/** A leader that has said nothing for as long is taken for dead. */
 const SILENCE_MS = 3_000;
-/** How long one who comes waits for an answer to whether anyone leads. */
+/** How long a replica that comes waits for an answer to whether another leads. */
 const ASKED_MS = 250;
-/** What one says who comes, and who goes. Ids of replicas are longer. */
+/** What a replica says that comes, and a leader that goes. Ids of replicas are longer. */
 const [COMES, GOES] = ["?", "!"];
 
 /** What it depends on. */
@@ -76,14 +76,14 @@ export class Leadership {
     this.#deps.begins();
   }
 
-  #hear(word: string): void {
+  #hear(message: string): void {
     const { replica } = this.#deps;
-    if (word === replica) return;
-    if (word === COMES) {
+    if (message === replica) return;
+    if (message === COMES) {
       if (this.#leads) this.#say(replica);
-    } else if (word === GOES) {
+    } else if (message === GOES) {
       if (!this.#leads) this.#begin();
-    } else if (this.#leads && word > replica) {
+    } else if (this.#leads && message > replica) {
       this.#say(replica);
     } else {
       this.#leads = false;
@@ -91,8 +91,8 @@ export class Leadership {
     }
   }
 
-  #say(word: string): void {
+  #say(message: string): void {
     // One whose connection is just being lost leads nothing any more.
-    if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECTS[this.#deps.matter], word);
+    if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECTS[this.#deps.matter], message);
   }
 }

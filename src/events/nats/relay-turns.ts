@@ -48,7 +48,7 @@ export class RelayTurns {
     if (!this.#isAlone && !this.#connection.isClosed()) this.#connection.publish(SUBJECT, mark);
   }
 
-  /** Takes note of an error of the connection. True where it concerns words of replicas alone: these relays hear nothing of each other. */
+  /** Takes note of an error of the connection. True where it concerns messages between replicas alone: these relays hear nothing of each other. */
   takes(error: Error): boolean {
     if (!(error instanceof errors.PermissionViolationError && error.subject.startsWith(REPLICAS))) return false;
     if (this.#isAlone) return true;

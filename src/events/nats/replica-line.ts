@@ -35,14 +35,14 @@ export class ReplicaLine {
   readonly #deps: ReplicaLineDeps;
   readonly #leaving = new AbortController();
   readonly #hearings = new Map<ReplicaHearing, Subscription | undefined>();
-  readonly #stay: Promise<void>;
+  readonly #running: Promise<void>;
   #connection: NatsConnection | undefined;
   #isWarned = false;
 
   /** Connects. NATS need not be reachable. */
   constructor(deps: ReplicaLineDeps) {
     this.#deps = deps;
-    this.#stay = this.#dialOn();
+    this.#running = this.#run();
   }
 
   /** The connection; undefined while there is none, or NATS refuses it. */
@@ -66,13 +66,13 @@ export class ReplicaLine {
   async close(): Promise<void> {
     this.#leaving.abort();
     await this.#connection?.close();
-    await this.#stay;
+    await this.#running;
   }
 
-  async #dialOn(): Promise<void> {
+  async #run(): Promise<void> {
     const { signal } = this.#leaving;
     while (!signal.aborted) {
-      const isRefused = await this.#once().catch(() => false);
+      const isRefused = await this.#runOnce().catch(() => false);
       if (this.#connection !== undefined) for (const hearing of this.#hearings.keys()) hearing.lost?.();
       this.#connection = undefined;
       await sleep(isRefused ? REDIAL_MS.refused : REDIAL_MS.lost, signal).catch(() => {});
@@ -80,7 +80,7 @@ export class ReplicaLine {
   }
 
   /** Lasts as long as one connection. Answers whether it was given up because NATS refused what it is for. */
-  async #once(): Promise<boolean> {
+  async #runOnce(): Promise<boolean> {
     const connection = await dial(this.#deps.url);
     if (this.#leaving.signal.aborted) {
       await connection.close();

@@ -38,6 +38,6 @@ export async function askCanary(
     if (contracts.includes(Contract.PREDICT)) await frameAsker(run, 1)([await run.observation(SQUARE, 0)], aside);
   } finally {
     signal.removeEventListener("abort", callOff);
-    run.rest();
+    run.stopTimers();
   }
 }

@@ -127,7 +127,7 @@ async function frameOf(
 
 /** What the checks of one probe ask with, and what they found. */
 export class ProbeRun {
-  /** It had no time for us, which says nothing about what it can do. */
+  /** It had no time for the probe, which says nothing about what it can do. */
   busy = false;
   readonly #deps: ProbeDeps;
   /** Whom it asks. */
@@ -171,7 +171,7 @@ export class ProbeRun {
       nextStep = adviceFor(name, thrown);
       if (thrown instanceof UpstreamFailure && thrown.failure === AttemptFailure.UPSTREAM_BUSY) this.busy = true;
     }
-    this.rest();
+    this.stopTimers();
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
     const advice = nextStep === undefined ? {} : { nextStep };
     await this.#told({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
@@ -179,7 +179,7 @@ export class ProbeRun {
   }
 
   /** No call is under way: their time runs no more. */
-  rest(): void {
+  stopTimers(): void {
     for (const { forget } of this.#calls.splice(0)) forget();
   }
 

@@ -32,7 +32,7 @@ export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () 
     await removeDrained(deps.sql);
     await probeDue(deps, warn);
   };
-  const rest = every(LOOK_MS, () => {
+  const stop = every(LOOK_MS, () => {
     running ??= look()
       .catch(() => warn("the schedule of probes could not be read"))
       .finally(() => {
@@ -40,7 +40,7 @@ export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () 
       });
   });
   return async () => {
-    rest();
+    stop();
     await running;
   };
 }

@@ -110,7 +110,7 @@ function nextStatus(before: OfferingStatus, passed: boolean, failures: number): 
   return failures >= FAILURES_TO_SUSPEND || before === "suspended" ? "suspended" : "degraded";
 }
 
-const HAPPENINGS: Readonly<Partial<Record<OfferingStatus, { event: EventData["case"]; action: string }>>> = {
+const STATUS_EVENTS: Readonly<Partial<Record<OfferingStatus, { event: EventData["case"]; action: string }>>> = {
   live: { event: "offeringVerified", action: "offering.verified" },
   rejected: { event: "offeringRejected", action: "offering.rejected" },
   degraded: { event: "offeringDegraded", action: "offering.degraded" },
@@ -126,12 +126,12 @@ async function tell(
     asker,
   }: { before: OfferingStatus; after: OfferingRecord; report: ProbeReport; asker: Asker },
 ): Promise<void> {
-  const happening = HAPPENINGS[after.status];
+  const statusEvent = STATUS_EVENTS[after.status];
   // What the schedule finds as it was is no news.
-  if (!happening || (after.status === before && !asker.owner)) return;
+  if (!statusEvent || (after.status === before && !asker.owner)) return;
   const value = { offeringId: after.id, reportId: report.id };
-  await emit(tx, after.orgId, { case: happening.event, value } as EventData); // all of them have these fields
+  await emit(tx, after.orgId, { case: statusEvent.event, value } as EventData); // all of them have these fields
   const { actor, requestId } = asker;
   const details = { report_id: report.id };
-  await audit(tx, { orgId: after.orgId, actor, requestId, action: happening.action, subject: after.id, details });
+  await audit(tx, { orgId: after.orgId, actor, requestId, action: statusEvent.action, subject: after.id, details });
 }
