@@ -66,6 +66,8 @@ const GREETING_MS = 10_000;
 /** A message of a connection that has shown no key has this long to come whole. */
 const MESSAGE_MS = 30_000;
 const MOST_CONNECTIONS = 1_000;
+/** What a peer may send ahead of its answers before it is hung up on; clients of GR00T send one message at a time. */
+const MOST_AHEAD = 8;
 /** A peer that pings and leaves more than this unread is hung up on. */
 const MOST_UNREAD_BYTES = 64 << 10;
 
@@ -122,6 +124,8 @@ class Gr00tPeer {
   /** How the client writes arrays, as its last message with any had them. */
   #arrays: Gr00tArrays = "npy";
   #turn: Promise<void> = Promise.resolve();
+  /** Messages that are not answered. */
+  #ahead = 0;
   /** Bytes of a message that has not come whole, or is not answered. */
   #coming = 0;
   #owner = UNKNOWN;
@@ -191,19 +195,32 @@ class Gr00tPeer {
   }
 
   #hear(body: Buffer): void {
-    this.#socket.pause();
+    const socket = this.#socket;
+    socket.pause();
+    // One read may hold many messages.
+    if (++this.#ahead > MOST_AHEAD) throw refuse(Reason.CLIENT_CLOSED_REQUEST, "answers are not waited for");
     this.#turn = this.#turn.then(async () => {
+      if (socket.destroyed) return;
       const value = await this.#answer(body);
       const answer = encodeGr00t(value, this.#arrays);
-      this.#coming = 0;
-      this.#held.to(0);
-      if (!this.#socket.destroyed) this.#socket.write(Buffer.concat([requestHead(answer.length), answer]));
-      this.#socket.resume();
+      this.#ahead -= 1;
+      const isTaken = socket.destroyed || socket.write(Buffer.concat([requestHead(answer.length), answer]));
+      this.#listen(isTaken);
     });
     this.#turn.catch((thrown) => {
       this.#socket.destroy();
       this.#note(newId("req"), 0, asRefusal(thrown));
     });
+  }
+
+  /** Hears on once all is answered: where answers wait for the peer, when it has read them. Until then they are what it holds. */
+  #listen(isTaken: boolean): void {
+    const socket = this.#socket;
+    this.#coming = 0;
+    this.#held.to(socket.writableLength);
+    if (this.#ahead > 0) return;
+    if (isTaken) socket.resume();
+    else socket.once("drain", () => this.#listen(true));
   }
 
   async #answer(body: Buffer): Promise<Packable<NdArray>> {

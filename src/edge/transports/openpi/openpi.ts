@@ -24,7 +24,7 @@ import { passed } from "../../../codecs/passing.ts";
 import type { Asker } from "../../../codecs/pictures/turns.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
-import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { CallHead, Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
@@ -53,7 +53,7 @@ const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
 const PING_MS = 30_000;
 const MOST_MISSED = 2;
 /** What a slow reader may leave unread before it is hung up on. */
-const MOST_UNREAD_BYTES = 8 << 20;
+const MOST_UNREAD_BYTES = 1 << 20;
 /** The same where a caller sends pings. */
 const MOST_UNREAD_PONGS = 64 << 10;
 /** The codes of WebSocket: the service restarts, a reader who does not read, and no room now. */
@@ -317,10 +317,10 @@ class OpenpiRobot {
     this.#hold();
   };
 
-  /** Counts what came and is not answered. Where there is no room for it, the caller is told to come again. */
-  #hold(): void {
+  /** Counts what came and is not answered, and answers that are not read. Where there is no room for it, the caller is told to come again. */
+  readonly #hold = (): void => {
     try {
-      this.#held.to(this.#coming + this.#ahead.bytes);
+      this.#held.to(this.#coming + this.#ahead.bytes + this.#client.bufferedAmount);
     } catch (thrown) {
       const refusal = refusalOf(thrown);
       this.#held.release();
@@ -329,7 +329,7 @@ class OpenpiRobot {
       after(LINGER_MS, () => this.#client.terminate());
       this.#gone.abort(refusal);
     }
-  }
+  };
 
   #hear(data: Buffer, isBinary: boolean): void {
     const ahead = this.#ahead;
@@ -366,7 +366,12 @@ class OpenpiRobot {
   }
 
   #tell(frames: readonly (Buffer | string)[]): void {
-    for (const frame of frames) this.#client.send(frame);
+    for (const frame of frames) this.#send(frame);
+  }
+
+  #send(frame: Buffer | string): void {
+    const unread = this.#client.bufferedAmount + frame.length;
+    this.#client.send(frame, unread > UNCOUNTED_BYTES ? this.#hold : undefined);
   }
 
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {
@@ -388,7 +393,7 @@ class OpenpiRobot {
         if (request.kind === "frames") return this.#tell(request.frames);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
         const answer = (await gate.unary(method, admission, request.request, context)) as ActResponse; // what the method answers
-        this.#client.send(this.#protocol.written(answer, steadyNow() - startedAt));
+        this.#send(this.#protocol.written(answer, steadyNow() - startedAt));
       } finally {
         admission.leave();
       }
@@ -396,7 +401,7 @@ class OpenpiRobot {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
       // The client raises it as the server's error, and may call again.
-      this.#client.send(this.#protocol.refused(`${code} (${status}): ${lineOf(refusal)} [${requestId}]`));
+      this.#send(this.#protocol.refused(`${code} (${status}): ${lineOf(refusal)} [${requestId}]`));
     }
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({
