@@ -94,7 +94,7 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   const frames = inferenceCall.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 
-  return inferenceCall.billed(async (bill) => {
+  return await inferenceCall.billed(async (bill) => {
     call.work?.away();
     const outcome = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
@@ -114,7 +114,8 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
     deps.stops.assertMayMove(mover);
     const { answer, step } = attempted;
     const charge = inferenceCall.charge(step, act.unitsOf(answer), attempted, answer.gpuSeconds);
-    const route = routeOf(outcome, await inferenceCall.pinned(step));
+    const pin = sessionId === undefined ? undefined : await inferenceCall.pinned(step);
+    const route = routeOf(outcome, pin);
     const response = actResponse(inferenceCall, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
@@ -176,7 +177,7 @@ async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: C
   const input = { ...predict.inputOf(request), sessionId: inferenceCall.upstreamSession };
   const frames = inferenceCall.frames(request.observations, request.goalImage);
 
-  return inferenceCall.billed(async (bill) => {
+  return await inferenceCall.billed(async (bill) => {
     call.work?.away();
     const attempted = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
@@ -227,7 +228,7 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
   const input = { ...ground.inputOf(request), sessionId: inferenceCall.upstreamSession };
   const frames = inferenceCall.frames(input.observations);
 
-  return inferenceCall.billed(async (bill) => {
+  return await inferenceCall.billed(async (bill) => {
     call.work?.away();
     const attempted = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {

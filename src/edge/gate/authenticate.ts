@@ -94,6 +94,10 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     return deps.keys.find(bearerOf(head.authorization), wantedFor === "look" ? "call" : wantedFor);
   };
 
+  /** The same, where nothing has to be waited for; undefined where something may have to be. */
+  const knownRecordOf = ({ authorization }: CallHead): KeyRecord | undefined =>
+    authorization === undefined ? undefined : deps.keys.known(bearerOf(authorization));
+
   const principalFor = (head: CallHead, record: KeyRecord | undefined): KeyPrincipal =>
     head.authorization === undefined ? principalOfSession(record) : principalOf(record);
 
@@ -141,7 +145,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const admitKey = async (method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission> => {
     const isStop = method === STOP;
     const stopUse = head.isUrgent === true ? "urgentStop" : "stop";
-    const record = await recordOf(head, isStop ? stopUse : "call").catch(notFound);
+    const record = knownRecordOf(head) ?? (await recordOf(head, isStop ? stopUse : "call").catch(notFound));
     const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule.rule);

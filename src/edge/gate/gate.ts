@@ -162,6 +162,8 @@ export interface GateDeps {
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
   keys: {
     find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
+    /** What `find` would resolve to, where it is in memory and need not be read again. */
+    known(secret: string): KeyRecord | undefined;
     /** The key where it is in memory; asks nobody. */
     peek(secret: string): KeyRecord | undefined;
   };

@@ -108,6 +108,15 @@ export class KeyCache {
     }
   }
 
+  /** The key that `find` would resolve to, where it is in memory and need not be read again; undefined elsewhere. */
+  known(secret: string): KeyRecord | undefined {
+    const time = steadyNow();
+    const entry = this.#entries.get(this.#nameOf(secret, time));
+    if (entry?.key === undefined || time - entry.readMs >= FRESH_MS) return undefined;
+    this.#hits++;
+    return entry.key;
+  }
+
   /** The key of a secret where it is in memory, however old; asks nobody. */
   peek(secret: string): KeyRecord | undefined {
     return this.#entries.get(this.#nameOf(secret, steadyNow()))?.key;

@@ -33,7 +33,7 @@ async function refuseAll(): Promise<void> {
   );
   const gate = createGate({
     services,
-    keys: { find: nothing, peek: (secret) => known.get(secret) },
+    keys: { find: nothing, known: nothing, peek: (secret) => known.get(secret) },
     sessions: { find: async () => undefined, peek: () => undefined },
     idempotency: { claim: nothing, release: nothing, seal: nothing, open: nothing, hashes: nothing },
     limits: new RateLimits(nothing),

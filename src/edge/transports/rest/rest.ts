@@ -286,7 +286,8 @@ export class RestTransport implements WholeRequestHandler {
     if (isStreamed && !route.events) throw refuseStream();
     const answer = await gate.unary(method, admission, message, context);
     if (isStreamed) await this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
-    else await answerWhole(exchange, admission, answer);
+    else if (route.verb === "GET") await answerList(exchange, admission, answer);
+    else answerWhole(exchange, admission, answer);
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -350,26 +351,37 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-/** Answers with a message. What is listed may be long, and is written in slices. */
-async function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
+/** Answers with a message of a GET. What is listed may be long, and is written in slices. */
+async function answerList(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
+  const { route } = exchange;
+  if (!isPlainJson(route)) answerWhole(exchange, admission, message);
+  else answerJson(exchange, admission, await inSlices(writingJson(route.method.output, message)));
+}
+
+/** Answers with a message. */
+function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): void {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
-  const { requestId } = context;
-  if (!dialect.plain || answer !== undefined || BODILESS.has(route.status)) {
-    const value = plainOf(route, message);
-    const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
-    const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
-    const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];
-    send(response, status, requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
+  if (isPlainJson(route)) {
+    answerJson(exchange, admission, Buffer.from(toText(method.output, message)));
     return;
   }
-  const isListed = route.verb === "GET";
-  const body = isListed
-    ? await inSlices(writingJson(method.output, message))
-    : Buffer.from(toText(method.output, message));
+  const value = plainOf(route, message);
+  const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
+  const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
+  const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];
+  send(response, status, context.requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
+}
+
+/** Whether the answer is the message itself in the gateway's own JSON. */
+const isPlainJson = ({ dialect, answer, status }: RestRoute): boolean =>
+  dialect.plain === true && answer === undefined && !BODILESS.has(status);
+
+function answerJson({ route, response, context }: HttpExchange, admission: Admission, body: Buffer): void {
+  const { requestId } = context;
+  const { contentType } = route.dialect;
   const isPlain = !admission.replayed && !admission.browser?.cookies.length;
   if (isWhole(response) && admission.lines !== undefined && isPlain)
-    response.answer(route.status, linesOf(body, requestId, dialect.contentType) + admission.lines, body);
-  else
-    send(response, route.status, requestId, ["content-type", dialect.contentType, ...headersOfAnswer(admission)], body);
+    response.answer(route.status, linesOf(body, requestId, contentType) + admission.lines, body);
+  else send(response, route.status, requestId, ["content-type", contentType, ...headersOfAnswer(admission)], body);
 }

@@ -18,7 +18,7 @@ function gateOf(state: { closing: boolean; loaded: boolean }) {
   onTestFinished(() => limits.close());
   return createGate({
     services: [silent(InferenceService), silent(OperationsService)],
-    keys: { find: never, peek: never },
+    keys: { find: never, known: never, peek: never },
     sessions: { find: async () => undefined, peek: () => undefined },
     idempotency: { claim: never, release: never, seal: never, hashes: never, open: never },
     limits,

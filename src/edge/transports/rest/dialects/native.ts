@@ -30,13 +30,13 @@ export async function readJson(
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
 export const native: Dialect = {
   contentType: "application/json",
-  async readBody(route, request, limits) {
+  readBody(route, request, limits) {
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", limits);
-    if (route.verb === "GET") return {};
+    if (route.verb === "GET") return Promise.resolve({});
     const desc = route.body === "*" ? route.method.input : route.body?.message;
     // A job's items are kept as they came.
     const expected = { bounds: route.bounds, desc, pictures: route.method.parent === InferenceService };
-    return await readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
+    return readJson(request, expected, limits, { none: typeof route.body === "object" ? null : {} });
   },
   ignoresUnknown: false,
   plain: true,
