@@ -55,11 +55,11 @@ export interface LoadSeen {
   /** Milliseconds of good answers at the 50th and 99th percentile. */
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** `GET /health` on a new connection to the port for calls, five times a second. */
+  /** `GET /health` on a new connection to the port for calls, nearly five times a second. */
   readonly health: Asked;
-  /** Readiness, metrics and an emergency stop in turn, on a new connection to the same port, five times in four seconds. */
+  /** Readiness, metrics and an emergency stop in turn, on a new connection to the same port, after every fourth of those. */
   readonly others: Asked;
-  /** Health and those in turn at the listener for operations, five times a second. */
+  /** Health and those in turn at the listener for operations, as often. */
   readonly operations: Asked;
 }
 
@@ -131,6 +131,8 @@ function load(pool: Pool, key: string, perSecond: number): CallerSeen {
   return seen;
 }
 
+/** Between two questions: no multiple of a quota's period, so that they come at every moment of it. */
+const ASK_MS = 209;
 const STOP = JSON.stringify({ robot_id: "nobody's" });
 const request = (line: string, headers: string, body = ""): string =>
   `${line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}\r\n${body}`;
@@ -173,7 +175,7 @@ const asking = setInterval(() => {
   ask(origin, HEALTH, health);
   ask(operations, inTurn([HEALTH, ...OTHERS], operated), operated);
   if (health.asked % 4 === 0) ask(origin, inTurn(OTHERS, others), others);
-}, 200);
+}, ASK_MS);
 await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 clearInterval(asking);
 await new Promise((resolve) => setTimeout(resolve, 2_000));
