@@ -17,7 +17,7 @@ type Bug =
 export const BUGS = {
   "answers before the intent is durable": {
     file: "src/inference/call-billing.ts",
-    right: "      if (!this.#isLate) await this.durableInTime;\n",
+    right: "      if (!this.#isLate && !this.#hold.isDurable) await this.durableInTime;\n",
     wrong: "",
   },
   /** Everything still adds up: only the callers know that they called once. */
