@@ -4,6 +4,8 @@
 export interface Candidate {
   /** Connections that it has, with those that are on their way to it. */
   readonly connections: number;
+  /** Those of them that it has had for less than two of its reports: what runs on them is not told of yet. */
+  readonly fresh: number;
   /** Loops and calls that run in it. */
   readonly work: number;
   /** Milliseconds since it was last heard of. */
@@ -33,6 +35,8 @@ const WORK_OF_A_CONNECTION = 2;
 
 /**
  * Connections are counted here the moment they are handed over, and work is told of later: so work counts only where it is more than its
- * connections account for, as that of a proxy which carries the calls of many over one.
+ * connections account for, as that of a proxy which carries the calls of many over one. A fresh connection counts beside it: many that come
+ * together would all go to the process that had a little less to do when it was last heard of.
  */
-const loadOf = ({ connections, work }: Candidate): number => Math.max(connections, work / WORK_OF_A_CONNECTION);
+const loadOf = ({ connections, fresh, work }: Candidate): number =>
+  Math.max(connections - fresh, work / WORK_OF_A_CONNECTION) + fresh;

@@ -63,6 +63,8 @@ class Child implements Candidate {
   readonly backOffMs: number;
   #sent = 0;
   #load: ProcessLoad = { received: 0, connections: 0, work: 0 };
+  /** How many connections it had received when it told of its load the time before. */
+  #receivedBefore = 0;
 
   constructor(index: number, child: ChildProcess, backOffMs: number, hear: (from: Child, message: ToParent) => void) {
     this.index = index;
@@ -82,7 +84,10 @@ class Child implements Candidate {
     child.on("message", (message: ToParent) => {
       this.silentMs = 0;
       if (message.kind === "listening") this.isListening = true;
-      if (message.kind === "load") this.#load = message;
+      if (message.kind === "load") {
+        this.#receivedBefore = this.#load.received;
+        this.#load = message;
+      }
       if (message.kind === "ready") {
         this.isReady = true;
         resolve(message.lines);
@@ -93,6 +98,10 @@ class Child implements Candidate {
 
   get connections(): number {
     return this.#load.connections + this.#sent - this.#load.received;
+  }
+
+  get fresh(): number {
+    return this.#sent - this.#receivedBefore;
   }
 
   get work(): number {
