@@ -8,7 +8,7 @@ import { useList } from "../lib/list.ts";
 import { numberOfCode, spaced, wordOf } from "../lib/words.ts";
 import { Code, Empty, Facts, Head, Money, Ms, None, Refused, Status, Time } from "../parts/basics.tsx";
 import { Filters, Find, Pick } from "../parts/filters.tsx";
-import { barsOf, Histogram, type Outcome } from "../parts/histogram.tsx";
+import { Histogram, type Outcome } from "../parts/histogram.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { CallSheet } from "./calls/sheet.tsx";
 
@@ -165,16 +165,9 @@ export function CallsPage() {
     () => (picked === undefined ? records : records.filter(({ ts }) => ts >= picked.from && ts < picked.until)),
     [records, picked],
   );
-  const bars = useMemo(() => {
-    const newest = records[0]?.ts ?? 0;
-    const oldest = records.at(-1)?.ts ?? newest;
-    return barsOf(
-      oldest,
-      newest + 1,
-      records.map((record) => ({ at: record.ts, outcome: outcomeOf(record) })),
-      OUTCOMES.length,
-    );
-  }, [records]);
+  const points = useMemo(() => records.map((record) => ({ at: record.ts, outcome: outcomeOf(record) })), [records]);
+  const newest = records[0]?.ts ?? 0;
+  const oldest = records.at(-1)?.ts ?? newest;
   const { failed, cost, p50, p95 } = useMemo(() => figuresOf(rows), [rows]);
   return (
     <>
@@ -236,7 +229,9 @@ export function CallsPage() {
       <Refused error={logs.error} again={logs.again} />
       {records.length > 0 && (
         <Histogram
-          bars={bars}
+          from={oldest}
+          until={newest + 1}
+          points={points}
           outcomes={OUTCOMES}
           what="Calls"
           picked={picked}

@@ -1,5 +1,5 @@
 /** Calls over time, stacked by outcome. Each bar is a button that filters. */
-import { useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { moment } from "../lib/format.ts";
 
 /** What a bar is made of, from its foot up. */
@@ -17,14 +17,20 @@ export interface Bar {
 
 const FILL = { good: "bg-good", wait: "bg-wait", bad: "bg-bad", off: "bg-muted" } as const;
 
-/** Bars between two moments in unix seconds, as many as are told apart. */
-export function barsOf(
-  from: number,
-  until: number,
-  points: readonly { readonly at: number; readonly outcome: number }[],
-  outcomes: number,
-  most = 60,
-): Bar[] {
+/** One call: when it ended, in Unix seconds, and the index of its outcome. */
+export interface Point {
+  readonly at: number;
+  readonly outcome: number;
+}
+
+/** Each bar is a button, so it is at least 24 pixels wide (WCAG 2.5.8), and one pixel lies between two. */
+const BAR_WIDTH_PX = 25;
+
+/** At most this many bars, however wide the window is. */
+const MAX_BARS = 60;
+
+/** Returns the bars between two moments in Unix seconds, at most `most` of them. */
+function barsOf(from: number, until: number, points: readonly Point[], outcomes: number, most: number): Bar[] {
   const span = Math.max(until - from, LEAST_S);
   const step = niceStep(span / most);
   const first = Math.floor((until - span) / step) * step;
@@ -51,21 +57,38 @@ function niceStep(seconds: number): number {
   return steps.find((step) => step >= seconds) ?? 2_592_000;
 }
 
-/** The bars, 120 pixels high, and the table that stands behind them. */
+/** A chart of calls over time, 120 pixels high, with the same figures as a table. */
 export function Histogram({
-  bars,
+  from,
+  until,
+  points,
   outcomes,
   what,
   onPick,
   picked,
 }: {
-  bars: readonly Bar[];
+  /** The time that is shown, in Unix seconds. */
+  from: number;
+  until: number;
+  points: readonly Point[];
   outcomes: readonly Outcome[];
   what: string;
   onPick?: (bar: Bar | undefined) => void;
   picked?: { from: number; until: number } | undefined;
 }) {
   const [table, setTable] = useState(false);
+  const plot = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const resize = new ResizeObserver(() => setWidth(plot.current?.clientWidth ?? 0));
+    if (plot.current !== null) resize.observe(plot.current);
+    return () => resize.disconnect();
+  }, []);
+  const bars = useMemo(() => {
+    // Aligning bars to whole steps of time adds up to one bar at each end.
+    const fitting = Math.floor(width / BAR_WIDTH_PX) - 2;
+    return width === 0 ? [] : barsOf(from, until, points, outcomes.length, Math.min(Math.max(fitting, 1), MAX_BARS));
+  }, [from, until, points, outcomes, width]);
   const sums = bars.map(({ counts }) => counts.reduce((sum, n) => sum + n, 0));
   const most = Math.max(1, ...sums);
   const now = new Date();
@@ -75,7 +98,7 @@ export function Histogram({
   };
   return (
     <figure className="mb-3" aria-label={`${what} over time`}>
-      <div className="flex h-[72px] items-stretch gap-px border-b border-edge sm:h-[120px]">
+      <div ref={plot} className="flex h-[72px] items-stretch gap-px border-b border-edge sm:h-[120px]">
         {bars.map((bar, i) => {
           const inside = picked === undefined || (bar.from >= picked.from && bar.until <= picked.until);
           return (

@@ -1,5 +1,6 @@
 /** The conformance probe, check by check, as each ends. */
 import { useQuery } from "@connectrpc/connect-query";
+import { keepPreviousData } from "@tanstack/react-query";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { spaced } from "../../lib/words.ts";
 import { Facts, Ms, Refused, Status } from "../../parts/basics.tsx";
@@ -9,16 +10,18 @@ const LOOK_MS = 400;
 
 /** The last report, or the one that is being made. */
 export function Probe({ offeringId, running = false }: { offeringId: string; running?: boolean }) {
-  const { data, error } = useQuery(
+  // The checks of the probe that has ended stay in sight until its report is here.
+  const { data, error, isPlaceholderData } = useQuery(
     SupplyService.method.getReport,
     { offeringId, running },
-    { refetchInterval: running ? LOOK_MS : false, retry: false, staleTime: 0 },
+    { refetchInterval: running ? LOOK_MS : false, retry: false, staleTime: 0, placeholderData: keepPreviousData },
   );
   const report = data?.report;
+  const underWay = running || isPlaceholderData;
   if (report === undefined) return running ? <p role="status">The probe begins…</p> : <Refused error={error} />;
   return (
     <div aria-live="polite">
-      {running ? (
+      {underWay ? (
         <p role="status">
           <Status tone="wait">{report.checks.length} checks have ended, the next one runs</Status>
         </p>
