@@ -1,25 +1,41 @@
 import { defineConfig } from "vitest/config";
 import { NAMES_ITS_PIECES } from "./test/support/named-pieces.ts";
+import { MostExpensiveFirst } from "./test/support/sequencer.ts";
 
-/** Tests that start and kill gateways: what one leaves behind when it fails must not meet the next. */
-const ALONE = ["test/chaos/**/*.test.ts", "test/hostile/**/*.test.ts", "test/start/**/*.test.ts"];
-/** A run without the fast layer leaves out what would be the same. */
-const REPEATED = process.env.LIMBER_FAST === "off" ? NAMES_ITS_PIECES : [];
+/** What `npm test` runs: no processes, no browser, no physics. */
+const FAST = [
+  "test/*.test.ts",
+  "test/{api,clients,edge,events,plans,sidecar,store,story,unit,upstream,wires,world}/**/*.test.ts",
+];
+/** Files that would only repeat themselves without the fast layer. */
+const REPEATED: string[] = process.env.LIMBER_FAST === "off" ? [...NAMES_ITS_PIECES] : [];
 
 export default defineConfig({
   test: {
     globalSetup: ["test/support/postgres-setup.ts"],
-    // These end what hangs, on a machine that has ten times as much to do as well; how soon a thing is done is for benchmarks to say.
+    setupFiles: ["test/support/setup.ts"],
+    // These limits only end tests that hang. A busy machine may take ten times as long as a quiet one.
     testTimeout: 120_000,
     hookTimeout: 180_000,
-    // Of a fact that comes about by itself.
     expect: { poll: { timeout: 60_000 } },
     pool: "forks",
     maxWorkers: 2,
+    // A shuffled run has an order of its own.
+    ...(!process.argv.some((arg) => arg.startsWith("--sequence.shuffle")) && {
+      sequence: { sequencer: MostExpensiveFirst },
+    }),
+    reporters: [
+      process.env.CI === undefined ? "default" : "dot",
+      "./test/support/budget.ts",
+      ...(process.env.REPORT === undefined
+        ? []
+        : [["json", { outputFile: process.env.REPORT }] as [string, { outputFile: string }]]),
+    ],
     projects: [
-      { test: { name: "alone", include: ALONE } },
-      // Half of what a file costs is to load the house: these share two processes, one file after the other.
-      { test: { name: "together", include: ["test/**/*.test.ts"], exclude: [...ALONE, ...REPEATED], isolate: false } },
+      // Loading the gateway's modules takes half of a file's time, so these files share two processes, one file after the other.
+      { extends: true, test: { name: "fast", include: FAST, exclude: REPEATED, isolate: false } },
+      { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"] } },
+      { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"], exclude: REPEATED } },
     ],
   },
 });

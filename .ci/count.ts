@@ -1,15 +1,36 @@
-/** `node .ci/count.ts PYTEST-OUTPUT REPORT…`: how many tests passed and failed, in one line, behind the names of those that passed only alone. */
+/** `node .ci/count.ts REPORT…`: the failed tests of Vitest's JSON reports, each with the first line of its error, then how many passed and failed. */
 import { readFileSync } from "node:fs";
-import { failuresOf, readReport } from "./report.ts";
+import { relative } from "node:path";
 
-const [python, ...reports] = process.argv.slice(2);
-const last = readFileSync(python!, "utf8").trimEnd().split("\n").at(-1) ?? "";
-const counted = (word: string): number => Number(new RegExp(`(\\d+) ${word}`).exec(last)?.[1] ?? 0);
-let passed = counted("passed");
-let failed = counted("failed") + counted("error");
-for (const report of reports.map(readReport)) {
-  passed += report.numPassedTests;
-  failed += failuresOf(report);
-  for (const name of report.passedAlone ?? []) console.log(`depends on pace, passed alone: ${name}`);
+interface Report {
+  readonly numPassedTests: number;
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly status: string;
+    readonly message?: string;
+    readonly assertionResults: readonly {
+      readonly fullName: string;
+      readonly status: string;
+      readonly failureMessages?: readonly string[];
+    }[];
+  }[];
 }
-console.log(`${passed} passed, ${failed} failed`);
+
+const firstLine = (text = ""): string => text.split("\n")[0] ?? "";
+
+let passed = 0;
+const failures: string[] = [];
+for (const path of process.argv.slice(2)) {
+  const report = JSON.parse(readFileSync(path, "utf8")) as Report;
+  passed += report.numPassedTests;
+  for (const { name, status, message, assertionResults } of report.testResults) {
+    const failed = assertionResults.filter(({ status }) => status === "failed");
+    for (const { fullName, failureMessages } of failed)
+      failures.push(`${relative(process.cwd(), name)}: ${fullName}: ${firstLine(failureMessages?.[0])}`);
+    // A file whose hooks or imports failed has no failed test.
+    if (status === "failed" && failed.length === 0)
+      failures.push(`${relative(process.cwd(), name)}: ${firstLine(message)}`);
+  }
+}
+for (const failure of failures) console.log(`failed: ${failure}`);
+console.log(`${passed} passed, ${failures.length} failed`);

@@ -1,5 +1,5 @@
 /**
- * `npm run compat:freeze`: keeps what a release promises, in `test/compat/`: its schema (`last.binpb.gz`), and its gateway and clients as they are
+ * `npm run compat:freeze`: keeps what a release promises, in `test/slow/compat/`: its schema (`last.binpb.gz`), and its gateway and clients as they are
  * installed (`last.tar.br`: `gateway/`, `typescript/`, `python/`). A clone of one commit has no other way to the release before it.
  */
 import { execFileSync } from "node:child_process";
@@ -11,7 +11,7 @@ import { build } from "./build.ts";
 import { SAME_BYTES } from "./release.ts";
 
 const ROOT = join(import.meta.dirname, "..");
-const KEPT = join(ROOT, "test/compat");
+const KEPT = join(ROOT, "test/slow/compat");
 /** No client asks for pages, and they are a third of a gateway. */
 const LEFT_OUT = ["gateway/console", "__pycache__"];
 

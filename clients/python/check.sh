@@ -69,7 +69,7 @@ export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 
 if [ "$quick" != --quick ]; then
   # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos:python`.
-  LIMBER_PYTHON="$venv/bin/python" node "$root/test/chaos/python.ts" 15 5
+  LIMBER_PYTHON="$venv/bin/python" node "$root/test/slow/chaos/python.ts" 15 5
 fi
 # The gateway of the last release, beside it.
 LIMBER_LAST=$(node "$root/test/support/last-release.ts")

@@ -1,11 +1,26 @@
-/** Time and chance as a test has them. */
+/** Time and randomness as a test has them. */
 import { type Clock, replaceClock } from "../../src/clock.ts";
 import { replaceRandom } from "../../src/random.ts";
 
-/** Replaces the clock, the source of chance or both; returns a function that puts the old ones back. */
+/** What undoes each replacement that is in force, oldest first. */
+const inForce: (() => void)[] = [];
+
+/** Replaces the clock, the source of randomness or both; returns a function that puts the old ones back. */
 export function replaceAmbient(by: { clock?: Clock; random?: () => number }): () => void {
   const undo = [by.clock && replaceClock(by.clock), by.random && replaceRandom(by.random)];
-  return () => {
+  const restore = (): void => {
+    const at = inForce.indexOf(restore);
+    if (at < 0) return;
+    inForce.splice(at, 1);
     for (const each of undo) each?.();
   };
+  inForce.push(restore);
+  return restore;
+}
+
+/** Puts back whatever is still replaced, newest first; returns what it was. */
+export function restoreReplaced(): string[] {
+  const left = inForce.length;
+  for (const restore of inForce.toReversed()) restore();
+  return left === 0 ? [] : [`${left} replacements of the clock or of randomness`];
 }

@@ -3,6 +3,7 @@ import { type Gateway, openGateway } from "../../src/app/gateway.ts";
 import type { Config } from "../../src/config.ts";
 import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
+import { rememberAnswer } from "./answers.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import { FAST } from "./fast.ts";
@@ -213,6 +214,7 @@ export async function callRest(
   });
   const isWatch = body === undefined && response.headers.get("content-type")?.startsWith("text/event-stream");
   const text = isWatch ? await firstOf(response.body!) : await response.text();
+  rememberAnswer(`${method ?? (body === undefined ? "GET" : "POST")} ${path}`, response.status, text);
   return { status: response.status, headers: response.headers, text, body: parsed(text) };
 }
 

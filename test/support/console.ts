@@ -2,7 +2,7 @@
 
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { buildConsole, isStale } from "../../console/build.ts";
-import { ACT } from "../console/fill.ts";
+import { ACT } from "../slow/console/fill.ts";
 import { type App, type Caller, openApp } from "./app.ts";
 import { canBrowse, openBrowser } from "./chromium.ts";
 import { eventually } from "./eventually.ts";

@@ -14,6 +14,16 @@ export interface FreshDatabase {
   close(): Promise<void>;
 }
 
+/** Databases that a test file has made and not closed yet. */
+const open = new Map<string, () => Promise<void>>();
+
+/** Closes the databases that a test file left open; returns their names. */
+export async function closeDatabases(): Promise<string[]> {
+  const left = [...open];
+  for (const [, close] of left) await close();
+  return left.map(([name]) => `database ${name}`);
+}
+
 /** The address of another database on the server of `url`. */
 export function databaseUrl(url: string, name: string): string {
   const address = new URL(url);
@@ -26,13 +36,15 @@ export async function freshDatabase({ max = 8, empty = false } = {}): Promise<Fr
   const { url: server, problem } = inject("postgres");
   if (problem !== undefined && !empty) throw new Error(`No test can have a database: ${problem}`);
   const name = `test_${randomUUID().replaceAll("-", "")}`;
-  await command(server, `create database ${name} template ${empty ? "template1" : TEMPLATE}`);
+  await command(server, `create database ${name} template ${empty ? "template1" : TEMPLATE} strategy file_copy`);
   const url = databaseUrl(server, name);
   const sql = connect(url, { max });
   const close = async (): Promise<void> => {
+    open.delete(name);
     await sql.end();
     await command(server, `drop database ${name} with (force)`);
   };
+  open.set(name, close);
   return { url, sql, close };
 }
 

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
 
 const ROOT = join(import.meta.dirname, "../..");
-const KEPT = join(ROOT, "test/compat/last.tar.br");
+const KEPT = join(ROOT, "test/slow/compat/last.tar.br");
 /** Below the tree's own packages, so that what is unpacked finds them. */
 const CACHE = join(ROOT, "node_modules/.cache/last-release");
 

@@ -1,0 +1,271 @@
+/** Servers that break the rules of HTTP/2, byte by byte: each fails its calls with a failure of ours, and none harms another. */
+import { afterEach, describe, expect, it } from "vitest";
+import { openFastGrpc } from "../../../../src/fast/http2-client/grpc.ts";
+import type { GrpcClient } from "../../../../src/upstream/transport/grpc.ts";
+import { guardedLookup } from "../../../../src/upstream/transport/guard.ts";
+import { replaceAmbient } from "../../../support/ambient.ts";
+import { eventually } from "../../../support/eventually.ts";
+import { type BareServer, type Heard, SERVER_HELLO, startBareServer } from "../../../support/h2-server.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
+import { failureIn, nameOf } from "../../../support/wire-calls.ts";
+import { FLAG, FRAME, fieldBlock, frame, goawayIn, uint32 } from "../../../support/wire-client.ts";
+
+const lookup = guardedLookup({ allowPrivate: true });
+const exchange = (signal = new AbortController().signal) => ({
+  path: "/a/b",
+  signal,
+  budgetMs: 10_000,
+  requestId: "r",
+});
+
+let server: BareServer;
+let calls: GrpcClient;
+afterEach(async () => {
+  calls.close();
+  await server.close();
+});
+
+/** A server that says this once it has heard a request. */
+async function serve(misbehave: (heard: Heard) => void, hello: Buffer = SERVER_HELLO): Promise<void> {
+  server = await startBareServer((heard, { type, stream }, index) => {
+    if (index === 0) heard.send(hello);
+    if (type === FRAME.headers && stream === 1) misbehave(heard);
+  });
+  calls = openFastGrpc({ url: server.url, lookup, authorization: undefined });
+}
+
+const failed = async (): Promise<string | undefined> =>
+  nameOf(await failureIn(calls.unary(exchange(), Buffer.alloc(9))));
+
+const OK = fieldBlock({ ":status": "200", "content-type": "application/grpc" });
+const HEAD = frame(FRAME.headers, FLAG.endHeaders, 1, OK);
+const PADDED = 8;
+const PRIORITY = 32;
+const END = FLAG.endHeaders | FLAG.endStream;
+const head = (fields: Record<string, string>, flags: number = FLAG.endHeaders, id = 1): Buffer =>
+  frame(FRAME.headers, flags, id, fieldBlock(fields));
+const setting = (id: number, value: number): Buffer =>
+  frame(FRAME.settings, 0, 0, Buffer.concat([Buffer.from([0, id]), uint32(value)]));
+const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from({ length: count }, () => bytes));
+
+const CODE = { protocol: 1, flow: 3, frameSize: 6, compression: 9, calm: 11 };
+
+describe("a server loses its connection that", () => {
+  it.each<[string, number, Buffer]>([
+    ["sends a frame larger than 16 KiB", CODE.frameSize, frame(FRAME.data, 0, 1, Buffer.alloc(16_385))],
+    ["sends a frame on a stream that never began", CODE.protocol, frame(FRAME.data, 0, 3, Buffer.alloc(1))],
+    ["resets a stream that never began", CODE.protocol, frame(FRAME.reset, 0, 3, uint32(8))],
+    ["answers on a stream that never began", CODE.protocol, head({ ":status": "200" }, END, 7)],
+    ["grows the window of a stream that never began", CODE.protocol, frame(FRAME.windowUpdate, 0, 3, uint32(1))],
+    ["uses an even stream", CODE.protocol, head({ ":status": "200" }, END, 2)],
+    ["pushes", CODE.protocol, frame(5, FLAG.endHeaders, 1, Buffer.concat([uint32(2), OK]))],
+    ["lets itself push", CODE.protocol, setting(2, 1)],
+    ["sends data of no stream", CODE.protocol, frame(FRAME.data, 0, 0, Buffer.alloc(1))],
+    ["sends a head of no stream", CODE.protocol, head({ ":status": "200" }, END, 0)],
+    ["resets no stream", CODE.protocol, frame(FRAME.reset, 0, 0, uint32(8))],
+    ["sends settings of a stream", CODE.protocol, frame(FRAME.settings, 0, 1)],
+    ["sends settings of a broken size", CODE.frameSize, frame(FRAME.settings, 0, 0, Buffer.alloc(7))],
+    ["sends settings in an acknowledgement", CODE.frameSize, frame(FRAME.settings, FLAG.ack, 0, Buffer.alloc(6))],
+    ["sets a window that is too large", CODE.flow, setting(4, 2 ** 31)],
+    ["sets frames that are too small", CODE.protocol, setting(5, 16_383)],
+    ["sets frames that are too large", CODE.protocol, setting(5, 2 ** 24)],
+    ["sends a ping of a broken size", CODE.frameSize, frame(FRAME.ping, 0, 0, Buffer.alloc(7))],
+    ["sends a ping of a stream", CODE.protocol, frame(FRAME.ping, 0, 1, Buffer.alloc(8))],
+    ["sends a reset of a broken size", CODE.frameSize, frame(FRAME.reset, 0, 1, Buffer.alloc(3))],
+    ["sends a window of a broken size", CODE.frameSize, frame(FRAME.windowUpdate, 0, 0, Buffer.alloc(5))],
+    ["sends a priority of a broken size", CODE.frameSize, frame(FRAME.priority, 0, 1, Buffer.alloc(4))],
+    ["goes away in too few bytes", CODE.frameSize, frame(FRAME.goaway, 0, 0, Buffer.alloc(7))],
+    ["grows the connection's window by nothing", CODE.protocol, frame(FRAME.windowUpdate, 0, 0, uint32(0))],
+    ["grows the connection's window too far", CODE.flow, frame(FRAME.windowUpdate, 0, 0, uint32(2 ** 31 - 1))],
+    ["takes its farewell back", CODE.protocol, Buffer.concat([goaway(1), goaway(5)])],
+    ["pads a frame with more than there is", CODE.protocol, padded(FRAME.data, 9, 4)],
+    ["pads a head with more than there is", CODE.protocol, padded(FRAME.headers, 9, 4)],
+    ["pads a frame of no bytes", CODE.frameSize, Buffer.concat([HEAD, frame(FRAME.data, PADDED, 1)])],
+    ["sends a head without its priority", CODE.frameSize, frame(FRAME.headers, PRIORITY | END, 1, Buffer.alloc(4))],
+    ["goes on with a head that never began", CODE.protocol, frame(FRAME.continuation, FLAG.endHeaders, 1, OK)],
+    [
+      "sends something else in the middle of a head",
+      CODE.protocol,
+      Buffer.concat([frame(FRAME.headers, 0, 1, OK), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
+    ],
+    [
+      "sends data in the middle of a head",
+      CODE.protocol,
+      Buffer.concat([frame(FRAME.headers, 0, 1, OK), frame(FRAME.data, 0, 1, Buffer.alloc(8))]),
+    ],
+    [
+      "goes on with the head of another stream",
+      CODE.protocol,
+      Buffer.concat([frame(FRAME.headers, 0, 1, OK), frame(FRAME.continuation, FLAG.endHeaders, 3, OK)]),
+    ],
+    [
+      "goes on with a head without end",
+      CODE.calm,
+      Buffer.concat([frame(FRAME.headers, 0, 1, OK), many(50, frame(FRAME.continuation, 0, 1))]),
+    ],
+    ["names index 0", CODE.compression, frame(FRAME.headers, END, 1, Buffer.of(0x80))],
+    ["names an index of nothing", CODE.compression, frame(FRAME.headers, END, 1, Buffer.of(0xbe))],
+    ["sends a number that is too long", CODE.compression, frame(FRAME.headers, END, 1, hex("ffffffffffffffffff7f"))],
+    ["sends a text longer than its block", CODE.compression, frame(FRAME.headers, END, 1, hex("000561"))],
+    ["ends a block in a field", CODE.compression, frame(FRAME.headers, END, 1, hex("0001"))],
+    ["sends a text that ends in no padding", CODE.compression, frame(FRAME.headers, END, 1, hex("08811e"))],
+    [
+      "sends a text with eight bits of padding",
+      CODE.compression,
+      frame(FRAME.headers, END, 1, hex("08860000000000ff")),
+    ],
+    ["sends a text that holds its end", CODE.compression, frame(FRAME.headers, END, 1, hex("0884ffffffff"))],
+    ["makes the table too large", CODE.compression, frame(FRAME.headers, END, 1, hex("3fe21f"))],
+    ["changes the table in the middle of a block", CODE.compression, frame(FRAME.headers, END, 1, hex("8820"))],
+    ["pings without end", CODE.calm, many(30_000, frame(FRAME.ping, FLAG.ack, 0, Buffer.alloc(8)))],
+    ["sends empty data without end", CODE.calm, Buffer.concat([HEAD, many(30_000, frame(FRAME.data, 0, 1))])],
+    ["sends priorities without end", CODE.calm, many(30_000, frame(FRAME.priority, 0, 1, Buffer.alloc(5)))],
+    ["sends frames of no type without end", CODE.calm, many(30_000, frame(77, 0, 1))],
+    ["grows windows without end", CODE.calm, many(30_000, frame(FRAME.windowUpdate, 0, 1, uint32(1)))],
+    ["puts its answer off without end", CODE.calm, many(30_000, head({ ":status": "103" }))],
+  ])("%s", async (_, code, bytes) => {
+    const restore = replaceAmbient({ clock: new ManualClock() });
+    await serve((heard) => heard.send(bytes));
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+    await eventually(() => expect(server.connections[0]?.socket.destroyed).toBe(true));
+    expect(
+      goawayIn(Buffer.concat(server.connections[0]!.frames().map((f) => frame(f.type, f.flags, f.stream, f.payload)))),
+    ).toBe(code);
+    restore();
+  });
+
+  it.each<[string, Buffer]>([
+    ["speaks before it has told its settings", frame(FRAME.ping, 0, 0, Buffer.alloc(8))],
+    ["acknowledges settings before it has told its own", frame(FRAME.settings, FLAG.ack, 0)],
+    ["is no server of HTTP/2", Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")],
+  ])("%s", async (_, hello) => {
+    await serve(() => undefined, hello);
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+  });
+
+  it("asks for signs of life and doesn't read them", async () => {
+    const restore = replaceAmbient({ clock: new ManualClock() });
+    await serve(({ socket, send }) => {
+      socket.pause();
+      const again = (): void => {
+        if (!socket.destroyed)
+          socket.write(many(2_000, frame(FRAME.ping, 0, 0, Buffer.alloc(8))), () => setImmediate(again));
+        send();
+      };
+      again();
+    });
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+    restore();
+  });
+
+  it("sends settings without end", async () => {
+    const restore = replaceAmbient({ clock: new ManualClock() });
+    await serve((heard) => heard.send(many(30_000, setting(3, 100))));
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+    restore();
+  });
+
+  it("sends more than the connection's window", async () => {
+    await serve(({ socket, send }) => {
+      send(HEAD);
+      const block = many(64, frame(FRAME.data, 0, 1, Buffer.alloc(16_384)));
+      socket.write(block);
+      socket.write(block);
+    });
+    // The stream's window is smaller: it goes first.
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+  });
+});
+
+describe("a server loses the call, and not its connection, that", () => {
+  it.each<[string, number, Buffer]>([
+    ["answers without a status", CODE.protocol, head({ "content-type": "application/grpc" })],
+    ["answers with a status that is none", CODE.protocol, head({ ":status": "2000" })],
+    ["answers with two statuses", CODE.protocol, frame(FRAME.headers, END, 1, hex("8888"))],
+    ["asks instead of answering", CODE.protocol, head({ ":status": "200", ":path": "/" })],
+    ["has a status after other fields", CODE.protocol, head({ "content-type": "application/grpc", ":status": "200" })],
+    ["shouts", CODE.protocol, head({ ":status": "200", "Content-Type": "application/grpc" })],
+    ["speaks of connections", CODE.protocol, head({ ":status": "200", "transfer-encoding": "chunked" })],
+    ["puts off what it ends", CODE.protocol, head({ ":status": "100" }, END)],
+    ["sends data before the head", CODE.protocol, frame(FRAME.data, 0, 1, Buffer.alloc(5))],
+    ["has a status in its trailers", CODE.protocol, Buffer.concat([HEAD, head({ ":status": "200" }, END)])],
+    ["has trailers that end nothing", CODE.protocol, Buffer.concat([HEAD, head({ "grpc-status": "0" })])],
+    ["grows the stream's window by nothing", CODE.protocol, frame(FRAME.windowUpdate, 0, 1, uint32(0))],
+    ["grows the stream's window too far", CODE.flow, frame(FRAME.windowUpdate, 0, 1, uint32(2 ** 31 - 1))],
+    ["sends more than 64 KiB of fields", CODE.calm, Buffer.concat(hugeHead())],
+    [
+      "sends more than 64 KiB of fields in a few bytes",
+      CODE.calm,
+      frame(FRAME.headers, END, 1, Buffer.concat([literalKept("a", "b".repeat(3_000)), many(100, Buffer.of(0xbe))])),
+    ],
+  ])("%s", async (_, code, bytes) => {
+    await serve((heard) => heard.send(bytes));
+    expect(await failed()).toBe("MALFORMED_ANSWER");
+    const [connection] = server.connections;
+    await eventually(() => {
+      const reset = connection!.frames().find(({ type }) => type === FRAME.reset);
+      expect(reset && [reset.stream, reset.payload.readUInt32BE(0)]).toEqual([1, code]);
+    });
+    expect(connection?.socket.destroyed).toBe(false);
+    // What it says after that to the stream that is gone reaches nobody, and harms nobody.
+    connection?.send(HEAD, frame(FRAME.data, 0, 1, Buffer.alloc(100)), frame(FRAME.windowUpdate, 0, 1, uint32(1)));
+    connection?.send(frame(FRAME.reset, 0, 1, uint32(8)), frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
+    await eventually(() => expect(connection?.frames().at(-1)?.type).toBe(FRAME.ping));
+  });
+});
+
+it("takes what was under way for a call that was called off for no attack, and more than that for one", async () => {
+  const restore = replaceAmbient({ clock: new ManualClock() });
+  await serve((heard) => heard.send(HEAD));
+  const caller = new AbortController();
+  const call = failureIn(calls.unary(exchange(caller.signal), Buffer.alloc(9)));
+  await eventually(() => expect(server.connections[0]?.frames().length).toBeGreaterThan(3));
+  caller.abort();
+  expect(nameOf(await call)).toBe("TIMEOUT");
+  const [connection] = server.connections;
+  await eventually(() => expect(connection?.frames().some(({ type }) => type === FRAME.reset)).toBe(true));
+  const strays = many(20_000, frame(FRAME.data, 0, 1, Buffer.alloc(50)));
+  connection?.send(strays, frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
+  await eventually(() => expect(connection?.frames().at(-1)).toMatchObject({ type: FRAME.ping, flags: FLAG.ack }));
+  connection?.send(strays, strays);
+  await eventually(() => expect(connection?.socket.destroyed).toBe(true));
+  restore();
+});
+
+it("leaves fields out that make no sense in themselves", async () => {
+  const bad = { "a b": "1", "": "2", x: "3\n4", "grpc-status": "0" };
+  await serve((heard) => heard.send(HEAD, frame(FRAME.data, 0, 1, Buffer.from("000000000161", "hex")), head(bad, END)));
+  expect((await calls.unary(exchange(), Buffer.alloc(5))).toString()).toBe("a");
+});
+
+function goaway(last: number): Buffer {
+  return frame(FRAME.goaway, 0, 0, Buffer.concat([uint32(last), uint32(0)]));
+}
+
+function padded(type: number, padding: number, bytes: number): Buffer {
+  const bad = frame(type, PADDED | FLAG.endHeaders, 1, Buffer.concat([Buffer.of(padding), Buffer.alloc(bytes)]));
+  return type === FRAME.data ? Buffer.concat([HEAD, bad]) : bad;
+}
+
+function hex(text: string): Buffer {
+  return Buffer.from(text, "hex");
+}
+
+/** A field that the table keeps, as its newest. */
+function literalKept(name: string, value: string): Buffer {
+  const block = fieldBlock({ [name]: value });
+  block[0] = 0x40;
+  return block;
+}
+
+function hugeHead(): Buffer[] {
+  const block = fieldBlock(
+    Object.fromEntries([[":status", "200"], ...Array.from({ length: 70 }, (_, i) => [`x-${i}`, "y".repeat(1_000)])]),
+  );
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < block.length; at += 16_000) {
+    const flags = at + 16_000 >= block.length ? FLAG.endHeaders : 0;
+    pieces.push(frame(at === 0 ? FRAME.headers : FRAME.continuation, flags, 1, block.subarray(at, at + 16_000)));
+  }
+  return pieces;
+}

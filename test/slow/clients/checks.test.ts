@@ -1,0 +1,34 @@
+/** The clients in other languages and the image, each checked by its own script. */
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+
+const ROOT = join(import.meta.dirname, "../../..");
+/** What a script exits with on a machine that lacks what it needs. */
+const LEFT_OUT = 75;
+
+const isRoot = process.getuid?.() === 0;
+
+it.each([
+  [
+    "the Python clients pass their types, builds and tests against gateways of their own",
+    "clients/python/check.sh",
+    true,
+  ],
+  ["the C++ client passes the golden traces and drives a robot through a gateway", "clients/cpp/check.sh", true],
+  [
+    "the image is built without an engine and serves its first call",
+    "deploy/container/try.sh",
+    isRoot && existsSync("/usr/bin/buildah"),
+  ],
+] as const)("%s", { timeout: 1_200_000 }, async (_title, script, isPossible) => {
+  if (!isPossible) return console.warn(`left out: ${script}`);
+  const failed = await promisify(execFile)(join(ROOT, script), { cwd: ROOT, maxBuffer: 2 ** 28 }).then(
+    () => undefined,
+    (error: { code?: number; stdout: string; stderr: string }) => error,
+  );
+  if (failed?.code === LEFT_OUT) return console.warn(`left out: ${script}`);
+  expect(failed && `${failed.stdout}\n${failed.stderr}`.slice(-20_000)).toBeUndefined();
+});

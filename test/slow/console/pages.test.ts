@@ -1,0 +1,125 @@
+/** Every page of the console: axe finds nothing in either theme, nothing breaks, nothing stands out of a phone's window, and it is small. */
+import { readFileSync } from "node:fs";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { canBrowse } from "../../support/chromium.ts";
+import { type ConsoleApp, openConsole } from "../../support/console.ts";
+import { eventually } from "../../support/eventually.ts";
+import { fill } from "./fill.ts";
+import { PLACES } from "./places.ts";
+
+let console: ConsoleApp;
+
+beforeAll(async () => {
+  console = await openConsole();
+  await fill(console);
+  // Four digits, the most that a duration is shown with.
+  const { count } = await console.app.sql`update request_outcome set latency_ms = 8888 where latency_ms is not null`;
+  expect(count).toBeGreaterThan(0);
+});
+
+afterAll(async () => {
+  await console?.close();
+});
+
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+/** What axe says is wrong on a page, in a line each. */
+async function faultsOf(page: Page, rule?: string): Promise<string[]> {
+  const axe = new AxeBuilder({ page });
+  const { violations } = await (rule === undefined ? axe.withTags(RULES) : axe.withRules(rule)).analyze();
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
+  );
+}
+
+/** The heading is there, and nothing is asked for any more. */
+async function settled(page: Page, heading: string): Promise<void> {
+  await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+  await expect.poll(() => page.getByText("Loading…").count()).toBe(0);
+}
+
+describe.skipIf(!canBrowse)("every page", () => {
+  it.each(PLACES)(
+    "$name has no fault that axe finds, light and dark, and breaks nothing",
+    async ({ path, heading }) => {
+      const { page, faults } = await console.open(path, { colorScheme: "light", reducedMotion: "reduce" });
+      await settled(page, heading);
+      expect(await faultsOf(page)).toEqual([]);
+      await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
+      expect(await faultsOf(page)).toEqual([]);
+      expect(faults).toEqual([]);
+      await page.context().close();
+    },
+  );
+
+  it.each(PLACES)("$name fits the width of a phone", async ({ path, heading }) => {
+    const { page } = await console.open(path, { viewport: { width: 360, height: 740 } });
+    await settled(page, heading);
+    const [wide, stop] = (await page.evaluate(
+      "[document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth, document.documentElement.scrollWidth - innerWidth]",
+    )) as [number, number];
+    expect([wide, stop]).toEqual([0, 0]);
+    // Words may be cut, and are whole where the row is opened; half a figure is another figure.
+    const cut = await page.evaluate(
+      "[...document.querySelectorAll('[role=cell].text-right .whitespace-nowrap')].filter((figure) => figure.getBoundingClientRect().right > figure.closest('[role=cell]').getBoundingClientRect().right).map((figure) => figure.textContent)",
+    );
+    expect(cut).toEqual([]);
+    expect(await page.getByRole("button", { name: "STOP" }).isVisible()).toBe(true);
+    await page.context().close();
+  });
+
+  it("has no fault that axe finds on sheets, dialogs and the sign-in", async () => {
+    const { page, faults } = await console.open("/console/calls", { reducedMotion: "reduce" });
+    await settled(page, "Calls");
+    await page.getByRole("table", { name: "calls" }).getByRole("row").nth(1).waitFor();
+    const tries = page.getByRole("dialog").getByRole("heading", { name: "Tries" });
+    // A page that is still being made hears no keys.
+    await eventually(async () => {
+      await page.keyboard.press("j");
+      await page.keyboard.press("Enter");
+      await tries.waitFor({ timeout: 5_000 });
+    });
+    expect(await faultsOf(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press(".");
+    await page.keyboard.press(".");
+    await page.getByRole("alertdialog", { name: "Stop all robots" }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Name or id" }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.goto(`${console.app.url}/sign-in`);
+    await page.getByRole("heading", { name: "Sign in", level: 1 }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    expect(faults).toEqual([]);
+  });
+});
+
+describe("the size of the build", () => {
+  const dist = new URL("../../console/dist/", import.meta.url);
+  const packed = (name: string): number => readFileSync(new URL(`${name}.gz`, dist)).byteLength;
+
+  it("keeps all scripts of the first page within 230 kB of gzip, and loads each other page when it is opened", async () => {
+    const html = readFileSync(new URL("index.html", dist), "utf8");
+    const first = [...html.matchAll(/(?:src|href)="\/console\/([^"]+\.js)"/g)].map(([, name]) => name!);
+    // The landing page is Robots: its own scripts are of the first page too.
+    const { page } = canBrowse ? await console.open("/console") : { page: undefined };
+    await page?.getByRole("heading", { name: "Robots", level: 1 }).waitFor();
+    const loaded =
+      page === undefined
+        ? first
+        : (
+            (await page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")) as string[]
+          ).flatMap((name) => /\/console\/(.+\.js)$/.exec(name)?.[1] ?? []);
+    const all = [...new Set([...first, ...loaded])];
+    expect(all.some((name) => /robots-/.test(name))).toBe(page !== undefined);
+    expect(all.filter((name) => /playground-|supply-|calls-/.test(name))).toEqual([]);
+    const bytes = all.reduce((sum, name) => sum + packed(name), 0);
+    expect(bytes).toBeGreaterThan(50_000);
+    expect(bytes).toBeLessThanOrEqual(230_000);
+  });
+});

@@ -1,0 +1,180 @@
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { readImageHeader } from "../../../src/codecs/pictures/image.ts";
+import { PolicyFailure } from "../../../src/scenarios/failure.ts";
+import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../../src/scenarios/trial.ts";
+
+const PLAN: TrialPlan & Episodes = {
+  scenario: "cartpole-balance",
+  actionSpace: "continuous_nd",
+  seed: 3,
+  episodes: 3,
+  rules: { mode: "sync", replanSteps: 1 },
+  pictures: false,
+  media: "none",
+  pack: undefined,
+  start: 0,
+  done: [],
+};
+
+/** Episodes from `start` up to `episodes`. */
+interface Episodes {
+  readonly start: number;
+  readonly episodes: number;
+}
+
+const core = async () => () => {};
+
+/** Runs a trial and keeps what it tells. */
+async function trial(
+  given: Partial<TrialPlan & Episodes>,
+  act: (shown: Shown) => number[][],
+  signal = new AbortController().signal,
+) {
+  const episodes: FinishedEpisode[] = [];
+  const { start, episodes: count, ...plan } = { ...PLAN, ...given };
+  let index = start;
+  const end = await runTrial(
+    plan,
+    {
+      core,
+      next: async () => (index < count ? index++ : undefined),
+      act: async (shown) => ({ rows: act(shown), latencyMs: 1 }),
+      finished: async (episode) => void episodes.push(episode),
+    },
+    signal,
+  );
+  return { episodes, end };
+}
+
+const balance = ({ proprio: [x, v, angle, omega] }: Shown): number[][] => [[x! + 2 * v! + 30 * angle! + 4 * omega!]];
+
+describe("a trial", () => {
+  it("runs one episode per seed, in order, and the same again", async () => {
+    const [once, again] = [await trial({}, balance), await trial({}, balance)];
+    expect(once.episodes.map(({ index, seed, success }) => [index, seed, success])).toEqual([
+      [0, 3, true],
+      [1, 4, true],
+      [2, 5, true],
+    ]);
+    expect(again.episodes.map((episode) => episode.trajectorySha256)).toEqual(
+      once.episodes.map((episode) => episode.trajectorySha256),
+    );
+  });
+
+  it("goes on after what was done before", async () => {
+    const whole = await trial({}, balance);
+    const rest = await trial({ start: 2, done: whole.episodes.slice(0, 2) }, balance);
+    expect(rest.episodes.map(({ index, trajectorySha256 }) => [index, trajectorySha256])).toEqual([
+      [2, whole.episodes[2]!.trajectorySha256],
+    ]);
+  });
+
+  it("goes on after an episode in which the policy failed", async () => {
+    const { episodes } = await trial({}, (shown) => {
+      if (shown.episode === 1 && !shown.first) throw new PolicyFailure("policy_error", "the policy refused");
+      return balance(shown);
+    });
+    expect(episodes.map(({ termination }) => termination)).toEqual(["success", "policy_error", "success"]);
+  });
+
+  it("ends at once when it's called off, in the middle of an act", async () => {
+    const controller = new AbortController();
+    const waits = runTrial(
+      PLAN,
+      {
+        core,
+        next: async () => 0,
+        act: () => {
+          controller.abort(new Error("called off"));
+          return new Promise(() => {});
+        },
+        finished: async () => {},
+      },
+      controller.signal,
+    );
+    await expect(waits).rejects.toThrow("called off");
+  });
+
+  it("rejects for a scenario that isn't here", async () => {
+    await expect(trial({ scenario: "no-such" }, balance)).rejects.toThrow("no such scenario");
+  });
+
+  it("shows pictures as PNG of the declared size, and tells the replayed episodes' pictures true", async () => {
+    let seen: Shown["pictures"] = [];
+    const { end } = await trial({ episodes: 1, pictures: true, media: "strip" }, (shown) => {
+      seen = shown.pictures;
+      return [[10]];
+    });
+    expect(seen.map(({ camera }) => camera)).toEqual(["front"]);
+    expect(readImageHeader(Buffer.from(seen[0]!.png))).toMatchObject({ format: "png", width: 160, height: 120 });
+    expect(end.replayVerified).toBe(true);
+    expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([[0, "png"]]);
+    expect(readImageHeader(Buffer.from(end.media[0]!.bytes))).toMatchObject({ width: 6 * 320, height: 240 });
+  });
+
+  it("makes an animated picture of the first and the worst episode", async () => {
+    const { end } = await trial({ media: "gif" }, (shown) => (shown.episode === 2 ? [[10]] : balance(shown)));
+    expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([
+      [0, "gif"],
+      [2, "gif"],
+    ]);
+    // 500 steps of 20 ms: the first, and ten a second.
+    const film = await sharp(Buffer.from(end.media[0]!.bytes), { animated: true }).metadata();
+    expect(film).toMatchObject({ format: "gif", width: 320, pageHeight: 240 });
+    // Pictures that are the same are one that is shown longer.
+    expect(Math.min(...film.delay!)).toBe(100);
+    expect(film.delay!.reduce((sum, each) => sum + each, 0)).toBe(10_100);
+  });
+});
+
+/** Cores without an end, counted. */
+function counted() {
+  let held = 0;
+  const core = async () => {
+    held++;
+    let isMine = true;
+    return () => {
+      if (isMine) held--;
+      isMine = false;
+    };
+  };
+  return { held: () => held, core };
+}
+
+describe("a core", () => {
+  it("is held while the physics computes, and by nobody while the policy is waited for", async () => {
+    const { held, core } = counted();
+    const episodes = [0, 1];
+    await runTrial(
+      PLAN,
+      {
+        core,
+        next: async () => {
+          expect(held()).toBe(0);
+          return episodes.shift();
+        },
+        act: async (shown) => {
+          expect(held()).toBe(0);
+          return { rows: balance(shown), latencyMs: 1 };
+        },
+        finished: async ({ wallMs }) => {
+          expect(held()).toBe(0);
+          expect(wallMs).toBeGreaterThan(0);
+        },
+      },
+      new AbortController().signal,
+    );
+    expect(held()).toBe(0);
+  });
+
+  it("is given back by a trial that ends in the middle", async () => {
+    const { held, core } = counted();
+    const broken = { core, next: async () => 0, finished: async () => {} };
+    const act = async (): Promise<never> => {
+      throw new Error("a bug");
+    };
+    await expect(runTrial(PLAN, { ...broken, act }, new AbortController().signal)).rejects.toThrow("a bug");
+    expect(held()).toBe(0);
+  });
+});

@@ -1,0 +1,229 @@
+/** Several processes on one port: a parent that supervises them, and what happens to calls when one of them goes. */
+import { readFileSync } from "node:fs";
+import { connect as connectHttp2 } from "node:http2";
+import { afterEach, describe, expect, it } from "vitest";
+import { START_FLAGS } from "../../../src/fast/collector.ts";
+import { callGrpc, callRest as callOverRest, emptyTally, loop } from "../chaos/rolling/callers.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../../support/app.ts";
+import { closing } from "../../support/closing.ts";
+import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { descendantsOf, failToStart, type Gateway, startGateway, stillRunning } from "../../support/gateway.ts";
+import { startModel } from "../../support/model.ts";
+import { freePort } from "../../support/owners.ts";
+import { BOUNDLESS } from "../../support/pair.ts";
+
+const ENV = {
+  SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
+  LIMBER_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+  LIMBER_ALLOW_PRIVATE_ADDRESSES: "true",
+  LIMBER_REFERENCE_SUPPLY: "false",
+  LOG_LEVEL: "error",
+};
+const ADMIN = { admin: ADMIN_TOKEN };
+/** Stops the event loop of the process that gets SIGUSR2, as a call without an end would. */
+const HANG = `data:text/javascript,${encodeURIComponent('process.on("SIGUSR2", () => { for (;;); })')}`;
+
+const { closers, closeAll } = closing();
+afterEach(closeAll);
+
+/** Three processes, unless `env` says otherwise. */
+async function start(env: Record<string, string> = {}): Promise<Gateway & { database: FreshDatabase }> {
+  const database = await freshDatabase();
+  closers.push(() => database.close());
+  const gateway = await startGateway({ ...ENV, DATABASE_URL: database.url, LIMBER_PROCESSES: "3", ...env });
+  closers.push(() => gateway.end("SIGKILL"));
+  return Object.assign(gateway, { database });
+}
+
+/** The processes below a parent, in the order of their places. */
+const processesOf = (gateway: Gateway): number[] =>
+  descendantsOf(gateway.pid)
+    .map((pid) => ({ pid, said: /--handed=\{"index":(\d+)/.exec(readFileSync(`/proc/${pid}/cmdline`, "utf8"))?.[1] }))
+    .filter(({ said }) => said !== undefined)
+    .sort((a, b) => Number(a.said) - Number(b.said))
+    .map(({ pid }) => pid);
+
+const metricsOf = async (gateway: Gateway): Promise<string> =>
+  (await callRest(gateway.url, "/metrics", undefined, ADMIN)).text;
+
+const sampleOf = (text: string, name: string, labels = ""): number =>
+  Number(new RegExp(`^${name}${labels && `\\{${labels}\\}`} (\\S+)$`, "m").exec(text)?.[1] ?? Number.NaN);
+
+/** A key, and a model that every process knows. */
+async function openMarket(gateway: Gateway): Promise<string> {
+  const model = await startModel();
+  closers.push(() => model.close());
+  const well = async (path: string, body: object, as: object) => {
+    const { status, text, body: answer } = await callRest(gateway.url, path, body, as);
+    if (status >= 300) throw new Error(`${path} answered ${status}: ${text}`);
+    return answer;
+  };
+  const { id: org } = await well("/v1/orgs", { name: "processes" }, ADMIN);
+  await well(`/v1/orgs/${org}/credits`, { amount_usd: 1_000 }, ADMIN);
+  const limits = { ...BOUNDLESS, streams: 100 };
+  const { key } = await well(`/v1/orgs/${org}/keys`, { role: "owner", rate_limit: limits }, ADMIN);
+  await well("/v1/supply/providers", { name: "acme" }, { key });
+  const declaration = { ...ACT_DECLARATION, model: "acme/base", endpoint: model.endpoint };
+  const { id } = await well("/v1/supply/providers/acme/models", declaration, { key });
+  await well(`/v1/supply/offerings/${id}/verify`, {}, { key });
+  const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+  // Connections are spread, so several calls reach every process.
+  await eventually(async () => {
+    for (let i = 0; i < 12; i++) await well("/v1/act", body, { key, headers: { connection: "close" } } as object);
+  });
+  return key;
+}
+
+describe("several processes on one port", () => {
+  it("answer one scrape with the figures of all, spread connections evenly, and end together", async () => {
+    const gateway = await start({ LIMBER_PROCESSES: "4" });
+    const processes = processesOf(gateway);
+    expect(processes).toHaveLength(4);
+    for (const pid of processes)
+      expect(readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")).toEqual(
+        expect.arrayContaining([...START_FLAGS]),
+      );
+    expect(gateway.stdout()).toMatch(/^limber ready http:\/\/127\.0\.0\.1:\d+\n4 processes\n$/);
+
+    const sessions = await Promise.all(
+      Array.from({ length: 40 }, async () => {
+        const session = connectHttp2(gateway.url);
+        await new Promise((resolve) => session.once("remoteSettings", resolve));
+        return session;
+      }),
+    );
+    closers.push(() => {
+      for (const session of sessions) session.destroy();
+    });
+    await eventually(async () => {
+      const text = await metricsOf(gateway);
+      const counts = [0, 1, 2, 3].map((i) => sampleOf(text, "limber_process_connections", `process="${i}"`));
+      // One more is the connection of the scrape itself.
+      expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
+      expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(40);
+    });
+    const text = await metricsOf(gateway);
+    for (const i of [0, 1, 2, 3]) expect(sampleOf(text, "limber_loops_open", `process="${i}"`)).toBe(0);
+    expect(text.match(/^# TYPE limber_loops_open gauge$/gm)).toHaveLength(1);
+    expect(sampleOf(text, "limber_processes", 'state="ready"')).toBe(4);
+
+    for (const session of sessions) session.destroy();
+    expect((await gateway.end("SIGTERM")).code).toBe(0);
+    expect(stillRunning(processes)).toEqual([]);
+  });
+
+  it("are replaced when they crash, and all end when their parent is killed", async () => {
+    const gateway = await start();
+    const [first = 0, ...others] = processesOf(gateway);
+    process.kill(first, "SIGKILL");
+    await eventually(async () => {
+      const now = processesOf(gateway);
+      expect([now.length, now.slice(1)]).toEqual([3, others]);
+      expect(now[0]).not.toBe(first);
+      expect(sampleOf(await metricsOf(gateway), "limber_processes", 'state="ready"')).toBe(3);
+    });
+    expect(sampleOf(await metricsOf(gateway), "limber_process_restarts_total", 'reason="crashed"')).toBe(1);
+    expect(gateway.stderr()).toContain('"how":"SIGKILL"');
+    const all = processesOf(gateway);
+    await gateway.end("SIGKILL");
+    await eventually(() => expect(stillRunning(all)).toEqual([]));
+  });
+
+  it("serve operations on a port of their own, each by whichever process gets the connection", async () => {
+    const port = await freePort();
+    const gateway = await start({ LIMBER_PROCESSES: "2", LIMBER_OPERATIONS_PORT: String(port) });
+    const key = await openMarket(gateway);
+    const closing = { headers: { connection: "close" } };
+    const ask = (path: string, body?: object, as: object = {}) =>
+      callRest(`http://127.0.0.1:${port}`, path, body, { ...as, ...closing });
+    // Connections go to both in turn.
+    for (let i = 0; i < 4; i++) {
+      expect((await ask("/health")).body.status).toBe("ok");
+      expect((await ask("/ready")).body.status).toBe("ready");
+      expect(sampleOf((await ask("/metrics", undefined, ADMIN)).text, "limber_processes", 'state="ready"')).toBe(2);
+      expect((await ask("/metrics")).status).toBe(401);
+      expect((await ask("/v1/act", {}, { key })).status).toBe(404);
+      const stopped = await ask("/v1/robots/stop", { robot_id: `robot-${i}` }, { key });
+      expect([stopped.status, stopped.body.subject]).toEqual([200, `robot-${i}`]);
+    }
+    const act = { model: "acme/base", action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    // Whichever of them took the order, both obey it.
+    await eventually(async () => {
+      for (let i = 0; i < 8; i++) {
+        const { body } = await callRest(
+          gateway.url,
+          "/v1/act",
+          { ...act, robot_id: `robot-${i % 4}` },
+          { key, ...closing },
+        );
+        expect(body.error?.code).toBe("robot_stopped");
+      }
+    });
+    expect((await callRest(gateway.url, "/v1/act", { ...act, robot_id: "another" }, { key })).status).toBe(200);
+  });
+
+  it("are replaced when one stands still, and the others serve meanwhile", async () => {
+    const gateway = await start({ NODE_OPTIONS: `--import=${HANG}`, LIMBER_PROCESSES: "2" });
+    const [first = 0] = processesOf(gateway);
+    process.kill(first, "SIGUSR2");
+    await eventually(
+      async () => {
+        expect(processesOf(gateway)).not.toContain(first);
+        expect(processesOf(gateway)).toHaveLength(2);
+      },
+      { timeout: 40_000 },
+    );
+    await eventually(async () =>
+      expect(sampleOf(await metricsOf(gateway), "limber_process_restarts_total", 'reason="hung"')).toBe(1),
+    );
+    expect(gateway.stderr()).toContain("a process stands still and is ended");
+  });
+
+  it("are replaced one after the other on SIGHUP, and no call fails and no loop is lost", async () => {
+    const gateway = await start({ LIMBER_DRAIN_DELAY_S: "1" });
+    const before = processesOf(gateway);
+    const key = await openMarket(gateway);
+    const over = new AbortController();
+    const tally = emptyTally();
+    const calling = { url: gateway.url, key, tally, over: over.signal };
+    const callers = [
+      ...[10, 20, 50, 200].map((ms) => callOverRest(calling, ms)),
+      ...[10, 50, 200].map((ms) => callGrpc(calling, ms)),
+      ...[20, 20, 50].map((ms, i) => loop(calling, `robot-${i}`, ms)),
+    ];
+    await eventually(() => expect(tally.rest > 50 && tally.grpc > 20 && tally.chunks > 20).toBe(true));
+    process.kill(gateway.pid, "SIGHUP");
+    await eventually(() => expect(processesOf(gateway).some((pid) => before.includes(pid))).toBe(false), {
+      timeout: 60_000,
+    });
+    const then = { ...tally };
+    await eventually(() => expect(tally.rest > then.rest + 50 && tally.chunks > then.chunks + 20).toBe(true));
+    over.abort();
+    await Promise.all(callers);
+    expect(tally.failed).toEqual([]);
+    expect(tally.moved).toBeGreaterThanOrEqual(3);
+    expect(tally.resumed).toBe(tally.moved);
+    expect(processesOf(gateway)).toHaveLength(3);
+    expect(sampleOf(await metricsOf(gateway), "limber_process_restarts_total", 'reason="replaced"')).toBe(3);
+    expect((await gateway.end("SIGTERM")).code).toBe(0);
+  }, 180_000);
+
+  it("say what is wrong once, and do not run on the embedded database", async () => {
+    const elsewhere = "postgres://limber@127.0.0.1:5432/limber?sslmode=maybe";
+    expect((await failToStart({ ...ENV, LIMBER_PROCESSES: "2" })).stderr.trim()).toBe(
+      "limber: DATABASE_URL must be set when LIMBER_PROCESSES is not 1",
+    );
+    const { stderr } = await failToStart({ ...ENV, LIMBER_PROCESSES: "2", DATABASE_URL: elsewhere });
+    expect(stderr.trim().split("\n")).toEqual([
+      expect.stringMatching(/^limber: DATABASE_URL must be an address whose sslmode/),
+    ]);
+    const { database } = await start({ LIMBER_PROCESSES: "1" });
+    const missing = database.url.replace(/\/test_\w+/, "/nowhere");
+    const late = await failToStart({ ...ENV, LIMBER_PROCESSES: "2", DATABASE_URL: missing });
+    expect(late.stderr.trim().split("\n")).toEqual([
+      expect.stringMatching(/^limber: DATABASE_URL .*there is no such database/),
+    ]);
+    expect(late.code).toBe(1);
+  });
+});
