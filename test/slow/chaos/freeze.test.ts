@@ -1,9 +1,10 @@
 /** PostgreSQL stands still under load: nobody is answered late, and nobody pays for what was not answered. */
 import { expect, it } from "vitest";
+import { IS_LONG } from "../../support/long.ts";
 import { byKind } from "./findings.ts";
 import { besiegeFrozen } from "./freeze/siege.ts";
 
-const ROUNDS = 3;
+const ROUNDS = IS_LONG ? 3 : 2;
 
 it(`${ROUNDS} freezes answer no call late or with 500, charge none that failed, and keep no stop from two replicas`, async () => {
   // The machine may be busy with other tests: what counts is that nobody waits until a freeze is over.

@@ -4,11 +4,12 @@ import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
 import { eventually } from "../../support/eventually.ts";
+import { IS_LONG } from "../../support/long.ts";
 import { honestSteps } from "../../support/model.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
 /** `npm run chaos:jobs` kills as often as it is told to. */
-const KILLS = 6;
+const KILLS = IS_LONG ? 6 : 2;
 
 it(`${KILLS} kills of workers in the middle of batches: each item has one outcome and one charge, each job ends and is told of once`, async () => {
   const { wrong, begunAgain } = await besiegeJobs({ kills: KILLS, seed: 3 });

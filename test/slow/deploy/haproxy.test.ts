@@ -6,12 +6,12 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { HAPROXY } from "../chaos/rolling/haproxy.ts";
 import { type App, callRest, openApp } from "../../support/app.ts";
 import { bearer } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
 import { freePort } from "../../support/owners.ts";
+import { HAPROXY } from "../chaos/rolling/haproxy.ts";
 
 describe.runIf(HAPROXY !== undefined && process.platform === "linux")(
   "HAProxy with the example's configuration",

@@ -11,9 +11,9 @@ import type { Speaker } from "../../../src/call.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../../src/edge/body-memory.ts";
 import type { FastPieces } from "../../../src/fast/install.ts";
+import { KEY, message, openForTest, type TestGateway } from "../../edge/gateway.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST, PLAIN } from "../../support/fast.ts";
-import { KEY, message, openForTest, type TestGateway } from "../../edge/gateway.ts";
 
 const MIB = 1 << 20;
 const ACT = "/limber.v1.InferenceService/Act";

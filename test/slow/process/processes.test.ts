@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
 import { START_FLAGS } from "../../../src/fast/collector.ts";
-import { callGrpc, callRest as callOverRest, emptyTally, loop } from "../chaos/rolling/callers.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../../support/app.ts";
 import { closing } from "../../support/closing.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
@@ -12,6 +11,7 @@ import { descendantsOf, failToStart, type Gateway, startGateway, stillRunning } 
 import { startModel } from "../../support/model.ts";
 import { freePort } from "../../support/owners.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
+import { callGrpc, callRest as callOverRest, emptyTally, loop } from "../chaos/rolling/callers.ts";
 
 const ENV = {
   SERVICE_ADMIN_TOKEN: ADMIN_TOKEN,
