@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname, "..");
 
 function filesUnder(folder: string, ending = ".ts"): string[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(ending))
+    .filter((name) => name.endsWith(ending) && !name.includes("node_modules/"))
     .map((name) => join(folder, name));
 }
 

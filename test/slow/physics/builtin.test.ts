@@ -6,6 +6,7 @@ import { between, seeded } from "../../../src/scenarios/chance.ts";
 import { Arena, type EpisodePolicy, type EpisodeRecord, type Rules } from "../../../src/scenarios/episode.ts";
 import { BUILT_IN, digestOf } from "../../../src/scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../../../src/scenarios/scenario.ts";
+import { IS_LONG, runs } from "../../support/long.ts";
 
 const RULES = { mode: "sync", replanSteps: 4 } as const satisfies Rules;
 
@@ -56,14 +57,15 @@ async function episodes(arena: Arena, policy: EpisodePolicy, count: number): Pro
 const successes = (records: readonly EpisodeRecord[]): number => records.filter(({ success }) => success).length;
 
 describe.each(cases)("%s", (_, scenario: Scenario, variant) => {
-  const count = 10;
+  const count = IS_LONG ? 10 : 3;
+  const controls = IS_LONG ? 5 : 2;
 
   it("is solved by its reference controller, and by nobody and chance it is not", async () => {
     const arena = await arenaOf(variant);
     const solved = successes(await episodes(arena, reference(variant), count));
     expect(solved).toBeGreaterThanOrEqual(Math.round(count * (LEAST[scenario.id] ?? 0.95)));
-    expect(successes(await episodes(arena, zero(variant), 5))).toBe(0);
-    expect(successes(await episodes(arena, random(variant), 5))).toBe(0);
+    expect(successes(await episodes(arena, zero(variant), controls))).toBe(0);
+    expect(successes(await episodes(arena, random(variant), controls))).toBe(0);
   });
 
   it("gives the same trajectory for the same seed and the same actions, and another one for another seed", async () => {
@@ -133,10 +135,10 @@ describe("push-t", () => {
       const records = await episodes(arena, policy, count);
       return records.reduce((sum, { metrics }) => sum + metrics.max_coverage!, 0) / count;
     };
-    expect(await covered(sampling(arena), 2)).toBeGreaterThan(0.7);
-    expect(await covered(zero(variant), 10)).toBeLessThan(0.2);
-    expect(await covered(random(variant), 10)).toBeLessThan(0.25);
-  }, 120_000);
+    expect(await covered(sampling(arena), IS_LONG ? 2 : 1)).toBeGreaterThan(0.7);
+    expect(await covered(zero(variant), runs(2))).toBeLessThan(0.2);
+    expect(await covered(random(variant), runs(2))).toBeLessThan(0.25);
+  }, 300_000);
 
   it("gives the same trajectory for the same seed and the same actions", async () => {
     const [arena, other] = [await arenaOf(variant), await arenaOf(variant)];
@@ -149,7 +151,7 @@ describe("published figures", () => {
   it("CartPole-v1: without a force the pole falls after about 37 steps", async () => {
     const [scenario] = BUILT_IN;
     const arena = await arenaOf(scenario!.variants[0]);
-    const records = await episodes(arena, zero(scenario!.variants[0]), 50);
+    const records = await episodes(arena, zero(scenario!.variants[0]), runs(10));
     const mean = records.reduce((sum, { steps }) => sum + steps, 0) / records.length;
     expect(mean).toBeGreaterThan(30);
     expect(mean).toBeLessThan(45);
@@ -159,7 +161,7 @@ describe("published figures", () => {
     const scenario = BUILT_IN[1]!;
     const arena = await arenaOf(scenario.variants[0]);
     const mean = async (policy: EpisodePolicy): Promise<number> => {
-      const records = await episodes(arena, policy, 50);
+      const records = await episodes(arena, policy, runs(10));
       return records.reduce((sum, record) => sum + record.return, 0) / records.length;
     };
     expect(await mean(zero(scenario.variants[0]))).toBeLessThan(-1000);

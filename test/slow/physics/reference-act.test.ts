@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { CONTROLLERS, plan } from "../../../src/reference/act/plan.ts";
 import type { ActInput, ActionSpace } from "../../../src/reference/act/types.ts";
 import { UnsupportedObservation } from "../../../src/reference/unsupported.ts";
+import { runs } from "../../support/long.ts";
 import { between, overheadView, seeded } from "../../support/scenes.ts";
 
 const SPACES = Object.keys(CONTROLLERS) as ActionSpace[];
@@ -90,7 +91,7 @@ describe.each(SPACES)("act in %s", (space) => {
         const out = answerOrRefusal(ask(space, { proprio, horizon: 8 }));
         if (out !== undefined) expect(out.steps.every(Number.isFinite)).toBe(true);
       }),
-      { numRuns: 60 },
+      { numRuns: runs(12) },
     );
     for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, 1e7]) {
       const proprio = proprioFor(space, seeded(1)).fill(bad, 0, 1);

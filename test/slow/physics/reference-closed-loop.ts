@@ -1,12 +1,14 @@
 /** Seeded episodes of the controllers in a closed loop, with the model and with those who look at nothing. */
+
 import { expect } from "vitest";
 import { CONTROLLERS, plan } from "../../../src/reference/act/plan.ts";
 import type { ActionSpace, ActOutput } from "../../../src/reference/act/types.ts";
 import type { RgbFrame } from "../../../src/reference/image.ts";
+import { runs } from "../../support/long.ts";
 import { between, seeded } from "../../support/scenes.ts";
 
 /** How many episodes of each kind. */
-export const EPISODES = 25;
+export const EPISODES = runs(5);
 /** Rows of each chunk that are carried out before the next is asked for. */
 export const REPLAN = 8;
 

@@ -176,7 +176,7 @@ function dashboard(file: string, title: string, rows: readonly Row[]): Dashboard
   return builder.build();
 }
 
-const folder = process.argv[2] ?? join(import.meta.dirname, "..", "deploy", "grafana");
+const folder = process.argv[2] ?? join(import.meta.dirname, "../../../deploy/grafana");
 mkdirSync(folder, { recursive: true });
 for (const [file, [title, rows]] of Object.entries(DASHBOARDS))
   writeFileSync(join(folder, file), `${JSON.stringify(dashboard(file, title, rows), null, 2)}\n`);
