@@ -136,6 +136,8 @@ export interface Call {
   work?: { away(): void; back(): void } | undefined;
   /** Present when the call carries an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
+  /** Encodes the answer as the transport will send it; throws where it can't. Called before the answer is charged. */
+  encode?: ((answer: Message) => unknown) | undefined;
   /** Called by a service that keeps idempotency keys itself, when it answers what it answered before. */
   replayed?(): void;
   /** The browser that calls; undefined for callers that show a key, and over transports that browsers don't use. */

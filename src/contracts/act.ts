@@ -8,6 +8,8 @@ import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConf
 import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
 import type { GivenInput } from "./inputs.ts";
+import { checkFrames } from "./predict.ts";
+import { isActionValue, isGpuSeconds, isStepMs } from "./provider-numbers.ts";
 
 /** The fields of an act request that its meaning hangs on; a preview carries them too. */
 export type ActFields = Pick<
@@ -109,6 +111,9 @@ export function checkAnswer(
   const { packed } = answer;
   const failure = packed ? faultOfPacked(packed, expected.dim) : faultOfSteps(answer.steps, expected.dim);
   if (failure !== undefined) return failure;
+  if (!isStepMs(answer.dtMs) || !isGpuSeconds(answer.gpuSeconds)) return AttemptFailure.MALFORMED_ANSWER;
+  const unreadable = checkFrames(answer.prediction);
+  if (unreadable !== undefined) return unreadable;
   if (unitsOf(answer) !== expected.units) return AttemptFailure.WRONG_STEP_COUNT;
   for (const { bounds, pose } of limits) if (exceeds(bounds, answer, pose)) return AttemptFailure.UNSAFE_ACTION;
   return undefined;
@@ -121,12 +126,12 @@ function faultOfSteps(steps: ActAnswer["steps"], known: number | undefined): Att
   if (steps.length === 0 || dim === 0) return AttemptFailure.EMPTY_ANSWER;
   for (const { values } of steps) {
     if (values.length !== dim) return AttemptFailure.ACTION_DIM_MISMATCH;
-    for (const value of values) if (!Number.isFinite(value)) return AttemptFailure.NON_FINITE_ACTION;
+    for (const value of values) if (!isActionValue(value)) return AttemptFailure.NON_FINITE_ACTION;
   }
   return undefined;
 }
 
-/** The same of steps that are known to be finite and of one length. */
+/** The same for steps whose numbers and length were checked where they were read. */
 function faultOfPacked({ count, dim }: PackedSteps, known = dim): AttemptFailure | undefined {
   if (count === 0 || known === 0) return AttemptFailure.EMPTY_ANSWER;
   return dim === known ? undefined : AttemptFailure.ACTION_DIM_MISMATCH;

@@ -4,6 +4,7 @@ import { ALIAS_PREFIX } from "../brand.ts";
 import { chainOf, refuseConflicts } from "./conflicts.ts";
 import { Contract, type GroundAnswer, type GroundInput, type Intent } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
+import { isIndex, isShare, isTokenCount } from "./provider-numbers.ts";
 
 /** The model that is meant when a ground request names none. */
 const GROUND_ALIAS = `${ALIAS_PREFIX}ground`;
@@ -51,20 +52,20 @@ export function inputOf(request: GroundFields): GroundInput {
   };
 }
 
-const isShare = (value: number): boolean => value >= 0 && value <= 1;
-const isCount = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
-
-/** Why an answer is not what the contract promises, or undefined when it is. Finding nothing is an answer. */
-export function checkAnswer(answer: GroundAnswer): AttemptFailure | undefined {
-  let sound = isCount(answer.inputTokens) && isCount(answer.outputTokens);
-  for (const { x, y, confidence } of answer.points) {
+/**
+ * Why an answer is not what the contract promises, or undefined when it is. `frames` is how many pictures were searched. Finding nothing is
+ * an answer.
+ */
+export function checkAnswer(answer: GroundAnswer, frames: number): AttemptFailure | undefined {
+  let sound = isTokenCount(answer.inputTokens) && isTokenCount(answer.outputTokens);
+  for (const { x, y, confidence, frame } of answer.points) {
     if (!Number.isFinite(x + y + confidence)) return AttemptFailure.NON_FINITE_ACTION;
-    sound &&= isShare(x) && isShare(y) && isShare(confidence);
+    sound &&= isShare(x) && isShare(y) && isShare(confidence) && isIndex(frame, frames);
   }
-  for (const { xMin, yMin, xMax, yMax, confidence } of answer.boxes) {
+  for (const { xMin, yMin, xMax, yMax, confidence, frame } of answer.boxes) {
     if (!Number.isFinite(xMin + yMin + xMax + yMax + confidence)) return AttemptFailure.NON_FINITE_ACTION;
     sound &&= isShare(xMin) && isShare(yMin) && isShare(xMax) && isShare(yMax) && isShare(confidence);
-    sound &&= xMin <= xMax && yMin <= yMax;
+    sound &&= xMin <= xMax && yMin <= yMax && isIndex(frame, frames);
   }
   return sound ? undefined : AttemptFailure.MALFORMED_ANSWER;
 }

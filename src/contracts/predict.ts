@@ -7,6 +7,7 @@ import { actionSpaceOf } from "./action-spaces.ts";
 import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts, seedOf, violation } from "./conflicts.ts";
 import { Contract, type Intent, type Parameter, type PredictAnswer, type PredictInput } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
+import { isFrameMs, isGpuSeconds, isSide } from "./provider-numbers.ts";
 
 /** The fields of a predict request that its meaning hangs on; a preview carries them too. */
 export type PredictFields = Pick<
@@ -115,21 +116,32 @@ const STARTS: Readonly<Partial<Record<ImageFormat, readonly number[]>>> = {
 /** Why one frame cannot be handed on, or undefined when it can. `position` is its place in the stream, from 0. */
 export function checkFrame(frame: PredictedFrame, position: number): AttemptFailure | undefined {
   if (frame.data.length === 0) return AttemptFailure.EMPTY_ANSWER;
-  if (frame.index !== position || !Number.isFinite(frame.tMs)) return AttemptFailure.MALFORMED_ANSWER;
+  if (frame.index !== position || !isFrameMs(frame.tMs)) return AttemptFailure.MALFORMED_ANSWER;
   const start = STARTS[frame.format];
-  const readable = start?.every((byte, i) => frame.data[i] === byte) && frame.width > 0 && frame.height > 0;
+  const readable = start?.every((byte, i) => frame.data[i] === byte) && isSide(frame.width) && isSide(frame.height);
   return readable ? undefined : AttemptFailure.UNREADABLE_FRAME;
 }
 
 /** Why a whole answer is not what the contract promises, or undefined when it is. `units` are the frames that were asked for. */
 export function checkAnswer(answer: PredictAnswer, { units }: { units: number }): AttemptFailure | undefined {
   if (answer.frames.length === 0) return AttemptFailure.EMPTY_ANSWER;
-  for (let i = 0; i < answer.frames.length; i++) {
-    const failure = checkFrame(answer.frames[i]!, i);
-    if (failure !== undefined) return failure;
-  }
+  const failure = checkFrames(answer.frames) ?? checkSummary(answer);
+  if (failure !== undefined) return failure;
   return answer.frames.length === units ? undefined : AttemptFailure.WRONG_STEP_COUNT;
 }
+
+/** Why frames in order cannot be handed on, or undefined when they can. */
+export function checkFrames(frames: readonly PredictedFrame[]): AttemptFailure | undefined {
+  for (let i = 0; i < frames.length; i++) {
+    const failure = checkFrame(frames[i]!, i);
+    if (failure !== undefined) return failure;
+  }
+  return undefined;
+}
+
+/** Why the summary of an answer cannot be handed on, or undefined when it can. */
+export const checkSummary = ({ gpuSeconds }: Pick<PredictAnswer, "gpuSeconds">): AttemptFailure | undefined =>
+  isGpuSeconds(gpuSeconds) ? undefined : AttemptFailure.MALFORMED_ANSWER;
 
 /** The frames of an answer, which is what it is billed on. */
 export const unitsOf = (answer: PredictAnswer): number => answer.frames.length;

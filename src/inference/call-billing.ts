@@ -124,18 +124,20 @@ export class CallBilling {
   /**
    * Charges an answer that leaves. Resolves when it may: when the promise is durable, and with an idempotency key when the charge is
    * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
-   * time. With an idempotency key it is charged and kept all the same, for a repetition of the call.
+   * time. With an idempotency key it is charged and kept all the same, for a repetition of the call. An answer that can't be encoded throws,
+   * and is not charged.
    */
-  settle<D extends DescMessage>(
+  async settle<D extends DescMessage>(
     charge: Charge,
     route: Route | undefined,
     schema: D,
     answer: MessageShape<D>,
   ): Promise<void> {
-    const { idempotency } = this.#call;
-    return idempotency === undefined || this.#isLate
+    const { idempotency, encode } = this.#call;
+    encode?.(answer);
+    await (idempotency === undefined || this.#isLate
       ? this.#settleDelivered(charge, route)
-      : this.#settleKept(charge, route, idempotency, toBinary(schema, answer));
+      : this.#settleKept(charge, route, idempotency, toBinary(schema, answer)));
   }
 
   /** Charges an answer, whose bytes are kept with the charge. */

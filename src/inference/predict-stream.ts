@@ -221,7 +221,7 @@ async function* soundParts(
   let count = 0;
   for await (const part of parts) {
     if (part.kind === "frame" && count === most) return undefined;
-    if (part.kind === "summary") assertSound(count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
+    if (part.kind === "summary") assertSound(count === 0 ? AttemptFailure.EMPTY_ANSWER : predict.checkSummary(part));
     else assertSound(predict.checkFrame(part.frame, count++));
     yield part;
   }

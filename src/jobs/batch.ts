@@ -58,15 +58,11 @@ const NO_PLACES = { places: [], againMs: 1_000 };
 /** Waits between the tries of a request whose refusal passes by itself. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];
 
-const POISON = {
-  error: {
-    code: "internal_error",
-    type: "server_error",
-    status: 500,
-    message: `this request was begun ${MOST_TRIES} times and ended its worker each time`,
-    retryable: false,
-  },
-};
+const internalError = (message: string) => ({
+  error: { code: "internal_error", type: "server_error", status: 500, message, retryable: false },
+});
+const POISON = internalError(`this request was begun ${MOST_TRIES} times and ended its worker each time`);
+const BROKEN = internalError("internal error; include the batch id when you report it");
 
 /** How batches are worked on. */
 export const batchWork =
@@ -161,10 +157,14 @@ class BatchRun {
   }
 
   #begin(item: ItemRecord, place: BatchPlace): void {
-    const running = this.#answer(item, place).then((end) => {
-      this.#running.delete(running);
-      if (end) this.#ended.push(this.#seal.end(end));
-    });
+    const running = this.#answer(item, place)
+      .then((end) => end && this.#seal.end(end))
+      // Whatever goes wrong with one request ends that request alone, and never leaves it running.
+      .catch((): ItemEnd => this.#seal.end({ index: item.index, state: "failed", error: BROKEN, costMicro: 0 }))
+      .then((end) => {
+        this.#running.delete(running);
+        if (end) this.#ended.push(end);
+      });
     this.#running.add(running);
   }
 

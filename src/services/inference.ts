@@ -239,7 +239,7 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
           frames,
           inferenceCall.options(options, step),
         );
-        assertSound(ground.checkAnswer(answer));
+        assertSound(ground.checkAnswer(answer, input.observations[0].frames.length));
         return answer;
       },
       unitsOf: ground.unitsOf,

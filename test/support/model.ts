@@ -1,7 +1,8 @@
 /** A partner's model that does its work honestly until a test scripts it: a server of `limber.policy.v1` with all three contracts. */
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import {
   type ActCall,
+  type ActChunkSchema,
   ActRequestSchema,
   CallErrorCode,
   DescribeResponseSchema,
@@ -25,7 +26,7 @@ export interface Script {
   act?:
     | ((
         call: ActCall,
-        answer: (steps: readonly (readonly number[])[]) => void,
+        answer: (steps: readonly (readonly number[])[], more?: MessageInitShape<typeof ActChunkSchema>) => void,
         served: Served,
         /** Answers it by an error of the server's own. */
         fail: (message: string) => void,
@@ -76,8 +77,11 @@ export async function startModel(script: Script = {}): Promise<Model> {
         if (body.case !== "call") continue;
         const call = body.value;
         acts.push(call);
-        const answer = (steps: readonly (readonly number[])[]): void => {
-          const value = { steps: steps.map((values) => ({ values: [...values] })), gpuSeconds: 0.0025 };
+        const answer = (
+          steps: readonly (readonly number[])[],
+          more: MessageInitShape<typeof ActChunkSchema> = {},
+        ): void => {
+          const value = { steps: steps.map((values) => ({ values: [...values] })), gpuSeconds: 0.0025, ...more };
           served.send(response(callId, { case: "chunk", value }));
         };
         const fail = (message: string): void =>

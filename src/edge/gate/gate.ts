@@ -92,6 +92,8 @@ export interface CallContext {
   traceparent?: string | undefined;
   /** Learns what was asked. */
   trail?: CallTrail | undefined;
+  /** Encodes the answer as it will be sent; called before the answer is charged. */
+  encode?: Call["encode"];
 }
 
 export type { Advice };
@@ -371,6 +373,7 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   host: context.host,
   isUrgent: context.isUrgent,
   trail: context.trail,
+  encode: context.encode,
   idempotency,
   browser: admission.browser,
 });

@@ -11,6 +11,7 @@ import { aboveOf } from "../gate/authenticate.ts";
 import type { Gate } from "../gate/gate.ts";
 import { principalOf } from "../gate/principal.ts";
 import type { ConcurrencySlot, KeyLimit, RateLimits } from "../gate/rate-limits.ts";
+import { encodedOnce } from "../messages/encoded-once.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
 import { decoderOf, encoderOf, Faults } from "../messages/json.ts";
 import { invalid, violationOf, violationsOf } from "../messages/validate.ts";
@@ -172,8 +173,9 @@ async function answer(gate: Gate, { method, principal, trail }: JobCaller, call:
   if (faults.list.length > 0) throw invalid([...faults.list.map(violationOf), ...violationsOf(method.input, message)]);
   const { requestId, idempotencyKey, signal } = call;
   const admission = { principal, headers: [], leave: () => {} };
-  const context = { requestId, signal, deadline: undefined, idempotencyKey, trail };
-  const body = encoderOf(method.output).encode(await gate.unary(method, admission, message, context)) as AnswerJson;
+  const encode = encodedOnce((answer) => encoderOf(method.output).encode(answer) as AnswerJson);
+  const context = { requestId, signal, deadline: undefined, idempotencyKey, trail, encode };
+  const body = encode(await gate.unary(method, admission, message, context));
   const costMicro = Math.round((body.usage.cost_usd + (body.route.hedge_cost_usd ?? 0)) * MICRO_PER_USD);
   return { kind: "answer", statusCode: 200, body, costMicro };
 }

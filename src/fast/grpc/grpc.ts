@@ -23,6 +23,7 @@ import {
   type Overload,
 } from "../../edge/gate/gate.ts";
 import { assertBounded, boundsOf } from "../../edge/messages/bounds.ts";
+import { encodedOnce } from "../../edge/messages/encoded-once.ts";
 import { refusalOf } from "../../edge/messages/errors.ts";
 import { refuseStream, wantsStream } from "../../edge/messages/stream.ts";
 import { RunningCalls } from "../../edge/server/running-calls.ts";
@@ -411,7 +412,8 @@ class GrpcCall implements CallHearer {
     const request = this.#decode(bytes);
     if (this.#method.methodKind === "unary") {
       if (wantsStream(this.#method, request)) throw refuseStream();
-      const frame = this.#framed(await gate.unary(this.#method, admission, request, context));
+      const encode = encodedOnce((answer) => this.#encoded(answer));
+      const frame = this.#packed(encode(await gate.unary(this.#method, admission, request, { ...context, encode })));
       this.#end(OK_TRAILERS, frame instanceof Promise ? await frame : frame);
       return;
     }
@@ -464,7 +466,14 @@ class GrpcCall implements CallHearer {
   }
 
   #framed(message: Message): Buffer | Promise<Buffer> {
-    const frame = this.#quick?.write(message) ?? frameOf(this.#method.output, message);
+    return this.#packed(this.#encoded(message));
+  }
+
+  #encoded(message: Message): Buffer {
+    return this.#quick?.write(message) ?? frameOf(this.#method.output, message);
+  }
+
+  #packed(frame: Buffer): Buffer | Promise<Buffer> {
     const coding = this.#responseCoding;
     if (!coding || frame.length - PREFIX < COMPRESS_FROM_BYTES) return frame;
     return coding.compress(frame.subarray(PREFIX)).then((compressed) => frameMessage(compressed, true));

@@ -47,16 +47,20 @@ function within(length: number, end: number): boolean {
   return length >= 0 && at + length <= end;
 }
 
-/** Whether the doubles between two places are finite: their exponents are not all ones. */
-function finite(bytes: Buffer, from: number, to: number): boolean {
-  for (let i = from + 7; i < to; i += 8) if ((bytes[i]! & 0x7f) === 0x7f && bytes[i - 1]! >= 0xf0) return false;
+/** The exponent of NaN and the infinities, and of 2^128, which no number of an action reaches. */
+const NOT_FINITE = 0x7ff;
+const ACTION_LIMIT = 0x47f;
+
+/** Whether the exponents of the doubles between two places are below `limit`. */
+function finite(bytes: Buffer, from: number, to: number, limit = NOT_FINITE): boolean {
+  for (let i = from + 7; i < to; i += 8) if ((((bytes[i]! & 0x7f) << 4) | (bytes[i - 1]! >> 4)) >= limit) return false;
   return true;
 }
 
 /** Steps over packed doubles; how many they are, or -1 where they aren't what the schema asks for. */
-function numbersIn(bytes: Buffer, end: number): number {
+function numbersIn(bytes: Buffer, end: number, limit = NOT_FINITE): number {
   const length = varint(bytes);
-  if (!within(length, end) || (length & 7) !== 0 || !finite(bytes, at, at + length)) return -1;
+  if (!within(length, end) || (length & 7) !== 0 || !finite(bytes, at, at + length, limit)) return -1;
   at += length;
   return length >> 3;
 }
@@ -352,12 +356,12 @@ export function seenAnswer(bytes: Buffer): { callId: number; answer: SeenChunk }
   return { callId, answer: new SeenChunk(count, dim, { source: bytes, from, to }, dtMs, gpuSeconds) };
 }
 
-/** Whether an action step with its tag is as long as the first one, which has `dim` numbers, and all of its own are finite. */
+/** Whether an action step with its tag is as long as the first one, which has `dim` numbers, and all of its own can be numbers of an action. */
 function isAlike(bytes: Buffer, start: number, end: number, first: number, size: number, dim: number): boolean {
   const head = size - 8 * dim;
   if (start + size > end) return false;
   for (let i = 1; i < head; i++) if (bytes[start + i] !== bytes[first + i]) return false;
-  return finite(bytes, start + head, start + size);
+  return finite(bytes, start + head, start + size, ACTION_LIMIT);
 }
 
 /** Steps over one action step with its tag; how many numbers it has, or -1. */
@@ -367,6 +371,6 @@ function stepIn(bytes: Buffer, end: number): number {
   if (!within(length, end)) return -1;
   const stop = at + length;
   if (bytes[at++] !== 0x0a) return -1;
-  const count = numbersIn(bytes, stop);
+  const count = numbersIn(bytes, stop, ACTION_LIMIT);
   return at === stop && count <= MOST_VALUES ? count : -1;
 }

@@ -25,7 +25,7 @@ export function placeAsker(
     };
     const asked = () => speaks(options.target ?? target, input, run.frames([observation]), run.call());
     const answer = await (options.aside ? asked() : run.timed(asked));
-    const failure = ground.checkAnswer(answer);
+    const failure = ground.checkAnswer(answer, observation.frames.length);
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
     return answer;
   };

@@ -40,24 +40,32 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
   }
   if (body.case === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "neither a chunk nor an error");
   const { steps, dtMs, note, prediction, gpuSeconds } = body.value;
-  return { steps, dtMs, note: noteOf(note), prediction, gpuSeconds };
+  return { steps, dtMs, note: lineOf(note), prediction: prediction.map(tidied), gpuSeconds };
 }
 
 /** One part of a prediction. Throws an UpstreamFailure where it is none. */
 export function predictPartOf({ body }: PredictResponse): PredictAnswerPart {
-  if (body.case === "frame") return { kind: "frame", frame: body.value };
+  if (body.case === "frame") return { kind: "frame", frame: tidied(body.value) };
   if (body.case === undefined) throw malformed("neither a frame nor a summary");
-  return { kind: "summary", gpuSeconds: body.value.gpuSeconds, note: noteOf(body.value.note) };
+  return { kind: "summary", gpuSeconds: body.value.gpuSeconds, note: lineOf(body.value.note) };
 }
 
 /** The answer of a ground call. */
 export function groundAnswerOf({ points, boxes, note, inputTokens, outputTokens }: GroundResponse): GroundAnswer {
-  return { points, boxes, note: noteOf(note), inputTokens, outputTokens };
+  return { points: points.map(labeled), boxes: boxes.map(labeled), note: lineOf(note), inputTokens, outputTokens };
 }
 
-/** As the contract of a model allows notes: one paragraph. */
-const MAX_NOTE = 1_000;
-const noteOf = (text: string): string => text.replace(/\p{Cc}+/gu, " ").slice(0, MAX_NOTE);
+/** A server's text in one line that every transport and store can hold: no control characters, no half of a surrogate pair. */
+const lineOf = (text: string): string =>
+  text
+    .replace(/\p{Cc}+/gu, " ")
+    .slice(0, MAX_TEXT)
+    .toWellFormed();
+const MAX_TEXT = 1_000;
+
+const tidied = <T extends { camera: string }>(place: T): T => Object.assign(place, { camera: lineOf(place.camera) });
+const labeled = <T extends { camera: string; label: string }>(place: T): T =>
+  Object.assign(tidied(place), { label: lineOf(place.label) });
 
 /** Reads a message. Throws an UpstreamFailure where it cannot. */
 export function messageIn<D extends DescMessage>(

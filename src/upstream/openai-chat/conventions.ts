@@ -203,7 +203,7 @@ function placesOf(item: ReplyItem, per: readonly [number, number]): PointPlace[]
       at.map((each, i) => each / per[i % 2]!),
       label,
     ),
-    ...(sure !== undefined && { confidence: Math.min(1, Math.max(0, Number(sure))) }),
+    ...(sure !== undefined && { confidence: Number(sure) }),
   }));
 }
 

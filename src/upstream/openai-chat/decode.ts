@@ -81,7 +81,7 @@ export function readPlaces(
     const at = place.at.map(inside);
     if (camera === undefined || !at.every((each) => each !== undefined)) continue;
     const { label, confidence = 1 } = place;
-    const common = { label: label.slice(0, MAX_LABEL), confidence, frame: first + place.frame, camera };
+    const common = { label: label.slice(0, MAX_LABEL).toWellFormed(), confidence, frame: first + place.frame, camera };
     if (at.length === 2) points.push(pointOf(at, common));
     if (at.length === 4) boxes.push(boxOf(at, common));
   }

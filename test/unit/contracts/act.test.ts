@@ -1,6 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { checkAnswer, inputOf, intentOf, unitsOf } from "../../../src/contracts/act.ts";
 import { ACTION_SPACES } from "../../../src/contracts/action-spaces.ts";
@@ -119,7 +120,21 @@ describe("checkAnswer", () => {
   });
 
   test("passes exactly horizon steps of the right dimension", () => {
-    expect(check(chunk([1, 2], [-1e300, 0]))).toBeUndefined();
+    expect(check(chunk([1, 2], [-3e38, 0]))).toBeUndefined();
+  });
+
+  test.each([
+    ["more accelerator time than a day", { gpuSeconds: 86_401 }],
+    ["negative accelerator time", { gpuSeconds: -1e9 }],
+    ["accelerator time that is no number", { gpuSeconds: Number.NaN }],
+    ["steps that last for weeks", { dtMs: 4_294_967_295 }],
+    [
+      "a predicted frame out of order",
+      { prediction: [create(PredictedFrameSchema, { index: 1, data: new Uint8Array(9) })] },
+    ],
+  ])("fails an answer with %s", (_, more) => {
+    const answer = { ...chunk([1, 2], [3, 4]), ...more };
+    expect(checkAnswer(answer, { units: 2, dim: 2 })).toBe(AttemptFailure.MALFORMED_ANSWER);
   });
 
   test("where no dimension is fixed, every step must be as long as the first, and not empty", () => {

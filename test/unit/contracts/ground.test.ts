@@ -11,7 +11,7 @@ const request = create(GroundRequestSchema, {
   instruction: "the red box",
 });
 
-type Point = { x?: number; y?: number; confidence?: number };
+type Point = { x?: number; y?: number; confidence?: number; frame?: number };
 type Box = { xMin?: number; yMin?: number; xMax?: number; yMax?: number; confidence?: number };
 const answer = (points: Point[], boxes: Box[] = [], tokens = 10): GroundAnswer => ({
   points: points.map((point) => create(GroundedPointSchema, point)),
@@ -36,9 +36,9 @@ test("ground hands the model the last observation alone", () => {
 describe("checkAnswer", () => {
   test("passes points and boxes from 0 to 1, and finding nothing", () => {
     expect(
-      checkAnswer(answer([{ x: 0, y: 1, confidence: 0.5 }], [{ xMin: 0, yMin: 0, xMax: 1, yMax: 1 }])),
+      checkAnswer(answer([{ x: 0, y: 1, confidence: 0.5 }], [{ xMin: 0, yMin: 0, xMax: 1, yMax: 1 }]), 1),
     ).toBeUndefined();
-    expect(checkAnswer(answer([]))).toBeUndefined();
+    expect(checkAnswer(answer([]), 1)).toBeUndefined();
   });
 
   test.each([
@@ -50,9 +50,11 @@ describe("checkAnswer", () => {
     ["an infinite box", answer([], [{ xMax: Number.POSITIVE_INFINITY }]), AttemptFailure.NON_FINITE_ACTION],
     ["a box turned inside out", answer([], [{ xMin: 0.6, xMax: 0.4 }]), AttemptFailure.MALFORMED_ANSWER],
     ["tokens that cannot be counted", answer([], [], 1.5), AttemptFailure.MALFORMED_ANSWER],
+    ["a point in a picture that was not sent", answer([{ frame: 1 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["more tokens than any model reads", answer([], [], 1e9), AttemptFailure.MALFORMED_ANSWER],
     ["negative tokens", answer([], [], -1), AttemptFailure.MALFORMED_ANSWER],
   ])("fails %s", (_, given, failure) => {
-    expect(checkAnswer(given)).toBe(failure);
+    expect(checkAnswer(given, 1)).toBe(failure);
   });
 });
 

@@ -61,6 +61,29 @@ it("that was settled ends once: the caller hears of the ledger, not of a second 
   await leaser.close();
 });
 
+it("charges nothing for an answer that its transport can't encode", async () => {
+  const records: RequestRecord[] = [];
+  const port: LedgerPort<IntentRecord, RequestRecord> = {
+    ...fencing,
+    async commit(_, { settlements, moves }) {
+      records.push(...settlements.map(({ record }) => record));
+      const takes = moves.flatMap((move) =>
+        move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
+      );
+      return { kind: "done", takes, recalled: [] };
+    },
+  };
+  const leaser = await CreditLeaser.open(port);
+  const encode = () => {
+    throw new Error("this answer has no form");
+  };
+  const bill = await CallBilling.open(leaser, plan, { ...keyCall(), encode }, { modelRequested: "a" });
+  expect((await settle(bill, 1)).message).toBe("this answer has no form");
+  await bill.void(refuse(Reason.INTERNAL_ERROR, "no answer"));
+  await leaser.close();
+  expect(records.map(({ status, costMicro }) => [status, costMicro])).toEqual([["failed", 0]]);
+});
+
 describe("while the ledger does not answer", () => {
   const restore: (() => void)[] = [];
   afterEach(() => {

@@ -1,5 +1,5 @@
 /** The Connect, gRPC and gRPC-Web transports: every RPC of the schema through the gate, by Connect. */
-import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import { type DescMethod, type DescService, type Message, toBinary } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
@@ -366,7 +366,9 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
     const exchange = exchangeOf(context);
     try {
       if (wantsStream(method, request)) throw refuseStream();
-      const answer = await gate.unary(method, exchange.admission, request, exchange.context);
+      // Connect encodes behind this function. Its JSON has a form for every value that the binary form has.
+      const encode = (answer: Message): unknown => toBinary(method.output, answer);
+      const answer = await gate.unary(method, exchange.admission, request, { ...exchange.context, encode });
       if (exchange.admission.replayed) context.responseHeader.set("idempotent-replayed", "true");
       for (const cookie of exchange.admission.browser?.cookies ?? [])
         context.responseHeader.append("set-cookie", cookie);

@@ -25,6 +25,7 @@ import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
+import { encodedOnce } from "../../messages/encoded-once.ts";
 import { lineOf, refusalOf } from "../../messages/errors.ts";
 import { hand, listenHanded } from "../../server/handed.ts";
 import { modalitiesOf } from "./modalities.ts";
@@ -266,9 +267,17 @@ class Gr00tPeer {
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
-        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
-        const answer = await this.#options.gate.unary(method, admission, asked.request, context);
-        return written(answer as ActResponse, asked); // what the method answers
+        // Sound: the method answers no other message.
+        const encode = encodedOnce((answer) => written(answer as ActResponse, asked));
+        const context = {
+          requestId,
+          signal: this.#gone,
+          deadline: undefined,
+          idempotencyKey: undefined,
+          trail,
+          encode,
+        };
+        return encode(await this.#options.gate.unary(method, admission, asked.request, context));
       } finally {
         admission.leave();
       }

@@ -19,6 +19,7 @@ import { type BodyMemory, ownerOf } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { boundsFor } from "../../messages/bounds.ts";
+import { encodedOnce } from "../../messages/encoded-once.ts";
 import { refusalOf, restAnswer } from "../../messages/errors.ts";
 import { decoderOf, Faults, parseCounted, toText } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
@@ -264,6 +265,7 @@ class Exchange {
         throw invalid([...read, ...violationsOf(method.input, message)]);
       }
       if (wantsStream(method, message)) throw refuseStream();
+      const encode = encodedOnce((answer) => toText(method.output, answer));
       const context = {
         requestId: this.requestId,
         signal: this.#call,
@@ -272,8 +274,9 @@ class Exchange {
         idempotencyKey: undefined,
         traceparent: headerOf(this.request, "traceparent"),
         trail,
+        encode,
       };
-      return toText(method.output, await gate.unary(method, admission, message, context));
+      return encode(await gate.unary(method, admission, message, context));
     } finally {
       admission.leave();
     }

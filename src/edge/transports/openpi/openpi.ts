@@ -28,6 +28,7 @@ import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../..
 import type { CallLog } from "../../call-log.ts";
 import type { CallHead, Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
+import { encodedOnce } from "../../messages/encoded-once.ts";
 import { lineOf, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
@@ -391,9 +392,19 @@ class OpenpiRobot {
         if (this.#fault) throw this.#fault;
         const request = await this.#protocol.read(data, isBinary, { asker: this.#asker, signal: this.#gone });
         if (request.kind === "frames") return this.#tell(request.frames);
-        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined, trail };
-        const answer = (await gate.unary(method, admission, request.request, context)) as ActResponse; // what the method answers
-        this.#send(this.#protocol.written(answer, steadyNow() - startedAt));
+        const encode = encodedOnce((answer) =>
+          // Sound: the method answers no other message.
+          this.#protocol.written(answer as ActResponse, steadyNow() - startedAt),
+        );
+        const context = {
+          requestId,
+          signal: this.#gone,
+          deadline: undefined,
+          idempotencyKey: undefined,
+          trail,
+          encode,
+        };
+        this.#send(encode(await gate.unary(method, admission, request.request, context)));
       } finally {
         admission.leave();
       }

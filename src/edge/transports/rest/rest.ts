@@ -14,6 +14,7 @@ import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
 import { browserOf, type OwnAddress } from "../../gate/browser.ts";
 import { type Admission, type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
+import { encodedOnce } from "../../messages/encoded-once.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, toText, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
@@ -284,10 +285,13 @@ export class RestTransport implements WholeRequestHandler {
     }
     const isStreamed = wantsStream(method, message);
     if (isStreamed && !route.events) throw refuseStream();
+    const encode = encodedOnce((answer) => Buffer.from(toText(method.output, answer)));
+    if (!isStreamed && isPlainJson(route)) context.encode = encode;
     const answer = await gate.unary(method, admission, message, context);
     if (isStreamed) await this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
+    else if (!isPlainJson(route)) answerByDialect(exchange, admission, answer);
     else if (route.verb === "GET") await answerList(exchange, admission, answer);
-    else answerWhole(exchange, admission, answer);
+    else answerJson(exchange, admission, encode(answer));
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -353,19 +357,13 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
 
 /** Answers with a message of a GET. What is listed may be long, and is written in slices. */
 async function answerList(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
-  const { route } = exchange;
-  if (!isPlainJson(route)) answerWhole(exchange, admission, message);
-  else answerJson(exchange, admission, await inSlices(writingJson(route.method.output, message)));
+  answerJson(exchange, admission, await inSlices(writingJson(exchange.route.method.output, message)));
 }
 
-/** Answers with a message. */
-function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): void {
+/** Answers with a message in the form of the route's dialect. */
+function answerByDialect(exchange: HttpExchange, admission: Admission, message: Message): void {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
-  if (isPlainJson(route)) {
-    answerJson(exchange, admission, Buffer.from(toText(method.output, message)));
-    return;
-  }
   const value = plainOf(route, message);
   const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
   const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
