@@ -22,6 +22,9 @@ export const PARAMETERS = [
   "num_samples",
 ] as const;
 
+/** Parameters that no wire carries: they are dropped, and no offering counts as honoring them, whatever it declares. */
+export const DROPPED_PARAMETERS: ReadonlySet<string> = new Set<Parameter>(["num_samples"]);
+
 /** One of them. */
 export type Parameter = (typeof PARAMETERS)[number];
 
@@ -40,7 +43,7 @@ export interface Intent {
   embodiment: Embodiment | undefined;
   /** What the caller would have repeated: the order of a balanced plan is drawn by it. */
   seed: number | undefined;
-  /** How many units are asked for: steps, frames of all samples; for ground the most tokens that are expected. */
+  /** How many units are asked for: steps, frames; for ground the most tokens that are expected. */
   units: number;
   /**
    * Absent: an answer has exactly `units`. `wish`: as many as the offering has in one answer, and no more than `units`. `chunk`: the same,
@@ -90,7 +93,6 @@ export interface PredictInput extends ModelInput {
   actionSpace: string | undefined;
   fps: number | undefined;
   resolution: string | undefined;
-  numSamples: number | undefined;
 }
 
 /** A ground call as an upstream gets it: one observation. */

@@ -43,7 +43,7 @@ export function intentOf(request: PredictFields): Intent {
     actionSpace: undefined,
     embodiment: request.embodiment || undefined, // the unspecified body is none
     seed: seedOf(request.seed),
-    units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
+    units: request.horizon ?? DEFAULT_HORIZON,
     extent: isOpen(request) ? "wish" : undefined,
     parameters: parametersOf(request),
     given:
@@ -75,8 +75,7 @@ function refuseUnevenActions(request: PredictFields): void {
 }
 
 /** A request that says nothing of its length takes what an offering has. */
-const isOpen = ({ horizon, numSamples = 1, actions }: PredictFields): boolean =>
-  horizon === undefined && numSamples === 1 && actions.length === 0;
+const isOpen = ({ horizon, actions }: PredictFields): boolean => horizon === undefined && actions.length === 0;
 
 function parametersOf(request: PredictFields): Parameter[] {
   const set: Parameter[] = [];
@@ -103,7 +102,6 @@ export function inputOf(request: PredictFields): PredictInput {
     actionSpace: request.actionSpace,
     fps: request.fps,
     resolution: request.resolution,
-    numSamples: request.numSamples,
   };
 }
 

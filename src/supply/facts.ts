@@ -3,7 +3,7 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { secondOf } from "../billing/hardware.ts";
-import { CONTRACT_WORDS, Contract } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, Contract, DROPPED_PARAMETERS } from "../contracts/contract.ts";
 import type { DeclaredInput } from "../contracts/declared-input.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
@@ -190,7 +190,7 @@ function routable(
     maxHorizon: mostSteps(record),
     ...(record.chunkSteps !== null && { chunk: Math.min(record.chunkSteps, record.maxHorizon) }),
     dtMs: record.dtMs,
-    parameters: record.parameters,
+    parameters: record.parameters.filter((name) => !DROPPED_PARAMETERS.has(name)),
     retainsFrames: record.retainsFrames,
     ...(isSignedBy(record, record.makerKeys ?? []) && { signed: true }),
     ...(record.checkpoint !== null && { revision: record.checkpoint.digest }),

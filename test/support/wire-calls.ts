@@ -61,7 +61,6 @@ export const predictInput = (more: Partial<PredictInput> = {}): PredictInput => 
   actionSpace: undefined,
   fps: undefined,
   resolution: undefined,
-  numSamples: undefined,
   ...more,
 });
 

@@ -1049,7 +1049,8 @@ export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> &
   allowedRegions?: RegionList | undefined;
 
   /**
-   * The largest share of calls that may be hedged.
+   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
+   * fewer where the ratio is below 0.05.
    *
    * @generated from field: optional double max_hedge_ratio = 8;
    */

@@ -38,30 +38,20 @@ export class HedgeBudget {
 /** What attempts ask of a budget. */
 export type Hedges = Pick<HedgeBudget, "earn" | "spend">;
 
-/** Organisations whose own share is remembered. */
-const MOST_ORGS = 10_000;
+/** Organizations whose budgets are kept; the one that was made first is dropped for another. */
+const MAX_ORGS = 10_000;
 
-/** The replica's budget, and beside it those of the organisations that settled a share of their own: a hedge needs both. */
+/** The budget of each organization, by its own share: no organization's hedges use up another's. */
 export class HedgeBudgets {
-  readonly #all = new HedgeBudget();
-  readonly #own = new Map<string, { share: number; hedges: Hedges; budget: HedgeBudget }>();
+  readonly #budgets = new Map<string, { readonly share: number; readonly budget: HedgeBudget }>();
 
-  /** The budget of an organisation's calls. */
+  /** The budget of an organization's calls. */
   of(orgId: string, share: number): Hedges {
-    if (share === SHARE) return this.#all;
-    const known = this.#own.get(orgId);
-    if (known?.share === share) return known.hedges;
+    const known = this.#budgets.get(orgId);
+    if (known?.share === share) return known.budget;
     const budget = new HedgeBudget(share);
-    const all = this.#all;
-    const hedges: Hedges = {
-      earn: () => {
-        all.earn();
-        budget.earn();
-      },
-      spend: () => budget.has && all.spend() && budget.spend(),
-    };
-    if (this.#own.size >= MOST_ORGS) this.#own.clear();
-    this.#own.set(orgId, { share, hedges, budget });
-    return hedges;
+    if (known === undefined && this.#budgets.size >= MAX_ORGS) this.#budgets.delete(this.#budgets.keys().next().value!);
+    this.#budgets.set(orgId, { share, budget });
+    return budget;
   }
 }

@@ -29,7 +29,6 @@ export function frameAsker(
       actionSpace: undefined,
       fps: undefined,
       resolution: undefined,
-      numSamples: undefined,
     };
     const asked = async () => {
       const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };

@@ -165,7 +165,10 @@ describe("a prediction", () => {
     expect(streamed.text.match(/^event: frame$/gm)).toHaveLength(5);
     expect(streamed.text).toContain('"finish_reason":"complete"');
     expect((await predict({ horizon: 6 })).status).toBe(409);
-    expect((await predict({ num_samples: 2 })).status).toBe(409);
+    const sampled = await predict({ num_samples: 2 });
+    expect([sampled.status, sampled.body.frames?.length, sampled.body.usage?.cost_usd]).toEqual([200, 5, 0.005]);
+    const required = await predict({ num_samples: 2, provider: { require_parameters: true } });
+    expect([required.status, required.text]).toEqual([409, expect.stringContaining("ignores num_samples")]);
   });
 });
 

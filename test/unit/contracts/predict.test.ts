@@ -24,9 +24,9 @@ const frame = (index: number, init: MessageInitShape<typeof PredictedFrameSchema
   create(PredictedFrameSchema, { index, tMs: 50, width: 8, height: 8, format: ImageFormat.PNG, data: PNG, ...init });
 
 describe("intentOf", () => {
-  test("asks for 16 frames when the request does not say, and for those of every sample", () => {
+  test("asks for 16 frames when the request does not say, and for one sample however many it names", () => {
     expect(intentOf(request()).units).toBe(16);
-    expect(intentOf(request({ horizon: 5, numSamples: 3 })).units).toBe(15);
+    expect(intentOf(request({ horizon: 5, numSamples: 3 })).units).toBe(5);
   });
 
   test("names the parameters that the request sets", () => {

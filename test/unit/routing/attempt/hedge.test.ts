@@ -18,7 +18,7 @@ test("calls without hedges do not save up for more than the burst", () => {
   expect(spent).toBe(20);
 });
 
-describe("a share of one organisation", () => {
+describe("the budget of an organization", () => {
   const spendAll = (hedges: { spend(): boolean }): number => {
     let spent = 0;
     while (hedges.spend()) spent++;
@@ -31,14 +31,21 @@ describe("a share of one organisation", () => {
     expect(spendAll(hedges)).toBe(0);
   });
 
-  test("holds beside the replica's own: a hedge needs both", () => {
+  test("is not used up by another organization's hedges", () => {
     const budgets = new HedgeBudgets();
-    const [usual, small, large] = [budgets.of("org_1", 0.05), budgets.of("org_2", 0.01), budgets.of("org_3", 1)];
-    expect(spendAll(small)).toBe(4);
-    expect(spendAll(usual)).toBe(16);
-    expect(spendAll(large)).toBe(0);
+    const [usual, other, small] = [budgets.of("org_1", 0.05), budgets.of("org_2", 0.05), budgets.of("org_3", 0.01)];
+    expect([spendAll(usual), spendAll(small), spendAll(other)]).toEqual([20, 4, 20]);
     for (let i = 0; i < 100; i++) small.earn();
-    expect(spendAll(small)).toBe(1);
+    expect([spendAll(usual), spendAll(small)]).toEqual([0, 1]);
+  });
+
+  test("with a ratio of 1 lets every call be hedged", () => {
+    const budget = new HedgeBudgets().of("org_1", 1);
+    spendAll(budget);
+    for (let call = 0; call < 50; call++) {
+      budget.earn();
+      expect(budget.spend()).toBe(true);
+    }
   });
 
   test("is remembered while it stays the same", () => {

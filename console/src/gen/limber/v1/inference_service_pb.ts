@@ -533,7 +533,7 @@ export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
   resolution?: string | undefined;
 
   /**
-   * Futures to draw.
+   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */
@@ -1209,7 +1209,7 @@ export type PreviewedRequest = Message<"limber.v1.PreviewedRequest"> & {
   resolution?: string | undefined;
 
   /**
-   * Futures to draw.
+   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */

@@ -988,7 +988,8 @@ export type Settings = Message<"limber.v1.Settings"> & {
   allowedRegions: string[];
 
   /**
-   * The largest share of calls that may be hedged, from 0 (none) to 1.
+   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
+   * fewer where the ratio is below 0.05.
    *
    * @generated from field: double max_hedge_ratio = 7;
    */
