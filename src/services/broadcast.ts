@@ -35,6 +35,7 @@ import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
 import { AddressRefused, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
+import { pageIn } from "./pages.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What broadcast depends on. */
@@ -78,10 +79,11 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
       return create(CreateBroadcastResponseSchema, { target: messageOf(target) });
     },
 
-    async listBroadcasts(_, call) {
+    async listBroadcasts(request, call) {
       const all = await store.listTargets(sql, keyOf(call).orgId);
       const targets = all.filter(({ filter }) => isNear(call, filter.workspaceId));
-      return create(ListBroadcastsResponseSchema, { object: "list", data: targets.map(messageOf), hasMore: false });
+      const { records, ...page } = await pageIn(targets, request, ({ id }) => id);
+      return create(ListBroadcastsResponseSchema, { ...page, data: records.map(messageOf) });
     },
 
     async getBroadcast({ targetId }, call) {

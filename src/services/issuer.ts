@@ -33,6 +33,7 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import type { Vault } from "../vault.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { callbackPath, type OidcClients } from "./issuer/oidc.ts";
+import { pageIn } from "./pages.ts";
 
 /** What issuers depend on. */
 export interface IssuerDeps {
@@ -114,10 +115,10 @@ export function issuerService({
       return create(PutIssuerResponseSchema, { issuer: messageOf(made) });
     },
 
-    async listIssuers({ orgId }, call) {
-      await assertReachable(sql, orgId, call);
-      const data = (await listIssuers(sql, orgId)).map(messageOf);
-      return create(ListIssuersResponseSchema, { object: "list", data, hasMore: false });
+    async listIssuers(request, call) {
+      await assertReachable(sql, request.orgId, call);
+      const { records, ...page } = await pageIn(await listIssuers(sql, request.orgId), request, ({ name }) => name);
+      return create(ListIssuersResponseSchema, { ...page, data: records.map(messageOf) });
     },
 
     async deleteIssuer({ orgId, name }, call) {
@@ -145,10 +146,10 @@ export function issuerService({
       return create(VerifyDomainResponseSchema, { domain: domainMessage(made) });
     },
 
-    async listDomains({ orgId }, call) {
-      await assertReachable(sql, orgId, call);
-      const data = (await listDomains(sql, orgId)).map(domainMessage);
-      return create(ListDomainsResponseSchema, { object: "list", data, hasMore: false });
+    async listDomains(request, call) {
+      await assertReachable(sql, request.orgId, call);
+      const { records, ...page } = await pageIn(await listDomains(sql, request.orgId), request, ({ domain }) => domain);
+      return create(ListDomainsResponseSchema, { ...page, data: records.map(domainMessage) });
     },
 
     async deleteDomain({ orgId, domain }, call) {

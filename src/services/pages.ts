@@ -30,6 +30,16 @@ export async function readPage<T>(
   return { records, object: "list", hasMore, ...(hasMore && last !== undefined && { nextCursor: cursorOf(last) }) };
 }
 
+/** The same of a short list that is in memory, all of it where no limit is given; `keyOf` is what it is ordered by, and the cursor that follows an element. */
+export const pageIn = <T>(
+  all: readonly T[],
+  { limit = all.length, cursor = "" }: { readonly limit?: number | undefined; readonly cursor?: string | undefined },
+  keyOf: (element: T) => string,
+): Promise<Page<T>> => {
+  const rest = all.filter((element) => keyOf(element) > cursor).sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+  return readPage(limit, async (most) => rest.slice(0, most), keyOf);
+};
+
 const NAMED = "name_";
 
 /** The cursor of an element that a list is ordered by the name of: a text that no caller takes for a name. */

@@ -143,8 +143,9 @@ export function denialOf(
   rule: Pick<Rpc, "permission" | "own" | "scope" | "workspaces">,
 ): Refusal | undefined {
   const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
-  // A key that belongs to no member has nothing of its own.
-  if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
+  // A key that belongs to no member has nothing of its own, but sees itself.
+  const hasOwn = key.userId !== undefined || rule.permission === "keys.read";
+  if (reach === undefined || (reach === "own" && !(rule.own && hasOwn))) {
     const needed = [rule.permission];
     return refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, { needed });
   }

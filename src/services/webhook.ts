@@ -32,7 +32,7 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { DEFAULT_PAGE, pageIn, readPage } from "./pages.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What webhooks depends on. */
@@ -80,17 +80,17 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
       return create(CreateWebhookResponseSchema, { webhook: { ...messageOf(hook), secret } });
     },
 
-    async listWebhooks(_, call) {
+    async listWebhooks(request, call) {
       const all = await store.listWebhooks(sql, keyOf(call).orgId);
-      const hooks = all.filter(({ workspaceId }) => isNear(call, workspaceId));
+      const near = all.filter(({ workspaceId }) => isNear(call, workspaceId));
+      const { records: hooks, ...page } = await pageIn(near, request, ({ id }) => id);
       const last = await store.lastDeliveries(
         sql,
         hooks.map(({ id }) => id),
       );
       return create(ListWebhooksResponseSchema, {
-        object: "list",
+        ...page,
         data: hooks.map((hook) => messageOf(hook, last.get(hook.id))),
-        hasMore: false,
       });
     },
 

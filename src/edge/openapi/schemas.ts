@@ -1,6 +1,6 @@
 /** The schema's messages and enums as JSON Schema, as REST writes them. */
 import { create, type DescEnum, type DescField, type DescMessage, getOption, ScalarType } from "@bufbuild/protobuf";
-import { inline, nullable, whole } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { inline, nonempty, nullable, whole } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ErrorDetailsSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { wordsOf } from "../messages/json.ts";
 import { violationsOf } from "../messages/validate.ts";
@@ -100,7 +100,12 @@ export class Schemas {
   #value(field: DescField): Keywords {
     switch (field.fieldKind) {
       case "list":
-        return { type: "array", items: this.#item(field), ...countBounds(field) };
+        return {
+          type: "array",
+          items: this.#item(field),
+          ...(getOption(field, nonempty) && { minItems: 1 }),
+          ...countBounds(field),
+        };
       case "map":
         return { type: "object", additionalProperties: this.#item(field), ...countBounds(field) };
       default:

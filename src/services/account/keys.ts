@@ -136,12 +136,13 @@ export function keyCalls({
       const caller = call.principal.kind === "key" ? call.principal : undefined;
       const own = caller?.workspaceId;
       if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
-      // A role that sees its own keys alone sees none with a key that belongs to no member.
-      const userId = caller && callersReach(caller, "keys.read") === "own" ? (caller.userId ?? "") : undefined;
+      const seesOwn = caller !== undefined && callersReach(caller, "keys.read") === "own";
+      // A key that belongs to no member sees itself.
+      const only = !seesOwn ? {} : caller.userId === undefined ? { id: caller.keyId } : { userId: caller.userId };
       const workspaceId = own ?? asked;
       const { records, ...page } = await readPage(
         limit,
-        (most) => listKeys(sql, orgId, { limit: most, after, workspaceId, userId }),
+        (most) => listKeys(sql, orgId, { limit: most, after, workspaceId, ...only }),
         ({ id }) => id,
       );
       return create(ListKeysResponseSchema, { ...page, data: await briefly(records) });
@@ -285,7 +286,9 @@ function confined(wanted: NewKey, member: MemberRecord | undefined): NewKey {
 function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "keys.write"): boolean {
   if (principal.kind !== "key") return true;
   if (principal.workspaceId !== undefined && principal.workspaceId !== key.workspaceId) return false;
-  return callersReach(principal, permission) === "all" || (key.userId !== undefined && key.userId === principal.userId);
+  if (callersReach(principal, permission) === "all") return true;
+  const isItself = key.id === principal.keyId && permission === "keys.read";
+  return isItself || (key.userId !== undefined && key.userId === principal.userId);
 }
 
 const otherWorkspace = (): Refusal =>
@@ -327,19 +330,21 @@ function futureOf(expiresAt: number | undefined): number | undefined {
   return expiresAt;
 }
 
-const listsOf = ({ scopes, models }: UpdateKeyRequest) => ({ scopes: scopes?.values, models: models?.values });
-
 function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyChanges {
   const { name, disabled, environment, budget, rateLimit, robotId, trust, clear } = request;
   for (const field of clear) {
-    const given = { budget, rate_limit: rateLimit, expires_at: request.expiresAt, robot_id: robotId, trust }[field];
+    const { expiresAt, scopes, models } = request;
+    const given = { budget, rate_limit: rateLimit, expires_at: expiresAt, robot_id: robotId, trust, scopes, models }[
+      field
+    ];
     if (given !== undefined) throw violation("clear", `${field} is set and taken away at once`, "value_error");
   }
   const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
   return {
     name,
     disabled,
-    ...listsOf(request),
+    scopes: request.scopes?.values.length ? request.scopes.values : clear.includes("scopes") ? [] : undefined,
+    models: request.models?.values.length ? request.models.values : clear.includes("models") ? [] : undefined,
     environment: environment === undefined ? undefined : environmentOf(environment),
     expiresAt: futureOf(request.expiresAt) ?? cleared("expires_at"),
     budget: budget ? budgetOf(budget) : cleared("budget"),

@@ -100,8 +100,8 @@ export function refuseSharedCache(wanted: boolean | undefined, path = "cache_sha
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
   refuseSharedCache(request.cacheSharing);
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
-  const { requireSigned, selfRegisteredApps } = request;
-  return {
+  const { requireSigned, selfRegisteredApps, clear } = request;
+  const given: StoredSettings = {
     ...(retentionDays !== undefined && { retention_days: retentionDays }),
     ...(zdr !== undefined && { zdr }),
     ...(cacheSharing !== undefined && { cache_sharing: cacheSharing }),
@@ -113,6 +113,9 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(requireSigned !== undefined && { require_signed: requireSigned }),
     ...(selfRegisteredApps !== undefined && { self_registered_apps: appPolicyIn(selfRegisteredApps) }),
   };
+  for (const field of clear)
+    if (Object.hasOwn(given, field)) throw violation("clear", `${field} is set and cleared at once`, "value_error");
+  return { ...given, ...Object.fromEntries(clear.map((field) => [field, null])) };
 }
 
 /** A default that isn't there would fail every request that names no preset. */

@@ -274,19 +274,22 @@ export interface KeyQuery {
   workspaceId?: string | undefined;
   /** Only keys of this member. */
   userId?: string | undefined;
+  /** Only this key. */
+  id?: string | undefined;
 }
 
 /** The keys of an organisation that were not revoked, oldest first. */
 export async function listKeys(
   sql: Queryable,
   orgId: string,
-  { limit, after, workspaceId, userId }: KeyQuery,
+  { limit, after, workspaceId, userId, id }: KeyQuery,
 ): Promise<KeyRecord[]> {
   const rows = await sql<KeyRow[]>`
     select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null and kind = 'api'
       ${after === undefined ? sql`` : sql`and id > ${after}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+      ${id === undefined ? sql`` : sql`and id = ${id}`}
     order by id limit ${limit}`;
   return withAncestors(sql, rows);
 }

@@ -108,7 +108,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
       expires_at: Math.floor(Date.now() / 1000) + 3600,
     };
     const maker = await app.admin(`/v1/orgs/${caller.org}/keys`, facts);
-    const { status, body } = await make(caller.org, { scopes: [], models: [] }, { key: maker.key });
+    const { status, body } = await make(caller.org, {}, { key: maker.key });
     const { role: _, ...inherited } = facts;
     expect([status, body]).toEqual([201, expect.objectContaining({ parent_id: maker.id, role: "developer" })]);
     expect(body).toMatchObject(inherited);

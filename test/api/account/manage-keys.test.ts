@@ -94,7 +94,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     expect([status, body]).toEqual([200, expect.objectContaining({ robot_id: "r1", role: "developer" })]);
     expect(body).toMatchObject({ ...changes, budget: { limit_usd: 2, interval: "weekly" } });
     const clear = ["budget", "expires_at", "robot_id", "rate_limit"];
-    const cleared = await on(key.id, "PATCH", { clear, models: [] }, owner);
+    const cleared = await on(key.id, "PATCH", { clear, models: null }, owner);
     expect(cleared.body).toMatchObject({
       name: "new",
       models: null,
@@ -117,7 +117,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     await everywhere("key_disabled");
     await on(key.id, "PATCH", { disabled: false, scopes: ["predict"] });
     await everywhere("scope_denied");
-    await on(key.id, "PATCH", { scopes: [], models: ["other/*"] });
+    await on(key.id, "PATCH", { scopes: null, models: ["other/*"] });
     await everywhere("model_not_in_scope");
   });
 
@@ -193,7 +193,7 @@ describe("a key that manages keys", () => {
     expect((await app.call(`/v1/orgs/${caller.org}/keys/${owners.id}/rotate`, {}, { key: admin })).status).toBe(403);
     const narrow = await app.key(caller.org, { role: "admin", models: ["acme/base"] });
     const plain = await made({ models: ["acme/base"] });
-    expect((await on(plain.id, "PATCH", { models: [] }, { key: narrow })).status).toBe(403);
+    expect((await on(plain.id, "PATCH", { models: null }, { key: narrow })).status).toBe(403);
     expect((await on(plain.id, "PATCH", { name: "ok" }, { key: narrow })).status).toBe(200);
 
     const ws = (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "ours" }, { key: caller.key })).body.id;
@@ -245,8 +245,8 @@ describe("a key that makes keys", () => {
       expect((await rotate(wide.id, narrow.key)).body.error?.code, what).toBe("scope_denied");
       const off = {
         budget: { clear: ["budget"] },
-        models: { models: [] },
-        scopes: { scopes: [] },
+        models: { models: null },
+        scopes: { scopes: null },
         expires_at: { clear: ["expires_at"] },
       };
       const change = off[Object.keys(facts)[0] as keyof typeof off];

@@ -11,7 +11,8 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
-import { inline, whole } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { inline, nonempty, whole } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type Frame, FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
@@ -68,6 +69,7 @@ function compile(desc: DescMessage): Decoder {
 const fieldsOf = (message: Message): DecodeFields => message as unknown as DecodeFields;
 
 function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
+  const clearable = clearableIn(desc);
   return (value, faults) => {
     const message: Message = create(desc);
     if (!isObject(value)) {
@@ -78,10 +80,27 @@ function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
     for (const key of Object.keys(value)) {
       const put = puts.get(key);
       if (put !== undefined) put(fieldsOf(message), value[key], faults);
-      else if (faults.open) faults.add("extra_forbidden", unknown("field", key, puts.keys()), key);
+      if (put !== undefined && value[key] === null && clearable !== undefined && !clearable.has(key))
+        faults.add("null_not_allowed", "must not be null: this field can't be removed", key);
+      if (put === undefined && faults.open) faults.add("extra_forbidden", unknown("field", key, puts.keys()), key);
     }
+    if (clearable !== undefined) clearNulls(fieldsOf(message), value, clearable);
     return message;
   };
+}
+
+/** The fields that a change may remove by naming them in `clear`; undefined for a message that has no such field. */
+function clearableIn(desc: DescMessage): ReadonlySet<string> | undefined {
+  const { clear } = desc.field;
+  const { type } = clear === undefined ? {} : getOption(clear, fieldRules);
+  const items = type?.case === "repeated" ? type.value.items?.type : undefined;
+  return items?.case === "string" ? new Set(items.value.in) : undefined;
+}
+
+/** Removes what is given as null, by JSON merge patch. Source: RFC 7396. */
+function clearNulls(message: DecodeFields, value: DecodeFields, clearable: ReadonlySet<string>): void {
+  const nulls = [...clearable].filter((name) => Object.hasOwn(value, name) && value[name] === null);
+  if (nulls.length > 0) message.clear = [...new Set([...(message.clear as string[]), ...nulls])];
 }
 
 /** The message's one repeated field stands for the message. */
@@ -147,8 +166,10 @@ function readerOf(field: DescField): FieldReader {
 function listReader(field: DescField & { fieldKind: "list" }): FieldReader {
   const [read, zero] = itemReader(field);
   const most = mostItemsOf(field);
+  const isLimit = getOption(field, nonempty);
   return (value, faults) => {
     if (!Array.isArray(value)) return faults.add("list_type", "must be an array");
+    if (isLimit && value.length === 0) return faults.add("too_short", EMPTY_LIMIT);
     if (value.length > most) return faults.add("too_long", tooManyItems(field, most));
     const items: unknown[] = [];
     for (let i = 0; i < value.length; i++) {
@@ -161,6 +182,8 @@ function listReader(field: DescField & { fieldKind: "list" }): FieldReader {
     return items;
   };
 }
+
+const EMPTY_LIMIT = "must not be empty: leave it out for no change, or send null to remove the limit";
 
 function itemReader(field: DescField & { fieldKind: "list" }): [read: FieldReader, zero: () => unknown] {
   switch (field.listKind) {

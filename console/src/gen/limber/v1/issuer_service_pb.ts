@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/issuer_service.proto.
  */
 export const file_limber_v1_issuer_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvaXNzdWVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK8AQoGSXNzdWVyEgwKBG5hbWUYASABKAkSDgoGaXNzdWVyGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpoYXNfc2VjcmV0GAQgASgIEg8KB2RvbWFpbnMYBSADKAkSFgoJam9pbl9yb2xlGAYgASgJSACIAQESFAoMcmVkaXJlY3RfdXJpGAcgASgJEg8KB2NyZWF0ZWQYCCABKA0SDwoHdXBkYXRlZBgJIAEoDUIMCgpfam9pbl9yb2xlIk8KC0VtYWlsRG9tYWluEg4KBmRvbWFpbhgBIAEoCRITCgZpc3N1ZXIYAiABKAlIAIgBARIQCgh2ZXJpZmllZBgDIAEoDUIJCgdfaXNzdWVyIr0BChBQdXRJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmlzc3VlchgDIAEoCRIRCgljbGllbnRfaWQYBCABKAkSHwoNY2xpZW50X3NlY3JldBgFIAEoCUIDgAEBSACIAQESDwoHZG9tYWlucxgGIAMoCRIWCglqb2luX3JvbGUYByABKAlIAYgBAUIQCg5fY2xpZW50X3NlY3JldEIMCgpfam9pbl9yb2xlIjYKEVB1dElzc3VlclJlc3BvbnNlEiEKBmlzc3VlchgBIAEoCzIRLmxpbWJlci52MS5Jc3N1ZXIiJAoSTGlzdElzc3VlcnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCSJYChNMaXN0SXNzdWVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLklzc3VlchIQCghoYXNfbW9yZRgDIAEoCCIzChNEZWxldGVJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKFERlbGV0ZUlzc3VlclJlc3BvbnNlEgwKBG5hbWUYASABKAkSDwoHZGVsZXRlZBgCIAEoCCI1ChNWZXJpZnlEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiPgoUVmVyaWZ5RG9tYWluUmVzcG9uc2USJgoGZG9tYWluGAEgASgLMhYubGltYmVyLnYxLkVtYWlsRG9tYWluIiQKEkxpc3REb21haW5zUmVxdWVzdBIOCgZvcmdfaWQYASABKAkiXQoTTGlzdERvbWFpbnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5FbWFpbERvbWFpbhIQCghoYXNfbW9yZRgDIAEoCCI1ChNEZWxldGVEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiNwoURGVsZXRlRG9tYWluUmVzcG9uc2USDgoGZG9tYWluGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgy8AMKDUlzc3VlclNlcnZpY2USRgoJUHV0SXNzdWVyEhsubGltYmVyLnYxLlB1dElzc3VlclJlcXVlc3QaHC5saW1iZXIudjEuUHV0SXNzdWVyUmVzcG9uc2USUQoLTGlzdElzc3VlcnMSHS5saW1iZXIudjEuTGlzdElzc3VlcnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RJc3N1ZXJzUmVzcG9uc2UiA5ACARJPCgxEZWxldGVJc3N1ZXISHi5saW1iZXIudjEuRGVsZXRlSXNzdWVyUmVxdWVzdBofLmxpbWJlci52MS5EZWxldGVJc3N1ZXJSZXNwb25zZRJPCgxWZXJpZnlEb21haW4SHi5saW1iZXIudjEuVmVyaWZ5RG9tYWluUmVxdWVzdBofLmxpbWJlci52MS5WZXJpZnlEb21haW5SZXNwb25zZRJRCgtMaXN0RG9tYWlucxIdLmxpbWJlci52MS5MaXN0RG9tYWluc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdERvbWFpbnNSZXNwb25zZSIDkAIBEk8KDERlbGV0ZURvbWFpbhIeLmxpbWJlci52MS5EZWxldGVEb21haW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZURvbWFpblJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("Ch5saW1iZXIvdjEvaXNzdWVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK8AQoGSXNzdWVyEgwKBG5hbWUYASABKAkSDgoGaXNzdWVyGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpoYXNfc2VjcmV0GAQgASgIEg8KB2RvbWFpbnMYBSADKAkSFgoJam9pbl9yb2xlGAYgASgJSACIAQESFAoMcmVkaXJlY3RfdXJpGAcgASgJEg8KB2NyZWF0ZWQYCCABKA0SDwoHdXBkYXRlZBgJIAEoDUIMCgpfam9pbl9yb2xlIk8KC0VtYWlsRG9tYWluEg4KBmRvbWFpbhgBIAEoCRITCgZpc3N1ZXIYAiABKAlIAIgBARIQCgh2ZXJpZmllZBgDIAEoDUIJCgdfaXNzdWVyIr0BChBQdXRJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmlzc3VlchgDIAEoCRIRCgljbGllbnRfaWQYBCABKAkSHwoNY2xpZW50X3NlY3JldBgFIAEoCUIDgAEBSACIAQESDwoHZG9tYWlucxgGIAMoCRIWCglqb2luX3JvbGUYByABKAlIAYgBAUIQCg5fY2xpZW50X3NlY3JldEIMCgpfam9pbl9yb2xlIjYKEVB1dElzc3VlclJlc3BvbnNlEiEKBmlzc3VlchgBIAEoCzIRLmxpbWJlci52MS5Jc3N1ZXIiYgoSTGlzdElzc3VlcnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRISCgVsaW1pdBgCIAEoDUgAiAEBEhMKBmN1cnNvchgDIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0SXNzdWVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLklzc3VlchIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIzChNEZWxldGVJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKFERlbGV0ZUlzc3VlclJlc3BvbnNlEgwKBG5hbWUYASABKAkSDwoHZGVsZXRlZBgCIAEoCCI1ChNWZXJpZnlEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiPgoUVmVyaWZ5RG9tYWluUmVzcG9uc2USJgoGZG9tYWluGAEgASgLMhYubGltYmVyLnYxLkVtYWlsRG9tYWluImIKEkxpc3REb21haW5zUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSEgoFbGltaXQYAiABKA1IAIgBARITCgZjdXJzb3IYAyABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKHAQoTTGlzdERvbWFpbnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5FbWFpbERvbWFpbhIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI1ChNEZWxldGVEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiNwoURGVsZXRlRG9tYWluUmVzcG9uc2USDgoGZG9tYWluGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgy8AMKDUlzc3VlclNlcnZpY2USRgoJUHV0SXNzdWVyEhsubGltYmVyLnYxLlB1dElzc3VlclJlcXVlc3QaHC5saW1iZXIudjEuUHV0SXNzdWVyUmVzcG9uc2USUQoLTGlzdElzc3VlcnMSHS5saW1iZXIudjEuTGlzdElzc3VlcnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RJc3N1ZXJzUmVzcG9uc2UiA5ACARJPCgxEZWxldGVJc3N1ZXISHi5saW1iZXIudjEuRGVsZXRlSXNzdWVyUmVxdWVzdBofLmxpbWJlci52MS5EZWxldGVJc3N1ZXJSZXNwb25zZRJPCgxWZXJpZnlEb21haW4SHi5saW1iZXIudjEuVmVyaWZ5RG9tYWluUmVxdWVzdBofLmxpbWJlci52MS5WZXJpZnlEb21haW5SZXNwb25zZRJRCgtMaXN0RG9tYWlucxIdLmxpbWJlci52MS5MaXN0RG9tYWluc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdERvbWFpbnNSZXNwb25zZSIDkAIBEk8KDERlbGV0ZURvbWFpbhIeLmxpbWJlci52MS5EZWxldGVEb21haW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZURvbWFpblJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * An issuer of OpenID Connect.
@@ -220,6 +220,20 @@ export type ListIssuersRequest = Message<"limber.v1.ListIssuersRequest"> & {
    * @generated from field: string org_id = 1;
    */
   orgId: string;
+
+  /**
+   * How many at most; all when absent.
+   *
+   * @generated from field: optional uint32 limit = 2;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where the last page ended.
+   *
+   * @generated from field: optional string cursor = 3;
+   */
+  cursor?: string | undefined;
 };
 
 /**
@@ -250,11 +264,18 @@ export type ListIssuersResponse = Message<"limber.v1.ListIssuersResponse"> & {
   data: Issuer[];
 
   /**
-   * Constant false.
+   * There are more.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
+
+  /**
+   * Where the next page begins.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
 };
 
 /**
@@ -381,6 +402,20 @@ export type ListDomainsRequest = Message<"limber.v1.ListDomainsRequest"> & {
    * @generated from field: string org_id = 1;
    */
   orgId: string;
+
+  /**
+   * How many at most; all when absent.
+   *
+   * @generated from field: optional uint32 limit = 2;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where the last page ended.
+   *
+   * @generated from field: optional string cursor = 3;
+   */
+  cursor?: string | undefined;
 };
 
 /**
@@ -411,11 +446,18 @@ export type ListDomainsResponse = Message<"limber.v1.ListDomainsResponse"> & {
   data: EmailDomain[];
 
   /**
-   * Constant false.
+   * There are more.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
+
+  /**
+   * Where the next page begins.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
 };
 
 /**
