@@ -1,5 +1,6 @@
 /** Evaluates a policy in a scenario of a gateway over its public API: `limber evaluate --policy owner/name --scenario base-nav`. */
 import { parseArgs } from "node:util";
+import { addressUnder } from "../src/codecs/base-address.ts";
 
 const HELP = `Evaluates a policy in a scenario, and shows each episode as it ends.
 
@@ -97,7 +98,7 @@ async function main(): Promise<number> {
   const body = JSON.stringify(requestOf(values));
   const ask = async (path: string, init: RequestInit): Promise<Response> => {
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-    const answer = await fetch(url.replace(/\/+$/, "") + path, { ...init, headers }).catch(() => {
+    const answer = await fetch(addressUnder(url, path), { ...init, headers }).catch(() => {
       throw new Refused(`no gateway answers at ${url}`);
     });
     if (answer.ok) return answer;

@@ -1,6 +1,7 @@
 /** Brings a model server to a gateway over its public API: `npm run provider -- register …`. Registers, declares, verifies. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { addressUnder } from "../src/codecs/base-address.ts";
 
 const HELP = `Brings a model server to a gateway: registers the provider, declares the model, runs the conformance probe.
 
@@ -152,7 +153,7 @@ class Gateway {
   constructor({ url = process.env.LIMBER_URL ?? "http://127.0.0.1:8080", key = process.env.LIMBER_KEY }: Values) {
     if (!URL.canParse(url)) throw new Misuse(`--url must be an address, not ${url}`);
     if (!key) throw new Misuse("an API key is needed: LIMBER_KEY in the environment, or --key");
-    this.#url = url.replace(/\/+$/, "");
+    this.#url = url;
     this.#key = key;
   }
 
@@ -160,7 +161,7 @@ class Gateway {
   async call(path: string, body?: object): Promise<{ status: number; body: any }> {
     const headers = { authorization: `Bearer ${this.#key}`, "content-type": "application/json" };
     const init = body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) };
-    const response = await fetch(this.#url + path, init).catch(() => {
+    const response = await fetch(addressUnder(this.#url, path), init).catch(() => {
       throw new Refused(`no gateway answers at ${this.#url}`);
     });
     const text = await response.text();

@@ -148,7 +148,7 @@ function authOf({ auth, "secret-file": file }: Values): { type: "none" | "bearer
 }
 
 /** The report for a README: a table in Markdown, and what to do. */
-function tableOf({ checks, measured, passed }: ProbeReport, endpoint: string, runtime: string): string {
+function tableOf({ checks, measured, passed, address }: ProbeReport, endpoint: string, runtime: string): string {
   const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll(/\s+/g, " ");
   const result = (ok: boolean, required: boolean): string => (ok ? "passed" : required ? "FAILED" : "warned");
   const steps = checks.flatMap(({ name, nextStep }) => (nextStep === undefined ? [] : [`- ${name}: ${nextStep}`]));
@@ -164,6 +164,7 @@ function tableOf({ checks, measured, passed }: ProbeReport, endpoint: string, ru
     ...(measured && passed
       ? ["", `Median ${measured.p50Ms} ms, 95th percentile ${measured.p95Ms} ms, first answer ${measured.coldMs} ms.`]
       : []),
+    ...(address !== undefined && address !== endpoint ? ["", `Calls went to ${address}.`] : []),
     ...(steps.length > 0 ? ["", "What to do:", "", ...steps] : []),
   ].join("\n");
 }
@@ -199,7 +200,7 @@ export async function probeCommand(
         vault: createVault(secretBytes(32)),
         upstream,
       });
-      const deps = { agent, allowPrivate: true, native: upstream.native };
+      const deps = { agent, allowPrivate: true, native: upstream.native, addressOf: upstream.addressOf };
       const { report } = await probe(deps, { offering, target: { ...target, auth }, wire, bounds, record });
       // A region is what a declaration says, and there is none.
       report.checks = report.checks.filter(({ name }) => name !== "region");

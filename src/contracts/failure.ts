@@ -20,6 +20,8 @@ export class UpstreamFailure extends Error {
   readonly failure: AttemptFailure;
   /** What the gateway itself found the input to lack; undefined where it was the upstream that found something. */
   readonly lack: string | undefined;
+  /** The address that was asked, without its query; for the log and the provider's owner. Undefined where the endpoint says it. */
+  address: string | undefined;
 
   constructor(failure: AttemptFailure, message: string, cause?: unknown, lack?: string) {
     super(message, cause === undefined ? undefined : { cause });

@@ -32,7 +32,7 @@ import { findKey } from "../store/account/keys.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/broadcast.ts";
-import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
+import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp, otlpAddresses } from "../upstream/post/otlp.ts";
 import { AddressRefused, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { pageIn } from "./pages.ts";
@@ -69,9 +69,9 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
       const id = newId("bct");
       const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, request.headers)));
       await assertOwn(sql, orgId, facts.filter);
-      await tryOut(deps.reach, facts, request.headers);
+      const endpoint = await tryOut(deps.reach, facts, request.headers);
       const target = await tx(sql, async (tx) => {
-        const target = await store.createTarget(tx, { ...facts, id, orgId });
+        const target = await store.createTarget(tx, { ...facts, endpoint, id, orgId });
         await noted(tx, call, "broadcast.created", id);
         return target;
       });
@@ -97,11 +97,12 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
       const sealed = headersFor(vault, id, request.headers);
       const facts = nearby(call, factsOf(before, request, sealed));
       if (request.filter) await assertOwn(sql, orgId, facts.filter);
-      if (facts.enabled && isOtherWay(before, facts))
-        await tryOut(deps.reach, facts, headersOf(vault, { ...facts, id }));
+      const isTried = facts.enabled && isOtherWay(before, facts);
+      const taken = isTried ? await tryOut(deps.reach, facts, headersOf(vault, { ...facts, id })) : undefined;
       const target = await tx(sql, async (tx) => {
         // Who else changed it meanwhile keeps what this request does not name.
         const now = nearby(call, factsOf(await targetOf(tx, call, id), request, sealed));
+        if (taken !== undefined && now.endpoint === facts.endpoint) now.endpoint = taken;
         const target = await store.replaceTarget(tx, { ...now, id, orgId });
         if (!target) throw unknown();
         await noted(tx, call, "broadcast.changed", id);
@@ -221,16 +222,40 @@ const isOtherWay = (before: store.TargetFacts, { endpoint, protocol, headers, en
   headers !== before.headers ||
   enabled !== before.enabled;
 
-/** Sends a test span, or refuses: the address is none that we go to, or the span was not taken. */
-async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<void> {
+/**
+ * Sends a test span and returns the address that took it, or refuses: the address is none that we go to, or the span was not taken. A
+ * receiver that has nothing at the likeliest address is tried at the one that was given.
+ */
+async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<string> {
+  const addresses = otlpAddresses(facts);
+  const failures: OtlpFailed[] = [];
+  for (const endpoint of addresses) {
+    const failure = await triedAt(reach, { ...facts, endpoint }, headers);
+    if (failure === undefined) return endpoint;
+    failures.push(failure);
+    if (!NOWHERE.has(failure.status ?? 0)) break;
+  }
+  const tried = failures.map((failure, i) => `${whyOf(failure)}${at(addresses[i]!)}`);
+  const text = `a test span was not taken, so the target was not saved: ${tried.join("; ")}`;
+  throw refuse(Reason.BROADCAST_TEST_FAILED, text, {}, { param: "endpoint", cause: failures[0] });
+}
+
+/** The answers of a server that has nothing at a path. */
+const NOWHERE: ReadonlySet<number> = new Set([404, 405]);
+
+/** Queries may hold keys. */
+const at = (address: string): string => ` at ${address.replace(/[?#].*$/s, "")}`;
+
+/** Why a test span was not taken at one address; undefined where it was. */
+async function triedAt(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<OtlpFailed | undefined> {
   const sender = openedFor(reach, { ...facts, headers });
   try {
     await sender.send([testSpan(resourceOf(facts))]);
+    return undefined;
   } catch (thrown) {
     if (!(thrown instanceof OtlpFailed)) throw thrown;
     if (thrown.word === "refused_address") throw addressRefused(reach, new AddressRefused("private_address"));
-    const text = `a test span was not taken, so the target was not saved: ${whyOf(thrown)}`;
-    throw refuse(Reason.BROADCAST_TEST_FAILED, text, {}, { param: "endpoint", cause: thrown });
+    return thrown;
   } finally {
     sender.close();
   }

@@ -9,6 +9,7 @@ import { createServer, type Http2Session, type ServerHttp2Stream } from "node:ht
 import type { AddressInfo } from "node:net";
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { after } from "../clock.ts";
+import { addressUnder } from "../codecs/base-address.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
 import { isLerobotMessage } from "../codecs/python/lerobot.ts";
@@ -263,7 +264,7 @@ class LerobotRobot {
   async #ask(path: string, body?: object): Promise<{ ok: boolean; body: unknown }> {
     const { gateway, key, log } = this.#options;
     try {
-      const response = await fetch(new URL(path, gateway), {
+      const response = await fetch(addressUnder(gateway, path), {
         method: body === undefined ? "GET" : "POST",
         headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
         signal: AbortSignal.timeout(DEADLINE_MS + 1_000),

@@ -22,7 +22,7 @@ import type { GrpcClientFactory } from "./transport/grpc.ts";
 import { guardedLookup } from "./transport/guard.ts";
 import { openHttp2Grpc } from "./transport/http2-grpc.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
-import type { ServerReach } from "./transport/servers.ts";
+import { FoundAddresses, type ServerReach } from "./transport/servers.ts";
 import { vlaEvalWs } from "./vla-eval-ws/index.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
 import type { Wire } from "./wire.ts";
@@ -35,6 +35,8 @@ export interface Upstream {
   wireOf(runtime: string): Wire | undefined;
   /** The native wire, which can also be asked what a server serves. */
   readonly native: LimberPolicyWire;
+  /** The address that took the last call to an endpoint, where its wire adds a path to it; undefined before the first answer. */
+  addressOf(endpoint: string): string | undefined;
   /** Where servers register that dial the gateway. */
   readonly hub: OutboundHub;
   /** Closes every connection of every wire; calls under way fail. */
@@ -55,12 +57,13 @@ const PLAIN: UpstreamPieces = { openGrpc: openHttp2Grpc, policyCodec: PROTOBUF_C
  * others.
  */
 export function createUpstream(
-  options: Omit<ServerReach, "lookup" | "openGrpc">,
+  options: Omit<ServerReach, "lookup" | "openGrpc" | "found">,
   leases: ServerLeases = localLeases(),
   pieces: Partial<UpstreamPieces> = {},
 ): Upstream {
   const { openGrpc, policyCodec } = { ...PLAIN, ...pieces };
-  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc };
+  const found = new FoundAddresses();
+  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc, found };
   const native = limberPolicy(reach, policyCodec);
   const hub = new OutboundHub();
   const wires = [
@@ -88,6 +91,7 @@ export function createUpstream(
     runtimes: [...byId.keys()],
     wireOf: (runtime) => byId.get(runtime),
     native,
+    addressOf: (endpoint) => found.of(endpoint),
     hub,
     async close() {
       await Promise.all(wires.map((wire) => wire.close()));

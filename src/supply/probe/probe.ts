@@ -58,6 +58,7 @@ export async function probe(
     for (const contract of probed.offering.contracts) await askContract(run, contract, probed.record.maxHorizon);
   report.passed = report.checks.length > 0 && report.checks.every((check) => check.passed || !check.required);
   report.measured = create(ProbeMeasurementsSchema, run.measured());
+  if (run.address !== undefined) report.address = run.address;
   report.finishedAt = nowSeconds();
   return { report, busy: run.busy };
 }

@@ -53,6 +53,8 @@ export interface ProbeDeps {
   allowPrivate: boolean;
   /** Can be asked what it serves, where it is the offering's wire. */
   native: LimberPolicyWire;
+  /** The address that took the last call to an endpoint, where its wire adds a path to it. */
+  addressOf?: (endpoint: string) => string | undefined;
 }
 
 interface ProbeCheck {
@@ -107,6 +109,9 @@ const layoutOf = (cameras: readonly string[], names: readonly string[], dimensio
   cameras: cameras.map((name) => create(CameraSpecSchema, { name, required: true })),
   layout: create(ProprioSpecSchema, { names: [...names], dimension }),
 });
+
+/** Queries of addresses may hold keys. */
+const withoutQuery = ({ endpoint }: UpstreamTarget): string => endpoint.replace(/[?#].*$/s, "");
 
 const FORMATS: Readonly<Record<number, "png" | "jpeg" | "webp">> = {
   [ImageFormat.PNG]: "png",
@@ -168,6 +173,7 @@ export class ProbeRun {
     } catch (thrown) {
       passed = false;
       detail = thrown instanceof Error ? thrown.message : String(thrown);
+      if (thrown instanceof UpstreamFailure) detail += ` (asked ${thrown.address ?? withoutQuery(this.probed.target)})`;
       nextStep = adviceFor(name, thrown);
       if (thrown instanceof UpstreamFailure && thrown.failure === AttemptFailure.UPSTREAM_BUSY) this.busy = true;
     }
@@ -176,6 +182,11 @@ export class ProbeRun {
     const advice = nextStep === undefined ? {} : { nextStep };
     await this.#told({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
     return passed;
+  }
+
+  /** Where its calls went, as far as that isn't its endpoint. */
+  get address(): string | undefined {
+    return this.#deps.addressOf?.(this.probed.target.endpoint);
   }
 
   /** No call is under way: their time runs no more. */

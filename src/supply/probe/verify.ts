@@ -63,7 +63,7 @@ export async function verify(
   for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
   if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
   const { report, busy } = await probe(
-    { ...deps, native: deps.upstream.native },
+    { ...deps, native: deps.upstream.native, addressOf: deps.upstream.addressOf },
     { offering, target, wire, bounds, record: known },
     // Who waits for it looks on; what the probe finds does not depend on that.
     (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object

@@ -14,7 +14,7 @@ const PROFILES = new Profiles(plainProfile({ frames: [picture("", "image")], ins
 
 /** Opens the wire; connections are made on first use. */
 export function cog(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/predictions", "/health-check", "/openapi.json"]);
   return {
     id: "cog",
     schemes: Object.keys(HTTP_SCHEMES),

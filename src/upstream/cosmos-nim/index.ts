@@ -14,7 +14,7 @@ const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
 export function cosmosNim(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/v1/infer", "/v1/health/ready"]);
   return {
     id: "cosmos-nim",
     schemes: Object.keys(HTTP_SCHEMES),

@@ -4,7 +4,8 @@ import { type HttpServers, statusFailure } from "../transport/http.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import type { DexboticForm } from "./encode.ts";
 
-const PATH = "/process_frame";
+/** The one route. */
+export const PATH = "/process_frame";
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
 export async function postAct(
@@ -19,9 +20,10 @@ export async function postAct(
 
 /** Resolves when the server knows its route, which it says by refusing to be read. Rejects with an UpstreamFailure. */
 export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const { status, body } = await servers.ask(target, { method: "GET", path: PATH, signal, maxBytes: MAX_PAGE });
+  const answer = await servers.ask(target, { method: "GET", path: PATH, signal, maxBytes: MAX_PAGE });
+  const { status } = answer;
   if (status === 404) throw malformed(`the server has no ${PATH}`);
-  if (status >= 400 && status !== 405) throw statusFailure(status, body);
+  if (status >= 400 && status !== 405) throw statusFailure(answer);
 }
 
 const MAX_PAGE = 1 << 20;

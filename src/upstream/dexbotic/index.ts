@@ -9,7 +9,7 @@ import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
 import { encodeAct } from "./encode.ts";
-import { askAlive, postAct } from "./exchange.ts";
+import { askAlive, PATH, postAct } from "./exchange.ts";
 
 /** The server resizes pictures itself, so each goes as its camera encoded it. */
 const AS_IT_IS = { form: PixelForm.ENCODED, optional: true } as const;
@@ -25,7 +25,7 @@ const PROFILES = new Profiles(
 
 /** Opens the wire; connections are made on first use. */
 export function dexbotic(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, [PATH]);
   return {
     id: "dexbotic",
     schemes: Object.keys(HTTP_SCHEMES),

@@ -12,7 +12,7 @@ import { askHealth, postAct } from "./exchange.ts";
 
 /** Opens the wire; connections are made on first use. */
 export function gr00tHttp(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/act", "/health"]);
   return {
     id: "gr00t-http",
     schemes: Object.keys(HTTP_SCHEMES),

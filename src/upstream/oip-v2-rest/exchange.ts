@@ -11,10 +11,14 @@ import { encodeInfer } from "./encode.ts";
 const LENGTH_HEADER = "inference-header-content-length";
 const MAX_WORDS = 1 << 20;
 const MAX_SERVERS = 1_024;
+/** The paths that owners may have pasted with the address. */
+const OPERATIONS = ["", "/infer", "/ready"]
+  .flatMap((verb) => [`/v2/models/*${verb}`, `/v2/models/*/versions/*${verb}`])
+  .concat("/v2/health/ready");
 
 /** The protocol over HTTP/1.1; tensors go raw to servers that list the extension `binary_tensor_data`. */
 export function restTransport(reach: ServerReach): OipTransport {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, OPERATIONS);
   /** Whether each server reads raw tensors. */
   const binary = new Map<string, boolean>();
 

@@ -1,13 +1,13 @@
 /** What an OpenAI-compatible server is asked over HTTP. Source: the OpenAI API reference, and vLLM's and SGLang's servers. */
 
 import type { Signal } from "../../cancellation.ts";
-import { type HttpServers, isObject, readJson } from "../transport/http.ts";
+import { type HttpServers, isObject, readJson, statusFailure } from "../transport/http.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { type Completion, readCompletion } from "./decode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
 const MAX_ANSWER_BYTES = 4 * 2 ** 20;
-const MAX_MODELS = 200;
+const MAX_MODELS = 10_000;
 
 /** Completes one chat. Rejects with an UpstreamFailure. */
 export async function complete(
@@ -27,19 +27,39 @@ export async function complete(
   return readCompletion(answer.body);
 }
 
-/** The names of the models that a server serves. Rejects with an UpstreamFailure. */
-export async function modelsOf(servers: HttpServers, target: UpstreamTarget, signal: Signal): Promise<string[]> {
-  const { body } = await servers.askFor(target, {
-    method: "GET",
-    path: "/v1/models",
-    signal,
-    maxBytes: MAX_ANSWER_BYTES,
-  });
-  const list = readJson(body);
-  const data = isObject(list) ? list.data : undefined;
+/**
+ * The names of the models that a server serves; undefined where it answers and has no such list, as some hosted ones don't. Rejects with an
+ * UpstreamFailure.
+ */
+export async function modelsOf(
+  servers: HttpServers,
+  target: UpstreamTarget,
+  signal: Signal,
+): Promise<string[] | undefined> {
+  const answer = await servers.ask(target, { method: "GET", path: "/v1/models", signal, maxBytes: MAX_LIST_BYTES });
+  if (NO_LIST.has(answer.status)) return undefined;
+  if (answer.status >= 300) throw statusFailure(answer);
+  const list = readJson(answer.body);
+  // OpenAI's list; Together's is bare, and Ollama's and Google's own are of `models` with names.
+  const data = isObject(list) ? (list.data ?? list.models) : list;
   if (!Array.isArray(data)) return [];
   return data
     .slice(0, MAX_MODELS)
-    .map((model: unknown) => (isObject(model) ? model.id : undefined))
+    .map((model: unknown) => (isObject(model) ? (model.id ?? model.name) : model))
     .filter((id) => typeof id === "string");
 }
+
+/** Not found, not allowed, gone, not implemented. */
+const NO_LIST: ReadonlySet<number> = new Set([404, 405, 410, 501]);
+const MAX_LIST_BYTES = 16 * 2 ** 20;
+
+/** A name as lists and calls spell it differently: Google lists `models/…`, and Ollama `…:latest`. */
+const plainName = (name: string): string =>
+  name
+    .replace(/^models\//, "")
+    .replace(/:latest$/, "")
+    .toLowerCase();
+
+/** The name by which a list has a model; undefined where it doesn't. */
+export const listedAs = (names: readonly string[], wanted: string): string | undefined =>
+  names.includes(wanted) ? wanted : names.find((name) => plainName(name) === plainName(wanted));

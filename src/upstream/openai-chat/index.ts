@@ -8,13 +8,13 @@ import type { UpstreamTarget, Wire } from "../wire.ts";
 import { CONVENTIONS, type Convention } from "./conventions.ts";
 import { groundAnswerOf, readPlaces } from "./decode.ts";
 import { encodeChat, showPicture } from "./encode.ts";
-import { complete, modelsOf } from "./exchange.ts";
+import { complete, listedAs, modelsOf } from "./exchange.ts";
 
 const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
 export function openaiChat(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/models"]);
   return {
     id: "openai-chat",
     schemes: Object.keys(HTTP_SCHEMES),
@@ -29,9 +29,14 @@ export function openaiChat(reach: ServerReach): Wire {
         async look(target, { signal }) {
           const wanted = PROFILES.of(target.profile).serverModel ?? target.model;
           const names = await modelsOf(servers, target, signal);
-          if (names.includes(wanted)) return `the server lists ${wanted}`;
+          if (names === undefined) return "the server has no list of its models";
+          const listed = listedAs(names, wanted);
+          if (listed === wanted) return `the server lists ${wanted}`;
+          if (listed !== undefined)
+            return `the server lists it as ${listed}, and calls name ${wanted}: where those fail, set profile.server_model to ${listed}`;
+          const some = names.slice(0, 5).join(", ");
           throw new Error(
-            `the server doesn't list ${wanted}: set profile.server_model to the name that it goes by there`,
+            `the server doesn't list ${wanted}: set profile.server_model to the name that it goes by there${some && `, such as ${some}`}`,
           );
         },
       },

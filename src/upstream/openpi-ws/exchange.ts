@@ -8,6 +8,7 @@ import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { BRAND } from "../../brand.ts";
 import { nativeOf, type Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
+import { pathsUnder } from "../../codecs/base-address.ts";
 import { passed } from "../../codecs/passing.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -384,7 +385,7 @@ const headersFor = (authorization: string | undefined): Record<string, string> =
   ...(authorization !== undefined && { authorization }),
 });
 
-function upgradeFailure({ statusCode = 0 }: IncomingMessage): UpstreamFailure {
+function upgradeFailure({ statusCode = 0 }: Pick<IncomingMessage, "statusCode">): UpstreamFailure {
   return new UpstreamFailure(
     BY_HTTP_STATUS[statusCode] ?? AttemptFailure.UPSTREAM_ERROR,
     `answered HTTP ${statusCode}`,
@@ -422,22 +423,40 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
   1013: AttemptFailure.UPSTREAM_BUSY, // try again later
 };
 
-/** Upgrade required: the answer of servers without `/healthz`, which shows that they are alive. */
-const HEALTHY = [200, 426];
+/** The answer of servers without `/healthz`, which shows that they are alive. */
+const UPGRADE_REQUIRED = 426;
 
-/** Resolves when the server answers for its health, which one of openpi can't while it infers; rejects with an UpstreamFailure. */
-export const askHealth = (
+const refusedAt = (at: URL, statusCode: number): UpstreamFailure =>
+  Object.assign(upgradeFailure({ statusCode }), { address: at.origin + at.pathname });
+
+/**
+ * Resolves when the server answers for its health, which one of openpi can't while it infers; rejects with an UpstreamFailure. A server behind
+ * a path is asked there first, and at the root where it has nothing there.
+ */
+export async function askHealth(
   { url, lookup, authorization }: Address,
   signal: Signal,
-  path: `/${string}` = "/healthz",
-): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const get = url.protocol === "wss:" ? getHttps : getHttp;
-    const at = new URL(path, url.href.replace(/^ws/, "http"));
-    const fail = (error: unknown): void => reject(signal.aborted ? calledOff(signal) : failureOf(error));
-    get(at, { lookup, signal: nativeOf(signal), agent: false, headers: headersFor(authorization) }, (response) => {
-      response.destroy();
-      if (HEALTHY.includes(response.statusCode ?? 0)) resolve();
-      else reject(upgradeFailure(response));
-    }).on("error", fail);
-  });
+  health: `/${string}` = "/healthz",
+): Promise<void> {
+  const get = url.protocol === "wss:" ? getHttps : getHttp;
+  const statusAt = (at: URL): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const fail = (error: unknown): void => reject(signal.aborted ? calledOff(signal) : failureOf(error));
+      get(at, { lookup, signal: nativeOf(signal), agent: false, headers: headersFor(authorization) }, (response) => {
+        response.destroy();
+        resolve(response.statusCode ?? 0);
+      }).on("error", fail);
+    });
+  // A server without the path under its own may have it at the root. One that has it nowhere, and wants an upgrade, is alive.
+  let [failure, isAlive]: [UpstreamFailure | undefined, boolean] = [undefined, false];
+  for (const path of new Set([...pathsUnder(url.pathname, health), health])) {
+    const at = new URL(url.href.replace(/^ws/, "http"));
+    at.pathname = path;
+    const status = await statusAt(at);
+    if (status === 200) return;
+    if (status === UPGRADE_REQUIRED) isAlive = true;
+    else if (status === 404) failure ??= refusedAt(at, status);
+    else throw refusedAt(at, status);
+  }
+  if (!isAlive) throw failure;
+}

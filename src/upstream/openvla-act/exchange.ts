@@ -12,8 +12,9 @@ export const postAct = (
 
 /** Resolves when the server answers for its documentation page, with the page or with 404. Rejects with an UpstreamFailure. */
 export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const { status, body } = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
-  if (status >= 500 || status === 401 || status === 403) throw statusFailure(status, body);
+  const answer = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
+  const { status } = answer;
+  if (status >= 500 || status === 401 || status === 403) throw statusFailure(answer);
 }
 
 const MAX_PAGE = 1 << 20;

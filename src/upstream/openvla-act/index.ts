@@ -12,7 +12,7 @@ import { PROFILES } from "./profiles.ts";
 
 /** Opens the wire; connections are made on first use. */
 export function openvlaAct(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/act", "/docs"]);
   return {
     id: "openvla-act",
     schemes: Object.keys(HTTP_SCHEMES),

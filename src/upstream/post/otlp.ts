@@ -6,6 +6,7 @@ import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
 import { Cancel } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
+import { pathsUnder } from "../../codecs/base-address.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { newId } from "../../ids.ts";
@@ -56,9 +57,27 @@ export interface OtlpSender {
 const PATIENCE_MS = 10_000;
 const ANSWER_BYTES = 64 << 10;
 const TRACES_PATH = "/v1/traces";
+/** The paths of other signals, which exporters have in the same base. */
+const SIGNALS = /\/v1\/(?:logs|metrics)$/;
 const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /** Source: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes, and what is in between. */
 const AGAIN = new Set([408, 429, 502, 503, 504]);
+
+/**
+ * The addresses at which a receiver may take traces, given the one that its owner pasted, the likeliest first. Over HTTP a base has
+ * `/v1/traces` added, unless it is there; a path of another kind may be the receiver's own. Each is used as it stands by `openOtlp`.
+ * Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/#endpoint-urls-for-otlphttp
+ */
+export function otlpAddresses({ endpoint, protocol }: Pick<OtlpReceiver, "endpoint" | "protocol">): string[] {
+  const url = URL.parse(endpoint);
+  if (protocol === "grpc" || url === null || url.pathname === "/") return [endpoint];
+  const pasted = url.pathname.replace(/\/+$/, "");
+  const at = (path: string): string => Object.assign(new URL(url), { pathname: path }).href;
+  const [known = TRACES_PATH] = pathsUnder(pasted.replace(SIGNALS, "/v1"), TRACES_PATH, []).filter((path) =>
+    path.endsWith(TRACES_PATH),
+  );
+  return known === pasted ? [at(known)] : [at(known), endpoint];
+}
 
 /** Opens a sender; connections are made on first use. Throws `AddressRefused`. */
 export function openOtlp(reach: OtlpReach, receiver: OtlpReceiver): OtlpSender {

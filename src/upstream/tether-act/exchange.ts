@@ -14,6 +14,6 @@ export const postAct = (
 
 /** Resolves when the server is ready; one that warms up or gave up says 503. Rejects with an UpstreamFailure. */
 export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const { status, body } = await servers.ask(target, { method: "GET", path: "/health", signal, maxBytes: MAX_HEALTH });
-  if (status !== 200) throw statusFailure(status, body);
+  const answer = await servers.ask(target, { method: "GET", path: "/health", signal, maxBytes: MAX_HEALTH });
+  if (answer.status !== 200) throw statusFailure(answer);
 }

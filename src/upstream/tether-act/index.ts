@@ -30,7 +30,7 @@ const PROFILES = new Profiles(PLAIN, {
 
 /** Opens the wire; connections are made on first use. */
 export function tetherAct(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/act", "/health"]);
   return {
     id: "tether-act",
     schemes: Object.keys(HTTP_SCHEMES),

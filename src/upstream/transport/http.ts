@@ -2,6 +2,7 @@
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
+import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
@@ -12,7 +13,7 @@ import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./
 /** What a server is asked. */
 export interface HttpQuestion {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** Under the endpoint's own path, of whose end it may repeat a part: `/v1/models` under `…/v1` is `…/v1/models`. */
+  /** Under the endpoint's own path, as `pathsUnder` finds it: `/v1/models` under `…/v1` is `…/v1/models`. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | string;
@@ -26,6 +27,8 @@ export interface HttpAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Buffer;
+  /** Where it came from, without a query. */
+  readonly address: string;
 }
 
 /** The schemes of every wire that is plain HTTP. */
@@ -34,15 +37,25 @@ export const HTTP_SCHEMES: Readonly<Record<string, string>> = { "http:": "http:"
 /** More exchanges with one server at one time than any of them has workers for. */
 const MAX_EXCHANGES = 256;
 const CONNECTIONS = 64;
+/** More endpoints than one replica asks at one time. */
+const MAX_SETTLED = 4_096;
+/** The answers of a server that has nothing at a path. */
+const NOWHERE: ReadonlySet<number> = new Set([404, 405]);
 
 /** The servers of one wire, by HTTP/1.1. */
 export class HttpServers {
   readonly #reach: ServerReach;
   readonly #agent: Dispatcher;
   readonly #running = new Map<string, number>();
+  /** The operations that an endpoint may end in. */
+  readonly #operations: readonly string[];
+  /** Which of its paths each operation was answered at, by endpoint. */
+  readonly #settled = new Map<string, number>();
 
-  constructor(reach: ServerReach) {
+  /** `operations` are the paths that owners may have pasted with the address, `*` for any segment. */
+  constructor(reach: ServerReach, operations: readonly string[]) {
     this.#reach = reach;
+    this.#operations = operations;
     // A model may think for longer than any web server: the call's own signal ends the wait.
     this.#agent = guardedAgent(reach, { silenceMs: 0, connections: CONNECTIONS });
   }
@@ -60,9 +73,9 @@ export class HttpServers {
     const leave = (): void => hangUp.abort();
     signal.addEventListener("abort", leave, { once: true });
     try {
-      return await this.#exchange(address, question, hangUp.signal);
+      return await this.#find(target, address, question, hangUp.signal);
     } catch (error) {
-      throw signal.aborted ? calledOff(signal) : failureOf(error);
+      throw signal.aborted ? calledOff(signal) : error;
     } finally {
       signal.removeEventListener("abort", leave);
       this.#leave(origin);
@@ -73,35 +86,73 @@ export class HttpServers {
   async askFor(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
     const answer = await this.ask(target, question);
     if (answer.status >= 200 && answer.status < 300) return answer;
-    throw statusFailure(answer.status, answer.body);
+    throw statusFailure(answer);
+  }
+
+  /** Asks at the path that answered before, or at each that the operation may have until one isn't 404 or 405. */
+  async #find(
+    target: UpstreamTarget,
+    address: Address,
+    question: HttpQuestion,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    const { url } = address;
+    const paths = pathsUnder(url.pathname, question.path, this.#operations);
+    const kind = `${target.endpoint} ${question.path.split("/", 3).join("/")}`;
+    const known = this.#settled.get(kind);
+    let first: HttpAnswer | undefined;
+    for (const [at, path] of paths.entries()) {
+      if (known !== undefined && known !== at) continue;
+      const answer = await this.#exchange(address, path, question, signal);
+      if (answer.status < 300) {
+        if (this.#settled.size >= MAX_SETTLED) this.#settled.clear();
+        this.#settled.set(kind, at);
+        if (question.method !== "GET") this.#reach.found?.note(target.endpoint, answer.address);
+      }
+      if (!NOWHERE.has(answer.status)) return answer;
+      first ??= answer;
+    }
+    return first!; // there is always a path
   }
 
   close(): Promise<void> {
     return this.#agent.destroy();
   }
 
-  async #exchange({ url, authorization }: Address, question: HttpQuestion, signal: AbortSignal): Promise<HttpAnswer> {
-    const { method, path, maxBytes = MAX_MESSAGE_BYTES } = question;
-    const response = await this.#agent.request({
-      origin: url.origin,
-      path: under(url, path),
-      method,
-      headers: {
-        "user-agent": BRAND,
-        "accept-encoding": "identity",
-        ...(authorization !== undefined && { authorization }),
-        ...question.headers,
-      },
-      ...(question.body !== undefined && { body: question.body }),
-      signal,
-    });
-    const { statusCode: status, headers, body } = response;
+  async #exchange(
+    { url, authorization }: Address,
+    path: string,
+    question: HttpQuestion,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    const { method, maxBytes = MAX_MESSAGE_BYTES } = question;
+    const address = url.origin + path;
     try {
-      if ((headers["content-encoding"] ?? "identity") !== "identity") throw malformed("the answer is compressed");
-      return { status, headers, body: await whole(body, Number(headers["content-length"] ?? 0), maxBytes) };
+      const response = await this.#agent.request({
+        origin: url.origin,
+        path: path + url.search,
+        method,
+        headers: {
+          "user-agent": BRAND,
+          "accept-encoding": "identity",
+          ...(authorization !== undefined && { authorization }),
+          ...question.headers,
+        },
+        ...(question.body !== undefined && { body: question.body }),
+        signal,
+      });
+      const { statusCode: status, headers, body } = response;
+      try {
+        if ((headers["content-encoding"] ?? "identity") !== "identity") throw malformed("the answer is compressed");
+        return { status, headers, body: await whole(body, Number(headers["content-length"] ?? 0), maxBytes), address };
+      } catch (error) {
+        body.on("error", () => undefined).destroy();
+        throw error;
+      }
     } catch (error) {
-      body.on("error", () => undefined).destroy();
-      throw error;
+      const failure = failureOf(error);
+      failure.address = address;
+      throw failure;
     }
   }
 
@@ -117,17 +168,6 @@ async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: n
   const gathered = new Gatherer(maxBytes);
   for await (const chunk of body) gathered.add(chunk);
   return gathered.bytes();
-}
-
-/** The path of a question under the endpoint's own; the longest end of the endpoint's that begins the question's isn't repeated. */
-function under({ pathname, search }: URL, path: string): string {
-  const base = pathname.split("/").filter((part) => part !== "");
-  const rest = path.split("/").filter((part) => part !== "");
-  for (let shared = Math.min(base.length, rest.length); shared > 0; shared--) {
-    const isSame = base.slice(-shared).every((part, i) => part === rest[i]);
-    if (isSame) return `/${[...base, ...rest.slice(shared)].join("/")}${search}`;
-  }
-  return `/${[...base, ...rest].join("/")}${search}`;
 }
 
 /** Source: RFC 9110, and what model servers make of it. */
@@ -147,10 +187,14 @@ const BY_STATUS: Readonly<Record<number, AttemptFailure>> = {
 };
 
 /** What a status that isn't good means; the body's error text is for the server's owner. */
-export function statusFailure(status: number, body: Buffer): UpstreamFailure {
+export function statusFailure({ status, body, address }: HttpAnswer): UpstreamFailure {
   const said = ownerText(saidIn(body));
-  const failure = BY_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
-  return new UpstreamFailure(failure, said === "" ? `answered HTTP ${status}` : said);
+  const failure = new UpstreamFailure(
+    BY_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR,
+    said === "" ? `answered HTTP ${status}` : said,
+  );
+  failure.address = address;
+  return failure;
 }
 
 const MAX_SAID = 4_096;

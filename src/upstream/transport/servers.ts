@@ -17,6 +17,24 @@ export interface ServerReach extends GuardOptions {
   readonly lookup: LookupFunction;
   /** Makes the clients of wires that are gRPC. */
   readonly openGrpc: GrpcClientFactory;
+  /** Where calls of each endpoint go, as HTTP servers answered; shared by the wires of one gateway. */
+  readonly found?: FoundAddresses;
+}
+
+/** The address that took the last call of each endpoint, where it isn't the endpoint itself. */
+export class FoundAddresses {
+  readonly #byEndpoint = new Map<string, string>();
+
+  /** Notes an address, without its query. */
+  note(endpoint: string, address: string): void {
+    if (this.#byEndpoint.size >= MAX_SERVERS) this.#byEndpoint.clear();
+    this.#byEndpoint.set(endpoint, address);
+  }
+
+  /** The address of an endpoint's calls; undefined before the first answer. */
+  of(endpoint: string): string | undefined {
+    return this.#byEndpoint.get(endpoint);
+  }
 }
 
 /** No valid message of any wire is larger, to a server or from one. */

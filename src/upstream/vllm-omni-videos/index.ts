@@ -13,7 +13,7 @@ const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
 export function vllmOmniVideos(reach: ServerReach): Wire {
-  const servers = new HttpServers(reach);
+  const servers = new HttpServers(reach, ["/v1/videos", "/v1/videos/sync", "/health"]);
   return {
     id: "vllm-omni-videos",
     schemes: Object.keys(HTTP_SCHEMES),

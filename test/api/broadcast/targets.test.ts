@@ -47,6 +47,19 @@ describe("a target", () => {
     expect(body).toEqual({ object: "list", data: [made.body], has_more: false });
   });
 
+  it("given as the base that Grafana and Langfuse print stores the address of traces, and a refusal names what was tried", async () => {
+    const to = await receiver();
+    for (const base of ["/otlp", "/otlp/", "/otlp/v1/traces", "/otlp/v1/traces/"]) {
+      const { status, body } = await register({ endpoint: to.url + base });
+      expect([status, body.endpoint]).toEqual([201, `${to.url}/otlp/v1/traces`]);
+    }
+    to.answer(404);
+    const { body } = await register({ endpoint: `${to.url}/otlp` });
+    expect(body.error.message).toContain(
+      `HTTP 404 at ${to.url}/otlp/v1/traces; the answer was HTTP 404 at ${to.url}/otlp`,
+    );
+  });
+
   it.each([
     ["answers 401", 401],
     ["answers 500", 500],

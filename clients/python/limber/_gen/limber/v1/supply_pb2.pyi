@@ -276,7 +276,7 @@ class OfferingTerms(_message.Message):
     def __init__(self, endpoint: _Optional[str] = ..., auth_type: _Optional[_Union[ProviderAuthType, str]] = ..., cost_usd_per_second: _Optional[float] = ..., scaledown_s: _Optional[float] = ..., timeout_s: _Optional[float] = ..., cold_timeout_s: _Optional[float] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ..., probe_failures: _Optional[int] = ..., advertised: _Optional[_Union[AdvertisedFigures, _Mapping]] = ..., data_collection: _Optional[str] = ..., profile: _Optional[_Union[WireProfile, _Mapping]] = ..., note: _Optional[str] = ..., action_dim: _Optional[int] = ..., scaledown_assumed: _Optional[bool] = ...) -> None: ...
 
 class WireProfile(_message.Message):
-    __slots__ = ("preset", "frames", "proprio", "instruction_key", "action_keys", "proprio_dim", "samples", "dialect", "action_dims", "constants", "server_model", "coordinates", "session", "reset")
+    __slots__ = ("preset", "frames", "proprio", "instruction_key", "action_keys", "proprio_dim", "samples", "dialect", "action_dims", "constants", "server_model", "coordinates", "session", "reset", "frame_multiple")
     PRESET_FIELD_NUMBER: _ClassVar[int]
     FRAMES_FIELD_NUMBER: _ClassVar[int]
     PROPRIO_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +291,7 @@ class WireProfile(_message.Message):
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
+    FRAME_MULTIPLE_FIELD_NUMBER: _ClassVar[int]
     preset: str
     frames: _containers.RepeatedCompositeFieldContainer[FrameMapping]
     proprio: _containers.RepeatedCompositeFieldContainer[ProprioMapping]
@@ -305,7 +306,8 @@ class WireProfile(_message.Message):
     coordinates: CoordinateConvention
     session: WireSession
     reset: WireReset
-    def __init__(self, preset: _Optional[str] = ..., frames: _Optional[_Iterable[_Union[FrameMapping, _Mapping]]] = ..., proprio: _Optional[_Iterable[_Union[ProprioMapping, _Mapping]]] = ..., instruction_key: _Optional[str] = ..., action_keys: _Optional[_Iterable[str]] = ..., proprio_dim: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., dialect: _Optional[_Union[ServerDialect, str]] = ..., action_dims: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[WireConstant, _Mapping]]] = ..., server_model: _Optional[str] = ..., coordinates: _Optional[_Union[CoordinateConvention, str]] = ..., session: _Optional[_Union[WireSession, str]] = ..., reset: _Optional[_Union[WireReset, str]] = ...) -> None: ...
+    frame_multiple: int
+    def __init__(self, preset: _Optional[str] = ..., frames: _Optional[_Iterable[_Union[FrameMapping, _Mapping]]] = ..., proprio: _Optional[_Iterable[_Union[ProprioMapping, _Mapping]]] = ..., instruction_key: _Optional[str] = ..., action_keys: _Optional[_Iterable[str]] = ..., proprio_dim: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., dialect: _Optional[_Union[ServerDialect, str]] = ..., action_dims: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[WireConstant, _Mapping]]] = ..., server_model: _Optional[str] = ..., coordinates: _Optional[_Union[CoordinateConvention, str]] = ..., session: _Optional[_Union[WireSession, str]] = ..., reset: _Optional[_Union[WireReset, str]] = ..., frame_multiple: _Optional[int] = ...) -> None: ...
 
 class WireConstant(_message.Message):
     __slots__ = ("key", "text", "number")
@@ -370,7 +372,7 @@ class AdvertisedFigures(_message.Message):
     def __init__(self, p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., frames_per_s: _Optional[float] = ..., uptime_30d: _Optional[float] = ...) -> None: ...
 
 class ProbeReport(_message.Message):
-    __slots__ = ("id", "offering_id", "started_at", "finished_at", "passed", "checks", "measured", "input", "actions")
+    __slots__ = ("id", "offering_id", "started_at", "finished_at", "passed", "checks", "measured", "input", "actions", "address")
     ID_FIELD_NUMBER: _ClassVar[int]
     OFFERING_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +382,7 @@ class ProbeReport(_message.Message):
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     id: str
     offering_id: str
     started_at: int
@@ -389,7 +392,8 @@ class ProbeReport(_message.Message):
     measured: ProbeMeasurements
     input: _input_contract_pb2.InputContract
     actions: _input_contract_pb2.ActionMeanings
-    def __init__(self, id: _Optional[str] = ..., offering_id: _Optional[str] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., passed: _Optional[bool] = ..., checks: _Optional[_Iterable[_Union[ProbeCheck, _Mapping]]] = ..., measured: _Optional[_Union[ProbeMeasurements, _Mapping]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ...) -> None: ...
+    address: str
+    def __init__(self, id: _Optional[str] = ..., offering_id: _Optional[str] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., passed: _Optional[bool] = ..., checks: _Optional[_Iterable[_Union[ProbeCheck, _Mapping]]] = ..., measured: _Optional[_Union[ProbeMeasurements, _Mapping]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., address: _Optional[str] = ...) -> None: ...
 
 class ProbeCheck(_message.Message):
     __slots__ = ("name", "passed", "required", "detail", "latency_ms", "next_step")
