@@ -49,6 +49,10 @@ export function readPicture(seen: LerobotObservation, camera: string): NdArray {
   const picture = seen.array(camera);
   if (picture === undefined) throw new TypeError(`the observation has no picture ${camera}`);
   if (picture.dtype === "|u1") return picture;
-  const bytes = Uint8Array.from(picture.toFloat64(), (value) => Math.max(0, Math.min(255, Math.round(value))));
+  const bytes = Uint8Array.from(picture.toFloat64(), (value) => {
+    const brightness = Math.round(value);
+    if (brightness >= 0 && brightness <= 255) return brightness;
+    throw new TypeError(`the picture ${camera} has ${value}; a brightness is a number from 0 to 255`);
+  });
   return NdArray.uint8(bytes, picture.shape);
 }

@@ -89,7 +89,6 @@ describe("FrameSet.rgb", () => {
 
   it.each([
     ["grey", picture().greyscale().png()],
-    ["grey of 16 bits", picture().toColourspace("grey16").png()],
     ["16 bits", picture().toColourspace("rgb16").png()],
     ["with a palette", picture().png({ palette: true })],
     ["with transparency", picture().ensureAlpha(0.3).png()],

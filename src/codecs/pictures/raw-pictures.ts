@@ -7,6 +7,7 @@ import { inSlices, type Sliced } from "../../slices.ts";
 import { NdArray } from "../python/ndarray.ts";
 import { PNG_HEADER_END, PNG_START, readImageHeader } from "./image.ts";
 import { type Asker, pictureTurns } from "./turns.ts";
+import { uprighted } from "./upright.ts";
 
 const MOST_PIXELS = 4096 * 4096;
 
@@ -95,7 +96,7 @@ const bufferOf = ({ buffer, byteOffset, length }: Uint8Array): Buffer => Buffer.
 /** Decoding may take eight bytes for each of them at once. */
 const MOST_PIXELS_OF_A_FILE = 3840 * 2160;
 
-/** A picture's file turned by half a turn, as a PNG. Refuses what is none, or is larger than 4K, by its key. */
+/** A picture's file upright, then turned by half a turn, as a PNG. Refuses what is none, or is larger than 4K, by its key. */
 export async function turnedFile(file: Buffer, key: string, { asker, signal }: EncodeOptions): Promise<Uint8Array> {
   const header = readImageHeader(file);
   if (header === undefined || header.width * header.height > MOST_PIXELS_OF_A_FILE)
@@ -103,7 +104,9 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
   const work = async (): Promise<Uint8Array> => {
     try {
       const picture = sharp(file, { failOn: "error", limitInputPixels: MOST_PIXELS_OF_A_FILE });
-      return await picture.rotate(180).png(PACKED).toBuffer();
+      return await uprighted(picture, header.orientation ?? 1, 180)
+        .png(PACKED)
+        .toBuffer();
     } catch (cause) {
       throw unfit(key, "the picture's file cannot be decoded", cause);
     }
@@ -114,22 +117,30 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
 /** openpi takes floats from 0 to 1 for pictures too. */
 async function bytesOf(array: NdArray, key: string): Promise<Uint8Array> {
   if (array.dtype === "|u1") return array.data;
-  if (!/f[248]$/.test(array.dtype)) throw unfit(key, "a picture is made of bytes, or of floats from 0 to 1");
-  return inSlices(quantized(array));
+  if (!/f[248]$/.test(array.dtype))
+    throw unfit(key, `a picture is made of floats from 0 to 1, or uint8, not of ${array.dtype}`);
+  return inSlices(quantized(array, key));
 }
+
+/** Half floats and resizing end a little above 1; what is far above it was never divided by 255. */
+const MOST_BRIGHTNESS = 1.001;
 
 /** Numbers of one slice: a picture of floats may have 50 million. */
 const SLICE = 1 << 15;
 
-function* quantized({ dtype, data }: NdArray): Sliced<Uint8Array> {
+function* quantized({ dtype, data }: NdArray, key: string): Sliced<Uint8Array> {
   const size = Number(dtype.at(-1));
   const count = data.length / size;
   const out = new Uint8Array(count);
   for (let from = 0; from < count; from += SLICE) {
     const to = Math.min(count, from + SLICE);
     const values = new NdArray(dtype, [to - from], data.subarray(from * size, to * size)).toFloat64();
-    // Stored as a byte, what is no number is 0.
-    for (let i = 0; i < values.length; i++) out[from + i] = Math.max(0, Math.min(255, Math.round(values[i]! * 255)));
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i]!;
+      if (!(value >= 0 && value <= MOST_BRIGHTNESS))
+        throw unfit(key, `a picture is made of floats from 0 to 1, or uint8; it has ${value}`);
+      out[from + i] = Math.min(255, Math.round(value * 255));
+    }
     yield;
   }
   return out;

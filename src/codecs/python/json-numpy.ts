@@ -2,6 +2,7 @@
  * Numpy arrays inside JSON, as OpenVLA's and GR00T's HTTP servers write them: an object with `__numpy__` (base64), `dtype` and `shape`.
  * Source: Crimson-Crow/json-numpy.
  */
+import { decodeBase64 } from "../base64.ts";
 import { CodecError } from "../error.ts";
 import type { Packable } from "./msgpack.ts";
 import { isDType, NdArray } from "./ndarray.ts";
@@ -11,7 +12,6 @@ export type JsonNumpy = null | boolean | number | string | NdArray | JsonNumpy[]
 
 const MAX_DEPTH = 32;
 const MAX_VALUES = 1_000_000;
-const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /** Writes a value as JSON text. Throws CodecError `unsupported` for bare bytes, integers beyond 2^53 and keys that are no text. */
 export const encodeJsonNumpy = (value: Packable<NdArray>): string => JSON.stringify(plain(value));
@@ -59,8 +59,8 @@ function revived(value: unknown, depth: number, budget: { left: number }): JsonN
 }
 
 function arrayOf({ __numpy__: base64, dtype, shape }: Readonly<Record<string, unknown>>): NdArray {
-  if (typeof base64 !== "string" || !BASE64.test(base64)) throw new CodecError("bad_ndarray");
+  if (typeof base64 !== "string") throw new CodecError("bad_ndarray");
   if (!isDType(dtype)) throw new CodecError("bad_dtype");
   if (!Array.isArray(shape) || !shape.every((size) => typeof size === "number")) throw new CodecError("bad_shape");
-  return new NdArray(dtype, shape, Buffer.from(base64, "base64"));
+  return new NdArray(dtype, shape, decodeBase64(base64));
 }

@@ -11,7 +11,7 @@ import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import type { PackedFrame, Piece, Span } from "../../contracts/contract.ts";
 import type { PictureFacts } from "../../contracts/inputs.ts";
 import type { ParsedObservation } from "../../inference/loops/observation-view.ts";
-import { lookAt } from "../../upstream/pictures/frames.ts";
+import { isUpright, lookAt } from "../../upstream/pictures/frames.ts";
 import { FORMATS } from "../../upstream/pictures/header.ts";
 import type { PackedStepsWriter } from "./packed-steps.ts";
 import { readMessage } from "./read.ts";
@@ -102,10 +102,10 @@ class SeenFrame implements PackedFrame {
     return format === this.#said.format && width === this.#said.width && height === this.#said.height;
   }
 
-  /** Looks at the picture, which stands in these bytes; false where it does not look whole. */
+  /** Looks at the picture, which stands in these bytes; false where it does not look whole, has to be turned, or is none of colors. */
   look(source: Buffer): boolean {
     const found = lookAt(source.subarray(this.data.from, this.data.to));
-    if (typeof found === "string") return false;
+    if (typeof found === "string" || !isUpright(found) || found.isDepth) return false;
     this.facts = { format: FORMATS[found.format], width: found.width, height: found.height };
     return true;
   }

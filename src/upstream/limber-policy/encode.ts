@@ -154,8 +154,9 @@ async function fetched(frames: FrameSet, count: number): Promise<EncodedFrame[]>
 }
 
 /** The caller's frame with the picture's bytes in place of its address. */
-const withPicture = (frame: Frame, { bytes, format, width, height }: EncodedFrame): Frame => ({
+const withPicture = (frame: Frame, { bytes, format, width, height, sha256 }: EncodedFrame): Frame => ({
   ...frame,
+  ...(sha256 !== undefined && { sha256 }),
   url: "",
   data: bytes,
   format: FORMATS[format],

@@ -14,6 +14,7 @@ import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
 import { packed, pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
+import { uprightFile } from "../../codecs/pictures/upright.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 import { SharedWork, type WorkProgress } from "./shared-work.ts";
@@ -27,6 +28,8 @@ export interface FrameSource {
   readonly data?: Uint8Array;
   /** SHA-256 of the encoded picture in lower-case hex. */
   readonly sha256?: string | undefined;
+  /** The picture is one of depth: of the others, 16-bit grey ones are refused. */
+  readonly isDepth?: boolean;
 }
 
 /** What the frames of one request may cost and use. */
@@ -74,12 +77,14 @@ export class KeptPixels {
   }
 }
 
-/** A picture as its camera encoded it; both sides are above zero, together at most 64 megapixels. */
+/** An upright picture as its camera encoded it, or encoded again where EXIF data turned it; both sides are above zero, together at most 64 megapixels. */
 export interface EncodedFrame {
   readonly bytes: Buffer;
   readonly format: ImageFormat;
   readonly width: number;
   readonly height: number;
+  /** SHA-256 of the bytes, where they are not those that came and the request gives a sum. */
+  readonly sha256?: string;
 }
 
 /** `pad` keeps the ratio and centres the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
@@ -102,8 +107,11 @@ const SENTENCES = {
   frame_unreachable: "the frame could not be fetched: its address did not answer with a picture",
   frame_timed_out: "the frame could not be fetched and decoded in time",
   frame_malformed: "the frame's data: URL is not valid base64 or percent-encoding",
-  frame_too_large: "the frame is larger than 16 MiB, 64 megapixels, or 4K where its encoding isn't row by row",
+  frame_too_large:
+    "the frame is larger than 16 MiB, 64 megapixels, 25 megapixels where its EXIF orientation turns it, or 4K where its encoding isn't row by row",
   frame_not_an_image: "the frame is not a PNG, JPEG or WebP picture that can be decoded",
+  frame_is_depth:
+    "the frame is a picture of 16-bit grey, which is depth, and a model reads color here; send it in `depth`",
   frame_truncated: "the frame's picture is cut short",
   frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
   frames_too_many_pixels: "the frames of the request would take more than 64 MiB in the sizes that the model reads",
@@ -133,6 +141,8 @@ const MAX_BYTES = 16 * 2 ** 20;
 const MAX_PIXELS = 64_000_000;
 /** Decoding the others takes up to 8 bytes a pixel at once: 64 MiB at 4K, which a file of 100 KiB can claim. */
 const MAX_PIXELS_HELD_WHOLE = 3840 * 2160;
+/** Turning a picture takes all of it at once, 3 bytes a pixel: 75 MB for the largest that phones make. */
+const MAX_PIXELS_TURNED = 25_000_000;
 const FETCH_TIMEOUT_MS = 10_000;
 const DECODE_TIMEOUT_S = 10;
 const ACCEPT = "image/png, image/jpeg, image/webp";
@@ -182,8 +192,8 @@ export class FrameSet {
   }
 
   /**
-   * As `bytes`, where the file came with the request or is there already; undefined where it has to be fetched, or packed from pixels.
-   * Throws FrameRefused.
+   * As `bytes`, where the file came upright with the request or is there already; undefined where it has to be fetched, turned, or packed from
+   * pixels. Throws FrameRefused.
    */
   held(index: number): EncodedFrame | undefined {
     const known = this.#known[index];
@@ -191,19 +201,21 @@ export class FrameSet {
     const source = this.#source(index);
     if (pixelsFor(source) !== undefined) return undefined;
     const bytes = bytesIn(source);
-    return bytes && this.#look(index, source, bytes);
+    if (bytes === undefined) return undefined;
+    const header = look(source, bytes);
+    return isUpright(header) ? this.#keep(index, bytes, header) : undefined;
   }
 
   /**
-   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. What came as pixels is a
-   * PNG. Rejects with FrameRefused or the signal's reason.
+   * The upright picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. What came as
+   * pixels is a PNG, and what EXIF data turns is encoded again. Rejects with FrameRefused or the signal's reason.
    */
   bytes(index: number): Promise<EncodedFrame> {
     this.#loaded[index] ??= this.#load(index);
     return this.#loaded[index];
   }
 
-  /** The picture's pixels in the size that an upstream takes. Transparency is dropped; the camera's rotation tag is ignored. */
+  /** The upright picture's pixels in the size that an upstream takes. Transparency is dropped. */
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
     const source = this.#source(index);
     return this.#inTime(source.path, async (leaving) => {
@@ -228,7 +240,33 @@ export class FrameSet {
     if (held !== undefined) return held;
     const source = this.#source(index);
     const pixels = pixelsFor(source);
-    return this.#look(index, source, await (pixels ? this.#pack(source, pixels) : this.#fetch(source)));
+    const bytes = await (pixels ? this.#pack(source, pixels) : (bytesIn(source) ?? this.#fetch(source)));
+    const header = look(source, bytes);
+    return isUpright(header) ? this.#keep(index, bytes, header) : this.#turn(index, source, { bytes, header });
+  }
+
+  #keep(index: number, bytes: Buffer, { format, width, height }: ImageHeader, sha256?: string): EncodedFrame {
+    const frame = { bytes, format, width, height, ...(sha256 !== undefined && { sha256 }) };
+    this.#known[index] = frame;
+    return frame;
+  }
+
+  /** Encodes the picture again, upright and without its EXIF data. */
+  #turn(
+    index: number,
+    { path, sha256 }: FrameSource,
+    { bytes, header }: { bytes: Buffer; header: ImageHeader },
+  ): Promise<EncodedFrame> {
+    const { width, height } = header;
+    const work = async (): Promise<EncodedFrame> => {
+      const upright = await uprightFile(bytes, header, DECODE_TIMEOUT_S).catch((error: unknown) => {
+        throw undecodable(path, error);
+      });
+      const turned = lookAt(upright);
+      if (typeof turned === "string") throw new FrameRefused(turned, path);
+      return this.#keep(index, upright, turned, sha256 && sha256Of(upright));
+    };
+    return this.#inTime(path, (leaving) => pictureTurns.run(this.asker, width * height, work, leaving));
   }
 
   #pack({ path }: FrameSource, pixels: RgbPixels): Promise<Buffer> {
@@ -240,15 +278,6 @@ export class FrameSet {
       }
     };
     return this.#inTime(path, (leaving) => pictureTurns.run(this.asker, pixels.width * pixels.height, work, leaving));
-  }
-
-  #look(index: number, { path, sha256 }: FrameSource, bytes: Buffer): EncodedFrame {
-    const header = lookAt(bytes);
-    if (typeof header === "string") throw new FrameRefused(header, path);
-    if (sha256 && sha256Of(bytes) !== sha256) throw new FrameRefused("frame_hash_mismatch", path);
-    const frame = { bytes, format: header.format, width: header.width, height: header.height };
-    this.#known[index] = frame;
-    return frame;
   }
 
   async #fetch({ url, path }: FrameSource): Promise<Buffer> {
@@ -333,12 +362,24 @@ export class FrameSet {
   }
 }
 
+/** What a source's bytes say of its picture. Throws FrameRefused. */
+function look({ path, sha256, isDepth = false }: FrameSource, bytes: Buffer): ImageHeader {
+  const header = lookAt(bytes);
+  if (typeof header === "string") throw new FrameRefused(header, path);
+  if (header.isDepth && !isDepth) throw new FrameRefused("frame_is_depth", path);
+  if (sha256 && sha256Of(bytes) !== sha256) throw new FrameRefused("frame_hash_mismatch", path);
+  return header;
+}
+
+/** Whether a picture's rows are stored as rows, from the top. */
+export const isUpright = ({ orientation = 1 }: Pick<ImageHeader, "orientation">): boolean => orientation === 1;
+
 /** What a picture's bytes say of it; why it is refused where they are none, are cut short, or make too large a picture. */
 export function lookAt(bytes: Buffer): ImageHeader | FrameReason {
   if (bytes.length > MAX_BYTES) return "frame_too_large";
   const header = readImageHeader(bytes);
   if (header === undefined) return "frame_not_an_image";
-  const most = header.rowByRow ? MAX_PIXELS : MAX_PIXELS_HELD_WHOLE;
+  const most = !header.rowByRow ? MAX_PIXELS_HELD_WHOLE : isUpright(header) ? MAX_PIXELS : MAX_PIXELS_TURNED;
   if (header.width * header.height > most) return "frame_too_large";
   return header.complete ? header : "frame_truncated";
 }
@@ -398,7 +439,11 @@ async function decoded(path: string, picture: Sharp): Promise<RgbPixels> {
     const { data, info } = await rgb.raw().toBuffer({ resolveWithObject: true });
     return { data, width: info.width, height: info.height };
   } catch (error) {
-    const isSlow = error instanceof Error && error.message.includes("timeout");
-    throw new FrameRefused(isSlow ? "frame_timed_out" : "frame_not_an_image", path, error);
+    throw undecodable(path, error);
   }
+}
+
+function undecodable(path: string, error: unknown): FrameRefused {
+  const isSlow = error instanceof Error && error.message.includes("timeout");
+  return new FrameRefused(isSlow ? "frame_timed_out" : "frame_not_an_image", path, error);
 }

@@ -1,6 +1,7 @@
 /** What the bytes of a picture say of themselves, before anything is fetched or decoded. */
 import { type Frame, ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
-import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { decodeDataUrl, isDataUrl, startOfDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
 import type { PictureFacts } from "../../contracts/inputs.ts";
 import { SideNote } from "../../side-note.ts";
@@ -8,10 +9,7 @@ import { SideNote } from "../../side-note.ts";
 /** The encodings as the schema numbers them. */
 export const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
 
-/**
- * What stands at the beginning of a picture stands in so many bytes: of most in the first few, of some behind a preview. Multiples of
- * three, which base64 writes whole.
- */
+/** What stands at the beginning of a picture stands in so many bytes: of most in the first few, of some behind a preview. */
 const BEGINNINGS = [3 * 1024, 96 * 1024] as const;
 
 /** Several contracts may want to know of one picture. */
@@ -27,24 +25,23 @@ export function readPicture(frame: Frame): PictureFacts | undefined {
   return facts;
 }
 
-function headerOf(frame: Frame): ImageHeader | undefined {
-  for (const most of BEGINNINGS) {
-    const bytes = beginningOf(frame, most);
-    const header = readImageHeader(bytes);
-    if (header !== undefined || bytes.length < most) return header;
+function headerOf({ data, url }: Frame): ImageHeader | undefined {
+  if (data.length > 0) return readImageHeader(Buffer.from(data.buffer, data.byteOffset, data.length));
+  if (!isDataUrl(url)) return undefined;
+  try {
+    for (const most of BEGINNINGS) {
+      const { bytes, isWhole } = startOfDataUrl(url, most);
+      const header = readImageHeader(bytes);
+      // The orientation may stand behind the pixels.
+      if (header?.orientation !== undefined || isWhole) return header;
+      if (header !== undefined) return readImageHeader(decodeDataUrl(url, MOST_BYTES));
+    }
+  } catch (thrown) {
+    // What is wrong with the address is told when the picture is wanted.
+    if (!(thrown instanceof CodecError)) throw thrown;
   }
   return undefined;
 }
 
-function beginningOf({ data, url }: Frame, most: number): Buffer {
-  if (data.length > 0) return Buffer.from(data.buffer, data.byteOffset, Math.min(data.length, most));
-  if (!isDataUrl(url)) return NOTHING;
-  try {
-    return decodeDataUrl(url.slice(0, url.indexOf(",") + 1 + (most / 3) * 4), most);
-  } catch {
-    // What is wrong with the address is told when the picture is wanted.
-    return NOTHING;
-  }
-}
-
-const NOTHING = Buffer.alloc(0);
+/** A larger picture is refused when it is wanted. */
+const MOST_BYTES = 16 << 20;

@@ -10,7 +10,8 @@ export function frameSources(observations: readonly Observation[], goal?: Frame)
   const sources: FrameSource[] = [];
   for (const [at, { frames, depth }] of observations.entries()) {
     for (const [i, frame] of frames.entries()) sources.push(sourceOf(frame, `observations.${at}.frames.${i}`));
-    for (const [i, frame] of depth.entries()) sources.push(sourceOf(frame, `observations.${at}.depth.${i}`));
+    for (const [i, frame] of depth.entries())
+      sources.push({ ...sourceOf(frame, `observations.${at}.depth.${i}`), isDepth: true });
   }
   if (goal !== undefined) sources.push(sourceOf(goal, "goal_image"));
   return sources;

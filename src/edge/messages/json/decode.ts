@@ -14,6 +14,8 @@ import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { inline, nonempty, whole } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type Frame, FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
+import { decodeBase64 } from "../../../codecs/base64.ts";
+import { CodecError } from "../../../codecs/error.ts";
 import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
 import { unknown } from "./near.ts";
@@ -328,13 +330,13 @@ function anyInteger(value: unknown, faults: Faults): unknown {
 
 function base64(value: unknown, faults: Faults): unknown {
   if (typeof value !== "string") return faults.add("bytes_type", "must be a string of base64");
-  const letters = value.endsWith("==") ? value.length - 2 : value.endsWith("=") ? value.length - 1 : value.length;
-  const bytes = Buffer.from(value, "base64");
-  // Node skips what is no letter of the alphabet, and then has too few bytes.
-  const whole = letters % 4 !== 1 && bytes.length === Math.floor((letters * 3) / 4);
-  return whole
-    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length)
-    : faults.add("bytes_invalid_encoding", "must be base64");
+  try {
+    const bytes = decodeBase64(value);
+    return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
+  } catch (thrown) {
+    if (!(thrown instanceof CodecError)) throw thrown;
+    return faults.add("bytes_invalid_encoding", "must be base64");
+  }
 }
 
 function isObject(value: unknown): value is DecodeFields {

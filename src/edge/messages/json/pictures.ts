@@ -5,6 +5,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { ActRequest } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame } from "../../../../gen/limber/v1/observation_pb.ts";
+import { exactly } from "../../../codecs/base64.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { decodeDataUrl } from "../../../codecs/pictures/data-url.ts";
 import { SideNote } from "../../../side-note.ts";
@@ -49,23 +50,34 @@ const PLAIN_HEAD = /^data:[ !#-+\--[\]-~]*; *base64,/i;
 
 /**
  * The pictures at all of these places; undefined where one of them is anything but base64 in its plain form, so that the body has to be
- * read as a whole. What decodes to the byte is nothing but letters of base64 and percent signs: no escape, no control character, nothing beyond ASCII.
+ * read as a whole.
  */
 export function picturesAt(body: Buffer, texts: readonly AddressText[]): SentPicture[] | undefined {
   const pictures: SentPicture[] = [];
   for (const text of texts) {
-    const head = body.toString("latin1", text.start, Math.min(text.end, text.start + LONGEST_HEAD));
-    if (!PLAIN_HEAD.test(head)) return undefined;
-    try {
-      const bytes = decodeDataUrl(body.toString("latin1", text.start, text.end), MOST_BYTES);
-      if (bytes.length === 0) return undefined;
-      pictures.push(new SentPicture(body, text, bytes));
-    } catch (thrown) {
-      if (thrown instanceof CodecError) return undefined;
-      throw thrown;
-    }
+    const start = body.toString("latin1", text.start, Math.min(text.end, text.start + LONGEST_HEAD));
+    const head = PLAIN_HEAD.exec(start)?.[0];
+    const bytes =
+      head === undefined ? undefined : plainBytes(head, body.toString("latin1", text.start + head.length, text.end));
+    if (bytes === undefined || bytes.length === 0 || bytes.length > MOST_BYTES) return undefined;
+    pictures.push(new SentPicture(body, text, bytes));
   }
   return pictures;
+}
+
+/** Letters that JSON writes in another way, or forbids. */
+const ESCAPED = /[\p{Cc}"\\]/u;
+
+/** The bytes of an address whose text is plain JSON: what decodes to the byte is letters of base64 alone; else it has spaces and percent signs at most. */
+function plainBytes(head: string, text: string): Buffer | undefined {
+  const bytes = exactly(text);
+  if (bytes !== undefined || ESCAPED.test(text)) return bytes;
+  try {
+    return decodeDataUrl(head + text, MOST_BYTES);
+  } catch (thrown) {
+    if (thrown instanceof CodecError) return undefined;
+    throw thrown;
+  }
 }
 
 /** The body with nothing between the quotes of these texts, which stand in their order. */

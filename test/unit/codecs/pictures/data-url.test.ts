@@ -36,8 +36,6 @@ describe("decodeDataUrl", () => {
     ["no comma", "data:image/png;base64"],
     ["a comma too late", `data:${"a".repeat(300)};base64,QUJD`],
     ["another scheme", "https://example.com/,QUJD"],
-    ["a space in base64", base64("QUJD QUJD")],
-    ["a line break in base64", base64("QUJD\nQUJD")],
     ["a wrong character", base64("QUJ*QUJD")],
     ["a wide character whose low byte is a digit", base64("QUJDŁQUJ")],
     ["a letter with an accent", base64("QUJDé")],

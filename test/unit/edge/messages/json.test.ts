@@ -264,7 +264,7 @@ describe("a request", () => {
     expect((message as unknown as { data: Uint8Array }).data.length).toBe(length);
   });
 
-  it.each(["A", "AQ=A", "A Q=", "AQ\n==", "ä===", "AQI*", "===="])("refuses %j as base64", (text) => {
+  it.each(["A", "AQ=A", "ä===", "AQI*", "===="])("refuses %j as base64", (text) => {
     expect(faultsOf(FrameSchema, JSON.stringify({ data: text }))).toEqual(["data: bytes_invalid_encoding"]);
   });
 
