@@ -1,10 +1,10 @@
 /** A prediction as a Cog container takes it: the inputs that its own schema has, by their usual names. */
 import type { PredictInput } from "../../contracts/contract.ts";
-import type { Profile } from "../payload/profile.ts";
+import { instructionIn, type Profile } from "../payload/profile.ts";
 
 /** The body of one prediction; `accepts` are the names of the model's inputs. */
 export function encodePrediction(
-  { frames, instructionKey, constants }: Profile,
+  profile: Profile,
   picture: string,
   { instruction, horizon, seed, fps, actions }: PredictInput,
   accepts: ReadonlySet<string>,
@@ -16,10 +16,10 @@ export function encodePrediction(
     ["actions", actions.length > 0 ? JSON.stringify(actions.map(({ values }) => values)) : undefined],
   ];
   const input = Object.fromEntries([
-    [frames[0]?.key ?? "image", picture],
-    [instructionKey, instruction],
+    [profile.frames[0]?.key ?? "image", picture],
+    ...instructionIn(profile, instruction),
     ...known.filter(([key, value]) => value !== undefined && accepts.has(key)),
-    ...constants.map(({ key, value }) => [key, value]),
+    ...profile.constants.map(({ key, value }) => [key, value]),
   ]);
   return JSON.stringify({ input });
 }

@@ -8,7 +8,7 @@ export function encodeInfer({ constants }: Profile, picture: string, input: Pred
   const fixed = Object.fromEntries(constants.map(({ key, value }) => [key, value]));
   if (fixed.model_mode === undefined) {
     return JSON.stringify({
-      prompt: instruction,
+      ...prompted(instruction),
       image: picture,
       num_output_frames: horizon + 1,
       ...seeded(seed),
@@ -18,7 +18,7 @@ export function encodeInfer({ constants }: Profile, picture: string, input: Pred
   // Of an action-conditioned mode the server knows the length: one more than the actions.
   const length = actions.length > 0 ? { action: actions.map(({ values }) => values) } : { num_frames: horizon + 1 };
   return JSON.stringify({
-    prompt: instruction,
+    ...prompted(instruction),
     input_reference: picture,
     ...length,
     ...seeded(seed),
@@ -27,5 +27,7 @@ export function encodeInfer({ constants }: Profile, picture: string, input: Pred
     ...fixed,
   });
 }
+
+const prompted = (instruction: string): object => (instruction === "" ? {} : { prompt: instruction });
 
 const seeded = (seed: number | undefined): object => (seed === undefined ? {} : { seed });

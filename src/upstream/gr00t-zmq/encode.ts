@@ -3,7 +3,7 @@ import { encodeGr00t, type Gr00tArrays } from "../../codecs/python/gr00t.ts";
 import type { Packable } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import { instructionIn, type Profile } from "../payload/profile.ts";
 
 type Gr00tFields = Map<string, Packable<NdArray>>;
 
@@ -64,7 +64,7 @@ const flat = ({ video, state, instructionKey, instruction }: Shown, axes: number
   new Map<string, Packable<NdArray>>([
     ...[...video].map(([key, array]) => [dotted("video.", key), widened(array, axes)] as const),
     ...[...state].map(([key, array]) => [dotted("state.", key), widened(array, axes)] as const),
-    [instructionKey, [instruction]],
+    ...instructionIn({ instructionKey }, instruction).map(([key, text]) => [key, [text]] as const),
   ]);
 
 /** A map for each modality, with an axis for the batch. */
@@ -72,7 +72,9 @@ const nested = ({ video, state, instructionKey, instruction }: Shown): Gr00tFiel
   new Map<string, Packable<NdArray>>([
     ["video", new Map([...video].map(([key, array]) => [withoutPrefix(key, "video."), widened(array, 1)]))],
     ["state", new Map([...state].map(([key, array]) => [withoutPrefix(key, "state."), widened(array, 1)]))],
-    ["language", new Map([[withoutPrefix(instructionKey, "language."), [[instruction]]]])],
+    ...instructionIn({ instructionKey }, instruction).map(
+      ([key, text]) => ["language", new Map([[withoutPrefix(key, "language."), [[text]]]])] as const,
+    ),
   ]);
 
 const dotted = (prefix: string, key: string): string => (key.startsWith(prefix) ? key : `${prefix}${key}`);

@@ -98,9 +98,11 @@ function instructionKeyOf({ instructionKey }: Profile, config: ModalityConfig | 
   return keys.length !== 1 || keys.includes(instructionKey) ? instructionKey : keys[0]!;
 }
 
-/** Refuses what the server would fail at, before it is asked. */
-function assertWhole({ video, state }: Shown, config: ModalityConfig): void {
+/** Refuses what the server would fail at, before it is asked. N1.5 has an instruction of its own, which later ones have not. */
+function assertWhole({ video, state, instruction, instructionKey }: Shown, config: ModalityConfig): void {
   const has = new Set([...video.keys(), ...state.keys()].map(ownName));
   const missing = [...config.video, ...config.state].find((key) => !has.has(key));
   if (missing !== undefined) throw rejected(`the server wants ${missing}, and the observation has none`);
+  if (instruction === "" && config.tag !== "json" && config.language.length > 0)
+    throw rejected(`the server wants an instruction under ${instructionKey}, and the request has none`);
 }

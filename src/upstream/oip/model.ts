@@ -4,6 +4,7 @@ import { NdArray } from "../../codecs/python/ndarray.ts";
 import { type ObservationPart, rejected } from "../payload/observe.ts";
 import {
   type FrameSlot,
+  instructionIn,
   type Profile,
   Profiles,
   type ProprioSlot,
@@ -94,7 +95,7 @@ export function tensorsOf(
     if (input === undefined) throw rejected(`the model has no input named ${key}`);
     return input;
   };
-  const texts = profile.instructionKey === "" ? [] : [{ key: profile.instructionKey, value: instruction }];
+  const texts = instructionIn(profile, instruction).map(([key, value]) => ({ key, value }));
   return [
     ...parts.map(({ key, value }) =>
       value instanceof NdArray ? numbers(value, find(key)) : bytes(value.bytes, find(key)),

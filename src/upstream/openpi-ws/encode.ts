@@ -4,7 +4,7 @@ import type { MsgpackBudget, Packable } from "../../codecs/python/msgpack.ts";
 import { encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import { instructionIn, type Profile } from "../payload/profile.ts";
 
 /** A map of the observation while it's being filled. */
 export type OpenpiFields = Map<string, Packable<NdArray>>;
@@ -32,7 +32,7 @@ export const encodeReset = (episode: string | undefined): Buffer =>
 const plain = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   const fields: OpenpiFields = new Map();
   for (const part of parts) place(fields, part.key, arrayOf(part));
-  place(fields, profile.instructionKey, input.instruction);
+  for (const [key, text] of instructionIn(profile, input.instruction)) place(fields, key, text);
   return withConstants(fields, profile);
 };
 
@@ -48,7 +48,7 @@ const addressed = (outgoing: OpenpiMessage): OpenpiFields => {
 /** Keys with dots that stand as they are. */
 const flat = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   const fields: OpenpiFields = new Map(parts.map((part) => [part.key, arrayOf(part)]));
-  fields.set(profile.instructionKey, input.instruction);
+  for (const [key, text] of instructionIn(profile, input.instruction)) fields.set(key, text);
   for (const { key, value } of profile.constants) fields.set(key, value);
   return fields;
 };
@@ -66,7 +66,8 @@ const timed = (outgoing: OpenpiMessage): OpenpiFields => {
 const enveloped = ({ profile, parts, input, requestId }: OpenpiMessage): OpenpiFields => {
   const example: OpenpiFields = new Map();
   const frames = parts.filter(({ kind }) => kind === "frame").map(arrayOf);
-  example.set("image", frames).set(profile.instructionKey, input.instruction);
+  example.set("image", frames);
+  for (const [key, text] of instructionIn(profile, input.instruction)) example.set(key, text);
   for (const part of parts) {
     if (part.kind === "frame") continue;
     const array = arrayOf(part);

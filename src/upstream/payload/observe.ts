@@ -124,10 +124,17 @@ function planes(data: Uint8Array): Uint8Array {
 
 function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): ObservationPart[] {
   if (proprioDim !== undefined && given.length !== proprioDim) {
-    throw rejected(`the profile wants ${proprioDim} proprioception values, not ${given.length}`);
+    const keys = proprio.map(({ key }) => key).join(", ");
+    throw rejected(`the profile wants ${proprioDim} proprioception values for ${keys}, not ${given.length}`);
   }
-  const filled = proprio.filter(({ optional, end = 0 }) => !optional || end <= given.length);
+  const filled = proprio.filter((slot) => isFilled(slot, given.length));
   return filled.map((slot) => ({ key: slot.key, kind: "proprio", value: sliceOf(slot, given) }));
+}
+
+/** A part that takes what is left is not sent where nothing is. What is required and lacks values is refused by its key. */
+function isFilled({ optional = false, start, end }: ProprioSlot, count: number): boolean {
+  if (end !== undefined) return !optional || end <= count;
+  return start < count || (!optional && start > count);
 }
 
 function sliceOf({ start, end, key, dtype }: ProprioSlot, given: readonly number[]): NdArray {

@@ -100,6 +100,16 @@ export const plainProfile = (more: Partial<Profile>): Profile => ({
 /** A server's own name for what stands under a key: `video.ego_view` is `ego_view`. */
 export const ownName = (key: string): string => key.replace(/^(?:(?:video|state)\.|observation\/)/, "");
 
+/**
+ * The instruction under its key; nothing where the caller gave none, or the server has no key for it. An empty text is an instruction: it would
+ * take the place of the server's own default.
+ */
+export const instructionIn = (
+  { instructionKey }: Pick<Profile, "instructionKey">,
+  instruction: string,
+): readonly (readonly [key: string, text: string])[] =>
+  instruction === "" || instructionKey === "" ? [] : [[instructionKey, instruction]];
+
 /** The profiles of one wire: its ready-made ones by name, and the one that stands where an offering declares nothing. */
 export class Profiles {
   readonly #presets: Readonly<Record<string, Profile>>;

@@ -1,6 +1,6 @@
 /** An act as Tether's server takes it: JSON with pictures as files in base64, the state as a list, and the episode that it belongs to. */
 import { arrayOf, fileOf, type ObservationPart } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import { instructionIn, type Profile } from "../payload/profile.ts";
 
 /** What an act says beside its observation. */
 export interface TetherAct {
@@ -12,7 +12,7 @@ export interface TetherAct {
 
 /** The body of one act. */
 export async function encodeAct(
-  { instructionKey, constants }: Profile,
+  profile: Profile,
   parts: readonly ObservationPart[],
   { instruction, episode, requestId }: TetherAct,
 ): Promise<string> {
@@ -24,9 +24,9 @@ export async function encodeAct(
   );
   return JSON.stringify({
     ...Object.fromEntries(fields),
-    [instructionKey]: instruction,
+    ...Object.fromEntries(instructionIn(profile, instruction)),
     episode_id: episode,
     request_id: requestId,
-    ...Object.fromEntries(constants.map(({ key, value }) => [key, value])),
+    ...Object.fromEntries(profile.constants.map(({ key, value }) => [key, value])),
   });
 }

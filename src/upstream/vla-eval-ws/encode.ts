@@ -5,7 +5,7 @@ import type { MsgpackBudget, Packable } from "../../codecs/python/msgpack.ts";
 import { encodeNumpyText, NdArray } from "../../codecs/python/ndarray.ts";
 import { type OpenpiFields, place } from "../openpi-ws/encode.ts";
 import { type ObservationPart, rejected } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import { instructionIn, type Profile } from "../payload/profile.ts";
 
 /** The types of messages that a client sends. */
 type VlaEvalType = "hello" | "episode_start" | "observation";
@@ -19,24 +19,21 @@ export const encodeHello = (): Buffer =>
 
 /** An episode begins: what the server keeps of the one before is gone. It is not answered. */
 export const encodeEpisode = (instruction: string, seq: number): Buffer =>
-  message("episode_start", { task: { name: instruction } }, seq);
+  message("episode_start", { task: instruction === "" ? {} : { name: instruction } }, seq);
 
 /** One observation. Throws an UpstreamFailure for a picture's file that the server cannot read. */
 export function encodeObservation(
-  { instructionKey, constants }: Profile,
+  profile: Profile,
   parts: readonly ObservationPart[],
   instruction: string,
   { seq, room }: { seq: number; room: MsgpackBudget },
 ): Buffer {
   const payload: OpenpiFields = new Map();
-  for (const part of parts) if (part.kind === "frame" || !isEmpty(part)) place(payload, part.key, packed(part));
-  place(payload, instructionKey, instruction);
-  for (const { key, value } of constants) place(payload, key, value);
+  for (const part of parts) place(payload, part.key, packed(part));
+  for (const [key, text] of instructionIn(profile, instruction)) place(payload, key, text);
+  for (const { key, value } of profile.constants) place(payload, key, value);
   return message("observation", payload, seq, room);
 }
-
-/** A robot that tells no state sends none. */
-const isEmpty = ({ value }: ObservationPart): boolean => value instanceof NdArray && value.data.length === 0;
 
 /** Pixels are an array, a file is what the harness makes of a picture itself; it makes PNG and JPEG. */
 function packed({ key, value }: ObservationPart): Packable<NdArray> {

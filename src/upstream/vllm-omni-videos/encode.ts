@@ -18,7 +18,7 @@ export function encodeJob(
 ): Form {
   const fixed = constants.map(({ key, value }) => [key, String(value)] as const);
   const fields: (readonly [string, string | undefined])[] = [
-    ["prompt", instruction],
+    ["prompt", instruction === "" ? undefined : instruction],
     ["model", serverModel],
     ["num_frames", String(horizon + 1)],
     ["seed", seed === undefined ? undefined : String(seed)],
