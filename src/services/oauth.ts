@@ -50,6 +50,7 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { authorityOf, effective, exceeding } from "./authority.ts";
+import { fitsRedirect, hostOf, isSameRedirect, redirectFault, withCode } from "./oauth/redirects.ts";
 import { askedScopes, consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
 import { readPage } from "./pages.ts";
 
@@ -82,13 +83,10 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
   return {
     async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
       const { orgId } = keyOf(call);
-      for (const [at, uri] of redirectUris.entries())
-        if (!isRedirectUri(uri))
-          throw violation(
-            `redirect_uris.${at}`,
-            "must be https, http on loopback, or a scheme with a dot",
-            "url_scheme",
-          );
+      for (const [at, uri] of redirectUris.entries()) {
+        const fault = redirectFault(uri);
+        if (fault !== undefined) throw violation(`redirect_uris.${at}`, fault, "url_scheme");
+      }
       const authMethod = AUTH_METHODS.find((each) => each === tokenEndpointAuthMethod) ?? "none";
       const secret = authMethod === "none" ? undefined : newClientSecret();
       const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
@@ -140,7 +138,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         throw refuse(Reason.PERMISSION_DENIED, "a key that an application got by consent cannot consent itself");
       const client = await clientFor(sql, key, request);
       assertTarget(request.resource, call);
-      const scopes = consentedScopes(request.scope, client.scopes, key);
+      const scopes = consentedScopes(request.scope, client, key);
       const scope = scopes.join(" ");
       const consenting = await findKey(sql, key.keyId);
       if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
@@ -246,7 +244,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         clientName: client.name,
         registeredItself: client.orgId === undefined,
         redirectHost: hostOf(request.redirectUri),
-        scopes: askedScopes(request.scope, client.scopes, key).map((each) => create(ConsentScopeSchema, each)),
+        scopes: askedScopes(request.scope, client, key).map((each) => create(ConsentScopeSchema, each)),
         orgId: key.orgId,
         orgName: (await findOrg(sql, key.orgId))?.name ?? "",
         models: [...models],
@@ -260,11 +258,12 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
 
     async registerOauthClient(request) {
       const { clientName, redirectUris, grantTypes, responseTypes, scope } = request;
-      if (redirectUris.length === 0 || !redirectUris.every(isRedirectUri))
-        throw refuse(
-          Reason.INVALID_REDIRECT_URI,
-          "redirect_uris must be https, http on loopback, or a scheme with a dot",
-        );
+      if (redirectUris.length === 0)
+        throw refuse(Reason.INVALID_REDIRECT_URI, "`redirect_uris` must name at least one address");
+      for (const uri of redirectUris) {
+        const fault = redirectFault(uri);
+        if (fault !== undefined) throw refuse(Reason.INVALID_REDIRECT_URI, `redirect address ${uri} ${fault}`);
+      }
       const { tokenEndpointAuthMethod: method = "client_secret_basic" } = request;
       const authMethod = AUTH_METHODS.find((each) => each === method);
       const isTaken = (types: readonly string[], one: string): boolean => types.length === 0 || types.includes(one);
@@ -274,9 +273,8 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
           `there are the grant authorization_code, the response code, and ${AUTH_METHODS.join(", ")} at the token endpoint`,
         );
       const wanted = scope?.split(" ").filter((each) => each !== "") ?? [];
-      // What is not known here is left out, as section 2 of RFC 7591 has it.
-      const known = [...new Set(wanted)].filter((each) => SCOPES.includes(each));
-      const scopes = known.length > 0 ? known : [...DEFAULT_SCOPES];
+      // Unknown scopes are left out (RFC 7591, section 2). Without any, the application may ask for whatever a member can give.
+      const scopes = [...new Set(wanted)].filter((each) => SCOPES.includes(each));
       const secret = authMethod === "none" ? undefined : newClientSecret();
       const name = clientName?.trim() || hostOf(redirectUris[0]!);
       const secretHash = secret === undefined ? undefined : hashSecret(secret);
@@ -290,7 +288,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         tokenEndpointAuthMethod: authMethod,
         grantTypes: ["authorization_code"],
         responseTypes: ["code"],
-        scope: scopes.join(" "),
+        scope: (scopes.length > 0 ? scopes : DEFAULT_SCOPES).join(" "),
         ...(secret !== undefined && { clientSecret: secret, clientSecretExpiresAt: 0 }),
       });
     },
@@ -366,7 +364,7 @@ async function proven(sql: Queryable, id: string | undefined, secret: string | u
 /** What does not fit between a code and what came with it. */
 function faultOf({ redirectUri, challenge, endsMs }: Consent, redirect: string, verifier: string): string | undefined {
   if (endsMs <= now()) return "the code's time is over";
-  if (redirect !== redirectUri) return "the redirect_uri is not the one that the code went to";
+  if (!isSameRedirect(redirect, redirectUri)) return "the redirect_uri is not the one that the code went to";
   if (!VERIFIER.test(verifier)) return "the code_verifier is no verifier";
   const made = Buffer.from(hash("sha256", verifier, "base64url"));
   const told = Buffer.from(challenge);
@@ -413,8 +411,12 @@ async function clientFor(
   const client = await findClient(sql, clientId, orgId);
   if (!client) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
   if (await isDenied(sql, client, orgId)) throw refuse(Reason.APP_NOT_ALLOWED, DENIED);
-  if (!client.redirectUris.includes(redirectUri))
-    throw violation("redirect_uri", "is not one of the client's, to the letter", "value_error");
+  if (!client.redirectUris.some((each) => fitsRedirect(each, redirectUri)))
+    throw violation(
+      "redirect_uri",
+      "is not registered for this client; only the port of a loopback address may differ",
+      "value_error",
+    );
   return client;
 }
 
@@ -479,36 +481,4 @@ function clientMessage({ id, name, redirectUris, scopes, authMethod, created }: 
     tokenEndpointAuthMethod: authMethod,
     created,
   });
-}
-
-const LOOPBACK = new Set(["127.0.0.1", "[::1]", "localhost"]);
-/** Schemes that are never an application's own. */
-const NEVER = new Set(["javascript:", "data:", "vbscript:", "file:", "blob:", "about:", "ws:", "wss:", "ftp:"]);
-
-/**
- * Whether codes may go to an address: https; http on loopback; or an application's own scheme, which has a dot in it (RFC 8252).
- * No fragment, no user, no wildcard, nothing that a parser would repair.
- */
-function isRedirectUri(text: string): boolean {
-  if (!/^[\x21-\x7e]+$/.test(text) || /[\\*#<>"{}|^`]/.test(text) || !URL.canParse(text)) return false;
-  const { protocol, hostname, username, password } = new URL(text);
-  if (username !== "" || password !== "" || NEVER.has(protocol)) return false;
-  if (protocol === "https:") return hostname !== "" && /^https:\/\/[^/]/i.test(text);
-  if (protocol === "http:") return LOOPBACK.has(hostname) && /^http:\/\/[^/]/i.test(text);
-  return protocol.includes(".");
-}
-
-/** What a person knows an address by: its host, or the scheme of a program's own. */
-function hostOf(uri: string): string {
-  const { host, protocol } = new URL(uri);
-  return protocol === "https:" || protocol === "http:" ? host : protocol.slice(0, -1);
-}
-
-/** The address with a code, the caller's state and who gave the code (RFC 9207) in its query. */
-function withCode(
-  uri: string,
-  { code, state, iss }: { code: string; state?: string | undefined; iss?: string | undefined },
-): string {
-  const query = new URLSearchParams({ code, ...(state !== undefined && { state }), ...(iss !== undefined && { iss }) });
-  return `${uri}${uri.includes("?") ? "&" : "?"}${query}`;
 }

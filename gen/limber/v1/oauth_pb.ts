@@ -40,7 +40,7 @@ export type OauthClient = Message<"limber.v1.OauthClient"> & {
   name: string;
 
   /**
-   * Where it takes codes; an address must be one of these to the letter.
+   * Where it takes codes; an address must be one of these to the letter, but for the port of a loopback address.
    *
    * @generated from field: repeated string redirect_uris = 4;
    */

@@ -68,33 +68,36 @@ interface Tool {
 /** Serves `/mcp` and what RFC 9728 says of it. */
 export function serveMcp(fastify: FastifyInstance, options: McpOptions): void {
   const transport = new McpTransport(options);
-  fastify.route({
-    method: "POST",
-    url: MCP_PATH,
-    onRequest: async (request, reply) => {
-      reply.hijack();
-      void transport.answer(request.raw, reply.raw);
-    },
-    handler: unreachable,
-  });
-  fastify.route({
-    // No session, so that there is nothing to listen to and nothing to end.
-    method: ["GET", "HEAD", "PUT", "PATCH", "DELETE"],
-    url: MCP_PATH,
-    onRequest: async (_, reply) => {
-      reply.hijack();
-      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, "this path takes POST");
-      refuseRequest(reply.raw, refusal, newId("req"), { headers: ["allow", "POST"] });
-    },
-    handler: unreachable,
-  });
-  fastify.get(METADATA_PATH, async (request, reply) => {
-    const home = options.publicUrl === undefined ? originOf(request.raw) : new URL(options.publicUrl).origin;
-    return reply
-      .header("cache-control", "no-store")
-      .type("application/json")
-      .send(JSON.stringify(metadataOf(home)));
-  });
+  for (const slash of ["", "/"]) {
+    const url = MCP_PATH + slash;
+    fastify.route({
+      method: "POST",
+      url,
+      onRequest: async (request, reply) => {
+        reply.hijack();
+        void transport.answer(request.raw, reply.raw);
+      },
+      handler: unreachable,
+    });
+    fastify.route({
+      // No session, so that there is nothing to listen to and nothing to end.
+      method: ["GET", "HEAD", "PUT", "PATCH", "DELETE"],
+      url,
+      onRequest: async (_, reply) => {
+        reply.hijack();
+        const refusal = refuse(Reason.METHOD_NOT_ALLOWED, "this path takes POST");
+        refuseRequest(reply.raw, refusal, newId("req"), { headers: ["allow", "POST"] });
+      },
+      handler: unreachable,
+    });
+    fastify.get(METADATA_PATH + slash, async (request, reply) => {
+      const home = options.publicUrl === undefined ? originOf(request.raw) : new URL(options.publicUrl).origin;
+      return reply
+        .header("cache-control", "no-store")
+        .type("application/json")
+        .send(JSON.stringify(metadataOf(home)));
+    });
+  }
 }
 
 const unreachable = (): never => {
@@ -156,13 +159,14 @@ class McpTransport {
     const { principal } = exchange;
     // The protocol is loaded when the first agent calls.
     const { answerMcp } = await import("./protocol.ts");
-    const headers = new Headers();
-    for (const name of ["accept", "content-type", "mcp-protocol-version"]) {
-      const value = headerOf(request, name);
-      if (value !== undefined) headers.set(name, value);
-    }
+    const headers = new Headers({ "content-type": "application/json" });
+    const version = headerOf(request, "mcp-protocol-version");
+    if (version !== undefined) headers.set("mcp-protocol-version", version);
+    const form = formFor(headerOf(request, "accept"));
+    // The SDK asks clients to accept both forms, whichever of them it answers with.
+    if (form !== undefined) headers.set("accept", "application/json, text/event-stream");
     return answerMcp(
-      { url: `http://gateway${MCP_PATH}`, headers, body },
+      { url: `http://gateway${MCP_PATH}`, headers, body, events: form === "events" },
       {
         list: () =>
           [...this.#tools.values()]
@@ -186,6 +190,10 @@ class McpTransport {
     write(response, answer.status, ["content-type", "application/json", ...plain, ...headers], requestId, answer.body);
   }
 }
+
+/** Whether an origin is no page of the web: its scheme is a program's own. */
+const isOfProgram = (origin: string): boolean =>
+  URL.canParse(origin) && !["http:", "https:", "file:", "data:", "blob:"].includes(new URL(origin).protocol);
 
 /** One message on its way. */
 class Exchange {
@@ -211,10 +219,13 @@ class Exchange {
     return publicUrl === undefined ? originOf(this.request) : new URL(publicUrl).origin;
   }
 
-  /** A page may call from the gateway's public address and from the origins that are named, whatever name its server took on. */
+  /**
+   * A page may call from the gateway's public address and from the origins that are named, whatever name its server took on. Programs that show
+   * pages of their own, such as editors, name an origin of no web page (`vscode-file://vscode-app`).
+   */
   assertOrigin(): void {
     const origin = headerOf(this.request, "origin");
-    if (origin === undefined || this.#options.corsOrigins?.has(origin)) return;
+    if (origin === undefined || isOfProgram(origin) || this.#options.corsOrigins?.has(origin)) return;
     if (this.#options.publicUrl !== undefined && origin === this.home) return;
     throw refuse(Reason.PERMISSION_DENIED, "pages of this origin may not call here");
   }
@@ -315,6 +326,20 @@ class Exchange {
       trail,
     };
   }
+}
+
+/** How a caller that sends this header `accept` can be answered: JSON wherever it is acceptable; undefined where neither form is. */
+function formFor(accept = "*/*"): "json" | "events" | undefined {
+  const ranges = accept
+    .toLowerCase()
+    .split(",")
+    .map((each) => each.trim().split(/\s*;\s*/));
+  const accepts = (...names: string[]): boolean =>
+    ranges.some(
+      ([range = "", ...parameters]) => names.includes(range) && !parameters.some((each) => /^q=0(\.0*)?$/.test(each)),
+    );
+  if (accept.trim() === "" || accepts("*/*", "application/*", "application/json")) return "json";
+  return accepts("text/*", "text/event-stream") ? "events" : undefined;
 }
 
 /** The tool that a message calls; undefined where it calls none. */

@@ -25,6 +25,8 @@ export interface McpRequest {
   readonly headers: Headers;
   /** The message, read. */
   readonly body: unknown;
+  /** The answer is an event stream rather than JSON. */
+  readonly events: boolean;
 }
 
 const INSTRUCTIONS =
@@ -33,7 +35,7 @@ const INSTRUCTIONS =
   "stop_robots stops robots at once; only people release them.";
 
 /** Answers a message. */
-export async function answerMcp({ url, headers, body }: McpRequest, calls: McpCalls): Promise<Response> {
+export async function answerMcp({ url, headers, body, events }: McpRequest, calls: McpCalls): Promise<Response> {
   const server = new Server(
     { name: BRAND, version: API_VERSION },
     { capabilities: { tools: {} }, instructions: INSTRUCTIONS },
@@ -50,7 +52,7 @@ export async function answerMcp({ url, headers, body }: McpRequest, calls: McpCa
     const { text, isRefusal } = await call(input);
     return { content: [{ type: "text" as const, text }], ...(isRefusal && { isError: true }) };
   });
-  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: !events });
   await server.connect(transport);
   try {
     const response = await transport.handleRequest(new Request(url, { method: "POST", headers }), { parsedBody: body });

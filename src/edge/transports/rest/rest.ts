@@ -43,18 +43,20 @@ export interface RestOptions {
 export function serveRest(fastify: FastifyInstance, transport: RestTransport): void {
   const verbs = new Map<string, { taken: string[]; dialect: Dialect }>();
   for (const route of transport.routes) {
-    const url = route.template.replaceAll(/\{(\w+)\}/g, ":$1");
-    verbs.set(url, { taken: [...(verbs.get(url)?.taken ?? []), route.verb], dialect: route.dialect });
-    fastify.route({
-      method: route.verb,
-      url,
-      // The whole call happens here, before Fastify reads the body: a call that is not let in is refused unread.
-      onRequest: async (request, reply) => {
-        reply.hijack();
-        transport.begin(route, request.params as Parameters, request.raw, reply.raw);
-      },
-      handler: unreachable,
-    });
+    const path = route.template.replaceAll(/\{(\w+)\}/g, ":$1");
+    for (const url of route.dialect.trailingSlash ? [path, `${path}/`] : [path]) {
+      verbs.set(url, { taken: [...(verbs.get(url)?.taken ?? []), route.verb], dialect: route.dialect });
+      fastify.route({
+        method: route.verb,
+        url,
+        // The whole call happens here, before Fastify reads the body: a call that is not let in is refused unread.
+        onRequest: async (request, reply) => {
+          reply.hijack();
+          transport.begin(route, request.params as Parameters, request.raw, reply.raw);
+        },
+        handler: unreachable,
+      });
+    }
   }
   for (const { method, url } of transport.conversations) {
     verbs.set(url, { taken: ["POST"], dialect: native });

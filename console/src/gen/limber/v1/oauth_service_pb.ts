@@ -28,7 +28,7 @@ export type CreateOauthClientRequest = Message<"limber.v1.CreateOauthClientReque
   name: string;
 
   /**
-   * Where it takes codes: https, http on loopback, or a scheme of its own with a dot in it.
+   * Where it takes codes: https, http on loopback, or a scheme of its own. The port of a loopback address is free.
    *
    * @generated from field: repeated string redirect_uris = 2;
    */
@@ -210,7 +210,7 @@ export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
   clientId: string;
 
   /**
-   * Where it takes the code; one of its addresses to the letter.
+   * Where it takes the code; one of its addresses to the letter, but for the port of a loopback address.
    *
    * @generated from field: string redirect_uri = 2;
    */
@@ -316,7 +316,7 @@ export type DescribeConsentRequest = Message<"limber.v1.DescribeConsentRequest">
   clientId: string;
 
   /**
-   * Where it takes the code; one of its addresses to the letter.
+   * Where it takes the code; one of its addresses to the letter, but for the port of a loopback address.
    *
    * @generated from field: string redirect_uri = 2;
    */
@@ -498,7 +498,7 @@ export type RegisterOauthClientRequest = Message<"limber.v1.RegisterOauthClientR
   clientName?: string | undefined;
 
   /**
-   * Where it takes codes: https, http on loopback, or a scheme of its own with a dot in it.
+   * Where it takes codes: https, http on loopback, or a scheme of its own. The port of a loopback address is free.
    *
    * @generated from field: repeated string redirect_uris = 2;
    */
@@ -526,7 +526,7 @@ export type RegisterOauthClientRequest = Message<"limber.v1.RegisterOauthClientR
   responseTypes: string[];
 
   /**
-   * The most that it may ask for, parted by spaces; all contracts when absent.
+   * The most that it may ask for, parted by spaces; any advertised scope when absent.
    *
    * @generated from field: optional string scope = 6;
    */
@@ -610,7 +610,7 @@ export type RegisterOauthClientResponse = Message<"limber.v1.RegisterOauthClient
   responseTypes: string[];
 
   /**
-   * The most that it may ask for, parted by spaces.
+   * What it is given where it asks for nothing else, parted by spaces.
    *
    * @generated from field: string scope = 10;
    */

@@ -10,6 +10,8 @@ import type { RestRoute } from "../route.ts";
 export interface Dialect {
   /** Where its paths begin: what is asked for below and is not there is refused by this convention too. */
   readonly root?: string;
+  /** Whether its paths may end in a slash, as its clients write them. */
+  readonly trailingSlash?: true;
   /** The content type of answers. */
   readonly contentType: string;
   /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */

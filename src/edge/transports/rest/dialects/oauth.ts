@@ -27,6 +27,7 @@ const WORDS: ReadonlySet<Reason> = new Set([
 
 /** Forms or JSON in, JSON out; refusals are `{error, error_description}`. */
 export const oauth: Dialect = {
+  trailingSlash: true,
   contentType: "application/json",
   async readBody(route, request, limits) {
     if (route.verb === "GET") return {};
@@ -46,7 +47,8 @@ export const oauth: Dialect = {
     if (fields.clientSecret !== undefined || (fields.clientId !== undefined && fields.clientId !== basic.id))
       throw refuse(Reason.MALFORMED_BODY, "the client must prove itself in one way only");
     fields.clientId = basic.id;
-    fields.clientSecret = basic.secret;
+    // A client without a secret may send an empty one (RFC 6749 section 2.3.1).
+    if (basic.secret !== "") fields.clientSecret = basic.secret;
   },
   write: (_desc, value) => JSON.stringify(value),
   head: () => ({ headers: ["pragma", "no-cache"] }),

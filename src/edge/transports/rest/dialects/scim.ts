@@ -14,6 +14,7 @@ const NAMED = "application/scim+json or application/json";
 /** `application/scim+json` in and out, versions as ETags, refusals of SCIM's own schema. */
 export const scim: Dialect = {
   root: "/v1/scim/v2",
+  trailingSlash: true,
   contentType: "application/scim+json",
   async readBody(route, request, limits) {
     if (route.body === undefined) return {};
