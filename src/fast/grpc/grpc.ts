@@ -176,6 +176,8 @@ class GrpcCall implements CallHearer {
   #listener: Listener<Message> | undefined;
   /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
   #before: Promise<void> | undefined;
+  /** These messages: no more than came in one piece, for the stream is paused. */
+  #packed: { message: Buffer; compressed: boolean }[] = [];
   /** Ends the wait for a caller that has not read on. */
   #goOn: (() => void) | undefined;
   /** The answer is complete, or the caller is gone. */
@@ -340,20 +342,28 @@ class GrpcCall implements CallHearer {
     this.#held.to(this.#heard);
   }
 
+  /** Unpacks one message after the other, and hears each before the next. */
   #hearInTurn(message: Buffer, compressed: boolean): void {
     if (compressed && !this.#coding) throw unreadable();
-    const bytes = Promise.resolve(compressed ? this.#unpacked(message) : message);
-    bytes.catch(() => {}); // its failure is handled in its turn
-    const last = (this.#before ?? Promise.resolve())
-      .then(async () => this.#hear(await bytes))
-      .catch((thrown) => this.#failRead(thrown));
-    this.#before = last;
+    this.#packed.push({ message, compressed });
+    if (this.#before !== undefined) return;
     this.#stream.pause();
-    void last.then(() => {
-      if (this.#before !== last) return;
+    this.#before = this.#hearPacked().then(() => {
+      this.#packed = [];
       this.#before = undefined;
       this.#stream.resume();
     });
+  }
+
+  async #hearPacked(): Promise<void> {
+    for (let next = 0; next < this.#packed.length && !this.#over; next++) {
+      const { message, compressed } = this.#packed[next]!;
+      try {
+        this.#hear(compressed ? await this.#unpacked(message) : message);
+      } catch (thrown) {
+        this.#failRead(thrown);
+      }
+    }
   }
 
   /** The request has ended. */

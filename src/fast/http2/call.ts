@@ -50,6 +50,10 @@ export interface Carrier {
 
 /** So much that waits makes a caller count as behind. */
 const BEHIND_BYTES = 16 << 10;
+/** Smaller pieces that wait are copied together, in blocks of this size: each of them alone would cost far more than its bytes. */
+const VIEW_BYTES = 1 << 10;
+const BLOCK_BYTES = 16 << 10;
+const NOTHING = Buffer.alloc(0);
 
 /** One call; its connection knows the rest of it. */
 export class CallStream extends OutgoingData {
@@ -67,7 +71,10 @@ export class CallStream extends OutgoingData {
   #receiveWindow: number;
   #released = 0;
   #isPaused = false;
+  /** What came while the call is paused: at most the window, in views of what arrived and in blocks of small pieces. */
   #unheard: Buffer[] = [];
+  /** The free rest of the last block. */
+  #room = NOTHING;
   /** In the turn of the event loop in which the first of these came. */
   #isSameTurn = false;
   #isEndDue = false;
@@ -178,13 +185,25 @@ export class CallStream extends OutgoingData {
       this.#isSameTurn = true;
       setImmediate(() => this.#turned());
     }
-    this.#unheard.push(this.#isSameTurn ? bytes : Buffer.from(bytes));
+    if (this.#isSameTurn && bytes.length >= VIEW_BYTES) this.#unheard.push(bytes);
+    else this.#keep(bytes);
   }
 
   /** What waits for longer than a turn has bytes of its own: a few would keep all that arrived with them. */
   #turned(): void {
     this.#isSameTurn = false;
-    this.#unheard = this.#unheard.map((bytes) => Buffer.from(bytes));
+    for (const bytes of this.#unheard.splice(0)) this.#keep(bytes);
+  }
+
+  /** Copies bytes behind what waits already, into the same piece where there is room. */
+  #keep(bytes: Buffer): void {
+    if (bytes.length > this.#room.length) this.#room = Buffer.allocUnsafeSlow(Math.max(BLOCK_BYTES, bytes.length));
+    const copy = this.#room.subarray(0, bytes.length);
+    copy.set(bytes);
+    this.#room = this.#room.subarray(bytes.length);
+    const last = this.#unheard.at(-1);
+    if (last?.buffer !== copy.buffer || last.byteOffset + last.length !== copy.byteOffset) this.#unheard.push(copy);
+    else this.#unheard[this.#unheard.length - 1] = Buffer.from(last.buffer, last.byteOffset, last.length + copy.length);
   }
 
   /** For the connection: so many bytes are heard, or were never to be. */
@@ -217,6 +236,7 @@ export class CallStream extends OutgoingData {
     this.isOpen = false;
     this.#letGo();
     this.#unheard = [];
+    this.#room = NOTHING;
     this.#isEndDue = false;
     this.#hearer?.closed();
   }

@@ -27,8 +27,8 @@ export interface AttackContext {
 /** One way to attack. */
 export interface Attack {
   readonly name: string;
-  /** Which gateway is attacked: the one without TLS where it is absent. */
-  readonly place?: "tls";
+  /** Which gateway is attacked: one under TLS, one that serves all by node:http and node:http2, or the usual one where it is absent. */
+  readonly place?: "tls" | "node";
   /** The most growth of heap and buffers while it runs, in bytes; unlimited when absent. */
   readonly mostPeak?: number;
   /** The share of the good client's calls that may be refused for overload meanwhile; none where it is absent. */

@@ -5,6 +5,7 @@ import { cutAttacks, TRANSPORTS } from "./cuts.ts";
 import { differAttacks, PLAIN } from "./differ.ts";
 import { floodAttacks } from "./floods.ts";
 import { rowAttacks } from "./rows.ts";
+import { slowFirstAttacks } from "./slow-first.ts";
 import { openTarget, type Target } from "./target.ts";
 import { tlsAttacks, tlsSettings } from "./tls.ts";
 
@@ -20,11 +21,12 @@ export class Suite {
     ...differAttacks(() => this.#plain.get()),
     ...floodAttacks(),
     ...bombAttacks(),
+    ...slowFirstAttacks(),
   ];
 
   async run(attack: Attack, seed: number, whole: boolean): Promise<Outcome> {
-    const place = attack.place === "tls" ? this.#tls : this.#target;
-    return assail(await place.get(), attack, seed, whole);
+    const places = { tls: this.#tls, node: this.#plain, usual: this.#target };
+    return assail(await places[attack.place ?? "usual"].get(), attack, seed, whole);
   }
 
   async stop(): Promise<void> {
