@@ -8,12 +8,13 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { after } from "../../clock.ts";
 import { Arrivals, type Arriving } from "./arrivals.ts";
 import { OwnedHttp2Request, OwnedHttp2Response } from "./error-listeners.ts";
 import { type BudgetOptions, Costs } from "./http2-costs.ts";
+import { boundPieces } from "./pieces.ts";
 import type { ConnectionServer } from "./port.ts";
 import { RunningCalls } from "./running-calls.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
@@ -77,13 +78,25 @@ export interface NodeHttp2Options {
   readonly cutOff: (address: string) => void;
 }
 
+/** Ends a stream whose body comes in more pieces than are held. */
+const endAtTooMany = (body: Readable, stream: ServerHttp2Stream): void =>
+  boundPieces(body, () => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM));
+
+/** A request of node:http2, which holds what its stream passes on. */
+class BoundedRequest extends OwnedHttp2Request {
+  constructor(...args: ConstructorParameters<typeof OwnedHttp2Request>) {
+    super(...args);
+    endAtTooMany(this, this.stream);
+  }
+}
+
 /** A server that never listens and is handed its connections. */
 export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp2Options): NodeHttp2 {
   const sessions = new Set<ServerHttp2Session>();
   let draining = false;
   const server = createServer(
     {
-      Http2ServerRequest: OwnedHttp2Request,
+      Http2ServerRequest: BoundedRequest,
       Http2ServerResponse: OwnedHttp2Response,
       maxSessionMemory: SESSION_MEMORY_MB,
       // A wall of nghttp2's own, which stops a burst of resets in the middle of one read. It counts the resets of
@@ -163,6 +176,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
       open++;
       served++;
       stream.on("close", closed);
+      if (!stream.endAfterHeaders) endAtTooMany(stream, stream);
       // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
       if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
       if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))

@@ -165,8 +165,9 @@ class Answers<T> implements Items<T>, ReplyHearer {
   #isDone = false;
   /** The reader, where it waits for the next message. */
   #reader: PromiseWithResolvers<IteratorResult<T, undefined>> | undefined;
-  /** Messages that came and were not taken yet. */
+  /** Messages that came, those from `#next` on not taken yet: a window holds more than can be taken off the front of an array in time. */
   #messages: Buffer[] = [];
+  #next = 0;
   #isOver = false;
   /** How it ended, once it is over: undefined when all is well. */
   #failure: unknown;
@@ -190,9 +191,14 @@ class Answers<T> implements Items<T>, ReplyHearer {
       this.#begin(this).then(this.#begun, (thrown) => this.ended(thrown));
       return promise;
     }
-    const message = this.#messages.shift();
+    const message = this.#messages[this.#next];
     if (message !== undefined) {
-      if (!this.isFull) this.#reply?.release();
+      this.#next++;
+      if (!this.isFull) {
+        this.#messages = [];
+        this.#next = 0;
+        this.#reply?.release();
+      }
       this.#give(message);
     } else if (this.#isOver) this.#tellEnd();
     return promise;
@@ -207,7 +213,7 @@ class Answers<T> implements Items<T>, ReplyHearer {
 
   /** As ReplyHearer. */
   get isFull(): boolean {
-    return this.#messages.length > 0;
+    return this.#next < this.#messages.length;
   }
 
   /** As ReplyHearer. */
@@ -227,6 +233,7 @@ class Answers<T> implements Items<T>, ReplyHearer {
   #leave(): void {
     this.#isDone = true;
     this.#messages = [];
+    this.#next = 0;
     this.#reply?.cancel();
   }
 

@@ -11,6 +11,7 @@ import { after } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { passed } from "../../codecs/passing.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
+import { WEBSOCKET_PIECES } from "../../codecs/websocket.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
@@ -376,6 +377,7 @@ function optionsFor({ lookup, authorization }: Address): ClientOptions & ClientR
     perMessageDeflate: false,
     followRedirects: false,
     maxPayload: MAX_MESSAGE_BYTES,
+    ...WEBSOCKET_PIECES,
     headers: headersFor(authorization),
   };
 }

@@ -13,6 +13,7 @@ import { Refusal } from "../../../errors.ts";
 import { inSlices } from "../../../slices.ts";
 import { UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { assertBounded, boundsOf, tooLarge } from "../../messages/bounds.ts";
+import { GatheredBody } from "../../messages/gathered-body.ts";
 import { COUNTED_BYTES, countingJson } from "../../messages/json.ts";
 import { type Coding, codingOf } from "../grpc/compression.ts";
 import { refusalOfFrames } from "../grpc/faults.ts";
@@ -79,15 +80,15 @@ async function* oneMessage(
   const declared = Number(raw.headers["content-length"] ?? 0);
   if (declared > most) throw tooLarge(most);
   hold(declared);
-  const chunks: Buffer[] = [];
+  const body = new GatheredBody(most);
   let size = 0;
   for await (const chunk of chunksOf(raw)) {
     size += chunk.length;
     if (size > most) throw tooLarge(most);
     hold(Math.max(size, declared));
-    chunks.push(chunk);
+    body.add(chunk);
   }
-  const sent = Buffer.concat(chunks, size);
+  const sent = body.bytes();
   const bytes = coding === undefined ? sent : await coding.decompress(sent, most, (more) => hold(size + more));
   await assertCounted(method, bytes, isJson);
   yield bytes;

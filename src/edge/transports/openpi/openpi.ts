@@ -22,6 +22,7 @@ import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
 import { passed } from "../../../codecs/passing.ts";
 import type { Asker } from "../../../codecs/pictures/turns.ts";
+import { WEBSOCKET_PIECES } from "../../../codecs/websocket.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
@@ -68,7 +69,8 @@ const method = InferenceService.method.act;
 /** Makes the transport. */
 export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
   // No compression: openpi offers none, and a control loop has no time for it.
-  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: CONVERSATION_BYTES });
+  const limits = { maxPayload: CONVERSATION_BYTES, ...WEBSOCKET_PIECES };
+  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, ...limits });
   const robots = new Set<OpenpiRobot>();
   let draining = false;
   options.closing.addEventListener("abort", () => {

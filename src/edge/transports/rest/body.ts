@@ -2,6 +2,7 @@
 import type { Signal } from "../../../cancellation.ts";
 import { Reason, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
+import { GatheredBody } from "../../messages/gathered-body.ts";
 import type { WholeRequest } from "../../server/whole-requests.ts";
 import type { HttpRequest } from "./exchange.ts";
 
@@ -42,7 +43,7 @@ const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text
 
 function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, signal }: BodyLimits): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    let body = new GatheredBody(most);
     let size = 0;
     let isRefused = false;
     request.on("data", (chunk: Buffer) => {
@@ -52,17 +53,17 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
       try {
         if (size > most) throw tooLarge(most);
         hold(Math.max(size, Number(request.headers["content-length"] ?? 0)));
-        chunks.push(chunk);
+        body.add(chunk);
       } catch (thrown) {
         isRefused = true;
-        chunks.length = 0;
+        body = new GatheredBody(0);
         reject(thrown);
       }
     });
     const left = (): void => reject(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
     request.once("end", () => {
       request.off("close", left); // every request closes; only an early one means that the caller left
-      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+      resolve(body.bytes());
     });
     request.once("error", left);
     request.once("close", left);
