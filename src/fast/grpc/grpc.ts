@@ -423,7 +423,9 @@ class GrpcCall implements CallHearer {
     if (this.#method.methodKind === "unary") {
       if (wantsStream(this.#method, request)) throw refuseStream();
       const encode = encodedOnce((answer) => this.#encoded(answer));
-      const frame = this.#packed(encode(await gate.unary(this.#method, admission, request, { ...context, encode })));
+      const frame = this.#compressed(
+        encode(await gate.unary(this.#method, admission, request, { ...context, encode })),
+      );
       this.#end(OK_TRAILERS, frame instanceof Promise ? await frame : frame);
       return;
     }
@@ -476,14 +478,14 @@ class GrpcCall implements CallHearer {
   }
 
   #framed(message: Message): Buffer | Promise<Buffer> {
-    return this.#packed(this.#encoded(message));
+    return this.#compressed(this.#encoded(message));
   }
 
   #encoded(message: Message): Buffer {
     return this.#quick?.write(message) ?? frameOf(this.#method.output, message);
   }
 
-  #packed(frame: Buffer): Buffer | Promise<Buffer> {
+  #compressed(frame: Buffer): Buffer | Promise<Buffer> {
     const coding = this.#responseCoding;
     if (!coding || frame.length - PREFIX < COMPRESS_FROM_BYTES) return frame;
     return coding.compress(frame.subarray(PREFIX)).then((compressed) => frameMessage(compressed, true));
