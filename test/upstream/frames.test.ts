@@ -23,6 +23,7 @@ import {
   WIDTH,
   webp,
 } from "../support/pictures.ts";
+import { runs } from "../support/runs.ts";
 import { mutations, seeded } from "../unit/codecs/fuzz.ts";
 
 afterEach(closeEach);
@@ -197,14 +198,14 @@ describe("FrameSet holds", () => {
       }
     };
     const inFlight = new Set<Promise<void>>();
-    for (const bytes of mutations(small, 10_000, 11)) {
+    for (const bytes of mutations(small, runs(2_000), 11)) {
       const work: Promise<void> = one(bytes).finally(() => inFlight.delete(work));
       inFlight.add(work);
       if (inFlight.size >= 8) await Promise.race(inFlight);
     }
     await Promise.all(inFlight);
-    expect(refused).toBeGreaterThan(2_000);
-    expect(decoded).toBeGreaterThan(200);
+    expect(refused).toBeGreaterThan(400);
+    expect(decoded).toBeGreaterThan(40);
   });
 
   it("real camera frames, or noise where they aren't at hand", async () => {

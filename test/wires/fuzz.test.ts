@@ -34,6 +34,7 @@ import { readAction as readHarnessAction, readHello } from "../../src/upstream/v
 import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
 import { f4 } from "../support/openpi-server.ts";
 import { pack } from "../support/plain-msgpack.ts";
+import { runs } from "../support/runs.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";
 import { tree } from "../support/servers/vla-eval.ts";
@@ -277,14 +278,14 @@ const heldBytes = (): number => {
 };
 
 it.each(READERS)(
-  "reads 10,000 damaged forms of %s without any other error, none for long, and none into more memory than a message may have",
+  "reads damaged forms of %s without any other error, none for long, and none into more memory than a message may have",
   (_, good, read) => {
     let failures = 0;
     const slow: string[] = [];
     const large: string[] = [];
     for (const bytes of mutations(
       good.map((each) => Buffer.from(each)),
-      10_000,
+      runs(2_000),
       7,
     )) {
       const held = heldBytes();
@@ -304,7 +305,7 @@ it.each(READERS)(
       if ([1, 2, 3].every(() => cpuUs() > MOST_CPU_US)) slow.push(bytes.toString("hex"));
       if (heldBytes() - held > MAX_MESSAGE_BYTES) large.push(bytes.toString("hex"));
     }
-    expect(failures).toBeGreaterThan(100);
+    expect(failures).toBeGreaterThan(20);
     expect([slow, large]).toEqual([[], []]);
   },
 );

@@ -14,6 +14,7 @@ import type { Wire } from "../../src/upstream/wire.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { runs } from "../support/runs.ts";
 import {
   type Asked,
   box,
@@ -307,7 +308,7 @@ describe("a video's container", () => {
     expect(() => countMp4Frames(Buffer.alloc(8 * 200_000, "\0\0\0\x08free", "latin1"))).toThrow("too_many_values");
     expect(() => countMp4Frames(Buffer.from("\0\0\0\x04moov", "latin1"))).toThrow("malformed");
     let refused = 0;
-    for (const bytes of mutations([mp4(4), fragmentedMp4(2)], 10_000, 7)) {
+    for (const bytes of mutations([mp4(4), fragmentedMp4(2)], runs(2_000), 7)) {
       try {
         countMp4Frames(bytes);
       } catch (error) {

@@ -1,6 +1,7 @@
 /** Calls on sessions of our own, against node's client and byte by byte: every shape, flow control both ways, and every kind of end. */
 import { constants } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { saying } from "../../edge/port-caller.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
@@ -17,7 +18,6 @@ import {
   uint32,
 } from "../../support/wire-client.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";
-import { saying } from "../../edge/port-caller.ts";
 import { callHead, openEcho, post, sessionTo } from "./echo.ts";
 
 const noise = (bytes: number, seed = 1): Buffer => {

@@ -5,8 +5,8 @@ import type { PortHandler, PortOptions } from "../../../src/edge/server/port.ts"
 import type { CallStream, FindTaker } from "../../../src/fast/http2/call.ts";
 import { fastHttp2 } from "../../../src/fast/http2/server.ts";
 import { packFields } from "../../../src/fast/http2-frames/hpack.ts";
-import { FLAG, FRAME, fieldBlock, frame } from "../../support/wire-client.ts";
 import { open } from "../../edge/port-caller.ts";
+import { FLAG, FRAME, fieldBlock, frame } from "../../support/wire-client.ts";
 
 export const HEAD = packFields([
   [":status", "200"],

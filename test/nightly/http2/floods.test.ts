@@ -3,14 +3,14 @@ import { connect } from "node:http2";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import type { PortOptions } from "../../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../../src/errors.ts";
+import { KEY, openForTest, type TestGateway } from "../../edge/gateway.ts";
+import { ACT, CHUNK, envelope, outcomeOf, REQUEST } from "../../edge/grpc-caller.ts";
+import { saying } from "../../edge/port-caller.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST } from "../../support/fast.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, framesIn, goawayIn, HELLO, uint32 } from "../../support/wire-client.ts";
-import { KEY, openForTest, type TestGateway } from "../../edge/gateway.ts";
-import { ACT, CHUNK, envelope, outcomeOf, REQUEST } from "../../edge/grpc-caller.ts";
-import { saying } from "../../edge/port-caller.ts";
 
 const CALM = 11;
 const END = FLAG.endHeaders | FLAG.endStream;

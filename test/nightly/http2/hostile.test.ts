@@ -1,5 +1,6 @@
 /** Clients that break the rules of HTTP/2, byte by byte, on sessions of our own: none harms another. */
 import { describe, expect, it, onTestFinished } from "vitest";
+import { saying } from "../../edge/port-caller.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
@@ -16,7 +17,6 @@ import {
   request,
   uint32,
 } from "../../support/wire-client.ts";
-import { saying } from "../../edge/port-caller.ts";
 import { callBlock, callHead, openEcho, post, sessionTo } from "./echo.ts";
 
 const CODE = { protocol: 1, flow: 3, closed: 5, frameSize: 6, refused: 7, compression: 9, calm: 11 };

@@ -2,6 +2,8 @@
 import { constants, type Http2ServerResponse } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { PortHandler } from "../../../src/edge/server/port.ts";
+import { saying, tls } from "../../edge/port-caller.ts";
+import { run } from "../../edge/run.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
   endOf,
@@ -16,8 +18,6 @@ import {
   request,
   uint32,
 } from "../../support/wire-client.ts";
-import { saying, tls } from "../../edge/port-caller.ts";
-import { run } from "../../edge/run.ts";
 import { callHead, heardOn, openEcho, post, sessionTo } from "./echo.ts";
 
 const bytesOf = (count: number): Buffer => Buffer.alloc(count, "0123456789abcdef");

@@ -4,6 +4,7 @@ import { GroupCommitter } from "../../../src/billing/group-commit.ts";
 import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
+import { runs } from "../../support/runs.ts";
 
 /** A ledger that answers a batch when it is told to. */
 class SlowLedger implements LedgerPort<string, string> {
@@ -330,6 +331,6 @@ it("writes every promise before it is answered and every end once, however calle
       expect(durable).toBe(begun);
       expect(clock.pending).toBe(0);
     }),
-    { numRuns: 60 },
+    { numRuns: runs(15) },
   );
 });

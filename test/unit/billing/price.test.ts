@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { charge, fromUsd, MOST_MICRO, nanoFromUsd, toUsd, usdFromNano } from "../../../src/billing/price.ts";
 import { Reason, Refusal } from "../../../src/errors.ts";
+import { runs } from "../../support/runs.ts";
 
 /** The rule again, in whole numbers of any size. */
 function chargeByBigInt(units: bigint, nanoPerUnit: bigint): bigint {
@@ -38,7 +39,7 @@ describe("a charge", () => {
           expect(BigInt(charge(units, nanoPerUnit))).toBe(chargeByBigInt(BigInt(units), BigInt(nanoPerUnit)));
         },
       ),
-      { numRuns: 5_000 },
+      { numRuns: runs(1_000) },
     );
   });
 
@@ -52,7 +53,7 @@ describe("a charge", () => {
           expect(BigInt(charge(units, nanoPerUnit))).toBe(chargeByBigInt(BigInt(units), BigInt(nanoPerUnit)));
         },
       ),
-      { numRuns: 2_000 },
+      { numRuns: runs(400) },
     );
   });
 
@@ -78,7 +79,7 @@ describe("an amount in dollars", () => {
         expect(String(usd)).toMatch(/^\d+(\.\d{1,6})?$|^\de-6$/);
         expect(fromUsd(usd)).toBe(micro);
       }),
-      { numRuns: 5_000 },
+      { numRuns: runs(1_000) },
     );
   });
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { CodecError } from "../../../src/codecs/error.ts";
 import { frameMessage, MessageReader } from "../../../src/codecs/grpc.ts";
+import { runs } from "../../support/runs.ts";
 import { mutations, seeded } from "./fuzz.ts";
 
 const MAX = 1024 * 1024;
@@ -106,14 +107,14 @@ describe("MessageReader", () => {
     expect(() => readAll([Buffer.from("0000000002ff", "hex")])).toThrow(new CodecError("truncated"));
   });
 
-  it("meets 20,000 damaged bodies with messages within the limit or a CodecError", () => {
+  it("meets damaged bodies with messages within the limit or a CodecError", () => {
     const samples = [
       body.subarray(0, 400),
       frameMessage(Buffer.alloc(40)),
       Buffer.concat([frameMessage(Buffer.alloc(9)), frameMessage(Buffer.alloc(9))]),
     ];
     let refused = 0;
-    for (const bytes of mutations(samples, 20_000, 4)) {
+    for (const bytes of mutations(samples, runs(4_000), 4)) {
       try {
         for (const message of readAll(
           cut(bytes, () => 1 + Math.floor(random() * 64)),
@@ -126,6 +127,6 @@ describe("MessageReader", () => {
         refused++;
       }
     }
-    expect(refused).toBeGreaterThan(5_000);
+    expect(refused).toBeGreaterThan(1_000);
   });
 });

@@ -22,6 +22,7 @@ import {
 import { readPicture } from "../../../src/upstream/pictures/header.ts";
 import { redSquareAs } from "../../../src/upstream/pictures/test-picture.ts";
 import { seeded } from "../../support/chance.ts";
+import { runs } from "../../support/runs.ts";
 
 type Contract = MessageInitShape<typeof InputContractSchema>;
 type Meaning = MessageInitShape<typeof ActionMeaningSchema>;
@@ -226,7 +227,7 @@ describe("a request against a contract", () => {
     const names = ["", "front", "wrist", "hand"];
     const read: ReadPicture = () => undefined;
     let agreed = 0;
-    for (let i = 0; i < 4_000; i++) {
+    for (let i = 0; i < runs(800); i++) {
       const contract = contractOf({
         ...(below(2) && {
           cameras: {
@@ -265,7 +266,7 @@ describe("a request against a contract", () => {
         agreed++;
       }
     }
-    expect(agreed).toBeGreaterThan(500);
+    expect(agreed).toBeGreaterThan(100);
   });
 
   it("says what is read in a sentence", () => {

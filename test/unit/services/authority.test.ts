@@ -20,6 +20,7 @@ import type { BudgetInterval, KeyChanges, KeyRecord, NewKey } from "../../../src
 import { DEFAULT_RATE_LIMIT, rateLimitOf } from "../../../src/store/account/keys.ts";
 import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
 import { seeded } from "../../support/chance.ts";
+import { runs } from "../../support/runs.ts";
 
 const INTERVALS: readonly BudgetInterval[] = ["daily", "weekly", "monthly", "lifetime"];
 const number = fc.integer({ min: -3, max: 3 });
@@ -190,15 +191,17 @@ describe("a key with ancestors", () => {
   });
 });
 
-describe("100,000 operations by narrowed keys", () => {
+describe("operations by narrowed keys", () => {
+  const ROUNDS = runs(200);
+
   it("reach no authority outside that of the key that they began with", () => {
     const random = seeded(16);
     const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
-    const draws = fc.sample(facts, { numRuns: 4000, seed: 16 });
+    const draws = fc.sample(facts, { numRuns: runs(800), seed: 16 });
     const lines = (keys: Map<string, KeyRecord>, of: KeyRecord): readonly KeyRecord[] =>
       of.parentId === undefined ? [] : [keys.get(of.parentId)!, ...lines(keys, keys.get(of.parentId)!)];
     let [done, given, refused] = [0, 0, 0];
-    for (let round = 0; round < 1000; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       // A world: wider keys of the organisation, and one that an attacker holds.
       const keys = new Map<string, KeyRecord>();
       const looked = (id: string): KeyRecord => ({ ...keys.get(id)!, ancestors: lines(keys, keys.get(id)!) });
@@ -277,6 +280,6 @@ describe("100,000 operations by narrowed keys", () => {
       }
       for (const id of held) expect(exceeding(authorityOf(looked(id)), start)).toEqual([]);
     }
-    expect([done, given > 10_000, refused > 10_000]).toEqual([100_000, true, true]);
-  }, 120_000);
+    expect([done, given > done / 10, refused > done / 10]).toEqual([ROUNDS * 100, true, true]);
+  });
 });

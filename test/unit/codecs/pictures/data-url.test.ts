@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CodecError } from "../../../../src/codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../../../src/codecs/pictures/data-url.ts";
+import { runs } from "../../../support/runs.ts";
 import { mutations } from "../fuzz.ts";
 
 const MAX = 100_000;
@@ -27,7 +28,7 @@ describe("decodeDataUrl", () => {
         ];
         for (const url of spellings) expect(decodeDataUrl(url, MAX).equals(bytes)).toBe(true);
       }),
-      { numRuns: 300, seed: 8 },
+      { numRuns: runs(60), seed: 8 },
     );
     expect(decodeDataUrl("data:image/svg+xml,<svg/>%0a", MAX).toString()).toBe("<svg/>\n");
   });
@@ -78,7 +79,7 @@ describe("decodeDataUrl", () => {
       `data:image/png,${percent(Buffer.alloc(30, 0x89))}`,
     ].map((url) => Buffer.from(url, "latin1"));
     let refused = 0;
-    for (const bytes of mutations(samples, 20_000, 9)) {
+    for (const bytes of mutations(samples, runs(4_000), 9)) {
       try {
         expect(decodeDataUrl(bytes.toString("latin1"), 61).length).toBeLessThanOrEqual(61);
       } catch (error) {
@@ -86,7 +87,7 @@ describe("decodeDataUrl", () => {
         refused++;
       }
     }
-    expect(refused).toBeGreaterThan(5_000);
+    expect(refused).toBeGreaterThan(1_000);
   });
 
   it("knows a data URL by its scheme in either case", () => {

@@ -1,6 +1,7 @@
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, it } from "vitest";
 import { type ImageFormat, readImageHeader } from "../../../../src/codecs/pictures/image.ts";
+import { runs } from "../../../support/runs.ts";
 import { mutations, seeded } from "../fuzz.ts";
 
 const random = seeded(5);
@@ -106,14 +107,14 @@ describe("readImageHeader", () => {
     expect(readImageHeader(bytes)).toBeUndefined();
   });
 
-  it("meets 20,000 damaged pictures without an error", () => {
+  it("meets damaged pictures without an error", () => {
     const samples = FORMS.map(([, , bytes]) => bytes.subarray(0, 700));
     let unknown = 0;
-    for (const bytes of mutations(samples, 20_000, 6)) {
+    for (const bytes of mutations(samples, runs(4_000), 6)) {
       const header = readImageHeader(bytes);
       if (header === undefined) unknown++;
       else expect(header.width * header.height).toBeGreaterThan(0);
     }
-    expect(unknown).toBeGreaterThan(1_000);
+    expect(unknown).toBeGreaterThan(200);
   });
 });

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CodecError } from "../../../../src/codecs/error.ts";
 import { decodeMsgpack, encodeMsgpack, type Packable, UNPACK_LIMITS } from "../../../../src/codecs/python/msgpack.ts";
+import { runs } from "../../../support/runs.ts";
 import { mutations } from "../fuzz.ts";
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(" ", ""), "hex");
@@ -118,7 +119,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
       fc.property(value, (any) => {
         expect(decodeMsgpack(encodeMsgpack(any as Packable))).toEqual(any);
       }),
-      { numRuns: 2000, seed: 7 },
+      { numRuns: runs(100), seed: 7 },
     );
   });
 
@@ -172,14 +173,14 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     expect(() => encodeMsgpack(new Map([[1, 1]]) as never)).toThrow("bad_key");
   });
 
-  it("meet 20,000 damaged messages with a value or a CodecError, nothing else", () => {
+  it("meet damaged messages with a value or a CodecError, nothing else", () => {
     const folder = new URL("../../../golden/wire-samples/", import.meta.url);
     const samples = readdirSync(folder)
       .filter((name) => name.endsWith(".msgpack"))
       .map((name) => readFileSync(new URL(name, folder)));
     expect(samples.length).toBeGreaterThan(0);
     let refused = 0;
-    for (const bytes of mutations(samples, 20_000, 1)) {
+    for (const bytes of mutations(samples, runs(4_000), 1)) {
       try {
         decodeMsgpack(bytes);
       } catch (error) {
@@ -187,6 +188,6 @@ describe("encodeMsgpack and decodeMsgpack", () => {
         refused++;
       }
     }
-    expect(refused).toBeGreaterThan(5_000);
+    expect(refused).toBeGreaterThan(1_000);
   });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { CodecError } from "../../../../src/codecs/error.ts";
 import { encodeMsgpack, type Packable } from "../../../../src/codecs/python/msgpack.ts";
 import { type DType, decodeNumpy, encodeNumpy, NdArray } from "../../../../src/codecs/python/ndarray.ts";
+import { runs } from "../../../support/runs.ts";
 import { mutations } from "../fuzz.ts";
 
 const sample = (name: string): Buffer =>
@@ -277,10 +278,10 @@ describe("decodeNumpy on foreign and hostile maps", () => {
     expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "<U1" }))).toThrow("bad_dtype");
   });
 
-  it("meets 20,000 damaged observations with a value or a CodecError, and reads no array larger than its message", () => {
+  it("meets damaged observations with a value or a CodecError, and reads no array larger than its message", () => {
     const names = ["openpi_droid_request", "openpi_aloha_request", "openpi_response", "openpi_response_f16_scalar"];
     let refused = 0;
-    for (const bytes of mutations(names.map(sample), 20_000, 2)) {
+    for (const bytes of mutations(names.map(sample), runs(4_000), 2)) {
       try {
         const value = decodeNumpy(bytes);
         if (!(value instanceof Map)) continue;
@@ -292,6 +293,6 @@ describe("decodeNumpy on foreign and hostile maps", () => {
         refused++;
       }
     }
-    expect(refused).toBeGreaterThan(5_000);
+    expect(refused).toBeGreaterThan(1_000);
   });
 });

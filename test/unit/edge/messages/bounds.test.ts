@@ -18,6 +18,7 @@ import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 import { atOnce, inSlices } from "../../../../src/slices.ts";
 import { dice, messageOf, type Roll } from "../../../support/messages.ts";
+import { runs } from "../../../support/runs.ts";
 import { mutations } from "../../codecs/fuzz.ts";
 
 const BOUNDS = boundsFor(32 << 20);
@@ -152,7 +153,7 @@ describe("protobuf", () => {
   it("says of whole messages what the judge says of their lists", () => {
     const told = { refused: 0, taken: 0 };
     const descs: DescMessage[] = [ActRequestSchema, ActStreamRequestSchema, ReportEpisodeRequestSchema];
-    for (let seed = 0; seed < 400; seed++) {
+    for (let seed = 0; seed < runs(60); seed++) {
       for (const desc of descs) {
         const made = messageOf(desc, dice(seed));
         if (seed % 2 === 0) lengthen(made, dice(seed));
@@ -162,14 +163,14 @@ describe("protobuf", () => {
         told[isTooLong ? "refused" : "taken"]++;
       }
     }
-    expect(Math.min(told.refused, told.taken)).toBeGreaterThan(20);
+    expect(Math.min(told.refused, told.taken)).toBeGreaterThan(5);
   });
 
   it("lets no damaged message be made of more than is allowed", () => {
     const bounds = { bytes: 1 << 20, elements: 60 };
     const samples = [1, 2, 3, 4, 5, 6].map((seed) => bytesOf(ActRequestSchema, seed));
     let read = 0;
-    for (const bytes of mutations(samples, 8_000, 7)) {
+    for (const bytes of mutations(samples, runs(1_500), 7)) {
       const whole = Buffer.concat([PADDING, bytes]);
       if (refusalOf(() => assertBounded(ActRequestSchema, whole, bounds))) continue;
       const message = refusalOfDecoder(() => fromBinary(ActRequestSchema, whole, { readUnknownFields: false }));
@@ -177,7 +178,7 @@ describe("protobuf", () => {
       read++;
       expect(elementsOf(message)).toBeLessThanOrEqual(bounds.elements);
     }
-    expect(read).toBeGreaterThan(100);
+    expect(read).toBeGreaterThan(20);
   });
 });
 

@@ -14,6 +14,7 @@ import { SERVICES } from "../../../../src/app/services.ts";
 import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../../src/edge/messages/json.ts";
 import { atOnce } from "../../../../src/slices.ts";
 import { dice, messageOf } from "../../../support/messages.ts";
+import { runs } from "../../../support/runs.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {
   const faults = new Faults();
@@ -147,8 +148,8 @@ describe.each(
         return `${thrown}`;
       }
     };
-    for (let i = 0; i < 60; i++) {
-      const message = messageOf(desc, roll);
+    for (let i = 0; i < runs(12); i++) {
+      const message = messageOf(desc, roll, 1);
       const text = outcomeOf(() => toText(desc, message));
       expect(text).toBe(outcomeOf(() => JSON.stringify(encoderOf(desc).encode(message))));
       expect(outcomeOf(() => atOnce(writingJson(desc, message)).toString())).toBe(text);

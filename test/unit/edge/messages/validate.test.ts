@@ -15,6 +15,7 @@ import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
 import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 import { surelyObeys } from "../../../../src/fast/validation.ts";
+import { runs } from "../../../support/runs.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };
 const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: [Contract.ACT] };
@@ -152,7 +153,7 @@ describe("the quick yes", () => {
         yes++;
         expect(judge.validate(desc, message).kind).toBe("valid");
       }),
-      { numRuns: 500 },
+      { numRuns: runs(100) },
     );
     expect(yes).toBeGreaterThan(0);
   });

@@ -15,6 +15,7 @@ import type { FrameSchema, ImageFormat } from "../../../../gen/limber/v1/observa
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { framedChunk } from "../../../../src/fast/grpc/loop-chunk.ts";
 import { seenAnswer, seenRequest } from "../../../../src/fast/protobuf/loop.ts";
+import { runs } from "../../../support/runs.ts";
 
 /** Numbers below `below`, from a seed. */
 function dice(seed: number): (below: number) => number {
@@ -100,7 +101,7 @@ describe("a loop's messages, looked at", () => {
     const roll = dice(1);
     let seen = 0;
     let pictured = 0;
-    for (let i = 0; i < 8_000; i++) {
+    for (let i = 0; i < runs(1_600); i++) {
       const written = toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, requestOf(roll)));
       for (const bytes of spoilt(written, roll)) {
         const request = seenRequest(bytes);
@@ -114,8 +115,8 @@ describe("a loop's messages, looked at", () => {
         expect(equals(LoopObservationSchema, read, judged.message.value as LoopObservation)).toBe(true);
       }
     }
-    expect(seen).toBeGreaterThan(1_000);
-    expect(pictured).toBeGreaterThan(100);
+    expect(seen).toBeGreaterThan(200);
+    expect(pictured).toBeGreaterThan(20);
   });
 
   it("what a loop goes by is what is in the newest observation", () => {
@@ -133,7 +134,7 @@ describe("a loop's messages, looked at", () => {
   it("answers are what protobuf-es reads, every number finite", () => {
     const roll = dice(2);
     let seen = 0;
-    for (let i = 0; i < 4_000; i++) {
+    for (let i = 0; i < runs(800); i++) {
       const written = toBinary(ActResponseSchema, create(ActResponseSchema, answerOf(roll)));
       for (const bytes of spoilt(written, roll)) {
         const answer = seenAnswer(bytes);
@@ -151,13 +152,13 @@ describe("a loop's messages, looked at", () => {
         }
       }
     }
-    expect(seen).toBeGreaterThan(1_000);
+    expect(seen).toBeGreaterThan(200);
   });
 
   it("chunks are written as protobuf-es writes them, to the byte", () => {
     const roll = dice(3);
     let framed = 0;
-    for (let i = 0; i < 4_000; i++) {
+    for (let i = 0; i < runs(800); i++) {
       const bytes = toBinary(ActResponseSchema, create(ActResponseSchema, answerOf(roll)));
       const answer = seenAnswer(Buffer.from(bytes));
       if (!answer) continue;
@@ -196,6 +197,6 @@ describe("a loop's messages, looked at", () => {
       expect(frame.subarray(5).equals(judged)).toBe(true);
       expect([frame[0], frame.readUInt32BE(1)]).toEqual([0, judged.length]);
     }
-    expect(framed).toBeGreaterThan(500);
+    expect(framed).toBeGreaterThan(100);
   });
 });

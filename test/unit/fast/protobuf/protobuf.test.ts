@@ -6,6 +6,7 @@ import { ObservationSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { readMessage } from "../../../../src/fast/protobuf/read.ts";
 import { writeMessage } from "../../../../src/fast/protobuf/write.ts";
 import { dice, messageOf } from "../../../support/messages.ts";
+import { runs } from "../../../support/runs.ts";
 
 const SCHEMAS: DescMessage[] = [
   inference.ActRequestSchema,
@@ -30,7 +31,7 @@ const outcomeOf = (run: () => unknown): unknown => {
 describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, desc) => {
   it("is written to the byte as protobuf-es writes it, behind the room that was asked for", () => {
     const roll = dice(1);
-    for (let i = 0; i < 400; i++) {
+    for (let i = 0; i < runs(40); i++) {
       const message = messageOf(desc, roll);
       const bytes = toBinary(desc, message);
       const written = writeMessage(desc, message, 5);
@@ -40,7 +41,7 @@ describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, d
 
   it("is read as protobuf-es reads it", () => {
     const roll = dice(2);
-    for (let i = 0; i < 400; i++) {
+    for (let i = 0; i < runs(40); i++) {
       const bytes = toBinary(desc, messageOf(desc, roll));
       expect(readMessage(desc, bytes)).toEqual(fromBinary(desc, bytes));
     }
@@ -48,7 +49,7 @@ describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, d
 
   it("is read or refused as by protobuf-es, whatever became of its bytes", () => {
     const roll = dice(3);
-    for (let i = 0; i < 1_500; i++) {
+    for (let i = 0; i < runs(200); i++) {
       const bytes = toBinary(desc, messageOf(desc, roll, 3));
       for (let edits = 1 + roll(3); edits > 0 && bytes.length > 0; edits--) bytes[roll(bytes.length)] = roll(256);
       const cut = roll(3) === 0 ? bytes.subarray(0, roll(bytes.length + 1)) : bytes;

@@ -8,6 +8,7 @@ import type { Offering } from "../../../../src/routing/offering.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
 import { answers, type Behaviour, calls, fails, gateway, late } from "../../../support/attempts.ts";
 import { seeded } from "../../../support/chance.ts";
+import { runs } from "../../../support/runs.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts";
 
 describe("hedging", () => {
@@ -129,6 +130,7 @@ describe("hedging", () => {
   });
 
   test("of calls that are 20 times slow once in fifty, hedging cuts p99 five times and makes four in a hundred more calls at most", async () => {
+    const CALLS = runs(400);
     const tail = async (hedge: { afterMs: number } | undefined) => {
       const { world, plan, clock } = gateway(pair, hedge ? { hedge } : {});
       const chance = seeded(7);
@@ -136,14 +138,14 @@ describe("hedging", () => {
         late(clock, chance() < 0.02 ? 1_000 : 45 + chance() * 10, answers("x"))(options);
       const upstream = calls({ a: served, b: served });
       const tookMs: number[] = [];
-      for (let i = 0; i < 2_000; i++) {
+      for (let i = 0; i < CALLS; i++) {
         const began = clock.steady();
         const outcome = attemptPlan(plan(), world, upstream).then(() => tookMs.push(clock.steady() - began));
         while (tookMs.length <= i) await clock.advance(25);
         await outcome;
       }
       tookMs.sort((x, y) => x - y);
-      return { p99: tookMs[1_980]!, asked: upstream.asked().length };
+      return { p99: tookMs[CALLS * 0.99]!, asked: upstream.asked().length };
     };
     const [alone, hedged] = [await tail(undefined), await tail({ afterMs: 75 })];
     expect(alone.p99 / hedged.p99).toBeGreaterThanOrEqual(5);

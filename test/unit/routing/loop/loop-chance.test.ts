@@ -8,6 +8,7 @@ import type { LoopRules } from "../../../../src/routing/loop/loop.ts";
 import { MOST_AT_ONCE } from "../../../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
 import { answer, DEADLINE_MS, short, stage, step } from "../../../support/loops.ts";
+import { runs } from "../../../support/runs.ts";
 
 describe("whatever happens", () => {
   const MODELS = ["acme/arm", "other/arm", "third/arm"];
@@ -49,7 +50,7 @@ describe("whatever happens", () => {
           expect(run().told).toEqual(trace.told);
         },
       ),
-      { numRuns: 600 },
+      { numRuns: runs(120) },
     );
     expect(most).toBeGreaterThan(2);
   });

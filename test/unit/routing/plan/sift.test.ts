@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { declare } from "../../../../src/routing/plan/intent.ts";
 import { costMicro } from "../../../../src/routing/plan/measure.ts";
 import { gathered, passes, sift, type Test } from "../../../../src/routing/plan/sift.ts";
+import { runs } from "../../../support/runs.ts";
 import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
 const ROWS = 40;
@@ -54,6 +55,6 @@ test("many rows at once pass exactly where each passes alone, in their order, ho
       expect([...to.subarray(0, kept)]).toEqual(alone);
       expect([...everything.rows]).toEqual([...everything.rows.keys()]);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(100) },
   );
 });

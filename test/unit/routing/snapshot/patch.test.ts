@@ -13,6 +13,7 @@ import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { type RoutingSupply, type Snapshot, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
 import { atOnce } from "../../../../src/slices.ts";
+import { runs } from "../../../support/runs.ts";
 import { catalogued, intent, offering, prefer, SCOPE, supplyOf } from "../../../support/supply.ts";
 
 const advertised = { p50Ms: 50, p95Ms: 80, unitsPerS: undefined, uptime30d: 0.99 };
@@ -123,7 +124,7 @@ test("whatever changed, it says what one says that is built from nothing", () =>
         expect(told(snapshot)).toEqual(told(buildSnapshot(supply)));
       }
     }),
-    { numRuns: 300 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -161,7 +162,7 @@ test("offerings come, go and move without a new ground: it says what one says th
       }
       for (const { snapshot, said } of before) expect(told(snapshot)).toEqual(said);
     }),
-    { numRuns: 200 },
+    { numRuns: runs(30) },
   );
   // Only where no row is left to take, or no placeholder is left or was there.
   expect(grounds).toBeLessThan(patches / 2);

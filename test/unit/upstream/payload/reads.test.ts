@@ -17,6 +17,7 @@ import { FrameSet } from "../../../../src/upstream/pictures/frames.ts";
 import { frameSources } from "../../../../src/upstream/pictures/order.ts";
 import { redSquare } from "../../../../src/upstream/pictures/test-picture.ts";
 import { seeded } from "../../../support/chance.ts";
+import { runs } from "../../../support/runs.ts";
 
 const PRESETS = [OPENPI, GR00T, OPENVLA].flatMap((profiles) =>
   profiles.names.map((preset) => [preset, profiles] as const),
@@ -35,7 +36,7 @@ describe("the contract of", () => {
     const random = seeded(preset.length);
     const data = await redSquare(0.5, 0.5, 8);
     const cameras = profile.frames.flatMap(({ camera, key }) => [camera, key]);
-    for (let i = 0; i < 24; i++) {
+    for (let i = 0; i < runs(5); i++) {
       const named = random() < 0.8;
       const frames = cameras
         .filter(() => random() < 0.75)

@@ -1,10 +1,19 @@
 /** `fetchBytes`: one GET, so many bytes, so long, and no redirect. */
 import type { RequestListener } from "node:http";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { FetchFailed, fetchBytes, type LookupAnswer } from "../../../../src/upstream/transport/guard.ts";
+import { replaceAmbient } from "../../../support/ambient.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
 import { agentFor, closeEach, limits, serve } from "./served.ts";
 
 afterEach(closeEach);
+
+/** Stops business time until the test has ended. */
+function heldClock(): ManualClock {
+  const clock = new ManualClock();
+  onTestFinished(replaceAmbient({ clock }));
+  return clock;
+}
 
 describe("fetchBytes", () => {
   const fetchFrom = async (
@@ -87,24 +96,32 @@ describe("fetchBytes", () => {
   });
 
   it("gives up on a slow body when its time is over, and hangs up", async () => {
+    const clock = heldClock();
     const { promise: hungUp, resolve } = Promise.withResolvers<void>();
+    const { promise: drips, resolve: begin } = Promise.withResolvers<() => void>();
     const slow: RequestListener = (_, response) => {
-      response.write("x");
-      const dripping = setInterval(() => response.write("x"), 5);
-      response.on("close", () => {
-        clearInterval(dripping);
-        resolve();
-      });
+      response.on("close", resolve).write("x", () => begin(() => response.write("x")));
     };
-    await expect(fetchFrom(slow, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
+    const failed = expect(fetchFrom(slow, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
+    const drip = await drips;
+    await clock.advance(40);
+    drip();
+    await clock.advance(20);
+    await failed;
     await hungUp;
   });
 
   it("gives up on a server that never answers, and on one that never accepts", async () => {
-    await expect(fetchFrom(() => {}, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
+    const clock = heldClock();
+    const { promise: came, resolve: come } = Promise.withResolvers<void>();
     const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
-    const fetching = fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, timeoutMs: 60 });
-    await expect(fetching).rejects.toThrow(new FetchFailed("timed_out"));
+    const failed = [
+      fetchFrom(() => come(), { timeoutMs: 60 }),
+      fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, timeoutMs: 60 }),
+    ].map((fetching) => expect(fetching).rejects.toThrow(new FetchFailed("timed_out")));
+    await came;
+    await clock.advance(60);
+    await Promise.all(failed);
   });
 
   it("leaves with the caller's reason when the caller leaves, before, while connecting and in mid-body", async () => {

@@ -6,7 +6,7 @@ import type { Agent } from "undici";
 import { guardedAgent } from "../../../../src/upstream/transport/guard.ts";
 
 /** How much is fetched, and how patiently. */
-export const limits = { maxBytes: 1000, timeoutMs: 5_000, accept: "image/png" };
+export const limits = { maxBytes: 1000, timeoutMs: 60_000, accept: "image/png" };
 
 const open: { close(): unknown }[] = [];
 /** Notes what is to be closed after the test. */

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { FrameReader } from "../../../../src/fast/http2-frames/frames.ts";
-import { frame } from "../../../support/wire-client.ts";
-import { seeded } from "../../codecs/fuzz.ts";
+import { FrameReader } from "../../../src/fast/http2-frames/frames.ts";
+import { frame } from "../../support/wire-client.ts";
+import { seeded } from "../../unit/codecs/fuzz.ts";
 
 /** What a reader tells, pieces of one DATA frame together. */
 function eventsOf(chunks: Iterable<Buffer>): string[] {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { Fault } from "../../../../src/fast/http2-frames/frames.ts";
-import { type Field, FieldReader, packFields } from "../../../../src/fast/http2-frames/hpack.ts";
-import { mutations, seeded } from "../../codecs/fuzz.ts";
+import { Fault } from "../../../src/fast/http2-frames/frames.ts";
+import { type Field, FieldReader, packFields } from "../../../src/fast/http2-frames/hpack.ts";
+import { mutations, seeded } from "../../unit/codecs/fuzz.ts";
 
 const bytes = (hex: string): Buffer => Buffer.from(hex.replaceAll(" ", ""), "hex");
 
