@@ -13,7 +13,9 @@ import { ListModelsResponseSchema } from "../../gen/limber/v1/registry_service_p
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { eventually } from "../support/eventually.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
-import { type HouseOptions, KEY, message, openForTest, type TestGateway } from "./gateway.ts";
+import { type HouseOptions, KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
+
+shareGateways();
 
 const MIB = 1 << 20;
 const ACT = "/limber.v1.InferenceService/Act";

@@ -9,8 +9,11 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { type ActRequest, ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason } from "../../src/errors.ts";
+import { runs } from "../support/runs.ts";
 import { ACT, AUTH, CHUNK, open, SOUND, untilAborted } from "./connect-caller.ts";
-import { KEY, message, type TestGateway, until } from "./gateway.ts";
+import { KEY, message, shareGateways, type TestGateway, until } from "./gateway.ts";
+
+shareGateways();
 
 afterEach(() => void vi.restoreAllMocks());
 
@@ -92,13 +95,13 @@ describe("Connect in JSON", () => {
     expect(response.headers.get("content-encoding")).toBeNull();
   });
 
-  it("refuses bodies beyond 64 MiB, announced or unpacked", async () => {
+  it("refuses bodies beyond 32 MiB, announced or unpacked", async () => {
     const gateway = await open();
-    const bomb = gzipSync(Buffer.alloc((64 << 20) + 1));
+    const bomb = gzipSync(Buffer.alloc((32 << 20) + 1));
     expect((await post(gateway, bomb, { "content-encoding": "gzip" })).status).toBe(429);
     const request = http.request(gateway.base + ACT, {
       method: "POST",
-      headers: { ...AUTH, "content-type": "application/json", "content-length": (64 << 20) + 1 },
+      headers: { ...AUTH, "content-type": "application/json", "content-length": (32 << 20) + 1 },
     });
     request.on("error", () => undefined);
     request.write("{");
@@ -168,7 +171,7 @@ describe("whatever bytes come in", () => {
         expect(response.status).toBeLessThan(500);
         expect(text).not.toMatch(/grpc-status: (2|13)\b/);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(60) },
     );
     expect(gateway.lines.filter(({ status }) => status >= 500)).toEqual([]);
     expect(gateway.inside()).toBe(0);

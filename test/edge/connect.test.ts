@@ -11,7 +11,9 @@ import {
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { AUTH, CHUNK, frame, open, SOUND, untilAborted } from "./connect-caller.ts";
-import { message, type TestGateway, until } from "./gateway.ts";
+import { message, shareGateways, type TestGateway, until } from "./gateway.ts";
+
+shareGateways();
 
 const TRANSPORTS: readonly (readonly [string, (baseUrl: string) => Transport])[] = [
   ["Connect over HTTP/1.1", (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1" })],

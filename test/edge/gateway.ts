@@ -8,7 +8,7 @@ import {
   type Message,
   type MessageInitShape,
 } from "@bufbuild/protobuf";
-import { onTestFinished } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
 import type { Listener } from "../../src/call.ts";
@@ -20,6 +20,7 @@ import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { type FastPieces, fastPort, installFast } from "../../src/fast/install.ts";
+import { eventually } from "../support/eventually.ts";
 import { fastOfRun } from "../support/fast.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
@@ -128,11 +129,63 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
 /** A message of `desc`, for answers of a gateway. */
 export const message = <D extends DescMessage>(desc: D, fields: MessageInitShape<D>) => create(desc, fields);
 
-/** Opens a gateway for the test that runs, and closes it when that has ended. */
-export async function openForTest(options: HouseOptions = {}): Promise<TestGateway> {
+/** Opens a gateway of the running test's own, and closes it when the test has ended. */
+export async function openOwn(options: HouseOptions = {}): Promise<TestGateway> {
   const gateway = await openGateway(options);
   onTestFinished(() => gateway[Symbol.asyncDispose]());
   return gateway;
+}
+
+/** A gateway of the running file, and the RPCs that it has for the running test. */
+interface Shared {
+  readonly gateway: TestGateway;
+  rpcs: HouseOptions["rpcs"];
+  taken: boolean;
+}
+
+/** The gateways of the running file, by their pieces; undefined in a file whose tests have gateways of their own. */
+let shared: Map<FastPieces, Shared> | undefined;
+
+/** Makes the tests of a file share gateways: call it at the top of the file. */
+export function shareGateways(): void {
+  beforeAll(() => {
+    shared = new Map();
+  });
+  afterAll(async () => {
+    const gateways = [...(shared?.values() ?? [])];
+    shared = undefined;
+    for (const { gateway } of gateways) await gateway[Symbol.asyncDispose]();
+  });
+}
+
+/**
+ * Opens a gateway for the running test. In a file that shares gateways, tests that choose nothing but RPCs and pieces have one after the
+ * other, with RPCs, log and heads of their own. A test that closes its gateway takes `openOwn`.
+ */
+export async function openForTest(options: HouseOptions = {}): Promise<TestGateway> {
+  const { rpcs, fast = fastOfRun(), ...others } = options;
+  const known = shared?.get(fast);
+  if (shared === undefined || known?.taken || Object.keys(others).length > 0) return openOwn(options);
+  const house = known ?? (await openShared(fast));
+  shared.set(fast, house);
+  house.rpcs = rpcs;
+  house.taken = true;
+  const { gateway } = house;
+  gateway.lines.length = 0;
+  gateway.heads.length = 0;
+  onTestFinished(async () => {
+    // What the test left under way writes its line before the next test begins.
+    await eventually(() => expect(gateway.inside()).toBe(0), { interval: 1 });
+    await new Promise(setImmediate);
+    house.taken = false;
+  });
+  return gateway;
+}
+
+async function openShared(fast: FastPieces): Promise<Shared> {
+  const rpcs = new Proxy({}, { get: (_, name: string) => house.rpcs?.[name] });
+  const house: Shared = { gateway: await openGateway({ fast, rpcs }), rpcs: undefined, taken: false };
+  return house;
 }
 
 /** Waits for something that the other side of a socket brings about. */

@@ -7,8 +7,10 @@ import type { LogLine } from "../../src/edge/call-log.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import type { FastPieces } from "../../src/fast/install.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
-import { KEY, openGateway } from "./gateway.ts";
+import { KEY, openForTest, shareGateways } from "./gateway.ts";
 import { ACT, ACTS, asked, CALLS, type Sent, STREAMS, streamed, talk, type Voice } from "./grpc-scripts.ts";
+
+shareGateways();
 
 /** Each path counts what is wrong with these in words of its own; all else of the answers is the same. */
 const OWN_WORDS = new Set(["half a message", "a message and half a second", "the announcement of too large a message"]);
@@ -56,7 +58,7 @@ const rpcsSeenBy = (contexts: CallContext[]) => ({
 
 async function seenOf(fast: FastPieces, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
   const contexts: CallContext[] = [];
-  await using gateway = await openGateway({ rpcs: rpcsSeenBy(contexts), fast });
+  const gateway = await openForTest({ rpcs: rpcsSeenBy(contexts), fast });
   const session = http2.connect(gateway.base);
   try {
     const request = session.request(

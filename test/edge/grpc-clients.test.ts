@@ -8,7 +8,7 @@ import { ActResponseSchema, InferenceService } from "../../gen/limber/v1/inferen
 import { SERVICES } from "../../src/app/services.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
-import { type HouseOptions, KEY, openForTest as open, type TestGateway } from "./gateway.ts";
+import { type HouseOptions, KEY, openForTest as open, shareGateways, type TestGateway } from "./gateway.ts";
 import {
   ACT,
   AUTH,
@@ -122,6 +122,8 @@ except grpc.RpcError as e: print(e.code().name)
 try: channel.unary_unary("/limber.v1.InferenceService/Nope", same, same)(request)
 except grpc.RpcError as e: print(e.code().name, e.details())
 `;
+
+shareGateways();
 
 describe("an unknown method", () => {
   it("is unimplemented, in trailers that stand alone", async () => {

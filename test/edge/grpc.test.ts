@@ -14,7 +14,7 @@ import type { Signal } from "../../src/cancellation.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
-import { type HouseOptions, message, openForTest as open, until } from "./gateway.ts";
+import { type HouseOptions, message, openForTest as open, openOwn, shareGateways, until } from "./gateway.ts";
 import {
   ACT,
   aborted,
@@ -31,6 +31,8 @@ import {
   STREAM,
   STREAM_REQUEST,
 } from "./grpc-caller.ts";
+
+shareGateways();
 
 describe.each([
   ["by Connect", PLAIN],
@@ -146,15 +148,15 @@ describe.each([
     expect(codeOf(unknown)).toBe(Code.Unimplemented);
   });
 
-  it("refuses messages beyond 64 MiB, announced or unpacked", async () => {
+  it("refuses messages beyond 32 MiB, announced or unpacked", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
     const announced = Buffer.alloc(10);
-    announced.writeUInt32BE((64 << 20) + 1, 1);
+    announced.writeUInt32BE((32 << 20) + 1, 1);
     const stream = begin(gateway, ACT);
     stream.write(announced);
     const outcome = await outcomeOf(stream);
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
-    const bomb = envelope(gzipSync(Buffer.alloc((64 << 20) + 1)), 1);
+    const bomb = envelope(gzipSync(Buffer.alloc((32 << 20) + 1)), 1);
     const unpacked = await call(gateway, ACT, bomb, { "grpc-encoding": "gzip" });
     expect([codeOf(unpacked), reasonOf(unpacked)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
   });
@@ -278,7 +280,7 @@ describe.each([
 
   it("ends what outlasts a closing gateway as unavailable", async () => {
     let started = 0;
-    const gateway = await openWith({
+    const rpcs = {
       Act: (_request: ActRequest, { signal }: CallContext) => {
         started++;
         return aborted(signal);
@@ -288,7 +290,8 @@ describe.each([
         started++;
         await new Promise(() => undefined); // deaf to every signal
       },
-    });
+    };
+    const gateway = await openOwn({ rpcs, fast });
     const whole = call(gateway, ACT, envelope(REQUEST));
     const streamed = call(gateway, STREAM, envelope(STREAM_REQUEST));
     await until(() => started === 2);

@@ -10,8 +10,10 @@ import {
 import { Reason, refuse } from "../../src/errors.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { message, until } from "./gateway.ts";
+import { message, shareGateways, until } from "./gateway.ts";
 import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";
+
+shareGateways();
 
 describe("events", () => {
   const route = message(PredictStreamResponseSchema, { event: { case: "route", value: { id: "pred_1" } } });

@@ -5,8 +5,10 @@ import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { KEY, message } from "./gateway.ts";
+import { KEY, message, shareGateways } from "./gateway.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
+
+shareGateways();
 
 describe("400", () => {
   it.each([

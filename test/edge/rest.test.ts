@@ -14,8 +14,10 @@ import { type PreviewRoutesRequest, PreviewRoutesResponseSchema } from "../../ge
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { VerifyOfferingResponseSchema } from "../../gen/limber/v1/supply_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
-import { KEY, message } from "./gateway.ts";
+import { KEY, message, shareGateways } from "./gateway.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
+
+shareGateways();
 
 describe("200", () => {
   it("answers with the specification's JSON, the request's id, the version and what the limits leave", async () => {

@@ -9,9 +9,9 @@ import type { CallContext } from "../../../src/edge/gate/gate.ts";
 import type { PortOptions, UpgradeTaker } from "../../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../../src/errors.ts";
 import { readPlainHead } from "../../../src/fast/http1/head.ts";
+import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../../edge/gateway.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST, without } from "../../support/fast.ts";
-import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../../edge/gateway.ts";
 
 const houses: TestGateway[] = [];
 const sockets: Socket[] = [];

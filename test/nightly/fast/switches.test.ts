@@ -6,11 +6,11 @@ import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { FAST_PIECES, readConfig } from "../../../src/config.ts";
 import type { FastPieces } from "../../../src/fast/install.ts";
+import { KEY, openForTest } from "../../edge/gateway.ts";
+import { ACT, CHUNK, call, envelope, REQUEST } from "../../edge/grpc-caller.ts";
 import { callRest } from "../../support/app.ts";
 import { ALL_FAST, PLAIN, without } from "../../support/fast.ts";
 import { NAMES_ITS_PIECES } from "../../support/named-pieces.ts";
-import { KEY, openForTest } from "../../edge/gateway.ts";
-import { ACT, CHUNK, call, envelope, REQUEST } from "../../edge/grpc-caller.ts";
 
 const BODY = { model: "o/n", observations: [{ proprio: [1] }] };
 
