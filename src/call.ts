@@ -69,6 +69,15 @@ export interface IdempotencyClaim {
   promised: boolean;
 }
 
+/** The answer to an earlier call with the same idempotency key. */
+export interface EarlierAnswer {
+  /** Of the RPC's own response. */
+  readonly message: Message;
+  /** Milliseconds from the arrival of that call to `readAt`, a moment of the steady clock. */
+  readonly ageMs: number;
+  readonly readAt: number;
+}
+
 /** What becomes known of a call on its way, for the log: the transport begins it, and the gate and the bill add to it. */
 export interface CallTrail {
   /** Whose call it is, once the key is known, whether it is let in or not. */
@@ -138,7 +147,9 @@ export interface Call {
   idempotency: IdempotencyClaim | undefined;
   /** Encodes the answer as the transport will send it; throws where it can't. Called before the answer is charged. */
   encode?: ((answer: Message) => unknown) | undefined;
-  /** Called by a service that keeps idempotency keys itself, when it answers what it answered before. */
+  /** Present when the call repeats one that was answered: it is checked like a new one, and neither run nor charged. */
+  earlier?: EarlierAnswer | undefined;
+  /** Called when a service answers what it answered before. */
   replayed?(): void;
   /** The browser that calls; undefined for callers that show a key, and over transports that browsers don't use. */
   browser?: BrowserHead | undefined;
@@ -158,6 +169,12 @@ export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadli
 /** The refusal of a call whose time is over before there is an answer. */
 export const tooLate = (): Refusal =>
   refuse(Reason.DEADLINE_EXCEEDED, "time ran out before there was an answer; nothing was charged");
+
+/** The key that calls, and those that it descends from: what one of them made, it may have again. */
+export const lineOf = ({ keyId, ancestors = [] }: Pick<KeyPrincipal, "keyId" | "ancestors">): [string, ...string[]] => [
+  keyId,
+  ...ancestors,
+];
 
 /** The caller's key, for the services that only a key may call. */
 export function keyOf(call: Call): KeyPrincipal {

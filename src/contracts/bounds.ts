@@ -20,11 +20,19 @@ export function assertBounds(bounds: SafetyBounds | undefined, dim: number | und
 }
 
 /** Whether an answer exceeds the bounds. `pose` is where the robot is, in the terms of the action; undefined where that is not known. */
-export function exceeds(bounds: SafetyBounds | undefined, answer: ActAnswer, pose?: readonly number[]): boolean {
+export function exceeds(
+  bounds: SafetyBounds | undefined,
+  answer: Pick<ActAnswer, "steps">,
+  pose?: readonly number[],
+): boolean {
   return bounds !== undefined && isBeyond(bounds, answer, pose);
 }
 
-function isBeyond(bounds: SafetyBounds, { steps }: ActAnswer, pose: readonly number[] | undefined): boolean {
+function isBeyond(
+  bounds: SafetyBounds,
+  { steps }: Pick<ActAnswer, "steps">,
+  pose: readonly number[] | undefined,
+): boolean {
   const { lowest, highest, maxChange = Number.POSITIVE_INFINITY, maxStartJump } = bounds;
   const first = steps[0]?.values ?? [];
   if (pose && maxStartJump !== undefined && first.some((value, i) => Math.abs(value - pose[i]!) > maxStartJump))

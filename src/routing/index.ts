@@ -43,6 +43,7 @@ export { nearNames } from "./plan/near.ts";
 export { type OwnKeys, type OwnKeyUse, sameWay } from "./plan/own-keys.ts";
 export { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "./plan/pin.ts";
 export { affordable, type Plan, type PlanStep, planFor } from "./plan/plan.ts";
+export { type AnsweredBy, assertMayReplay } from "./plan/replay.ts";
 export { buildingSnapshot, buildSnapshot } from "./snapshot/build.ts";
 export { Names, naming } from "./snapshot/names.ts";
 export { type RoutingSupply, SIMULATED_PROVIDER, type Snapshot } from "./snapshot/snapshot.ts";

@@ -17,7 +17,7 @@ import {
 import { type Payment, PaymentKind, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
+import { byCall, type Implementation, keyOf, lineOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
@@ -181,6 +181,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         ...byCall(call),
         orgId: keyOf(call).orgId,
         keyId: keyOf(call).keyId,
+        line: lineOf(keyOf(call)),
         amountUsd: request.amountUsd,
         idempotencyKey: request.idempotencyKey,
         known: () => call.replayed?.(),

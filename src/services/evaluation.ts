@@ -24,7 +24,7 @@ import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { sleep } from "../clock.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
-import { Reason, type Refusal, refuse } from "../errors.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
@@ -87,15 +87,17 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       const { request, callsMicro } = await requestOf(deps, asked, call);
       const episodeMicro = request.priceMicro + callsMicro;
       const estimate = { unit: "episode", units: asked.episodes, priceNano: episodeMicro * 1000, wakeUpMicro: 0 };
-      // All of it has to be there at the beginning; each episode, and each call of the policy, holds its own when it runs.
+      // The same words ask for the same evaluation, wherever they would be routed by now.
+      const { offering: _, world: __, ...said } = request;
+      const idempotency = seals.idempotent(keyOf(call), asked.idempotencyKey, said);
+      // All of it has to be there at the beginning; each episode, and each call of the policy, holds its own when it runs. A repetition costs nothing.
       const payer = { orgId, keyId, workspaceId, ancestors };
-      await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
+      if (!idempotency || (await store.jobOfKey(sql, keyOf(call), idempotency)) === undefined)
+        await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
       const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
       const { metadata, policyEndpoint, offering, profile, ...open } = request;
       const sealed = { metadata, policyEndpoint, offering, profile };
       const seal = (id: string) => seals.fresh(id, { items, request: open }, sealed);
-      // The same words ask for the same evaluation, wherever they would be routed by now.
-      const { offering: _, world: __, ...said } = request;
       const id = await tx(sql, (tx) =>
         store.createJob(tx, {
           kind: "evaluation",
@@ -108,7 +110,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           seal: settings.zdr ? seal : undefined,
           outside: isExternal(request),
           secret: request.authType && ((id) => deps.vault.seal(asked.auth?.secret ?? "", store.jobSecretContext(id))),
-          idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, said),
+          idempotency,
           known: () => call.replayed?.(),
         }),
       );
@@ -314,9 +316,14 @@ const BY_SCHEME: Readonly<Record<string, string>> = {
   "grpcs:": "limber-policy",
 };
 
+const reasonOf = (code: string): Reason =>
+  Reason[code.toUpperCase() as keyof typeof Reason] ?? Reason.NO_ROUTE_AVAILABLE;
+
+const isUnpaid = (code: string): boolean => factsOf(reasonOf(code)).status === 402;
+
 /** The refusal that each call of the policy would meet. */
 function asPreviewed(code: string, { actionSpace }: ScenarioVariant, dropped: readonly DroppedOffering[]): Refusal {
-  const reason = Reason[code.toUpperCase() as keyof typeof Reason] ?? Reason.NO_ROUTE_AVAILABLE;
+  const reason = reasonOf(code);
   const unread = dropped.find(({ reason }) => reason === DropReason.INPUT);
   const why = unread ? `: of what the scenario shows, ${unread.detail}` : "; POST /v1/routes/preview says why";
   const text = `calls of this policy for ${actionSpace} would be refused with ${code}${why}`;
@@ -379,7 +386,8 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
     }
   }
   const chosen = offeringOf(found.plan, model);
-  if (found.wouldRefuse || !chosen)
+  // Whether it can be paid, the hold of a new evaluation says.
+  if (!chosen || (found.wouldRefuse && !isUnpaid(found.wouldRefuse.code)))
     throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
   const { offeringId: id, provider, estimatedCostUsd } = chosen;
   const callMicro = Math.ceil(estimatedCostUsd * MICRO_PER_USD);

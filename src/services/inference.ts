@@ -54,6 +54,7 @@ import { FailingCallers } from "../inference/failing-callers.ts";
 import { actStream } from "../inference/loops/act-stream.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
+import { earlierAction, earlierAnswer } from "../inference/replay.ts";
 import { SentAction } from "../inference/sent-action.ts";
 import {
   attemptPlan,
@@ -87,7 +88,10 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   const intent = act.intentOf(request);
   const mover = moverOf(intent, call, request);
   deps.stops.assertMayMove(mover);
-  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const wanted = { intent, ownKeys, session };
+  const earlier = earlierAction(deps, wanted, call, request);
+  if (earlier) return earlier;
+  const inferenceCall = new InferenceCall(deps, request, wanted, call);
   const sessionId = inferenceCall.upstreamSession;
   const episode = sessionId && episodeName(sessionId, request.episode);
   const input = { ...act.inputOf(request), sessionId, episode };
@@ -172,8 +176,10 @@ function actResponse(
 async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: Call): Promise<PredictResponse> {
   const { request, ownKeys, session } = await prepareInTime(deps, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
-  const intent = predict.intentOf(request);
-  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const wanted = { intent: predict.intentOf(request), ownKeys, session };
+  const earlier = earlierAnswer<PredictResponse>(deps, wanted, call);
+  if (earlier) return earlier;
+  const inferenceCall = new InferenceCall(deps, request, wanted, call);
   const input = { ...predict.inputOf(request), sessionId: inferenceCall.upstreamSession };
   const frames = inferenceCall.frames(request.observations, request.goalImage);
 
@@ -223,8 +229,10 @@ async function collect(deps: AsyncIterable<PredictAnswerPart>, most: number): Pr
 /** Ground: called directly, so that there is one provider and no attempts to list. */
 async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Call): Promise<GroundResponse> {
   const { request, ownKeys, session } = await prepareInTime(deps, GroundRequestSchema, asked, call);
-  const intent = ground.intentOf(request);
-  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const wanted = { intent: ground.intentOf(request), ownKeys, session };
+  const earlier = earlierAnswer<GroundResponse>(deps, wanted, call);
+  if (earlier) return earlier;
+  const inferenceCall = new InferenceCall(deps, request, wanted, call);
   const input = { ...ground.inputOf(request), sessionId: inferenceCall.upstreamSession };
   const frames = inferenceCall.frames(input.observations);
 

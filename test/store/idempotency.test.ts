@@ -46,6 +46,7 @@ const claimFor = (body = "a", claimId = newId("req"), key = "k", leaser = replic
     sealed: false,
     key,
     hash: hashOf(body),
+    line: [payer.keyId],
     method: "limber.v1.InferenceService.Act",
     claimId,
     leaser,
@@ -182,6 +183,7 @@ describe("claims that come together", () => {
         key,
         claimId,
         hash: hashOf(body),
+        line: [payer.keyId],
         leaser: replica.leaser.name,
         method: "limber.v1.InferenceService.Act",
       });

@@ -57,7 +57,7 @@ it("answer an idempotency key once, whichever was asked first", async () => {
   const headers = { "idempotency-key": "once" };
   const first = await act(one, key, {}, headers);
   const again = await act(two, key, {}, headers);
-  expect([again.status, again.text]).toEqual([200, first.text]);
+  expect([again.status, again.body.id]).toEqual([200, first.body.id]);
   expect((await act(two, key, { horizon: 3 }, headers)).body.error.code).toBe("idempotency_conflict");
 });
 

@@ -40,8 +40,8 @@ it("a batch, an evaluation, a webhook and old records wait while no worker is th
     caller,
   );
   await crew.sql`
-    insert into idempotency (org_id, key, hash, claim_id, leaser_id, method, response, created)
-    select ${caller.org}, 'stale', '', 'req_stale', id, 'x', '', now() - interval '3 days' from leaser limit 1`;
+    insert into idempotency (org_id, key, hash, key_id, claim_id, leaser_id, method, response, created)
+    select ${caller.org}, 'stale', '', 'key_stale', 'req_stale', id, 'x', '', now() - interval '3 days' from leaser limit 1`;
   // What an api process does by itself it has done when it has answered this.
   expect((await crew.well("/health")).status).toBe("ok");
   for (const path of [`/v1/batch/${batch.id}`, `/v1/evaluate/${evaluation.id}`])

@@ -23,7 +23,14 @@ import { invalid, violationsOf } from "../messages/validate.ts";
 import type { AdmittedWork, Advice, LoadShedder } from "./admission/admission.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import type { Proxies } from "./caller-address.ts";
-import { idempotencyKeyOf, serveIdempotent, streamedRequest, streamReplay, takeKeyFromHeader } from "./idempotency.ts";
+import {
+  idempotencyKeyOf,
+  type KeyedTurn,
+  serveIdempotent,
+  streamedRequest,
+  streamReplay,
+  takeKeyFromHeader,
+} from "./idempotency.ts";
 import { type MethodRule, methodRulesOf } from "./method-rules.ts";
 import type { RateLimits } from "./rate-limits.ts";
 import { recheckWhileOpen, watched } from "./recheck.ts";
@@ -152,7 +159,7 @@ export interface Gate {
 type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
 
 /** What a call with an idempotency key asks for. */
-interface KeyedCall extends KeptHashes {
+interface KeyedCall extends KeptHashes, Pick<Claimant, "line" | "arrivedAt"> {
   method: string;
   /** Its answer will be kept sealed. */
   sealed: boolean;
@@ -259,14 +266,8 @@ export function createGate(deps: GateDeps): Gate {
         const key = rule.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
         if (key === undefined || principal.kind !== "key")
           return await answerOf(rule, request, callOf(admission, context, undefined));
-        const replayed = (): void => {
-          admission.replayed = true;
-        };
-        return await serveIdempotent(
-          deps.idempotency,
-          { method, principal, key, request, replayed },
-          context,
-          (claim) => answerOf(rule, request, callOf(admission, context, claim)),
+        return await serveIdempotent(deps.idempotency, { method, principal, key, request }, context, (turn) =>
+          answerOf(rule, request, callOf(admission, context, turn)),
         );
       } catch (thrown) {
         throw refusalOfOutage(thrown, "begun");
@@ -359,7 +360,7 @@ export function headersOfAnswer({ headers, replayed, browser }: Admission): read
   return [...headers, ...(replayed ? ["idempotent-replayed", "true"] : []), ...cookies];
 }
 
-const callOf = (admission: Admission, context: CallContext, idempotency: IdempotencyClaim | undefined): Call => ({
+const callOf = (admission: Admission, context: CallContext, turn: KeyedTurn | undefined): Call => ({
   requestId: context.requestId,
   principal: admission.principal,
   work: admission.work,
@@ -374,7 +375,8 @@ const callOf = (admission: Admission, context: CallContext, idempotency: Idempot
   isUrgent: context.isUrgent,
   trail: context.trail,
   encode: context.encode,
-  idempotency,
+  idempotency: turn && "claim" in turn ? turn.claim : undefined,
+  earlier: turn && "earlier" in turn ? turn.earlier : undefined,
   browser: admission.browser,
 });
 

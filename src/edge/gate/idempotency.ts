@@ -10,8 +10,8 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../call.ts";
-import { inTime } from "../../clock.ts";
+import { type EarlierAnswer, type IdempotencyClaim, type KeyPrincipal, leftOf, lineOf, tooLate } from "../../call.ts";
+import { inTime, steadyNow } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { idempotencyContext } from "../../store/billing/idempotency.ts";
 import { asSent } from "../messages/json.ts";
@@ -25,16 +25,17 @@ export interface IdempotentCall {
   readonly principal: KeyPrincipal;
   readonly key: string;
   readonly request: Message;
-  /** Called before an earlier call's answer is given again. */
-  replayed(): void;
 }
+
+/** How a call with an idempotency key is served: it runs under its claim, or an earlier answer is given again once it passed the same checks. */
+export type KeyedTurn = { readonly claim: IdempotencyClaim } | { readonly earlier: EarlierAnswer };
 
 /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
 export async function serveIdempotent(
   idempotency: GateDeps["idempotency"],
-  { method, principal, key, request, replayed }: IdempotentCall,
+  { method, principal, key, request }: IdempotentCall,
   context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
-  serve: (claim: IdempotencyClaim) => Promise<Message>,
+  serve: (turn: KeyedTurn) => Promise<Message>,
 ): Promise<Message> {
   if (wantsStream(method, request)) throw streamReplay();
 
@@ -47,7 +48,8 @@ export async function serveIdempotent(
   // Where no data is retained, what is kept of the request tells nothing to who tries what it may have been.
   const hashes = idempotency.hashes(fingerprint(method, request), settings.zdr, place);
   const named = { method: `${method.parent.typeName}/${method.name}`, sealed: settings.zdr };
-  const claimant = { orgId, workspaceId, key, claimId, ...hashes, ...named };
+  const { arrivedAt = steadyNow() } = context;
+  const claimant = { orgId, workspaceId, key, line: lineOf(principal), arrivedAt, claimId, ...hashes, ...named };
   const release = (): Promise<void> => idempotency.release(claim).catch(() => {});
   const claimed = await inTime(idempotency.claim(claimant), {
     ms: leftOf(context, request),
@@ -58,12 +60,10 @@ export async function serveIdempotent(
     throw refusalOfOutage(thrown, "not begun");
   });
   if (claimed.kind === "replay") {
-    const { response, sealed } = claimed;
+    const { response, sealed, ageMs } = claimed;
+    const readAt = steadyNow();
     const answer = sealed ? idempotency.open(response, place) : response;
-    if (answer) {
-      replayed();
-      return fromBinary(method.output, answer);
-    }
+    if (answer) return await serve({ earlier: { message: fromBinary(method.output, answer), ageMs, readAt } });
     // It was charged, so it must not run again.
     throw refuse(
       Reason.DATA_GONE,
@@ -71,7 +71,7 @@ export async function serveIdempotent(
     );
   }
   try {
-    return await serve(claim);
+    return await serve({ claim });
   } catch (thrown) {
     // Refused before anything was promised, so the same key may try again. Else a charge may still be on its way.
     if (!claim.promised)

@@ -42,6 +42,14 @@ export function dropsOf(ask: Ask): Drop[] {
   return [...byName, ...ofAliases];
 }
 
+/** The same of one of these rows; undefined where it survives. */
+export function dropOf(ask: Ask, row: number): Drop | undefined {
+  const { snapshot, targets } = ask;
+  const model = snapshot.columns.model[row];
+  const isNamed = targets.some(({ alias, name }) => !alias && snapshot.models.of(name) === model);
+  return broken(ask, Uint32Array.of(row), isNamed)[0];
+}
+
 function broken(ask: Ask, rows: Uint32Array, isNamed: boolean): Drop[] {
   const bits = new Uint32Array(rows.length);
   for (let place = 0; place < CONSTRAINTS.length; place++) {
@@ -160,7 +168,7 @@ function retryIn(ms: number): { retryAfter?: number } {
 }
 
 /** The bits of the constraints that have these reasons. */
-const bitsOf = (...reasons: DropReason[]): number =>
+export const bitsOf = (...reasons: DropReason[]): number =>
   CONSTRAINTS.reduce((bits, { reason }, place) => (reasons.includes(reason) ? bits | (1 << place) : bits), 0);
 
 const UNABLE = bitsOf(...LISTED);

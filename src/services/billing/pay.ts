@@ -4,11 +4,11 @@ import type { Processor, Word } from "../../billing/payments.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { nowSeconds } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
-import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";
 import { hurryToForget, orgOfSetUp, storeMethod } from "../../store/billing/auto-topup.ts";
+import { assertSameCall } from "../../store/billing/idempotency.ts";
 import {
   addPayment,
   type ChargeFact,
@@ -43,6 +43,8 @@ export interface By {
 export interface PaymentRequest extends By {
   orgId: string;
   keyId: string;
+  /** The key that asks, and those that it descends from. */
+  line: readonly string[];
   amountUsd: number;
   successUrl: string;
   cancelUrl: string;
@@ -67,21 +69,18 @@ export async function openCheckout({ sql, processor }: PaymentDeps, wish: Paymen
   if (amountMicro % MICRO_PER_CENT !== 0) throw violation("amount_usd", "must be of whole cents", "multiple_of");
   const expiresAt = nowSeconds() + LIFE_S;
   const wanted = { id: newId("pay"), orgId, keyId, amountMicro, successUrl, cancelUrl, idempotencyKey, expiresAt };
+  const asked = { amountMicro, ...wish.named };
   const payment = await tx(sql, async (tx) => {
-    const { payment, isNew } = await addPayment(tx, wanted);
+    const { payment, by, isNew } = await addPayment(tx, wanted);
     const details = { amount_usd: wish.amountUsd };
+    const same = (["amountMicro", "successUrl", "cancelUrl"] as const).every(
+      (field) => asked[field] === undefined || asked[field] === payment[field],
+    );
+    assertSameCall({ keyId: by, same }, wish.line);
     if (!isNew) wish.known();
     if (isNew) await audit(tx, { actor, requestId, orgId, action: "payment.requested", subject: payment.id, details });
     return payment;
   });
-  const asked = { amountMicro, ...wish.named };
-  const same = (["amountMicro", "successUrl", "cancelUrl"] as const).every(
-    (field) => asked[field] === undefined || asked[field] === payment[field],
-  );
-  if (!same) {
-    const text = "this idempotency key was used for another payment";
-    throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
-  }
   if (payment.sessionId !== undefined || payment.status !== "pending") return payment;
   // Asked again under the payment's name, the processor answers with the checkout that it has.
   const checkout = await processor.open({ ...payment, paymentId: payment.id });

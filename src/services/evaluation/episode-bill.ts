@@ -39,6 +39,7 @@ export async function openEpisodeBill(
   const claimed = await claim(sql, {
     ...claimant,
     hash,
+    line: [keyId],
     method: "limber.v1.EvaluationService/Evaluate",
     sealed: false,
   });

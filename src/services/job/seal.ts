@@ -1,10 +1,17 @@
 /** What a job holds of its caller's, sealed where the organisation retains no data, under a key that dies with it. */
 import { createHash } from "node:crypto";
-import type { KeyPrincipal } from "../../call.ts";
+import { type KeyPrincipal, lineOf } from "../../call.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import type { ItemEnd, ItemRecord } from "../../store/jobs/job-items.ts";
-import { findJobKey, forgetJobKey, type JobRecord, jobKeyContext, type NewJob } from "../../store/jobs/jobs.ts";
+import {
+  findJobKey,
+  forgetJobKey,
+  type JobIdempotency,
+  type JobRecord,
+  jobKeyContext,
+  type NewJob,
+} from "../../store/jobs/jobs.ts";
 import { type DataKey, type Vault, VaultError } from "../../vault.ts";
 
 /** A sealed value as a column of JSON holds it. */
@@ -50,10 +57,12 @@ export class JobSeals {
   }
 
   /** What is kept under an idempotency key of what a key asked for. */
-  idempotent({ orgId, workspaceId, settings }: KeyPrincipal, key: string | undefined, asked: object) {
+  idempotent(principal: KeyPrincipal, key: string | undefined, asked: object): JobIdempotency | undefined {
+    const { orgId, workspaceId, settings } = principal;
     if (key === undefined) return undefined;
     const hash = createHash("sha256").update(JSON.stringify(asked)).digest();
-    return { key, ...this.#vault.hashes(hash, settings.zdr, JSON.stringify(["job", orgId, workspaceId ?? "", key])) };
+    const hashes = this.#vault.hashes(hash, settings.zdr, JSON.stringify(["job", orgId, workspaceId ?? "", key]));
+    return { key, line: lineOf(principal), ...hashes };
   }
 
   /** How a job is read and kept from now on. */

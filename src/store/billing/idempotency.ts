@@ -3,8 +3,8 @@
  * that credit leaser lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
  */
 
-import { sleep } from "../../clock.ts";
-import { Reason, refuse } from "../../errors.ts";
+import { sleep, steadyNow } from "../../clock.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { breathe } from "../../slices.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";
@@ -15,6 +15,10 @@ export interface Claimant {
   /** The workspace of the key that calls; undefined: none. Each has idempotency keys of its own. */
   workspaceId: string | undefined;
   key: string;
+  /** The API key that calls, and those that it descends from. */
+  line: readonly [string, ...string[]];
+  /** When the call arrived, on the steady clock in milliseconds; at this moment when absent. */
+  arrivedAt?: number;
   /** Of the route and the canonical request, without the key: SHA-256, keyed where no data is retained. */
   hash: Uint8Array;
   /** Other hashes of the same, under which an earlier call may have been kept: master keys and settings change. */
@@ -30,7 +34,21 @@ export interface Claimant {
 }
 
 /** What to do with the call: run it and settle it under the claim, or answer with the bytes of the response message. */
-export type Claim = { kind: "run"; claimId: string } | { kind: "replay"; response: Uint8Array; sealed: boolean };
+export type Claim =
+  | { kind: "run"; claimId: string }
+  /** `ageMs`: milliseconds since the first call arrived, or a little more. */
+  | { kind: "replay"; response: Uint8Array; sealed: boolean; ageMs: number };
+
+/** The API key that used an idempotency key first does not belong to the line of the one that uses it now, or the requests differ. */
+export function assertSameCall(first: { keyId: string; same: boolean }, line: readonly string[]): void {
+  if (!line.includes(first.keyId))
+    throw conflict("this idempotency key was used by another API key of the organization");
+  if (!first.same) throw conflict("this idempotency key was used with another request");
+}
+
+/** The refusal of an idempotency key that was used for something else. */
+export const conflict = (text: string): Refusal =>
+  refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
 
 /** What an answer is sealed for that is kept under an idempotency key. */
 export const idempotencyContext = ({
@@ -49,8 +67,8 @@ const RELEASE_MS = 1_000;
 const MOST_RELEASING = 10_000;
 
 /**
- * Claims a key for a call. Refuses with `idempotency_conflict` when the key was used with another body, and with
- * `idempotency_in_progress` (and Retry-After) while the first call still runs.
+ * Claims a key for a call. Refuses with `idempotency_conflict` when the key was used with another body or by an API key that the caller's does
+ * not descend from, and with `idempotency_in_progress` (and Retry-After) while the first call still runs.
  */
 export async function claim(sql: Sql, claimant: Claimant): Promise<Claim> {
   const [isClaimed] = await claimAll(sql, [claimant]);
@@ -131,18 +149,27 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
   }
   // In one order everywhere, so that no two statements wait for each other.
   const rows = [...firsts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
+  const at = steadyNow();
   const claimed = await sql<{ claimId: string }[]>`
-    insert into idempotency as i (org_id, workspace_id, key, hash, claim_id, leaser_id, method, sealed)
-    select org, workspace, key, decode(hash, 'hex'), claim, leaser, method, sealed::boolean from unnest(
+    with row as (
+      select org, workspace, key, decode(hash, 'hex') as hash, string_to_array(line, ' ') as line, claim, leaser, method, sealed::boolean as sealed,
+        now() - make_interval(secs => waited / 1000) as arrived
+      from unnest(
       ${rows.map(({ orgId }) => orgId)}::text[], ${rows.map(({ workspaceId }) => workspaceId ?? "")}::text[], ${rows.map(({ key }) => key)}::text[],
       ${rows.map(({ hash }) => Buffer.from(hash).toString("hex"))}::text[], ${rows.map(({ claimId }) => claimId)}::text[],
       ${rows.map(({ leaser }) => leaser)}::text[], ${rows.map(({ method }) => method)}::text[],
-      ${rows.map(({ sealed }) => `${sealed}`)}::text[]) as row (org, workspace, key, hash, claim, leaser, method, sealed)
+      ${rows.map(({ sealed }) => `${sealed}`)}::text[], ${rows.map(({ line }) => line.join(" "))}::text[],
+      ${rows.map(({ arrivedAt }) => Math.max(0, at - (arrivedAt ?? at)))}::float8[])
+        as asked (org, workspace, key, hash, claim, leaser, method, sealed, line, waited)
+    )
+    insert into idempotency as i (org_id, workspace_id, key, hash, key_id, claim_id, leaser_id, method, sealed, created)
+    select org, workspace, key, hash, line[1], claim, leaser, method, sealed, arrived from row
     on conflict (org_id, key, workspace_id) do update set
-      hash = excluded.hash, claim_id = excluded.claim_id, leaser_id = excluded.leaser_id, method = excluded.method,
-      sealed = excluded.sealed, response = null, created = now()
+      hash = excluded.hash, key_id = excluded.key_id, claim_id = excluded.claim_id, leaser_id = excluded.leaser_id,
+      method = excluded.method, sealed = excluded.sealed, response = null, created = excluded.created
     where i.created < now() - make_interval(hours => ${LIFE_HOURS})
       or (i.response is null and i.hash = excluded.hash
+        and exists (select from row where row.claim = excluded.claim_id and i.key_id = any (row.line))
         and exists (select from leaser where id = i.leaser_id and fenced_at is not null))
     returning claim_id`;
   const have = new Set(claimed.map(({ claimId }) => claimId));
@@ -153,20 +180,20 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
 async function earlier(sql: Sql, claimant: Claimant): Promise<Claim> {
   const { orgId, workspaceId = "", key } = claimant;
   const hashes = [claimant.hash, ...(claimant.otherHashes ?? [])].map((hash) => Buffer.from(hash).toString("hex"));
-  const [first] = await sql<{ same: boolean; response: Buffer | null; sealed: boolean }[]>`
-    select encode(hash, 'hex') = any (${hashes}::text[]) as same, response, sealed from idempotency
+  const at = steadyNow();
+  const [first] = await sql<
+    { keyId: string; same: boolean; response: Buffer | null; sealed: boolean; ageMs: number }[]
+  >`
+    select key_id, encode(hash, 'hex') = any (${hashes}::text[]) as same, response, sealed,
+      extract(epoch from clock_timestamp() - created)::float8 * 1000 as age_ms
+    from idempotency
     where org_id = ${orgId} and key = ${key} and workspace_id = ${workspaceId}`;
   // The first call ended without a charge between the two statements: the key is free again.
   if (!first) return claim(sql, claimant);
-  if (!first.same) {
-    throw refuse(
-      Reason.IDEMPOTENCY_CONFLICT,
-      "this idempotency key was used with another request",
-      {},
-      { param: "idempotency_key" },
-    );
-  }
-  if (first.response) return { kind: "replay", response: first.response, sealed: first.sealed };
+  assertSameCall(first, claimant.line);
+  const { response, sealed } = first;
+  // Of the time that the question took, nothing is left out: an action is never younger than it says.
+  if (response) return { kind: "replay", response, sealed, ageMs: Math.max(0, first.ageMs) + steadyNow() - at };
   const text = "the first call with this idempotency key still runs";
   throw refuse(Reason.IDEMPOTENCY_IN_PROGRESS, text, {}, { retryAfter: RETRY_AFTER_S });
 }

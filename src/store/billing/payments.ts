@@ -124,17 +124,21 @@ export const columns = (sql: Queryable) => sql`
   (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
   (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
 
-/** Makes a payment, or finds the one that its idempotency key made before; answers which. */
-export async function addPayment(tx: Tx, payment: NewPayment): Promise<{ payment: PaymentRecord; isNew: boolean }> {
+/** Makes a payment, or finds the one that its idempotency key made before; answers which, and the API key that asked for it first. */
+export async function addPayment(
+  tx: Tx,
+  payment: NewPayment,
+): Promise<{ payment: PaymentRecord; by: string; isNew: boolean }> {
   const { id, orgId, keyId, amountMicro, successUrl, cancelUrl, idempotencyKey = null, expiresAt } = payment;
   const { count } = await tx`
     insert into payment (id, org_id, key_id, amount_micro, success_url, cancel_url, idempotency_key, expires_at)
     values (${id}, ${orgId}, ${keyId}, ${amountMicro}, ${successUrl}, ${cancelUrl}, ${idempotencyKey}, ${new Date(expiresAt * 1000)})
     on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing`;
-  const [row] = await tx<PaymentRow[]>`
-    select ${columns(tx)} from payment
+  const [row] = await tx<(PaymentRow & { keyId: string })[]>`
+    select ${columns(tx)}, key_id from payment
     where org_id = ${orgId} and ${count > 0 ? tx`id = ${id}` : tx`idempotency_key = ${idempotencyKey}`}`;
-  return { payment: paymentOf(row!), isNew: count > 0 };
+  const { keyId: by, ...made } = row!; // it was made before, or just now
+  return { payment: paymentOf(made), by, isNew: count > 0 };
 }
 
 /** Notes where a payment is paid. Doing it twice is doing it once. */

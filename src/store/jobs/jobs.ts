@@ -1,7 +1,7 @@
 /** Jobs and their parts: work that is done later, once each, by whichever worker holds it. Amounts are micro-dollars. */
 
-import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
+import { assertSameCall } from "../billing/idempotency.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 
@@ -88,9 +88,17 @@ export interface NewJob {
   /** Seals what is kept of it, where no data is retained, and answers the wrapped key. */
   seal?: ((id: string) => Pick<NewJob, "request" | "items"> & { wrapped: Buffer }) | undefined;
   /** The hash of what was asked for, and others by which the same may have been kept before. */
-  idempotency?: { key: string; hash: Buffer; otherHashes?: readonly Buffer[] | undefined } | undefined;
+  idempotency?: JobIdempotency | undefined;
   /** Called where the idempotency key made the job before. */
   known?: () => void;
+}
+
+/** An idempotency key, with the API key that uses it and those that this one descends from. */
+export interface JobIdempotency {
+  readonly key: string;
+  readonly line: readonly string[];
+  readonly hash: Buffer;
+  readonly otherHashes?: readonly Buffer[] | undefined;
 }
 
 /** Whose jobs: those of an organisation, or of one of its workspaces alone. A key's principal is one. */
@@ -111,26 +119,21 @@ const JOB_KEY_HOURS = 48;
 
 /**
  * Puts a job into the queue. With an idempotency key that was used in the last day, answers the job of then instead; refuses with
- * `idempotency_conflict` when that one was asked for in other words.
+ * `idempotency_conflict` when that one was asked for in other words, or by an API key that this one does not descend from.
  */
 export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   const { kind, orgId, keyId, workspaceId, lifeS, idempotency, outside = false } = job;
   const id = newId("job");
   if (idempotency) {
-    const { key, hash, otherHashes = [] } = idempotency;
-    const hashes = [hash, ...otherHashes].map((each) => each.toString("hex"));
-    await tx`select pg_advisory_xact_lock(hashtextextended(${`${orgId} ${key}`}, 0))`;
-    const [known] = await tx<{ id: string; same: boolean; old: boolean }[]>`
-      select id, encode(idempotency_hash, 'hex') = any (${hashes}::text[]) as same, created < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) as old
-      from job where org_id = ${orgId} and idempotency_key = ${key} and workspace_id is not distinct from ${workspaceId ?? null}`;
-    if (known?.old) await tx`update job set idempotency_key = null where id = ${known.id}`;
-    else if (known?.same) {
+    await tx`select pg_advisory_xact_lock(hashtextextended(${`${orgId} ${idempotency.key}`}, 0))`;
+    const known = await jobOfKey(tx, job, idempotency);
+    if (known !== undefined) {
       job.known?.();
-      return known.id;
-    } else if (known) {
-      const text = "this idempotency key was used with another request";
-      throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
+      return known;
     }
+    await tx`
+      update job set idempotency_key = null
+      where org_id = ${orgId} and idempotency_key = ${idempotency.key} and workspace_id is not distinct from ${workspaceId ?? null}`;
   }
   const sealed = job.seal?.(id);
   const { request, items } = sealed ?? job;
@@ -149,6 +152,21 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
     select ${id}, (item->>'index')::int, item->>'custom_id', item->'request'
     from jsonb_array_elements(${tx.json(rows as never)}) as item`;
   return id;
+}
+
+/** The job that an idempotency key made in the last day; refuses with `idempotency_conflict` as `createJob` does. */
+export async function jobOfKey(
+  sql: Queryable,
+  { orgId, workspaceId }: JobsOf,
+  { key, line, hash, otherHashes = [] }: JobIdempotency,
+): Promise<string | undefined> {
+  const hashes = [hash, ...otherHashes].map((each) => each.toString("hex"));
+  const [known] = await sql<{ id: string; keyId: string; same: boolean }[]>`
+    select id, key_id, encode(idempotency_hash, 'hex') = any (${hashes}::text[]) as same
+    from job where org_id = ${orgId} and idempotency_key = ${key} and workspace_id is not distinct from ${workspaceId ?? null}
+      and created >= now() - make_interval(hours => ${IDEMPOTENCY_HOURS})`;
+  if (known) assertSameCall(known, line);
+  return known?.id;
 }
 
 interface JobRow {

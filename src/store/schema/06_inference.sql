@@ -10,6 +10,8 @@ create table idempotency (
   workspace_id text not null default '',
   -- SHA-256 of the route and the canonical request.
   hash bytea not null,
+  -- The API key that called first: it and the keys that descend from it get its answer, and no other key does.
+  key_id text not null,
   claim_id text not null,
   -- No foreign key: it would lock the row that the leaser renews.
   leaser_id text not null,
@@ -17,6 +19,7 @@ create table idempotency (
   response bytea,
   -- The response is sealed under a data key of its own, which is forgotten with the row: the organisation retains no data.
   sealed boolean not null default false,
+  -- When the first call arrived.
   created timestamptz not null default now(),
   primary key (org_id, key, workspace_id)
 );

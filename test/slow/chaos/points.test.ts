@@ -36,6 +36,7 @@ async function callOnce(replica: Replica, payer: Payer, { quick }: { quick: bool
     orgId: payer.orgId,
     key: "k",
     hash: HASH,
+    line: [payer.keyId] as const,
     method: "Act",
     workspaceId: undefined,
     sealed: false,

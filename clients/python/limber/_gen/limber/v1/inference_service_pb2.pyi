@@ -77,7 +77,7 @@ class ActRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., observations: _Optional[_Iterable[_Union[_observation_pb2.Observation, _Mapping]]] = ..., models: _Optional[_Iterable[str]] = ..., preference: _Optional[_Union[_preferences_pb2.Preference, str]] = ..., provider: _Optional[_Union[_preferences_pb2.ProviderPreferences, _Mapping]] = ..., seed: _Optional[float] = ..., stream: _Optional[bool] = ..., preset: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., instruction: _Optional[str] = ..., goal_image: _Optional[_Union[_observation_pb2.Frame, _Mapping]] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., temperature: _Optional[float] = ..., return_prediction: _Optional[bool] = ..., embodiment: _Optional[_Union[_registry_pb2.Embodiment, str]] = ..., whole_chunk: _Optional[bool] = ..., robot_id: _Optional[str] = ..., episode: _Optional[int] = ...) -> None: ...
 
 class ActResponse(_message.Message):
-    __slots__ = ("id", "object", "created", "model", "action", "route", "usage", "chunk_id", "valid_until_ms", "observation_age_ms", "prediction")
+    __slots__ = ("id", "object", "created", "model", "action", "route", "usage", "chunk_id", "valid_until_ms", "observation_age_ms", "prediction", "replayed", "expired")
     ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,8 @@ class ActResponse(_message.Message):
     VALID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     created: int
@@ -100,7 +102,9 @@ class ActResponse(_message.Message):
     valid_until_ms: int
     observation_age_ms: float
     prediction: _containers.RepeatedCompositeFieldContainer[_prediction_pb2.PredictedFrame]
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., created: _Optional[int] = ..., model: _Optional[str] = ..., action: _Optional[_Union[_action_pb2.Action, _Mapping]] = ..., route: _Optional[_Union[_route_pb2.Route, _Mapping]] = ..., usage: _Optional[_Union[_inference_pb2.ActUsage, _Mapping]] = ..., chunk_id: _Optional[str] = ..., valid_until_ms: _Optional[int] = ..., observation_age_ms: _Optional[float] = ..., prediction: _Optional[_Iterable[_Union[_prediction_pb2.PredictedFrame, _Mapping]]] = ...) -> None: ...
+    replayed: bool
+    expired: bool
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., created: _Optional[int] = ..., model: _Optional[str] = ..., action: _Optional[_Union[_action_pb2.Action, _Mapping]] = ..., route: _Optional[_Union[_route_pb2.Route, _Mapping]] = ..., usage: _Optional[_Union[_inference_pb2.ActUsage, _Mapping]] = ..., chunk_id: _Optional[str] = ..., valid_until_ms: _Optional[int] = ..., observation_age_ms: _Optional[float] = ..., prediction: _Optional[_Iterable[_Union[_prediction_pb2.PredictedFrame, _Mapping]]] = ..., replayed: _Optional[bool] = ..., expired: _Optional[bool] = ...) -> None: ...
 
 class ActStreamRequest(_message.Message):
     __slots__ = ("open", "observation", "reset", "close")
