@@ -4,7 +4,6 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
 import type { BrowserHead, KeyPrincipal, Principal, StepLimit } from "../../call.ts";
-import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { denialOf } from "../../services/permissions.ts";
 import type { KeyUse } from "../../store/account/key-cache.ts";
@@ -109,27 +108,6 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       : deps.limits.enter(keyId, limitOf(record), pool, above);
   };
 
-  /** A stop waits for no database that shares out the key's rate: one that takes longer stops without a place, an urgent one at once. */
-  const admitStop = async (
-    key: KeyPrincipal,
-    record: KeyRecord | undefined,
-    rule: MethodRule,
-    isUrgent: boolean,
-  ): Promise<Admission> => {
-    if (isUrgent) {
-      const place = deps.limits.tryEnter([{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])]);
-      return place === undefined ? unlimited(key) : new Admitted(key, place);
-    }
-    const place = enter(key.keyId, record, rule);
-    try {
-      const wait = { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late: ConcurrencySlot) => late.leave() };
-      return new Admitted(key, await inTime(place, wait));
-    } catch (thrown) {
-      if (thrown === NO_PLACE) return unlimited(key);
-      throw thrown;
-    }
-  };
-
   /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
   const lookAgain = async (head: CallHead, { rule }: MethodRule, before: Principal): Promise<void> => {
     const record = await recordOf(head, "look");
@@ -151,9 +129,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const denial = denialOf(key, rule.rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
     if (denial !== undefined) turnAway(await enter(key.keyId, record, rule), denial);
-    const admission = isStop
-      ? await admitStop(key, record, rule, head.isUrgent === true)
-      : new Admitted(key, await enter(key.keyId, record, rule));
+    // A stop takes nothing of its key's limits, and so is refused by none of them.
+    const admission = isStop ? unlimited(key) : new Admitted(key, await enter(key.keyId, record, rule));
     // Of who stays the key is asked for again.
     if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, key);
     return admission;
@@ -232,10 +209,6 @@ function turnAway(place: ConcurrencySlot, { reason, message, details }: Refusal)
 const notFound = (thrown: unknown): never => {
   throw refusalOfOutage(thrown, "not begun");
 };
-
-/** How long a stop waits for its place in the key's limits. */
-const STOP_PATIENCE_MS = 50;
-const NO_PLACE = new Error("there is no place yet");
 
 /** A caller without limits. */
 const unlimited = (principal: Principal): Admission => ({

@@ -89,18 +89,6 @@ export class RateLimits {
     return this.#place(bucket, pool, steadyNow());
   }
 
-  /** The same without waiting: undefined where the database has to be asked. Throws the 429. */
-  tryEnter(line: readonly KeyLimit[]): ConcurrencySlot | undefined {
-    const at = steadyNow();
-    const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
-    if (this.#tryTakeLine(buckets, "calls")) return this.#placeOfLine(buckets, "calls");
-    for (const bucket of buckets) {
-      const refusal = refusalOf(bucket, "calls", at);
-      if (refusal) throw refusal;
-    }
-    return undefined;
-  }
-
   /**
    * Takes up to `most` requests for work that nobody waits for, from a key and all that it descends from, and none of the last quarter of any
    * of their limits. Such work does not count as running.

@@ -1,7 +1,7 @@
 /** Emergency stops before they are in the database: in force at once, on every reachable replica, and written as soon as possible. */
 
 import { nowSeconds, sleep } from "../../clock.ts";
-import { Refusal } from "../../errors.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { isOutage } from "../../store/database/unavailable.ts";
 import type { NewStop, StopRecord } from "../../store/replicas/robot-stops.ts";
@@ -44,6 +44,10 @@ const RETRY_MS = 500;
 const OTHERS_TRY_AFTER_MS = 3_000;
 /** Orders that are held for other replicas: what comes from others is bounded. */
 const MOST_HELD = 10_000;
+/** Orders of one organization that wait to be written, those of its own workspaces and of all of it apart. */
+const MOST_UNWRITTEN = 10_000;
+/** Orders of one organization that are written at one time: a flood leaves the database to others. */
+const AT_ONCE = 4;
 
 /** The orders of one replica. */
 export class StopOrders {
@@ -51,6 +55,11 @@ export class StopOrders {
   readonly #leaving = new AbortController();
   /** Those that are not known to be written. */
   readonly #open = new Map<string, StopOrder>();
+  /** By target: the end of the order that is being written. Never rejects. */
+  readonly #writing = new Map<string, Promise<unknown>>();
+  /** By target: the order that is written after that one. It covers all that are placed until then. */
+  readonly #next = new Map<string, PlacedStop>();
+  readonly #turns = new Map<string, OrgTurns>();
 
   constructor(deps: StopOrdersDeps) {
     this.#deps = deps;
@@ -61,9 +70,17 @@ export class StopOrders {
     return this.#open.size;
   }
 
-  /** Takes an order: when this returns, what it covers gets no action from this replica any more. */
+  /**
+   * Takes an order: when this returns, what it covers gets no action from this replica any more. Orders of one target are merged: however many
+   * are placed, one is being written and one waits, because a release may come between.
+   */
   place(stop: Omit<NewStop, "by">, by: { actor: string; requestId: string }): PlacedStop {
     const { stops, replica, tell } = this.#deps;
+    const target = targetOf(stop);
+    const next = this.#next.get(target);
+    if (next) return next;
+    const turns = this.#turnsOf(stop.orgId);
+    if (turns.orders >= MOST_UNWRITTEN && !isWhole(stop)) throw tooMany();
     const order: StopOrder = {
       ...stop,
       id: newId("stop"),
@@ -76,9 +93,58 @@ export class StopOrders {
     this.#open.set(order.id, order);
     stops.hold(order);
     const answered = tell(say({ hold: order }));
+    turns.orders++;
+    const before = this.#writing.get(target);
+    const written = before === undefined ? this.#begin(target, order) : before.then(() => this.#begin(target, order));
+    written
+      .catch(() => {}) // who waits for it hears of it
+      .finally(() => {
+        turns.orders--;
+        this.#tidy(stop.orgId, turns);
+      });
+    const placed: PlacedStop = { order, written, replicas: () => [replica, ...answered] };
+    if (before !== undefined) this.#next.set(target, placed);
+    return placed;
+  }
+
+  #begin(target: string, order: StopOrder): Promise<StopRecord> {
+    this.#next.delete(target);
     const written = this.#insist(order);
-    written.catch(() => {}); // who waits for it hears of it
-    return { order, written, replicas: () => [replica, ...answered] };
+    const ended = written
+      .catch(() => {})
+      .then(() => {
+        if (this.#writing.get(target) === ended) this.#writing.delete(target);
+      });
+    this.#writing.set(target, ended);
+    return written;
+  }
+
+  #turnsOf(orgId: string): OrgTurns {
+    const known = this.#turns.get(orgId);
+    if (known) return known;
+    const turns: OrgTurns = { orders: 0, writing: 0, waiting: [] };
+    this.#turns.set(orgId, turns);
+    return turns;
+  }
+
+  /** Writes an order when it is its organization's turn. */
+  async #inTurn(order: StopOrder): Promise<StopRecord> {
+    const turns = this.#turnsOf(order.orgId);
+    if (turns.writing >= AT_ONCE) await new Promise<void>((resolve) => turns.waiting.push(resolve));
+    else turns.writing++;
+    try {
+      return await this.#deps.write(order);
+    } finally {
+      // Who is next takes the turn over.
+      const next = turns.waiting.shift();
+      if (next) next();
+      else turns.writing--;
+      this.#tidy(order.orgId, turns);
+    }
+  }
+
+  #tidy(orgId: string, turns: OrgTurns): void {
+    if (turns.orders === 0 && turns.writing === 0) this.#turns.delete(orgId);
   }
 
   /** Takes in what another replica says. */
@@ -116,11 +182,11 @@ export class StopOrders {
 
   /** Writes an order, again and again until it is written or refused. */
   async #insist(order: StopOrder): Promise<StopRecord> {
-    const { stops, write, tell, warn } = this.#deps;
+    const { stops, tell, warn } = this.#deps;
     const { signal } = this.#leaving;
     for (let isWarned = false; ; ) {
       try {
-        const stop = await write(order);
+        const stop = await this.#inTurn(order);
         // Another replica may have written it long ago, and it may have been released since.
         if (stop.released === null) stops.add(stop);
         this.#forget(order.id);
@@ -143,6 +209,27 @@ export class StopOrders {
     }
   }
 }
+
+/** What one organization's orders do at the moment. */
+interface OrgTurns {
+  /** Orders that were placed here and are not written. */
+  orders: number;
+  writing: number;
+  waiting: (() => void)[];
+}
+
+const targetOf = ({ orgId, workspaceId, scope, subject }: Omit<NewStop, "by">): string =>
+  JSON.stringify([orgId, workspaceId, scope, subject]);
+
+/** All that the caller can stop, which is never one too many. */
+const isWhole = ({ workspaceId, scope, subject }: Omit<NewStop, "by">): boolean =>
+  scope === "org" || (scope === "workspace" && subject === workspaceId);
+
+const tooMany = (): Refusal =>
+  refuse(
+    Reason.TOO_MANY,
+    `${MOST_UNWRITTEN} emergency stops of this organization wait to be written: stop the workspace or the organization instead`,
+  );
 
 const say = (word: StopWord): string => JSON.stringify(word);
 
