@@ -51,11 +51,13 @@ export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): v
   });
   fastify.get<{ Params: { issuer: string } }>("/sign-in/callback/:issuer", async (request, reply) => {
     const asked = create(FinishSignInRequestSchema, { issuerId: request.params.issuer, query: queryOf(request) });
+    // The browser comes from the identity provider's page, and shows by its cookie that it began at the gateway's own.
+    const { origin: _, ...headers } = { ...request.headers, "sec-fetch-site": "same-origin" };
     await answer(
       options,
       finishSignIn,
       asked,
-      request.headers,
+      headers,
       request,
       reply,
       (done) => (done as FinishSignInResponse).returnTo,

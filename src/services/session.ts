@@ -43,9 +43,10 @@ import { findWorkspace, listWorkspaces } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
+import { domainOf } from "./identity/email.ts";
 import { actOn, assertMayChange } from "./identity/reach.ts";
 import type { OidcClients, SignInState } from "./issuer/oidc.ts";
-import { domainOf, memberFor } from "./issuer/people.ts";
+import { memberFor } from "./issuer/people.ts";
 import { callersReach, PERMISSIONS } from "./permissions.ts";
 import { signInLink } from "./session/link.ts";
 
@@ -101,7 +102,7 @@ export function sessionService({
     },
 
     async finishSignIn({ issuerId, query }, call) {
-      const browser = keeping(call);
+      const browser = browserOf(call);
       const kept = stateIn(vault, browser.kept(SIGN_IN_COOKIE));
       browser.keep(SIGN_IN_COOKIE, "", 0);
       // Another issuer's answer would have its code shown to this one.
@@ -226,20 +227,14 @@ export async function signIn(
 }
 
 /** A browser at a page of the gateway's own. Another site's page must not sign anybody in, were it as somebody else. */
-function browserOf(call: Call): BrowserHead {
-  const browser = keeping(call);
-  if (browser.isOwn === false)
-    throw refuse(Reason.CROSS_ORIGIN, "only a page of the gateway's own signs people in and out");
-  return browser;
-}
-
-/** The browser that a session can be kept at. */
-function keeping({ browser }: Call): BrowserHead {
+function browserOf({ browser }: Call): BrowserHead {
   if (browser?.canKeep !== true)
     throw refuse(
       Reason.BROWSER_NEEDED,
       "a session is kept by a browser, over REST or Connect without a key: over HTTPS, or on loopback",
     );
+  if (browser.isOwn === false)
+    throw refuse(Reason.CROSS_ORIGIN, "sign-in and sign-out requests must come from the gateway's own pages");
   return browser;
 }
 

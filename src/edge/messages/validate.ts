@@ -8,6 +8,7 @@ import { type Violation, ViolationSchema } from "../../../gen/limber/v1/error_pb
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { sentenceOf } from "./errors.ts";
 import { type Fault, MAX_FAULTS, wordsOf } from "./json.ts";
+import { areNamesOneLine, brokenNamesOf } from "./one-line.ts";
 
 const validator = createValidator({ regexMatch: (pattern, against) => regexOf(pattern).test(against) });
 
@@ -35,17 +36,23 @@ export function installQuickCheck(check: QuickCheck | undefined): void {
 
 /** Every rule of the schema that a message breaks; paths are those of its REST JSON, such as `observations.0.proprio.2`. */
 export function violationsOf(desc: DescMessage, message: Message): Violation[] {
-  if (surelyObeys(desc, message)) return [];
+  const areNamesGood = areNamesOneLine(desc, message);
+  if (areNamesGood && surelyObeys(desc, message)) return [];
   const result = validator.validate(desc, message);
   if (result.kind === "error") throw result.error;
-  return (result.violations ?? []).slice(0, MAX_FAULTS).map((violation) =>
-    violationOf({
-      path: pathOf(violation.field),
-      message: messageOf(violation),
-      type: typeOf(violation, message),
-    }),
-  );
+  const faults = (result.violations ?? []).map((violation) => ({
+    path: pathOf(violation.field),
+    message: messageOf(violation),
+    type: typeOf(violation, message),
+  }));
+  const names = areNamesGood ? [] : brokenNamesOf(desc, message).map((path) => ({ path: [...path], ...NOT_ONE_LINE }));
+  return [...faults, ...names].slice(0, MAX_FAULTS).map(violationOf);
 }
+
+const NOT_ONE_LINE = {
+  message: "must not contain control characters such as line breaks",
+  type: "string_pattern_mismatch",
+};
 
 /** A fault of decoding in the form of a violation. */
 export function violationOf({ path, message, type }: Fault): Violation {

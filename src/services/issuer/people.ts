@@ -13,11 +13,9 @@ import {
 } from "../../store/account/issuers.ts";
 import { addMember, changeMember, findMember, lockMembers, type MemberRecord } from "../../store/account/members.ts";
 import type { Tx } from "../../store/database/tx.ts";
+import { domainOf, isEmail } from "../identity/email.ts";
 import { actOn } from "../identity/reach.ts";
 import type { IssuerClaims } from "./oidc.ts";
-
-/** The domain of an e-mail address, in lower case; empty where it has none. */
-export const domainOf = (email: string): string => /@([^@\s]+)$/.exec(email)?.[1]?.toLowerCase() ?? "";
 
 /**
  * The active member that an issuer's claims stand for: the one that it signed in as before, else the one whose SCIM `externalId` it names,
@@ -26,6 +24,8 @@ export const domainOf = (email: string): string => /@([^@\s]+)$/.exec(email)?.[1
  */
 export async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
   const { id, orgId, domains, joinRole } = issuer;
+  if (claims.verifiedEmail !== undefined && !isEmail(claims.verifiedEmail))
+    throw refused("its e-mail address is not a plain address such as name@example.com");
   await lockMembers(tx, orgId);
   const known = await memberOfSubject(tx, id, claims.subject);
   const found = known ?? (await foundBy(tx, orgId, claims));

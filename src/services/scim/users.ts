@@ -36,6 +36,7 @@ import {
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { toldRevoked } from "../account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
+import { isEmail } from "../identity/email.ts";
 import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
 import { pageOf, queryFor } from "./lists.ts";
@@ -216,6 +217,10 @@ function toldBy(user: User | undefined): ToldUser {
   const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
   const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
   const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
+  // A user name without an `@` is no address, and signs nobody in by one.
+  const odd = [email, ...emails.map(({ value = "" }) => value)].find((each) => each.includes("@") && !isEmail(each));
+  if (odd !== undefined)
+    throw refuse(Reason.INVALID_VALUE, `${JSON.stringify(odd)} is not a plain e-mail address such as name@example.com`);
   return { userName, email, externalId, resource };
 }
 

@@ -113,6 +113,8 @@ describe("a person is signed in by a real provider", () => {
       { sub: `c ${domain}`, email: `x@sub.${domain}`, email_verified: true },
       { sub: `d ${domain}`, email: foreign.email, email_verified: true },
       { sub: `e ${domain}`, email: `x@${domain}@evil.example`, email_verified: true },
+      { sub: `g ${domain}`, email: `boss@victim.example@${domain}`, email_verified: true },
+      { sub: `h ${domain}`, email: `"boss@victim.example" <x@${domain}>`, email_verified: true },
       { sub: `f ${domain}` },
     ];
     for (const each of people) {
