@@ -4,7 +4,8 @@
  * RoboPoint, PaliGemma, Florence-2 and Moondream, and roboflow/supervision's parsers of them.
  */
 import { CoordinateConvention } from "../../../gen/limber/v1/supply_pb.ts";
-import { jsonIn } from "./json-in.ts";
+import { isWordForNothing, saysNothing } from "../payload/absence.ts";
+import { itemsIn, type JsonItem, jsonIn } from "../payload/json-text.ts";
 
 /** A place as the model wrote it: one or two corners in shares of the picture, x before y. */
 export interface PointPlace {
@@ -27,8 +28,10 @@ export interface ShownPicture {
 export interface Convention {
   /** What the model is asked; `what` is the caller's instruction. */
   prompt(what: string): string;
-  /** The places in its answer, in its order; undefined when the text is no answer of this convention. */
+  /** The places in its answer, in its order; undefined when the text is no answer of this convention. An empty list is an answer of its own. */
   read(text: string, seen: ShownPicture): PointPlace[] | undefined;
+  /** An answer without a word says that nothing is there. */
+  readonly isTacit?: boolean;
   /** All pictures go into one question; otherwise each has a question of its own. */
   readonly manyPictures?: boolean;
   /** Pictures are resized to sides that are multiples of this before they're sent. */
@@ -44,37 +47,40 @@ const QWEN_KEYS = `{"point_2d": [x, y], "bbox_2d": [x1, y1, x2, y2], "label": ".
 export const CONVENTIONS: Readonly<Record<number, Convention>> = {
   [CoordinateConvention.XY_100]: {
     prompt: (what) => `Point to ${what}.`,
-    read: (text) => fromTags(text, POINT_TAG, pointTag) ?? absence(text),
+    read: (text) => fromTags(text, POINT_TAG, pointTag),
+    isTacit: true,
   },
   [CoordinateConvention.XY_1000]: {
     prompt: JSON_PROMPT("Coordinates go from 0 to 1000 along each side.", QWEN_KEYS),
-    read: (text) => fromJson(text, [1000, 1000]) ?? fromTags(text, QWEN_BOX, qwenBox) ?? florence(text),
+    read: (text) => fromJson(text, [1000, 1000], "xy") ?? fromTags(text, QWEN_BOX, qwenBox) ?? florence(text),
   },
   [CoordinateConvention.YX_1000]: {
     prompt: JSON_PROMPT(
       "Points are [y, x] and boxes [ymin, xmin, ymax, xmax], from 0 to 1000 along each side.",
       `{"point": [y, x], "box_2d": [ymin, xmin, ymax, xmax], "label": "..."}`,
     ),
-    read: (text) => fromJson(text, [1000, 1000])?.map(swapped),
+    read: (text) => fromJson(text, [1000, 1000], "yx"),
   },
   [CoordinateConvention.XY_PX_RESIZED28]: {
     prompt: JSON_PROMPT("Coordinates are pixels of the picture.", QWEN_KEYS),
-    read: (text, { width, height }) => fromJson(text, [width, height]),
+    read: (text, { width, height }) => fromJson(text, [width, height], "xy"),
     multipleOf: 28,
   },
   [CoordinateConvention.XY_UNIT]: {
     prompt: (what) =>
       `Locate: ${what}\nAnswer with a list of tuples alone, [(x1, y1), (x2, y2), ...], of points on it. The coordinates are between 0 and 1, shares of the picture's width and height. Answer [] when it is not in the picture.`,
     read: (text) =>
-      fromTags(text, TUPLE, ([, inner = ""]) => [placeOf(numbersIn(inner), "")]) ?? fromJson(text, [1, 1]),
+      fromTags(text, TUPLE, ([, inner = ""]) => [placeOf(numbersIn(inner), "")]) ?? fromJson(text, [1, 1], "xy"),
   },
   [CoordinateConvention.LOC_YX_1024]: {
     prompt: (what) => `detect ${what}`,
-    read: (text) => fromTags(text, LOC_BOX, locBox) ?? absence(text),
+    read: (text) => fromTags(text, LOC_BOX, locBox),
+    isTacit: true,
   },
   [CoordinateConvention.MOLMO2_COORDS]: {
     prompt: (what) => `Point to ${what}.`,
-    read: (text) => fromTags(text, COORDS_TAG, coordsTag) ?? absence(text),
+    read: (text) => fromTags(text, COORDS_TAG, coordsTag),
+    isTacit: true,
     manyPictures: true,
   },
 };
@@ -84,11 +90,25 @@ const placeOf = (at: readonly number[], label: string, frame = 0): PointPlace =>
 const swapped = (place: PointPlace): PointPlace => ({ ...place, at: [1, 0, 3, 2].flatMap((i) => place.at[i] ?? []) });
 const numbersIn = (text: string): number[] => text.match(/-?\d{1,9}(?:\.\d{1,17})?/g)?.map(Number) ?? [];
 
-/** The answer of Molmo and PaliGemma for a thing that is not in the picture: such words, or nothing at all. */
-const absence = (text: string): PointPlace[] | undefined =>
-  text.trim() === "" || /\b(?:there (?:is|are) no|this isn't|none|not in the (?:image|picture))\b/i.test(text)
-    ? []
-    : undefined;
+/**
+ * The places in a model's answer; an empty list where it says that there are none, in its convention, in words or, where its family does so, by
+ * an empty answer. `asked` is the caller's instruction. Undefined when the text is neither.
+ */
+export function placesIn(
+  text: string,
+  convention: Convention,
+  seen: ShownPicture,
+  asked: string,
+): PointPlace[] | undefined {
+  const places = convention.read(text, seen);
+  if (places !== undefined) return places;
+  return saysNothing(text, asked) || (convention.isTacit && text.trim() === "") ? [] : undefined;
+}
+
+/** A text that was cut off, without a run of location tokens at its very end that may not be whole. */
+export const uncut = (text: string): string =>
+  text.replace(LOC_RUN_AT_END, (_, run: string) => ((run.match(/</g) ?? []).length === 4 ? run : ""));
+const LOC_RUN_AT_END = /((?:<loc_?\d{1,4}>){1,8})(?:<[^<>]{0,10})?$/;
 
 function fromTags(text: string, tag: RegExp, read: (match: RegExpExecArray) => PointPlace[]): PointPlace[] | undefined {
   const places: PointPlace[] = [];
@@ -128,29 +148,23 @@ const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): PointPlace[] =
 ];
 
 /** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`; the label stands before, so it's looked for from there. */
-const FLORENCE = /<loc_(\d{1,4})><loc_(\d{1,4})>(?:<loc_(\d{1,4})><loc_(\d{1,4})>)?/g;
+const FLORENCE = /(?:<loc_\d{1,4}>){1,8}/g;
 const florence = (text: string): PointPlace[] | undefined =>
   fromTags(text, FLORENCE, (match) => {
     const label = /[^<>]*$/.exec(text.slice(Math.max(0, match.index - 200), match.index))?.[0] ?? "";
-    const numbers = match.slice(1).filter((each) => each !== undefined);
-    return [
-      placeOf(
-        numbers.map((each) => Number(each) / 1000),
-        label,
-      ),
-    ];
+    const at = numbersIn(match[0]).map((each) => each / 1000);
+    return at.length === 2 || at.length === 4 ? [placeOf(at, label)] : [];
   });
 
 /** RoboPoint: `[(0.25, 0.5), (0.1, 0.2, 0.3, 0.4)]`. */
 const TUPLE = /\(([^()]{3,200})\)/g;
 
-/** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. */
-const LOC_BOX = /<loc(\d{4})><loc(\d{4})>(?:<loc(\d{4})><loc(\d{4})>)?\s{0,5}([^<>;]{0,500})/g;
+/** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. A run that was cut off is neither a box nor a point. */
+const LOC_BOX = /((?:<loc\d{4}>){1,8})\s{0,5}([^<>;]{0,500})/g;
 
-function locBox([, ...found]: RegExpMatchArray): PointPlace[] {
-  const label = found.pop() ?? "";
-  const at = found.filter((each) => each !== undefined).map((each) => Number(each) / 1024);
-  return [swapped(placeOf(at, label))];
+function locBox([, run = "", label = ""]: RegExpMatchArray): PointPlace[] {
+  const at = numbersIn(run).map((each) => each / 1024);
+  return at.length === 2 || at.length === 4 ? [swapped(placeOf(at, label))] : [];
 }
 
 /** Molmo2: `<points coords="1 1 990 800 2 911 800">cup</points>`: the picture from 1, then id, x and y of each point. */
@@ -171,43 +185,122 @@ function coordsTag([, coords = "", label = ""]: RegExpMatchArray): PointPlace[] 
 }
 
 const KEYS = {
-  point: ["point_2d", "point"],
-  box: ["bbox_2d", "box_2d", "bbox", "box"],
-  label: ["label", "name"],
+  point: ["point_2d", "point2d", "point", "coordinate", "coordinates", "center", "centre"],
+  box: ["bbox_2d", "bbox2d", "box_2d", "box2d", "bbox", "box", "bounding_box", "boundingBox"],
+  label: ["label", "name", "description", "class"],
   confidence: ["confidence", "score"],
+  /** Whether the thing is there at all. */
+  found: ["found", "present", "visible", "detected", "exists"],
 } as const;
 
-type ReplyItem = Readonly<Record<string, unknown>>;
+type Per = readonly [x: number, y: number];
+/** The order of the numbers in a list; keys that name their sides stand in no order. */
+type Order = "xy" | "yx";
 
-/** JSON objects with a point, a box, or both; `per` is what each of a corner's two numbers is a share of. */
-function fromJson(text: string, per: readonly [number, number]): PointPlace[] | undefined {
-  const items = jsonIn(text)?.slice(0, MAX_PLACES);
-  const places = items?.flatMap((item) => placesOf(item, per)) ?? [];
+/** JSON objects with a point, a box, or both, or bare lists of their numbers; `per` is what each of a corner's two numbers is a share of. */
+function fromJson(text: string, per: Per, order: Order): PointPlace[] | undefined {
+  const json = jsonIn(text);
+  if (json === undefined) return undefined;
+  const items = itemsIn(json.roots).slice(0, MAX_PLACES);
+  // A place that is an object of its own is read with the object that has it.
+  const inner = new Set(items.flatMap((item) => [...KEYS.point, ...KEYS.box].map((key) => item[key])));
+  const objects = items.filter((item) => !isSentinel(item) && !inner.has(item));
+  const bare = json.isAlone && items.length === 0 ? bareLists(json.roots) : [];
+  const places = [...objects.flatMap((item) => placesOf(item, per, order)), ...listed(bare, per, order, "")];
+  // Shares where larger units are declared would all lie in one corner.
+  if (per[0] > 1 && isOfShares(places, per)) return undefined;
   if (places.length > 0) return places;
   // An empty list means that nothing was found; objects of other things are no answer.
-  return items?.every((item) => Object.values(item).some(isEmptyList)) ? [] : undefined;
+  const isEmpty = json.roots.every(isEmptyList) || (items.length > 0 && items.every(isNothing));
+  return isEmpty || (json.isAlone && json.roots.every(isHollow)) ? [] : undefined;
 }
 
-const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
+const isOfShares = (places: readonly PointPlace[], [x, y]: Per): boolean => {
+  const numbers = places.flatMap(({ at }) => at.map((each, i) => each * [x, y][i % 2]!));
+  return numbers.every((each) => each >= 0 && each <= 1) && numbers.some((each) => !Number.isInteger(each));
+};
 
-function placesOf(item: ReplyItem, per: readonly [number, number]): PointPlace[] {
+const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.every(isEmptyList);
+/** Nothing but empty lists, objects and nulls: `{}`, `[null]`. */
+const isHollow = (value: unknown): boolean =>
+  value === null || (typeof value === "object" && Object.values(value).every(isHollow));
+
+/** An object that says that nothing is there: an empty list, no place at all, `"found": false`, a word such as "none". */
+function isNothing(item: JsonItem): boolean {
+  if (item.error !== undefined) return false;
+  const place = [...KEYS.point, ...KEYS.box].map((key) => item[key]);
+  return (
+    Object.values(item).some(isEmptyList) ||
+    place.some((each) => each === null || (typeof each === "string" && isWordForNothing(each))) ||
+    KEYS.found.some((key) => item[key] === false) ||
+    isSentinel(item)
+  );
+}
+
+/** What is labelled "none" is no thing, wherever it's put. */
+const isSentinel = (item: JsonItem): boolean =>
+  KEYS.label.some((key) => typeof item[key] === "string" && isWordForNothing(String(item[key])));
+
+/** The lists of two or four numbers that a text consists of. */
+const bareLists = (roots: readonly unknown[]): unknown[] =>
+  roots.flatMap((root) => (Array.isArray(root) && root.some(Array.isArray) ? root : [root]));
+
+function placesOf(item: JsonItem, per: Per, order: Order): PointPlace[] {
   const label = String(KEYS.label.map((key) => item[key]).find((each) => typeof each === "string") ?? "");
   const sure = KEYS.confidence.map((key) => item[key]).find((each) => typeof each === "number");
-  const corners = [
-    ...[...KEYS.point, ...KEYS.box].map((key) => item[key]),
-    [item.x, item.y],
-    [item.x_min, item.y_min, item.x_max, item.y_max],
+  const [points, boxes] = [KEYS.point, KEYS.box].map((keys) => keys.map((key) => item[key])) as [unknown[], unknown[]];
+  const given = [...points, ...boxes];
+  const places = [
+    ...listed([...points, ...boxes.map(flattened)], per, order, label),
+    ...[item, ...given].flatMap((each) => listed([namedSides(each)], per, "xy", label)),
   ];
-  return corners.filter(isCorners).map((at) => ({
-    ...placeOf(
-      at.map((each, i) => each / per[i % 2]!),
-      label,
-    ),
-    ...(sure !== undefined && { confidence: Number(sure) }),
-  }));
+  const confidence = sure === undefined ? {} : { confidence: Number(sure) };
+  return places.map((place) => ({ ...place, ...confidence }));
 }
 
-const isCorners = (value: unknown): value is number[] =>
-  Array.isArray(value) &&
-  (value.length === 2 || value.length === 4) &&
-  value.every((each) => typeof each === "number" && Number.isFinite(each));
+/** Lists of numbers as places. */
+const listed = (lists: readonly unknown[], per: Per, order: Order, label: string): PointPlace[] =>
+  lists.flatMap((list) => {
+    const corners = cornersIn(list);
+    if (corners === undefined) return [];
+    const ordered = order === "xy" ? corners : [1, 0, 3, 2].flatMap((i) => corners[i] ?? []);
+    return [
+      placeOf(
+        ordered.map((each, i) => each / per[i % 2]!),
+        label,
+      ),
+    ];
+  });
+
+/** The sides that an object names, as x before y: a point, the corners of a box, or a corner with a width and a height. */
+function namedSides(value: unknown): unknown[] | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const sides = value as JsonItem; // an object that is no list
+  const of = (...names: string[]): unknown => names.map((name) => sides[name]).find((each) => each !== undefined);
+  const low = [of("x_min", "xmin", "x1", "left"), of("y_min", "ymin", "y1", "top")];
+  const high = [of("x_max", "xmax", "x2", "right"), of("y_max", "ymax", "y2", "bottom")];
+  if ([...low, ...high].every((each) => each !== undefined)) return [...low, ...high];
+  const [x, y, width, height] = [of("x"), of("y"), of("width", "w"), of("height", "h")].map(numberOf);
+  if (x === undefined || y === undefined) return undefined;
+  if (width === undefined && height === undefined) return [x, y];
+  return width === undefined || height === undefined ? undefined : [x, y, x + width, y + height];
+}
+
+/** The corners of a box as one list, where they are two pairs. */
+const flattened = (box: unknown): unknown =>
+  Array.isArray(box) && box.length === 2 && box.every((pair) => Array.isArray(pair) && pair.length === 2)
+    ? box.flat()
+    : box;
+
+/** Two or four numbers, as numbers or as texts of them. */
+function cornersIn(value: unknown): number[] | undefined {
+  if (!Array.isArray(value) || (value.length !== 2 && value.length !== 4)) return undefined;
+  const numbers = value.map(numberOf);
+  return numbers.every((each) => each !== undefined) ? numbers : undefined;
+}
+
+const numberOf = (value: unknown): number | undefined => {
+  const isText = typeof value === "string" && /^\s{0,3}-?\d{1,9}(?:\.\d{1,17})?\s{0,3}$/.test(value);
+  const number = typeof value === "number" ? value : isText ? Number(value) : Number.NaN;
+  return Number.isFinite(number) ? number : undefined;
+};

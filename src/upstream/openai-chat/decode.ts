@@ -2,53 +2,11 @@
 import type { GroundedBox, GroundedPoint } from "../../../gen/limber/v1/grounding_pb.ts";
 import type { GroundAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { type Completion, cutBecause } from "../payload/completion.ts";
 import { malformed } from "../transport/failures.ts";
-import { isObject, readJson } from "../transport/http.ts";
-import type { Convention, PointPlace, ShownPicture } from "./conventions.ts";
+import { type Convention, type PointPlace, placesIn, type ShownPicture, uncut } from "./conventions.ts";
 
-/** The text of a completion, and its tokens. */
-export interface Completion {
-  readonly text: string;
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-}
-
-/** Far more than the tokens that we allow an answer can be. */
-const MAX_TEXT = 256 * 1024;
 const MAX_LABEL = 200;
-
-/** The text of a completion without its reasoning. Throws an UpstreamFailure: no text, no count of tokens. */
-export function readCompletion(body: Buffer): Completion {
-  const answer = readJson(body);
-  const choices = isObject(answer) ? answer.choices : undefined;
-  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
-  const message = isObject(choice) ? choice.message : undefined;
-  const text = isObject(message) ? textOf(message.content) : undefined;
-  if (text === undefined) throw malformed("the answer has no text");
-  if (text.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the answer is too long");
-  const usage = isObject(answer) ? answer.usage : undefined;
-  const inputTokens = isObject(usage) ? usage.prompt_tokens : undefined;
-  const outputTokens = isObject(usage) ? usage.completion_tokens : undefined;
-  if (!isCount(inputTokens) || !isCount(outputTokens))
-    throw malformed("the answer doesn't say how many tokens it took");
-  return { text: withoutThoughts(text), inputTokens, outputTokens };
-}
-
-/** A text, or the text parts of a list of parts. */
-function textOf(content: unknown): string | undefined {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return undefined;
-  return content.map((part: unknown) => (isObject(part) && typeof part.text === "string" ? part.text : "")).join("");
-}
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
-
-/** What stands behind the last end of reasoning; reasoning that never ends has no answer. */
-function withoutThoughts(text: string): string {
-  const end = text.lastIndexOf("</think>");
-  if (end >= 0) return text.slice(end + "</think>".length);
-  return text.trimStart().startsWith("<think>") ? "<think>" : text;
-}
 
 /** How far outside of the picture rounding may put a place. */
 const SLACK = 0.005;
@@ -66,13 +24,15 @@ export interface ReadReply {
  * of them frame number `first`. Throws an UpstreamFailure for a text of another convention, and when no place lies in the picture.
  */
 export function readPlaces(
-  text: string,
-  convention: Convention,
-  seen: ShownPicture,
+  { text, isCut, outputTokens }: Completion,
+  { convention, seen, asked }: { convention: Convention; seen: ShownPicture; asked: string },
   cameras: readonly string[],
   first: number,
 ): ReadReply {
-  const places = convention.read(text, seen);
+  const places = placesIn(isCut ? uncut(text) : text, convention, seen, asked);
+  // Nothing is there only where the model ended by itself.
+  if (isCut && !places?.length)
+    throw new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, cutBecause("length", outputTokens ?? 0));
   if (places === undefined) throw malformed("the answer isn't written in the declared convention of coordinates");
   const points: GroundedPoint[] = [];
   const boxes: GroundedBox[] = [];
@@ -116,14 +76,25 @@ function inside(share: PointPlace["at"][number]): number | undefined {
   return Math.min(1, Math.max(0, share));
 }
 
-/** One answer of several questions' answers. */
-export function groundAnswerOf(read: readonly ReadReply[], completions: readonly Completion[]): GroundAnswer {
+/** One answer of several questions' answers. `left` are the caller's parameters that the server refuses. */
+export function groundAnswerOf(
+  read: readonly ReadReply[],
+  completions: readonly Completion[],
+  left: readonly string[],
+): GroundAnswer {
   const dropped = read.reduce((sum, each) => sum + each.dropped, 0);
+  const isUncounted = completions.some((each) => each.inputTokens === undefined || each.outputTokens === undefined);
+  const notes = [
+    dropped > 0 && `${dropped} places outside of the picture were left out`,
+    completions.some(({ isCut }) => isCut) && "the answer was cut off: the places before that are given",
+    left.length > 0 && `the server refuses ${left.join(" and ")}, which was left out`,
+    isUncounted && "the server counts no tokens, so that some are not charged",
+  ];
   return {
     points: read.flatMap(({ points }) => points),
     boxes: read.flatMap(({ boxes }) => boxes),
-    note: dropped === 0 ? "" : `${dropped} places outside of the picture were left out`,
-    inputTokens: completions.reduce((sum, { inputTokens }) => sum + inputTokens, 0),
-    outputTokens: completions.reduce((sum, { outputTokens }) => sum + outputTokens, 0),
+    note: notes.filter((note) => note !== false).join("; "),
+    inputTokens: completions.reduce((sum, { inputTokens = 0 }) => sum + inputTokens, 0),
+    outputTokens: completions.reduce((sum, { outputTokens = 0 }) => sum + outputTokens, 0),
   };
 }

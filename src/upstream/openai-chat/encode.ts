@@ -12,7 +12,10 @@ export interface Shown extends ShownPicture {
   readonly url: string;
 }
 
+/** The limit of an answer, where the profile declares none. */
 const MAX_TOKENS = 2_048;
+/** The fields that a server may do without. */
+const OPTIONAL = ["max_completion_tokens", "max_tokens", "temperature", "seed", "stream"] as const;
 /** The most pixels that models of the Qwen2.5 family take before they shrink a picture themselves. */
 const MAX_PIXELS = 1_280 * 28 * 28;
 
@@ -42,15 +45,28 @@ export function sizeFor({ width, height }: ShownPicture, multipleOf: number): Sh
 
 const dataUrl = (format: string, bytes: Buffer): string => `data:image/${format};base64,${bytes.toString("base64")}`;
 
-/** The body of one question about these pictures. */
+/** One question, and what of it may be left out. */
+export interface ChatQuestion {
+  readonly body: Readonly<Record<string, unknown>>;
+  /** Fields that the offering's owner did not declare, so that the gateway may leave them out. */
+  readonly optional: readonly string[];
+  /** The caller's own parameters. */
+  readonly given: readonly string[];
+  /** The limit of tokens. */
+  readonly limit: number;
+}
+
+/** One question about these pictures. */
 export function encodeChat(
   { serverModel, constants }: Profile,
   model: string,
   convention: Convention,
   shown: readonly Shown[],
   { instruction, temperature, seed }: GroundInput,
-): string {
-  return JSON.stringify({
+): ChatQuestion {
+  const declared = Object.fromEntries(constants.map(({ key, value }) => [key, value]));
+  const limits = [declared.max_tokens, declared.max_completion_tokens].map(Number).filter((each) => each > 0);
+  const body = {
     model: serverModel ?? model,
     messages: [
       {
@@ -61,10 +77,16 @@ export function encodeChat(
         ],
       },
     ],
-    max_tokens: MAX_TOKENS,
+    ...(limits.length === 0 && { max_tokens: MAX_TOKENS }),
     temperature: temperature ?? 0,
     ...(seed !== undefined && { seed }),
-    ...Object.fromEntries(constants.map(({ key, value }) => [key, value])),
+    ...declared,
     stream: false,
-  });
+  };
+  return {
+    body,
+    optional: OPTIONAL.filter((field) => declared[field] === undefined),
+    given: [...(temperature === undefined ? [] : ["temperature"]), ...(seed === undefined ? [] : ["seed"])],
+    limit: limits[0] ?? MAX_TOKENS,
+  };
 }

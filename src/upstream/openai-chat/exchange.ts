@@ -1,31 +1,50 @@
 /** What an OpenAI-compatible server is asked over HTTP. Source: the OpenAI API reference, and vLLM's and SGLang's servers. */
 
 import type { Signal } from "../../cancellation.ts";
+import { type Completion, readCompletion } from "../payload/completion.ts";
+import type { RefusedFields } from "../payload/refused-fields.ts";
 import { type HttpServers, isObject, readJson, statusFailure } from "../transport/http.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
-import { type Completion, readCompletion } from "./decode.ts";
+import type { ChatQuestion } from "./encode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
 const MAX_ANSWER_BYTES = 4 * 2 ** 20;
 const MAX_MODELS = 10_000;
 
-/** Completes one chat. Rejects with an UpstreamFailure. */
+/** How often one question is asked without a field that the server refused. */
+const MOST_LESSONS = 4;
+
+/** Completes one chat, without the fields that the server refuses. Rejects with an UpstreamFailure. */
 export async function complete(
   servers: HttpServers,
   target: UpstreamTarget,
-  body: string,
+  { body, optional, limit }: ChatQuestion,
+  refused: RefusedFields,
   { signal, requestId, traceparent }: Pick<CallOptions, "signal" | "requestId" | "traceparent">,
 ): Promise<Completion> {
-  const answer = await servers.askFor(target, {
-    method: "POST",
-    path: "/v1/chat/completions",
-    headers: { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) },
-    body,
-    signal,
-    maxBytes: MAX_ANSWER_BYTES,
-  });
-  return readCompletion(answer.body);
+  const server = serverOf(target);
+  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
+  for (let lessons = 0; ; lessons++) {
+    const taken = refused.apply(server, body);
+    const answer = await servers.ask(target, {
+      method: "POST",
+      path: "/v1/chat/completions",
+      headers,
+      body: JSON.stringify(taken),
+      signal,
+      maxBytes: MAX_ANSWER_BYTES,
+    });
+    if (answer.status >= 200 && answer.status < 300) return readCompletion(answer.body, limit);
+    const failure = statusFailure(answer);
+    const isRefused = answer.status === 400 || answer.status === 422;
+    if (!isRefused || lessons >= MOST_LESSONS || !refused.learn(server, taken, failure.message, optional))
+      throw failure;
+  }
 }
+
+/** A server's models differ in what they refuse. */
+export const serverOf = ({ endpoint, model, profile }: UpstreamTarget): string =>
+  `${endpoint} ${profile?.serverModel ?? model}`;
 
 /**
  * The names of the models that a server serves; undefined where it answers and has no such list, as some hosted ones don't. Rejects with an

@@ -2,19 +2,21 @@
 import { Contract } from "../../contracts/contract.ts";
 import { rejected } from "../payload/observe.ts";
 import { Profiles, plainProfile } from "../payload/profile.ts";
+import { RefusedFields } from "../payload/refused-fields.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { UpstreamTarget, Wire } from "../wire.ts";
 import { CONVENTIONS, type Convention } from "./conventions.ts";
 import { groundAnswerOf, readPlaces } from "./decode.ts";
 import { encodeChat, showPicture } from "./encode.ts";
-import { complete, listedAs, modelsOf } from "./exchange.ts";
+import { complete, listedAs, modelsOf, serverOf } from "./exchange.ts";
 
 const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
 export function openaiChat(reach: ServerReach): Wire {
   const servers = new HttpServers(reach, ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/models"]);
+  const refused = new RefusedFields();
   return {
     id: "openai-chat",
     schemes: Object.keys(HTTP_SCHEMES),
@@ -50,16 +52,18 @@ export function openaiChat(reach: ServerReach): Wire {
       const answers = await Promise.all(
         questions.map(async (indices) => {
           const shown = await Promise.all(indices.map((index) => showPicture(frames, index, convention)));
-          const body = encodeChat(profile, target.model, convention, shown, input);
-          const completion = await complete(servers, target, body, call);
+          const question = encodeChat(profile, target.model, convention, shown, input);
+          const completion = await complete(servers, target, question, refused, call);
           const [first = 0] = indices;
           const seenBy = indices.map((index) => cameras[index] ?? "");
-          return { completion, read: readPlaces(completion.text, convention, shown[0]!, seenBy, first) };
+          const asked = { convention, seen: shown[0]!, asked: input.instruction };
+          return { completion, read: readPlaces(completion, asked, seenBy, first), given: question.given };
         }),
       );
       return groundAnswerOf(
         answers.map(({ read }) => read),
         answers.map(({ completion }) => completion),
+        refused.refused(serverOf(target), answers[0]?.given ?? []),
       );
     },
     async health(target, { signal }) {

@@ -16,6 +16,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
+import { failureOfClose, failureOfStatus } from "../transport/status.ts";
 import { isResetDone, type Metadata } from "./decode.ts";
 
 /** Connections to one server, and calls that wait for one of them. */
@@ -231,7 +232,7 @@ class OpenpiConnection<T> {
     this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     this.#socket.on("unexpected-response", (_, response) => this.#fail(upgradeFailure(response)));
     this.#socket.on("error", (error) => this.#fail(socketFailure(error)));
-    this.#socket.on("close", (code) => this.#fail(closeFailure(code)));
+    this.#socket.on("close", (code) => this.#fail(failureOfClose(code)));
   }
 
   get busy(): boolean {
@@ -388,10 +389,7 @@ const headersFor = (authorization: string | undefined): Record<string, string> =
 });
 
 function upgradeFailure({ statusCode = 0 }: Pick<IncomingMessage, "statusCode">): UpstreamFailure {
-  return new UpstreamFailure(
-    BY_HTTP_STATUS[statusCode] ?? AttemptFailure.UPSTREAM_ERROR,
-    `answered HTTP ${statusCode}`,
-  );
+  return failureOfStatus(statusCode);
 }
 
 /** One message of the server. */
@@ -405,25 +403,6 @@ const told = (text: Buffer): UpstreamFailure => toldFailure(tailOf(text));
 
 /** The end of a traceback is all that's shown; it may be megabytes long. */
 const tailOf = (text: Buffer): string => text.subarray(-4_096).toString("utf8");
-
-const closeFailure = (code: number): UpstreamFailure =>
-  new UpstreamFailure(BY_CLOSE_CODE[code] ?? AttemptFailure.CONNECTION_LOST, `closed with ${code}`);
-
-const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
-  401: AttemptFailure.UPSTREAM_AUTH,
-  403: AttemptFailure.UPSTREAM_AUTH,
-  429: AttemptFailure.UPSTREAM_BUSY,
-  502: AttemptFailure.UNREACHABLE,
-  503: AttemptFailure.UPSTREAM_BUSY,
-  504: AttemptFailure.TIMEOUT,
-};
-
-/** Source: RFC 6455, section 7.4.1, and the registry it opens. */
-const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
-  1009: AttemptFailure.INPUT_REJECTED, // message too big
-  1011: AttemptFailure.UPSTREAM_ERROR, // internal error
-  1013: AttemptFailure.UPSTREAM_BUSY, // try again later
-};
 
 /** The answer of servers without `/healthz`, which shows that they are alive. */
 const UPGRADE_REQUIRED = 426;

@@ -8,6 +8,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { traceOf } from "../wire.ts";
 import { lost, malformed, ownerText } from "./failures.ts";
 import type { Address, UpstreamServer } from "./servers.ts";
+import { failureOfGrpc, failureOfStatus } from "./status.ts";
 
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
@@ -133,10 +134,11 @@ const isGrpc = (fields: ReplyFields): boolean => String(fields["content-type"]).
 function statusFailure(fields: ReplyFields): UpstreamFailure | undefined {
   const status = fields["grpc-status"];
   if (status === "0") return undefined;
-  const said = ownerText(`status ${status ?? fields[":status"]}: ${ownerText(decoded(fields["grpc-message"]))}`);
-  if (status !== undefined)
-    return new UpstreamFailure(BY_GRPC_STATUS[Number(status)] ?? AttemptFailure.UPSTREAM_ERROR, said);
-  return new UpstreamFailure(BY_HTTP_STATUS[Number(fields[":status"])] ?? AttemptFailure.UPSTREAM_ERROR, said);
+  const message = ownerText(decoded(fields["grpc-message"]));
+  const said = ownerText(`status ${status ?? fields[":status"]}: ${message}`);
+  return status === undefined
+    ? failureOfStatus(Number(fields[":status"]), said)
+    : failureOfGrpc(Number(status), message, said);
 }
 
 /** `grpc-message` is percent-encoded; what isn't stays as it is. */
@@ -148,26 +150,3 @@ function decoded(field: ReplyFields[string]): string {
     return text;
   }
 }
-
-/** gRPC's numbers; all others are errors of the server's own. Source: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
-const BY_GRPC_STATUS: Readonly<Record<number, AttemptFailure>> = {
-  1: AttemptFailure.CONNECTION_LOST, // CANCELLED
-  3: AttemptFailure.INPUT_REJECTED, // INVALID_ARGUMENT
-  4: AttemptFailure.TIMEOUT, // DEADLINE_EXCEEDED
-  7: AttemptFailure.UPSTREAM_AUTH, // PERMISSION_DENIED
-  8: AttemptFailure.UPSTREAM_BUSY, // RESOURCE_EXHAUSTED
-  11: AttemptFailure.INPUT_REJECTED, // OUT_OF_RANGE
-  14: AttemptFailure.UNREACHABLE, // UNAVAILABLE
-  16: AttemptFailure.UPSTREAM_AUTH, // UNAUTHENTICATED
-};
-
-/** A proxy before the server answers with a status of HTTP. */
-const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
-  401: AttemptFailure.UPSTREAM_AUTH,
-  403: AttemptFailure.UPSTREAM_AUTH,
-  413: AttemptFailure.INPUT_REJECTED,
-  429: AttemptFailure.UPSTREAM_BUSY,
-  502: AttemptFailure.UNREACHABLE,
-  503: AttemptFailure.UPSTREAM_BUSY,
-  504: AttemptFailure.TIMEOUT,
-};

@@ -9,6 +9,7 @@ import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
+import { failureOfStatus } from "./status.ts";
 
 /** What a server is asked. */
 export interface HttpQuestion {
@@ -170,45 +171,59 @@ async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: n
   return gathered.bytes();
 }
 
-/** Source: RFC 9110, and what model servers make of it. */
-const BY_STATUS: Readonly<Record<number, AttemptFailure>> = {
-  400: AttemptFailure.INPUT_REJECTED,
-  401: AttemptFailure.UPSTREAM_AUTH,
-  403: AttemptFailure.UPSTREAM_AUTH,
-  408: AttemptFailure.TIMEOUT,
-  409: AttemptFailure.UPSTREAM_BUSY,
-  413: AttemptFailure.INPUT_REJECTED,
-  415: AttemptFailure.INPUT_REJECTED,
-  422: AttemptFailure.INPUT_REJECTED,
-  429: AttemptFailure.UPSTREAM_BUSY,
-  502: AttemptFailure.UNREACHABLE,
-  503: AttemptFailure.UPSTREAM_BUSY,
-  504: AttemptFailure.TIMEOUT,
-};
-
 /** What a status that isn't good means; the body's error text is for the server's owner. */
 export function statusFailure({ status, body, address }: HttpAnswer): UpstreamFailure {
-  const said = ownerText(saidIn(body));
-  const failure = new UpstreamFailure(
-    BY_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR,
-    said === "" ? `answered HTTP ${status}` : said,
-  );
+  const failure = failureOfStatus(status, ownerText(saidIn(body)));
   failure.address = address;
   return failure;
 }
 
 const MAX_SAID = 4_096;
 
-/** The `error`, `detail` or `message` of a JSON body; nothing of any other. */
+/** The error text of a JSON body; nothing of any other. */
 function saidIn(body: Buffer): string {
   if (body.length > 16 * MAX_SAID) return "";
   try {
-    const { error, detail, message } = JSON.parse(body.toString("utf8")) ?? {};
-    const said = error?.message ?? error ?? detail ?? message;
-    return typeof said === "string" ? said.slice(-MAX_SAID) : "";
+    return errorIn(JSON.parse(body.toString("utf8"))).said;
   } catch {
     return "";
   }
+}
+
+/** What an error's JSON says, and its status where it has one; an empty text where it says nothing. Google wraps it in a list. */
+export function errorIn(value: unknown): { said: string; status: number | undefined } {
+  const body = Array.isArray(value) ? value[0] : value;
+  if (!isObject(body)) return { said: "", status: undefined };
+  const error = isObject(body.error) ? body.error : body;
+  const told = error === body ? (body.error ?? body.detail ?? body.message ?? body.msg) : (error.message ?? error.msg);
+  const code = [error.code, error.status, error.status_code].map(Number).find((each) => each >= 400 && each < 600);
+  const kind = [error.code, error.type, error.status].find((each) => typeof each === "string" && /^\w+$/.test(each));
+  const text = textOfError(told);
+  // OpenAI's code says more than its sentence.
+  const isMore = text !== "" && typeof kind === "string" && KINDS.has(kind);
+  return { said: isMore ? `${kind}: ${text}` : text, status: code };
+}
+
+const KINDS: ReadonlySet<string> = new Set([
+  "insufficient_quota",
+  "billing_hard_limit_reached",
+  "context_length_exceeded",
+]);
+
+/** A text, or FastAPI's list of what is wrong with which field. */
+function textOfError(told: unknown): string {
+  if (typeof told === "string") return told.slice(-MAX_SAID);
+  const list = isObject(told) ? told.detail : told;
+  if (!Array.isArray(list)) return isObject(told) ? textOfError(told.message ?? told.error ?? "") : "";
+  const lines = list.slice(0, 8).map((each: unknown) => {
+    if (!isObject(each)) return typeof each === "string" ? each : "";
+    const field = Array.isArray(each.loc) ? each.loc.join(".") : "";
+    return `${field}${field && ": "}${typeof each.msg === "string" ? each.msg : ""}`;
+  });
+  return lines
+    .filter((line) => line !== "")
+    .join("; ")
+    .slice(0, MAX_SAID);
 }
 
 /** Posts JSON to a path of a server; resolves with the answer's body. Rejects with an UpstreamFailure. */

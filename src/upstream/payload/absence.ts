@@ -1,0 +1,144 @@
+/**
+ * Whether a model's sentence says that what it was asked for isn't there. Such a sentence is a correct, empty answer; every other sentence is none.
+ * A false "nothing" would be a wrong answer about what a robot sees, so that doubt, refusals and hedges are never absence. English alone.
+ */
+
+/** All of an answer, without its punctuation. */
+const WORDS_FOR_NOTHING =
+  /^(?:none|null|nil|nothing|n\/a|empty|absent|not (?:found|present|visible|there|applicable|detected)|no (?:match(?:es)?|objects?|points?|results?|detections?|instances?)(?: (?:were |was )?(?:found|detected|visible))?|(?:none|nothing) (?:(?:was|were) )?(?:found|visible|detected|present))$/;
+
+/** Words of doubt, of refusal and of partial sight; with any of them nothing is said for certain. */
+const HEDGES =
+  /\b(?:unclear|uncertain|unsure|sure|way|left|right|top|bottom|middle|cent(?:er|re)|corner|side|can ?not tell|can't tell|hard to (?:tell|say|see)|difficult to|blurr\w*|too (?:dark|small|far)|clearly|exactly|precisely|confiden\w*|certain\w*|maybe|perhaps|might|may be|possibl[ey]|probably|partial\w*|occluded|hidden|behind|obscured|assist|help|polic(?:y|ies)|guidelines?|unfortunately i|as an ai|without (?:more|further|an?))\b/;
+
+/** What a sentence may deny without denying that a thing is in the picture. */
+const OTHER_HEADS =
+  /\b(?:ways?|doubts?|needs?|questions?|reasons?|problems?|issues?|info(?:rmation)?|context|details?|answers?|possibilit(?:y|ies)|chances?|guarantees?|telling|views?|indications?|images?|pictures?|photos?|photographs?|frames?|attachments?|inputs?|files?|tools?|means|methods?|sense|use|mention|access|ability|evidence|data|resolution|text|people|individuals|others?|another|more|else|additional|second|further|longer)$/;
+
+/** Where the name of a thing ends. */
+const AFTER_HEAD =
+  /\b(?:in|on|within|at|that|which|who|to|of|from|for|about|where|how|why|when|if|as|i|you|we|can|could|is|are|was|were|be|visible|present|here|shown|found|detected|seen|depicted|matching|exists?)\b/;
+
+const PLACE =
+  /\b(?:in|on|within|from|inside|of)(?: (?:the|this|your|that))?(?: \w+)? (?:image|picture|photo|photograph|frame|scene|view|screenshot)s?\b|\b(?:here|visible|present|shown|detected|found|seen|depicted)\b/;
+
+/** Stands for what was asked for. */
+const GENERIC =
+  /\b(?:objects?|items?|things?|such|any|anything|it|that|this|they|them|those|these|targets?|instances?|match(?:es|ing)?|one)\b/;
+
+/** Words of an instruction that name nothing. */
+const EMPTY_WORDS =
+  /^(?:the|a|an|of|to|in|on|at|and|or|with|for|all|any|every|each|that|this|is|are|it|its|my|your|find|locate|point|detect|where|please|show|mark)$/;
+
+const stem = (word: string): string => word.replace(/(?:es|s)$/, "");
+const wordsOf = (text: string): string[] => (text.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => stem(word));
+
+const NOT_BE = "(?:is|are|was|were) (?:not|n't|no longer)|(?:isn't|aren't|wasn't|weren't)";
+const THERE_IS = "(?:there's|there (?:is|are|was|were|appears? to be|seems? to be))";
+const THERE_IS_NOT =
+  "there (?:is not|are not|was not|were not|isn't|aren't|wasn't|weren't|(?:does not|do not|doesn't|don't) (?:appear|seem) to be)";
+
+/** Sentences of absence; the first group is what is absent. */
+const ABSENCES: RegExp[] = [
+  // There is no red cube in the picture; there aren't any; there does not appear to be a cup.
+  new RegExp(`^${THERE_IS} (?:no |not any |nothing|none)(.*)$`),
+  new RegExp(`^${THERE_IS_NOT} (?:any(?:thing)? ?|an? |one\\b)(.*)$`),
+  // The object is not in the image; this isn't visible.
+  new RegExp(
+    `^(.+?) (?:${NOT_BE})(?: currently)? (?:(?:in|on|within|part of) (?:the|this|your|that) (?:\\w+ )?(?:image|picture|photo|photograph|frame|scene|view)|present|visible|shown|found|here|there|depicted|seen|detected)\\b`,
+  ),
+  // The cube cannot be found; it could not be seen in the picture.
+  /^(.+?) (?:cannot|can not|can't|could not|couldn't) be (?:found|seen|located|detected)\b(?! (?:well|because|due|with|by))/,
+  /^(.+?) (?:does not|do not|doesn't|don't|did not|didn't) (?:appear|exist)(?: (?:in|on|anywhere|here)\b.*)?$/,
+  /^(.+?) (?:is|are) (?:absent|missing) from\b/,
+  // I do not see any red cube; I was unable to find it.
+  /^(?:i|we) (?:do not|don't|did not|didn't|cannot|can not|can't|could not|couldn't|am unable to|'m unable to|was unable to|were unable to|am not able to|was not able to) (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
+  /^(?:i am|i'm|i was|unable|we were)(?: unable)? to (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
+  /^i (?:see|found|find|detected|detect) (?:no|none)\b(.*)$/,
+  // No red cubes are visible; none found; nothing matches.
+  /^(?:no|none|nothing)\b(?!,)(.*?)(?:(?: (?:is|are|was|were|can be|could be))? (?:visible|present|found|detected|seen|shown|located|depicted|here|exists?|in (?:the|this) .*|match(?:es)?\b.*))+$/,
+  // The image does not contain any red cube; the picture shows no cube.
+  /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:does not|doesn't) (?:contain|show|include|have|depict|feature)(?: (?:an?|any|the))? (.+)$/,
+  /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:contains|shows|includes|has|depicts) (?:no|none)\b(.*)$/,
+];
+
+/** "No red cube", and nothing else. */
+const BARE = /^no (.+)$/;
+ABSENCES.push(BARE);
+
+/** How a sentence goes on after "nothing" or "none" of its own. */
+const AT_ONCE = /^(?:matching|like|in|on|within|here|visible|present|found|detected|that (?:match|fit|look)\w*)\b/;
+const IMAGE = /\b(?:image|picture|photo|photograph|frame|scene|view|screenshot|front)s?\b/;
+
+const NEGATION = /\b(?:no|not|none|nothing|never|cannot|without)\b|n't\b/;
+const CONTRAST = /\b(?:but|however|although|though|instead|except|only)\b/;
+/** Followed by something: before a negation it says nothing yet. */
+const BE = /\b(?:is|are|sits?|lies|located|appears?|stands?)\b\s+\S/;
+
+/** Longer texts are essays, whose sentences aren't judged. */
+const MAX_TEXT = 1_000;
+
+/** A text without what models put around an answer: fences, quotes, tags, boxes, emphasis. */
+const bare = (text: string): string =>
+  text
+    .replace(/```\w{0,10}|~~~\w{0,10}|<\/?\|?\w{1,20}\|?>|\\boxed|[*_`"“”{}[\]()]/g, " ")
+    .replace(/[‘’]/g, "'")
+    .replace(/\s+/g, " ")
+    .trim()
+    .toLowerCase();
+
+/** Whether a word such as `none` or `not found` is all that a text says. */
+export const isWordForNothing = (text: string): boolean =>
+  WORDS_FOR_NOTHING.test(bare(text).replace(/[.!,;:\s]+$/, ""));
+
+/** Whether a text says that what was asked for isn't in the picture, and says nothing that speaks against it. */
+export function saysNothing(text: string, asked: string): boolean {
+  if (text.length > MAX_TEXT) return false;
+  if (isWordForNothing(text)) return true;
+  const plain = bare(text);
+  if (HEDGES.test(plain)) return false;
+  const wanted = wordsOf(asked.toLowerCase()).filter((word) => !EMPTY_WORDS.test(word));
+  const sentences = plain.split(/(?<=[.!?])\s+|;\s+/).map((each) => each.replace(/[.!?,:]+$/, "").trim());
+  if (sentences.some((sentence) => isPresence(sentence, wanted))) return false;
+  return sentences.some((sentence) => isAbsence(sentence, wanted));
+}
+
+/** Whether a sentence says where the thing is. */
+function isPresence(sentence: string, wanted: readonly string[]): boolean {
+  const [clause = ""] = sentence.split(NEGATION, 1);
+  if (wanted.length === 0 || !BE.test(clause)) return false;
+  const words = wordsOf(clause);
+  return wanted.every((word) => words.includes(word)) && !CONTRAST.test(clause);
+}
+
+const namesIn = (text: string): string[] => wordsOf(text).filter((word) => !EMPTY_WORDS.test(word));
+const isNamedIn = (text: string, wanted: readonly string[]): boolean =>
+  namesIn(text).some((word) => wanted.includes(word));
+
+/** Whether a sentence goes on with a place that is neither the picture nor a part of what was asked for: the thing may be in another. */
+function isElsewhere(rest: string, wanted: readonly string[]): boolean {
+  const place = /\b(?:in|on|inside|within|at|under|near|behind|by|over|among|beside)\b(.*)$/.exec(rest)?.[1];
+  return place !== undefined && !IMAGE.test(place) && !isNamedIn(place, wanted) && namesIn(place).length > 0;
+}
+
+function isAbsence(sentence: string, wanted: readonly string[]): boolean {
+  const plain = sentence.replace(
+    /^(?:(?:no(?=,)|sorry|unfortunately|apologies|i'm sorry|i am sorry|i apologi[sz]e|after (?:\w+ ){1,6}\w+|based on (?:\w+ ){1,4}\w+|in (?:the|this) (?:\w+ )?(?:image|picture|photo|scene)),? (?:but )?)+/,
+    "",
+  );
+  const contrast = CONTRAST.exec(plain);
+  const clause = contrast ? plain.slice(0, contrast.index).replace(/[,\s]+$/, "") : plain;
+  for (const absence of ABSENCES) {
+    const found = absence.exec(clause);
+    if (!found) continue;
+    const what = (found[1] ?? "").trim();
+    const [head = ""] = what.split(AFTER_HEAD, 1).map((each) => each.trim());
+    if (OTHER_HEADS.test(head) || isElsewhere(what.slice(head.length), wanted)) return false;
+    if (head === "") return what === "" || (what.startsWith("of ") ? isNamedIn(clause, wanted) : AT_ONCE.test(what));
+    const words = namesIn(head);
+    // Beside another thing only the very thing that was asked for is denied: "no blue cube, but the red one is here" denies no red cube.
+    if (contrast || absence === BARE) return words.length > 0 && words.every((word) => wanted.includes(word));
+    return isNamedIn(head, wanted) || GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
+  }
+  return false;
+}

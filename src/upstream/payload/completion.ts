@@ -1,0 +1,143 @@
+/**
+ * The answer of a server of chat completions: its text without the reasoning, why it ended, and its tokens. Sources: the API references of OpenAI,
+ * Gemini, Mistral, DeepSeek, Anthropic, OpenRouter and Zhipu, and the servers of vLLM, SGLang, llama.cpp, Ollama, TGI and MLX.
+ */
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { malformed, ownerText } from "../transport/failures.ts";
+import { errorIn, isObject, readJson } from "../transport/http.ts";
+import { failureOfStatus } from "../transport/status.ts";
+
+/** The text of a completion, how it ended, and its tokens. */
+export interface Completion {
+  readonly text: string;
+  /** Whether the model was cut off, as by the limit of tokens; else it ended by itself. */
+  readonly isCut: boolean;
+  /** Absent where the server counts none. */
+  readonly inputTokens: number | undefined;
+  readonly outputTokens: number | undefined;
+}
+
+/** Far more than the tokens that we allow an answer can be. */
+const MAX_TEXT = 256 * 1024;
+/** More tokens than any model takes. */
+const MOST_TOKENS = 100_000_000;
+
+/** Ends that are a model's own, in the words of all makers. Calls of tools are none: nothing offers it any. */
+const BY_ITSELF: ReadonlySet<string> = new Set([
+  ...[
+    "stop",
+    "eos",
+    "eos_token",
+    "end_turn",
+    "stop_sequence",
+    "finish_reason_stop",
+    "complete",
+    "completed",
+    "stop_token",
+    "end",
+  ],
+]);
+/** Ends by which the server keeps the answer back. */
+const WITHHELD =
+  /content_filter|content-filter|safety|refusal|refuse|recitation|blocklist|prohibited|spii|sensitive|moderation|guardrail|language|image_safety/;
+const BUSY = /insufficient_system_resource|overloaded|capacity|rate_limit/;
+
+/** The text of a completion without its reasoning; `limit` is that of tokens, as it was sent. Throws an UpstreamFailure where the server gave none, or kept it back. */
+export function readCompletion(body: Buffer, limit: number): Completion {
+  const answer = readJson(body);
+  if (!isObject(answer)) throw malformed("the answer is not an object");
+  const choice: unknown = Array.isArray(answer.choices) ? answer.choices[0] : undefined;
+  // Proxies report failures with a status of 200.
+  const failed = isObject(choice) && choice.error ? choice : answer;
+  if (failed.error || !isObject(choice)) throw errorOf(failed, answer);
+  const message = isObject(choice.message) ? choice.message : {};
+  const whole = textOf(message.content ?? choice.text) ?? "";
+  if (whole.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the answer is too long");
+  const usage = isObject(answer.usage) ? answer.usage : {};
+  const outputTokens = countOf(usage.completion_tokens ?? usage.output_tokens);
+  const inputTokens = countOf(usage.prompt_tokens ?? usage.input_tokens);
+  const reason = String(choice.finish_reason ?? choice.stop_reason ?? choice.native_finish_reason ?? "").toLowerCase();
+  if (typeof message.refusal === "string" && message.refusal !== "") throw withheld("the model refused");
+  if (WITHHELD.test(reason)) throw withheld(`the server withheld the answer: ${ownerText(reason)}`);
+  if (BUSY.test(reason))
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, `the answer ended by ${ownerText(reason)}`);
+  // A word of no known meaning isn't the model's own end.
+  const isCut = reason === "" ? (outputTokens ?? 0) >= limit : !BY_ITSELF.has(reason);
+  const { text, isWhole } = withoutThoughts(whole);
+  if (text.trim() === "" && (isCut || !isWhole || whole.trim() !== "" || hasThought(message, usage)))
+    throw isCut
+      ? new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, cutBecause(reason, outputTokens ?? limit))
+      : malformed(ALL_THOUGHT);
+  if (!isObject(choice.message) && choice.text === undefined) throw malformed("the answer has no text");
+  if (message.content === null && text === "") throw malformed("the answer has no text");
+  return { text, isCut, inputTokens, outputTokens };
+}
+
+/** What the owner reads of an answer that was cut off before it said anything. */
+export const cutBecause = (reason: string, tokens: number): string =>
+  `the answer was cut off (${ownerText(reason) || "no reason given"}, ${tokens} tokens): the model may have spent its limit on reasoning; turn reasoning off, or raise max_tokens in profile.constants`;
+const ALL_THOUGHT = "the answer is nothing but reasoning: turn reasoning off, or set the server's reasoning parser";
+
+const withheld = (text: string): UpstreamFailure => new UpstreamFailure(AttemptFailure.INPUT_REJECTED, text);
+
+/** The failure that an answer without choices reports. */
+function errorOf(
+  failed: Readonly<Record<string, unknown>>,
+  answer: Readonly<Record<string, unknown>>,
+): UpstreamFailure {
+  const { said, status } = errorIn(failed.error ? failed : answer);
+  if (said === "" && status === undefined) return malformed("the answer has no choices");
+  return failureOfStatus(status ?? 500, said);
+}
+
+/** A text, or the text parts of a list of parts; what a model thought is no part of it. */
+function textOf(content: unknown): string | undefined {
+  if (typeof content === "string") return content;
+  if (content === null || content === undefined) return undefined;
+  if (!Array.isArray(content)) return JSON.stringify(content); // JSON that a server has parsed
+  if (content.length > 0 && !content.some((part) => isObject(part) && typeof part.type === "string"))
+    return content.every((part) => typeof part === "string") ? content.join("") : JSON.stringify(content);
+  return content
+    .map((part: unknown) => (isObject(part) && typeof part.text === "string" && !isThought(part.type) ? part.text : ""))
+    .join("");
+}
+
+const isThought = (type: unknown): boolean => typeof type === "string" && /think|thought|reason/.test(type);
+
+/** A count of tokens; undefined where there is none. Throws an UpstreamFailure for what is no count. */
+function countOf(value: unknown): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MOST_TOKENS) return Number(value);
+  throw malformed("the answer's count of tokens is no count");
+}
+
+/** Whether the model reasoned beside its answer. */
+function hasThought(message: Readonly<Record<string, unknown>>, usage: Readonly<Record<string, unknown>>): boolean {
+  const texts = [message.reasoning_content, message.reasoning, message.thinking, message.thought];
+  if (texts.some((text) => text !== undefined && text !== null && text !== "")) return true;
+  const details = usage.completion_tokens_details;
+  return isObject(details) && Number(details.reasoning_tokens ?? 0) > 0;
+}
+
+/** How families mark their reasoning, from begin to end. */
+const THOUGHTS: readonly (readonly [begin: string, end: string])[] = [
+  ["<think>", "</think>"],
+  ["<thinking>", "</thinking>"],
+  ["<thought>", "</thought>"],
+  ["<reasoning>", "</reasoning>"],
+  ["<seed:think>", "</seed:think>"],
+  ["[THINK]", "[/THINK]"],
+  ["◁think▷", "◁/think▷"],
+  ["<|channel|>analysis", "<|channel|>final<|message|>"],
+];
+
+/** What stands behind the last end of reasoning; reasoning that never ends has no answer. */
+function withoutThoughts(whole: string): { text: string; isWhole: boolean } {
+  let text = whole;
+  for (const [begin, end] of THOUGHTS) {
+    const at = text.lastIndexOf(end);
+    if (at >= 0) text = text.slice(at + end.length);
+    else if (text.trimStart().startsWith(begin)) return { text: "", isWhole: false };
+  }
+  return { text, isWhole: true };
+}
