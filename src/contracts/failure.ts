@@ -22,6 +22,8 @@ export class UpstreamFailure extends Error {
   readonly lack: string | undefined;
   /** The address that was asked, without its query; for the log and the provider's owner. Undefined where the endpoint says it. */
   address: string | undefined;
+  /** How long the server asked to be left alone, in milliseconds. */
+  retryAfterMs: number | undefined;
 
   constructor(failure: AttemptFailure, message: string, cause?: unknown, lack?: string) {
     super(message, cause === undefined ? undefined : { cause });

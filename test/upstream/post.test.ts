@@ -68,7 +68,7 @@ describe("a post", () => {
     receiver.answer(() => `HTTP/1.1 307 Elsewhere\r\nLocation: ${receiver.url}/other\r\nContent-Length: 0\r\n\r\n`);
     expect(await send("elsewhere")).toBe(307);
     receiver.answer(() => "HTTP/1.1 503 No\r\nRetry-After: Wed, 21 Oct 2037 07:28:00 GMT\r\nContent-Length: 0\r\n\r\n");
-    expect(await send("a date")).toBe(503);
+    expect(await send("a date")).toEqual({ status: 503, retryAfterS: 86_400 });
     expect(receiver.posts.map(({ path }) => path)).toEqual(["/hook", "/hook", "/hook"]);
   });
 

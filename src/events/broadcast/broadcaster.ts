@@ -10,7 +10,7 @@ import { resourceOf, spansOf } from "./spans.ts";
 
 /** The sender to one target. */
 export interface SpanSender {
-  /** Rejects with an error of which `word` is the reason, and `again` whether trying again may help. */
+  /** Rejects with an error of which `word` is the reason, `again` whether trying again may help, and `retryAfterMs` how long to wait at least. */
   send(spans: ReadableSpan[]): Promise<void>;
   close(): void;
 }
@@ -42,6 +42,16 @@ const RELOAD_MS = 30_000;
 export const TRIES = 5;
 /** Milliseconds between two tries of a target. */
 export const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
+
+/** The longest that a receiver may ask for: spans wait in memory. */
+const MOST_REST_MS = 300_000;
+
+/** What a sender rejects with. */
+interface SpansNotTaken {
+  readonly word?: string;
+  readonly again?: boolean;
+  readonly retryAfterMs?: number;
+}
 
 /** The targets of all organisations, and what waits for each. One for a replica. */
 export class Broadcaster {
@@ -223,11 +233,11 @@ class TargetQueue {
       this.#error = undefined;
       return true;
     } catch (thrown) {
-      const { word = "unreachable", again = true } = thrown as { word?: string; again?: boolean };
+      const { word = "unreachable", again = true, retryAfterMs = 0 } = thrown as SpansNotTaken;
       this.#error = word;
       this.#tries += 1;
       if (!last && again && this.#tries < TRIES) {
-        this.#restsUntil = steadyNow() + REST_MS[this.#tries - 1]!;
+        this.#restsUntil = steadyNow() + Math.max(REST_MS[this.#tries - 1]!, Math.min(retryAfterMs, MOST_REST_MS));
         return false;
       }
       const given = last ? queue.length : batch.length;

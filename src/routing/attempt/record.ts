@@ -28,6 +28,8 @@ export interface Try {
   wake?: Wake | undefined;
   /** What the gateway found the input to lack. */
   lack?: string | undefined;
+  /** How long its server asked to be left alone, in milliseconds. */
+  retryAfterMs?: number | undefined;
   /** It lost to a hedge, or was one, and is paid for. */
   paid?: boolean;
 }
@@ -121,12 +123,19 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?
       Reason.CAPACITY_EXHAUSTED,
       "every offering of the plan is at its limit or resting",
       {},
-      { route, retryAfter: 1 },
+      { route, retryAfter: soonest(tries) },
     );
   }
   if (tries.every(isRejected)) return unread(tries, route, reads);
   return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
 }
+
+/** Seconds until the first of some servers may be asked again, where they said so; a second where any didn't. */
+function soonest(tries: readonly Try[]): number {
+  const waits = tries.map(({ retryAfterMs = 0 }) => Math.ceil(retryAfterMs / 1_000));
+  return Math.max(1, Math.min(MOST_WAIT_S, ...waits));
+}
+const MOST_WAIT_S = 3_600;
 
 /** What an offering declared that it reads, in a few words; undefined where it declared nothing. */
 export type Reads = (step: PlanStep) => string | undefined;

@@ -111,6 +111,7 @@ export class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   readonly #threw = (thrown: unknown): void => {
     if (thrown instanceof UpstreamFailure) {
       this.record.lack = thrown.lack;
+      this.record.retryAfterMs = thrown.retryAfterMs;
       this.#fail(thrown.failure, thrown);
     } else if (this.#end()) this.#race.broke(this, thrown);
   };

@@ -22,12 +22,19 @@ export class OtlpFailed extends Error {
   readonly status: number | undefined;
   /** Trying again may help. */
   readonly again: boolean;
+  /** How long the receiver asked to be left alone, in milliseconds. */
+  readonly retryAfterMs: number | undefined;
 
-  constructor(word: PostFailure | "bad_status", again: boolean, more: { status?: number; cause?: unknown } = {}) {
+  constructor(
+    word: PostFailure | "bad_status",
+    again: boolean,
+    more: { status?: number; retryAfterMs?: number | undefined; cause?: unknown } = {},
+  ) {
     super(word, { cause: more.cause });
     this.word = word;
     this.again = again;
     this.status = more.status;
+    this.retryAfterMs = more.retryAfterMs;
   }
 }
 
@@ -97,11 +104,13 @@ function overHttp({ agent, allowPrivate }: OtlpReach, url: URL, { protocol, head
     async send(spans) {
       const body = Buffer.from(serializer.serializeRequest(spans) ?? []);
       const options = { agent, allowPrivate, headers: sent, body, timeoutMs: PATIENCE_MS, maxBytes: ANSWER_BYTES };
-      const { status } = await post(url.href, options).catch((thrown: unknown) => {
+      const { status, retryAfterS } = await post(url.href, options).catch((thrown: unknown) => {
         const word = thrown instanceof PostFailed ? thrown.failure : "unreachable";
         throw new OtlpFailed(word, word !== "refused_address", { cause: thrown });
       });
-      if (status < 200 || status >= 300) throw new OtlpFailed("bad_status", AGAIN.has(status), { status });
+      const wait = retryAfterS === undefined ? undefined : 1_000 * retryAfterS;
+      if (status < 200 || status >= 300)
+        throw new OtlpFailed("bad_status", AGAIN.has(status), { status, retryAfterMs: wait });
     },
     close() {},
   };
@@ -142,7 +151,8 @@ function failedOf(thrown: unknown): OtlpFailed {
   if (isRefusedAddress(thrown)) return new OtlpFailed("refused_address", false, { cause: thrown });
   const known = thrown instanceof UpstreamFailure ? BY_FAILURE[thrown.failure] : undefined;
   const [word, again] = known ?? ["bad_status", false];
-  return new OtlpFailed(word, again, { cause: thrown });
+  const retryAfterMs = thrown instanceof UpstreamFailure ? thrown.retryAfterMs : undefined;
+  return new OtlpFailed(word, again, { retryAfterMs, cause: thrown });
 }
 
 const isRefusedAddress = (thrown: unknown): boolean =>

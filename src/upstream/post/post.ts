@@ -3,13 +3,14 @@
  * is followed, few bytes of the answer are read, and the whole exchange has one deadline.
  */
 import type { Dispatcher } from "undici";
-import { after } from "../../clock.ts";
+import { after, now } from "../../clock.ts";
+import { retryAfterMs } from "../../codecs/retry-after.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
 
 /** How a POST was answered. */
 export interface PostAnswer {
   readonly status: number;
-  /** Seconds, from the header `Retry-After`; undefined where it is absent or holds a date. */
+  /** Seconds, from the header `Retry-After`; undefined where it is absent, unreadable, or a date that has been. */
   readonly retryAfterS: number | undefined;
 }
 
@@ -90,7 +91,8 @@ class PostExchange implements Dispatcher.DispatchHandler {
     headers: Record<string, string | string[] | undefined>,
   ): void {
     if (status < 200) return;
-    this.#answer = { status, retryAfterS: secondsOf(headers["retry-after"]) };
+    const waitMs = retryAfterMs(headers["retry-after"], now());
+    this.#answer = { status, retryAfterS: waitMs === undefined ? undefined : waitMs / 1_000 };
   }
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -116,9 +118,4 @@ class PostExchange implements Dispatcher.DispatchHandler {
     this.#reject(new PostFailed(failure, cause));
     this.#controller?.abort(new PostFailed(failure));
   }
-}
-
-function secondsOf(retryAfter: unknown): number | undefined {
-  const seconds = Number(retryAfter);
-  return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
 }

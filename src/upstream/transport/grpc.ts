@@ -3,7 +3,9 @@
  * every upstream has unless another one is installed. Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import type { Signal } from "../../cancellation.ts";
+import { now } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
+import { retryAfterMs } from "../../codecs/retry-after.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { traceOf } from "../wire.ts";
 import { lost, malformed, ownerText } from "./failures.ts";
@@ -136,9 +138,14 @@ function statusFailure(fields: ReplyFields): UpstreamFailure | undefined {
   if (status === "0") return undefined;
   const message = ownerText(decoded(fields["grpc-message"]));
   const said = ownerText(`status ${status ?? fields[":status"]}: ${message}`);
-  return status === undefined
-    ? failureOfStatus(Number(fields[":status"]), said)
-    : failureOfGrpc(Number(status), message, said);
+  const failure =
+    status === undefined
+      ? failureOfStatus(Number(fields[":status"]), said)
+      : failureOfGrpc(Number(status), message, said);
+  // Source: https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
+  const pushback = Number(fields["grpc-retry-pushback-ms"] ?? Number.NaN) / 1_000;
+  failure.retryAfterMs = retryAfterMs(pushback >= 0 ? String(pushback) : fields["retry-after"], now());
+  return failure;
 }
 
 /** `grpc-message` is percent-encoded; what isn't stays as it is. */

@@ -2,8 +2,10 @@
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
+import { now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
+import { retryAfterMs } from "../../codecs/retry-after.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
@@ -172,28 +174,46 @@ async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: n
 }
 
 /** What a status that isn't good means; the body's error text is for the server's owner. */
-export function statusFailure({ status, body, address }: HttpAnswer): UpstreamFailure {
-  const failure = failureOfStatus(status, ownerText(saidIn(body)));
+export function statusFailure({ status, headers, body, address }: HttpAnswer): UpstreamFailure {
+  const { said, retryDelay } = toldIn(body);
+  const failure = failureOfStatus(status, ownerText(said));
   failure.address = address;
+  failure.retryAfterMs = waitIn(headers) ?? retryAfterMs(retryDelay, now());
   return failure;
+}
+
+/** How long the header of an answer asks to wait, in milliseconds; OpenAI and Azure have it in milliseconds too. */
+export function waitIn(headers: HttpAnswer["headers"]): number | undefined {
+  const exact = Number(headers["retry-after-ms"] ?? Number.NaN);
+  return exact >= 0 ? retryAfterMs(String(exact / 1_000), now()) : retryAfterMs(headers["retry-after"], now());
 }
 
 const MAX_SAID = 4_096;
 
-/** The error text of a JSON body; nothing of any other. */
-function saidIn(body: Buffer): string {
-  if (body.length > 16 * MAX_SAID) return "";
+interface ToldError {
+  readonly said: string;
+  /** HTTP's number for it, where it has one. */
+  readonly status: number | undefined;
+  /** Google's seconds until the next try. */
+  readonly retryDelay: string | undefined;
+}
+
+const UNTOLD: ToldError = { said: "", status: undefined, retryDelay: undefined };
+
+/** The error of a JSON body; nothing of any other. */
+function toldIn(body: Buffer): ToldError {
+  if (body.length > 16 * MAX_SAID) return UNTOLD;
   try {
-    return errorIn(JSON.parse(body.toString("utf8"))).said;
+    return errorIn(JSON.parse(body.toString("utf8")));
   } catch {
-    return "";
+    return UNTOLD;
   }
 }
 
 /** What an error's JSON says, and its status where it has one; an empty text where it says nothing. Google wraps it in a list. */
-export function errorIn(value: unknown): { said: string; status: number | undefined } {
+export function errorIn(value: unknown): ToldError {
   const body = Array.isArray(value) ? value[0] : value;
-  if (!isObject(body)) return { said: "", status: undefined };
+  if (!isObject(body)) return UNTOLD;
   const error = isObject(body.error) ? body.error : body;
   const told = error === body ? (body.error ?? body.detail ?? body.message ?? body.msg) : (error.message ?? error.msg);
   const code = [error.code, error.status, error.status_code].map(Number).find((each) => each >= 400 && each < 600);
@@ -201,7 +221,12 @@ export function errorIn(value: unknown): { said: string; status: number | undefi
   const text = textOfError(told);
   // OpenAI's code says more than its sentence.
   const isMore = text !== "" && typeof kind === "string" && KINDS.has(kind);
-  return { said: isMore ? `${kind}: ${text}` : text, status: code };
+  const details: unknown[] = Array.isArray(error.details) ? error.details : [];
+  const delay = details
+    .map((each) => (isObject(each) ? each.retryDelay : undefined))
+    .find((each) => each !== undefined);
+  const retryDelay = typeof delay === "string" ? delay.replace(/s$/, "") : undefined;
+  return { said: isMore ? `${kind}: ${text}` : text, status: code, retryDelay };
 }
 
 const KINDS: ReadonlySet<string> = new Set([
