@@ -151,6 +151,8 @@ export interface Call {
   earlier?: EarlierAnswer | undefined;
   /** Called when a service answers what it answered before. */
   replayed?(): void;
+  /** Called by a stream's service that is about to wait for its first message: the answer begins, and is refused no more. */
+  begin?: (() => void) | undefined;
   /** The browser that calls; undefined for callers that show a key, and over transports that browsers don't use. */
   browser?: BrowserHead | undefined;
 }

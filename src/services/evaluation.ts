@@ -142,10 +142,11 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       return create(CancelEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
     },
 
-    async *watchEvaluation({ jobId }, call) {
-      let told = 0;
+    async *watchEvaluation({ jobId, lastEventId = "" }, call) {
+      let told = /^\d{1,9}$/.test(lastEventId) ? Number(lastEventId) + 1 : 0;
       for (;;) {
         const job = await jobOf(call, jobId);
+        if (lastEventId === "done" && store.hasEnded(job.status)) return;
         const seal = await seals.of(job);
         const items = await listItems(sql, jobId, told, job.total);
         for (const item of items.map((each) => seal.item(each))) {
@@ -158,6 +159,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
           await seals.fetched(job);
           return;
         }
+        call.begin?.();
         await sleep(LOOK_MS, call.signal);
       }
     },

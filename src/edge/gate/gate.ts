@@ -101,6 +101,8 @@ export interface CallContext {
   trail?: CallTrail | undefined;
   /** Encodes the answer as it will be sent; called before the answer is charged. */
   encode?: Call["encode"];
+  /** As of Call. */
+  begin?: (() => void) | undefined;
 }
 
 export type { Advice };
@@ -283,7 +285,8 @@ export function createGate(deps: GateDeps): Gate {
       const signal = watched(admission, context.signal);
       // What lasts is no work that others wait for.
       admission.work?.end();
-      return streamOf(ruleOf(method).serve(request, callOf(admission, { ...context, signal }, undefined)));
+      const call = { ...callOf(admission, { ...context, signal }, undefined), begin: context.begin };
+      return streamOf(ruleOf(method).serve(request, call));
     },
 
     conversation(method, admission, speaker, context) {

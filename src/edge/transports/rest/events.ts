@@ -9,8 +9,11 @@ export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
 type EventFields = Record<string, unknown>;
 
-/** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` or a `cursor` bears it as its id. */
-export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
+/**
+ * Makes a message of this type the event that its `oneof`, or its only field, names. An event with an `index` or a `cursor` bears it as its id. In
+ * a stream that is `resumed` by its reader, every other event bears its name: the reader's next request says that it was read.
+ */
+export function eventMaker(desc: DescMessage, resumed = false): (message: Message) => ServerEvent {
   const chosenIn = chooser(desc);
   const events = new Map(desc.fields.map(({ localName, name, message }) => [localName, { name, of: message }]));
   return (message) => {
@@ -23,7 +26,8 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
     const { index, cursor } = chosen.value;
     const data = isShared(chosen.value) ? sharedText(event.of, chosen.value) : toText(event.of, chosen.value);
     if (typeof index === "number") return { event: event.name, data, id: index };
-    return typeof cursor === "string" ? { event: event.name, data, id: cursor } : { event: event.name, data };
+    const id = typeof cursor === "string" ? cursor : resumed ? event.name : undefined;
+    return id === undefined ? { event: event.name, data } : { event: event.name, data, id };
   };
 }
 
@@ -53,8 +57,8 @@ function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Me
 }
 
 /** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
-export async function* eventsOfAnswer(desc: DescMessage, answer: Message): EventSource {
-  const whole = encoderOf(desc).encode(answer) as EventFields & { action: EventFields & { steps: unknown[] } };
+export async function* eventsOfAnswer(desc: DescMessage, answer: () => Promise<Message>): EventSource {
+  const whole = encoderOf(desc).encode(await answer()) as EventFields & { action: EventFields & { steps: unknown[] } };
   yield { event: "route", data: JSON.stringify(whole.route ?? {}) };
   for (const [index, values] of whole.action.steps.entries()) {
     yield { event: "step", id: index, data: JSON.stringify({ index, values }) };

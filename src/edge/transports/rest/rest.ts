@@ -282,24 +282,28 @@ export class RestTransport implements WholeRequestHandler {
     if (!("body" in request)) admission.work?.reading();
     const message = await readMessage(exchange);
     if (method.methodKind === "server_streaming") {
-      await this.#stream(exchange, gate.serverStream(method, admission, message, context), eventMaker(method.output));
+      const items = (begin: () => void) => gate.serverStream(method, admission, message, { ...context, begin });
+      await this.#stream(exchange, items, eventMaker(method.output, route.resumed));
       return;
     }
-    const isStreamed = wantsStream(method, message);
-    if (isStreamed && !route.events) throw refuseStream();
+    if (wantsStream(method, message)) {
+      if (!route.events) throw refuseStream();
+      const answer = () => gate.unary(method, admission, message, context);
+      await this.#stream(exchange, () => eventsOfAnswer(method.output, answer), asItIs);
+      return;
+    }
     const encode = encodedOnce((answer) => Buffer.from(toText(method.output, answer)));
-    if (!isStreamed && isPlainJson(route)) context.encode = encode;
+    if (isPlainJson(route)) context.encode = encode;
     const answer = await gate.unary(method, admission, message, context);
-    if (isStreamed) await this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
-    else if (!isPlainJson(route)) answerByDialect(exchange, admission, answer);
+    if (!isPlainJson(route)) answerByDialect(exchange, admission, answer);
     else if (route.verb === "GET") await answerList(exchange, admission, answer);
     else answerJson(exchange, admission, encode(answer));
   }
 
-  /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
+  /** Refusals before the answer has begun are plain errors, later ones an event named `error`. */
   #stream<T>(
     { route, response, context, admission }: HttpExchange,
-    items: AsyncIterable<T>,
+    items: (begin: () => void) => AsyncIterable<T>,
     eventOf: (item: T) => ServerEvent,
   ): Promise<void> {
     const form = route.lines ? LINES : EVENTS;
@@ -308,9 +312,13 @@ export class RestTransport implements WholeRequestHandler {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
+        // What has no comments has no bytes to begin with. Both kinds of Node's responses have this method, though only one type knows it.
+        if (route.lines) (response as ServerResponse).flushHeaders();
         const body = isWhole(response) ? response.stream() : outletOf(response);
         return eventWriter(body, signal, () => response.destroy(), form);
       },
+      // A browser that opened the stream again stops at this status (the HTML standard, 9.2.3).
+      nothing: route.resumed ? () => send(response, 204, requestId, admission?.headers ?? [], NO_BODY) : undefined,
       eventOf,
       errorOf: (thrown) => ({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body }),
     });
@@ -335,6 +343,7 @@ export class RestTransport implements WholeRequestHandler {
 }
 
 const NO_PARAMETERS: Parameters = {};
+const NO_BODY = Buffer.alloc(0);
 
 /** Answers a call with its refusal. */
 function refuseCall(exchange: HttpExchange, refusal: Refusal): void {

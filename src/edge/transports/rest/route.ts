@@ -40,6 +40,8 @@ export interface RestRoute {
   readonly events: boolean;
   /** The answer is JSON Lines. */
   readonly lines: boolean;
+  /** A reader of its events goes on behind the last one that it read (`Last-Event-ID`). */
+  readonly resumed: boolean;
   /** The most that its body may be. */
   readonly bounds: Bounds;
   /** The convention that bodies and refusals follow. */
@@ -98,6 +100,7 @@ function routeOf(method: DescMethod): RestRoute {
     secret: holdsSecret(method.input),
     events,
     lines,
+    resumed: headerFields(method).some((field) => getOption(field, header) === "last-event-id"),
     bounds: boundsOf(method),
     dialect: convention,
   };

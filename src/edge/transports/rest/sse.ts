@@ -14,7 +14,7 @@ export interface ServerEvent {
 }
 
 /** How long a stream may be silent before a comment says that it lives. */
-const HEARTBEAT_MS = 10_000;
+export const HEARTBEAT_MS = 10_000;
 
 const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
 
@@ -58,6 +58,8 @@ export const outletOf = (response: Writable): Outlet => ({
 export interface EventWriter {
   /** Writes one event; resolves when the reader has room for the next, or has left. */
   write(event: ServerEvent): Promise<void>;
+  /** Writes a comment now, where the form has one. */
+  beat(): void;
   /** Ends the response. */
   end(): void;
 }
@@ -71,13 +73,16 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
   let full = false;
   let hush = (): void => undefined;
   let heardAt = steadyNow();
+  const beat = (): void => {
+    if (!gone && !full && form.keepAlive !== undefined) outlet.send("", form.keepAlive, "");
+    heardAt = steadyNow();
+  };
   // One timer that looks when the last event was, and not one for every event.
   const rest = (ms: number): void => {
     hush = after(ms, () => {
       const silentMs = steadyNow() - heardAt;
       if (silentMs < HEARTBEAT_MS) return rest(HEARTBEAT_MS - silentMs);
-      if (!full && form.keepAlive !== undefined) outlet.send("", form.keepAlive, "");
-      heardAt = steadyNow();
+      beat();
       rest(HEARTBEAT_MS);
     });
   };
@@ -95,6 +100,7 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
       await drained(outlet, giveUp, signal);
       full = false;
     },
+    beat,
     end() {
       hush();
       if (!gone) outlet.end();

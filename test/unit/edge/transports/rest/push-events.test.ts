@@ -1,8 +1,10 @@
 /** How what comes is told as events: in order, no faster than it is read, and with one end. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Cancel } from "../../../../../src/cancellation.ts";
 import { pushEvents } from "../../../../../src/edge/transports/rest/push-events.ts";
 import type { EventWriter, ServerEvent } from "../../../../../src/edge/transports/rest/sse.ts";
+import { replaceAmbient } from "../../../../support/ambient.ts";
+import { ManualClock } from "../../../../support/manual-clock.ts";
 
 const turn = (): Promise<void> => new Promise(setImmediate);
 
@@ -33,7 +35,10 @@ function given() {
 }
 
 /** Tells of items; `full` writes have no room until `drain`. */
-function telling(items: AsyncIterable<number>, { full = false } = {}) {
+function telling(
+  items: AsyncIterable<number>,
+  { full = false, nothing }: { full?: boolean; nothing?: () => void } = {},
+) {
   const told: string[] = [];
   const signal = new Cancel();
   let drain = (): void => undefined;
@@ -42,10 +47,17 @@ function telling(items: AsyncIterable<number>, { full = false } = {}) {
       told.push(`${event} ${data}`);
       if (full && !signal.aborted) await new Promise<void>((resolve) => (drain = resolve));
     },
+    beat: () => void told.push("comment"),
     end: () => void told.push("end"),
   };
-  const done = pushEvents(items, {
+  let begin = (): void => undefined;
+  const source = (early: () => void): AsyncIterable<number> => {
+    begin = early;
+    return items;
+  };
+  const done = pushEvents(source, {
     signal,
+    nothing,
     begin: () => {
       told.push("begin");
       return writer;
@@ -57,7 +69,7 @@ function telling(items: AsyncIterable<number>, { full = false } = {}) {
     errorOf: (thrown) => ({ event: "error", data: String(thrown) }),
   });
   done.catch(() => undefined);
-  return { told, signal, done, drain: () => drain() };
+  return { told, signal, done, drain: () => drain(), begin: () => begin() };
 }
 
 describe("telling", () => {
@@ -78,6 +90,35 @@ describe("telling", () => {
     end();
     await done;
     expect(told).toEqual(["begin", "end"]);
+  });
+
+  it("begins with a comment when its source is about to wait, or has been silent for ten seconds", async () => {
+    const { items, give, end } = given();
+    const { told, done, begin } = telling(items);
+    begin();
+    begin();
+    await give(1);
+    end();
+    await done;
+    expect(told).toEqual(["begin", "comment", "item 1", "end"]);
+    const clock = new ManualClock();
+    onTestFinished(replaceAmbient({ clock }));
+    const slow = given();
+    const silent = telling(slow.items);
+    await clock.advance(9_999);
+    expect(silent.told).toEqual([]);
+    await clock.advance(1);
+    slow.fail("late");
+    await expect(silent.done).rejects.toBe("late");
+    expect(silent.told).toEqual(["begin", "comment", "error late", "end"]);
+  });
+
+  it("answers a stream without items in its own way where it has one", async () => {
+    const { items, end } = given();
+    const { told, done } = telling(items, { nothing: () => told.push("nothing") });
+    end();
+    await done;
+    expect(told).toEqual(["nothing"]);
   });
 
   it("asks for nothing more before there is room", async () => {
