@@ -24,6 +24,8 @@ export interface LogLine {
   trail?: CallTrail | undefined;
   /** What was thrown, for refusals with a cause and for bugs. */
   cause?: unknown;
+  /** Why it was refused, where an operator has to help; any text. */
+  why?: string | undefined;
 }
 
 /** Takes the lines of the edge. */
@@ -67,11 +69,12 @@ export class CallLines {
   }
 
   /** Takes a line without a cause. */
-  add({ requestId, transport, rpc, status, code, keyId, latencyMs, callerRequestId }: LogLine): void {
-    // None of these strings holds a letter that JSON would escape: they are ours, or were found fit by `callerIdOf`.
+  add({ requestId, transport, rpc, status, code, keyId, latencyMs, callerRequestId, why }: LogLine): void {
+    // No other string holds a letter that JSON would escape: they are ours, or were found fit by `callerIdOf`.
     this.#gathered +=
       `{"level":${INFO},"time":${now()},"requestId":"${requestId}","transport":"${transport}","rpc":"${rpc}","status":${status},` +
       (code === undefined ? "" : `"code":"${code}",`) +
+      (why === undefined ? "" : `"why":${JSON.stringify(why)},`) +
       (keyId === undefined ? "" : `"keyId":"${keyId}",`) +
       (callerRequestId === undefined ? "" : `"callerRequestId":"${callerRequestId}",`) +
       `"latencyMs":${toMicros(latencyMs)}${this.#tail}`;

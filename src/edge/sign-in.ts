@@ -11,7 +11,7 @@ import {
 } from "../../gen/limber/v1/session_service_pb.ts";
 import { Cancel } from "../cancellation.ts";
 import { steadyNow } from "../clock.ts";
-import { asRefusal, factsOf, Reason, refuse } from "../errors.ts";
+import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type CallLog, callerIdOf } from "./call-log.ts";
 import { browserOf, type OwnAddress } from "./gate/browser.ts";
@@ -65,6 +65,16 @@ export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): v
   });
 }
 
+/** A refusal and its causes as one line for the log. What an issuer answers is named by its error codes alone. */
+function whyOf(refusal: Refusal): string {
+  const words = [refusal.message];
+  for (let each = refusal.cause, i = 0; each instanceof Error && i < 3; each = each.cause, i++) {
+    const { code, error } = each as { code?: unknown; error?: unknown };
+    words.push(each.message, ...[code, error].filter((word) => typeof word === "string"));
+  }
+  return words.join(": ").slice(0, 500);
+}
+
 const queryOf = ({ url }: FastifyRequest): string => url.split("?").slice(1).join("?");
 
 /** Typed addresses and followed bookmarks come from no site. */
@@ -112,8 +122,9 @@ async function answer(
   } catch (thrown) {
     const refusal = asRefusal(thrown);
     const { status, code } = factsOf(refusal.reason);
-    log({ ...line, status, code, cause: refusal.cause, latencyMs: steadyNow() - startedAt });
-    goOn(reply, `/sign-in#error=${code}&request_id=${requestId}`);
+    log({ ...line, status, code, cause: refusal.cause, why: whyOf(refusal), latencyMs: steadyNow() - startedAt });
+    const why = refusal.reason === Reason.SIGN_IN_REFUSED ? `&why=${refusal.param}` : "";
+    goOn(reply, `/sign-in#error=${code}&request_id=${requestId}${why}`);
   }
 }
 

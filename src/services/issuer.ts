@@ -58,13 +58,14 @@ export function issuerService({
   changed,
 }: IssuerDeps): Implementation<typeof IssuerService> {
   const messageOf = (record: IssuerRecord): Issuer => {
-    const { id, name, issuer, clientId, sealed, domains, joinRole, created, updated } = record;
+    const { id, name, issuer, clientId, sealed, domains, joinRole, emailsVerified, created, updated } = record;
     return create(IssuerSchema, {
       name,
       issuer,
       clientId,
       hasSecret: sealed !== undefined,
       domains,
+      emailsVerified,
       redirectUri: home + callbackPath(id),
       created,
       updated,
@@ -73,7 +74,10 @@ export function issuerService({
   };
 
   return {
-    async putIssuer({ orgId, name, issuer, clientId, clientSecret, domains, joinRole }, call) {
+    async putIssuer(
+      { orgId, name, issuer: given, clientId, clientSecret, domains, joinRole, emailsVerified: mark },
+      call,
+    ) {
       await assertReachable(sql, orgId, call);
       await tx(sql, async (tx) => {
         // Whom it says to be an owner is let in as one.
@@ -83,13 +87,23 @@ export function issuerService({
           throw refuse(Reason.TOO_MANY, `an organisation has ${MOST_ISSUERS} issuers at most`);
       });
       // Outside of a transaction: the issuer may be slow.
-      const asked = { id: "", issuer, clientId, sealed: undefined, version: 0 };
-      await clients.check(asked);
+      const asked = { id: "", issuer: given, clientId, sealed: undefined, version: 0, emailsVerified: mark === true };
+      const issuer = await clients.check(asked);
       const made = await tx(sql, async (tx) => {
         const { id: kept, known } = await nextIssuer(tx, orgId, name);
         // As whom another issuer knew its people says nothing of this one's.
         const isOther = known !== undefined && known.issuer !== issuer;
         const id = isOther ? newId("iss") : kept;
+        const marked = !isOther && known?.emailsVerified === true;
+        const emailsVerified = mark ?? marked;
+        // Without it an owner depends on what the issuer says of each address.
+        if (emailsVerified && !marked && call.principal.kind !== "admin")
+          throw refuse(
+            Reason.PERMISSION_DENIED,
+            "only the gateway's operator can set `emails_verified`",
+            {},
+            { param: "emails_verified" },
+          );
         const own = new Map((await listDomains(tx, orgId)).map((each) => [each.domain, each.issuer]));
         for (const [at, domain] of domains.entries()) {
           const isFree = own.has(domain) && (own.get(domain) ?? name) === name;
@@ -106,8 +120,21 @@ export function issuerService({
         const given = clientSecret ? vault.seal(clientSecret, issuerContext(id)) : undefined;
         const sealed = clientSecret === undefined ? before : given;
         if (isOther) await dropIssuer(tx, orgId, name);
-        const record = await putIssuer(tx, { id, orgId, name, issuer, clientId, sealed, joinRole, domains });
-        const details = { name, issuer, client_id: clientId, domains, join_role: joinRole ?? null };
+        const record = await putIssuer(tx, {
+          id,
+          orgId,
+          name,
+          issuer,
+          clientId,
+          sealed,
+          joinRole,
+          emailsVerified,
+          domains,
+        });
+        const details = {
+          ...{ name, issuer, client_id: clientId, domains },
+          ...{ join_role: joinRole ?? null, emails_verified: emailsVerified },
+        };
         await audit(tx, { ...byCall(call), orgId, action: "issuer.put", subject: id, details });
         return record;
       });

@@ -30,8 +30,8 @@ const closed = (server: Server): Promise<void> =>
     server.close(() => resolve());
   });
 
-/** Starts a provider that asks nobody for a password. */
-export async function startIdentityProvider(): Promise<IdentityProvider> {
+/** Starts a provider that asks nobody for a password. Where it `conforms`, its userinfo endpoint alone tells a person's claims. */
+export async function startIdentityProvider({ conforms = false } = {}): Promise<IdentityProvider> {
   let person: ProvidersPerson = { sub: "nobody" };
   const server = createServer((request, response) => {
     if (!request.url?.startsWith("/interaction/")) {
@@ -45,7 +45,7 @@ export async function startIdentityProvider(): Promise<IdentityProvider> {
     features: { registration: { enabled: true }, devInteractions: { enabled: false } },
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },
     claims: { openid: ["sub"], email: ["email", "email_verified"] },
-    conformIdTokenClaims: false,
+    conformIdTokenClaims: conforms,
     cookies: { keys: ["of a test"] },
     findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ ...person, sub }) }),
     async loadExistingGrant({ oidc }) {
@@ -106,6 +106,8 @@ export interface LyingIssuer {
   readonly issuer: string;
   /** Changes to its metadata. */
   metadata: Record<string, unknown>;
+  /** What its userinfo endpoint answers; 403 while undefined. */
+  userinfo: object | undefined;
   /** The next tokens, made for this nonce and client. */
   says(honest: { nonce: string; client: string }, lie?: Lie): void;
   /** The bodies that its token endpoint was sent. */
@@ -159,6 +161,9 @@ export async function startLyingIssuer(): Promise<LyingIssuer> {
         id_token_signing_alg_values_supported: ["RS256"],
         ...lying.metadata,
       });
+    } else if (request.url === "/userinfo") {
+      if (lying.userinfo === undefined) response.writeHead(403).end();
+      else json(lying.userinfo);
     } else if (request.url === "/jwks") {
       json({ keys: [{ ...own.publicKey.export({ format: "jwk" }), kid: "one", use: "sig", alg: "RS256" }] });
     } else {
@@ -175,6 +180,7 @@ export async function startLyingIssuer(): Promise<LyingIssuer> {
   const lying: LyingIssuer = {
     issuer,
     metadata: {},
+    userinfo: undefined,
     heard,
     says({ nonce, client }, lie = {}) {
       next = { nonce, client, lie };

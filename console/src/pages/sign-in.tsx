@@ -22,6 +22,7 @@ export function SignInPage() {
   const navigate = useNavigate();
   const [token, setToken] = useState(tokenOfAddress);
   const [fault] = useState(() => /(?:#|&)error=(\w+)/.exec(location.hash)?.[1]);
+  const [why] = useState(() => WHY[/&why=(\w+)/.exec(location.hash)?.[1] ?? ""]);
   const [pasted, setPasted] = useState("");
   const signIn = useMutation(SessionService.method.createSession);
   useEffect(() => {
@@ -77,13 +78,26 @@ export function SignInPage() {
           Sign in
         </button>
       </form>
-      {token === "" && <ByMail to={isOwnPage(to) ? to : undefined} fault={fault} />}
+      {token === "" && <ByMail to={isOwnPage(to) ? to : undefined} fault={fault} why={why} />}
     </Card>
   );
 }
 
+/** Why an identity provider's answer makes nobody a member, by the word behind the `#`. */
+const WHY: Readonly<Record<string, string>> = {
+  email_missing: "Your identity provider sends no e-mail address. Ask its administrator to map the claim email.",
+  email_unverified:
+    "Your identity provider does not say that your e-mail address is verified. Ask its administrator to map the claim email_verified, or xms_edov in Entra ID.",
+  email_domain: "Your e-mail address belongs to a domain that this identity provider does not sign in.",
+  not_a_member: "No member has your e-mail address. Ask an administrator of your organization for an invite.",
+  deactivated: "Your membership is deactivated.",
+  other_subject:
+    "Your identity provider knew this member as another account. Ask an administrator to invite you again.",
+  ambiguous: "Several members fit. Ask an administrator of your organization.",
+};
+
 /** The identity provider of an organisation: the gateway knows it by the domain of the address, and sends the browser there. */
-function ByMail({ to, fault }: { to: string | undefined; fault: string | undefined }) {
+function ByMail({ to, fault, why }: { to: string | undefined; fault: string | undefined; why: string | undefined }) {
   const [email, setEmail] = useState("");
   return (
     <form
@@ -99,6 +113,7 @@ function ByMail({ to, fault }: { to: string | undefined; fault: string | undefin
           <a className="underline" href={`/docs/errors#${fault}`}>
             what that means
           </a>
+          {why !== undefined && <span className="mt-1 block">{why}</span>}
         </p>
       )}
       <TextField

@@ -4,6 +4,7 @@
  */
 import * as oidc from "openid-client";
 import { now } from "../../clock.ts";
+import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { secretBytes } from "../../random.ts";
 import { type IssuerRecord, issuerContext } from "../../store/account/issuers.ts";
@@ -20,7 +21,7 @@ export interface OidcDeps {
 }
 
 /** What of an issuer its metadata is read and its tokens are judged by. */
-export type IssuerFacts = Pick<IssuerRecord, "id" | "issuer" | "clientId" | "sealed" | "version">;
+export type IssuerFacts = Pick<IssuerRecord, "id" | "issuer" | "clientId" | "sealed" | "version" | "emailsVerified">;
 
 /** What a browser keeps of a sign-in that has begun. */
 export interface SignInState {
@@ -40,6 +41,8 @@ export interface IssuerClaims {
   externalIds: readonly string[];
   /** Where the person can be reached, where the issuer has made sure of it. */
   verifiedEmail: string | undefined;
+  /** Why there is no verified address: the issuer names none, or doesn't say that it is verified. */
+  emailFault?: "email_missing" | "email_unverified" | undefined;
 }
 
 /** The path that an issuer sends people back to. */
@@ -71,7 +74,7 @@ export class OidcClients {
     const [state, nonce, verifier] = [token(), token(), token()];
     const url = oidc.buildAuthorizationUrl(client, {
       redirect_uri: home + callbackPath(issuer.id),
-      scope: "openid email",
+      scope: scopesFor(client.serverMetadata().scopes_supported),
       state,
       nonce,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
@@ -102,18 +105,63 @@ export class OidcClients {
       throw issuerFailed();
     // The library looks at the end alone: a token from the future was made by a clock that nothing can be judged by.
     if (claims.iat > now() / 1000 + CLOCK_S) throw issuerFailed();
-    const { sub, oid, email, email_verified: isVerified } = claims;
-    const verifiedEmail = isVerified === true && typeof email === "string" ? email : undefined;
-    return { subject: sub, externalIds: typeof oid === "string" ? [sub, oid] : [sub], verifiedEmail };
+    const { sub, oid } = claims;
+    const externalIds = typeof oid === "string" ? [sub, oid] : [sub];
+    return {
+      subject: sub,
+      externalIds,
+      ...emailOf(await this.#completed(client, claims, tokens.access_token), issuer),
+    };
   }
 
-  /** Refuses an issuer whose metadata can't be read. */
-  async check(issuer: IssuerFacts): Promise<void> {
-    const client = await this.#discover(issuer);
-    const { authorization_endpoint: page, token_endpoint: tokens, jwks_uri: keys } = client.serverMetadata();
-    for (const url of [page, tokens, keys]) {
-      if (url === undefined) throw issuerFailed("its metadata lacks an endpoint");
-      this.#assertReachable(url);
+  /**
+   * The claims of an ID token, with those about the address that only the issuer's userinfo endpoint tells (OpenID Connect Core, 5.3.2). An endpoint
+   * that does not answer adds nothing, because the ID token may name a member without an address; one that speaks of another person is refused.
+   */
+  async #completed(client: oidc.Configuration, claims: oidc.IDToken, access: string): Promise<oidc.JsonObject> {
+    const own = claims as oidc.JsonObject;
+    const isWhole = addressIn(own) !== undefined && isVerifiedBy(own) !== undefined;
+    if (isWhole || client.serverMetadata().userinfo_endpoint === undefined) return own;
+    const told = await oidc.fetchUserInfo(client, access, oidc.skipSubjectCheck).catch((thrown: unknown) => {
+      const refused = refusalIn(thrown);
+      if (refused !== undefined) throw refused;
+      return undefined;
+    });
+    if (told === undefined) return own;
+    if (told.sub !== claims.sub) throw issuerFailed("its userinfo endpoint speaks of another person");
+    // An address is verified by what is said beside it: what the ID token says of another address counts for nothing.
+    const isSame = addressIn(told) === undefined || addressIn(own) === undefined || addressIn(own) === addressIn(told);
+    return isSame ? { ...told, ...own } : { ...own, email_verified: undefined, xms_edov: undefined, ...told };
+  }
+
+  /** Reads an issuer's metadata, and returns the identifier that it goes by. Refuses an issuer whose metadata can't be read. */
+  async check(issuer: IssuerFacts): Promise<string> {
+    const { client, identifier } = await this.#found(issuer);
+    const metadata = client.serverMetadata();
+    const { authorization_endpoint: page, token_endpoint: tokens, jwks_uri: keys, userinfo_endpoint: more } = metadata;
+    for (const url of [page, tokens, keys]) if (url === undefined) throw issuerFailed("its metadata lacks an endpoint");
+    for (const url of [page, tokens, keys, more]) if (url !== undefined) this.#assertReachable(url);
+    if (issuer.emailsVerified && metadata.issuer.includes("{tenantid}"))
+      throw violation(
+        "emails_verified",
+        "must be absent for an issuer that signs in people of any tenant",
+        "value_error",
+      );
+    return identifier;
+  }
+
+  /** People paste the address of the metadata, and leave out or add the slash at the end of the identifier. */
+  async #found(issuer: IssuerFacts): Promise<{ client: oidc.Configuration; identifier: string }> {
+    const given = issuer.issuer
+      .trim()
+      .replace(/\/\.well-known\/(openid-configuration|oauth-authorization-server)\/?$/, "");
+    const other = given.endsWith("/") ? given.slice(0, -1) : `${given}/`;
+    const ask = (identifier: string) => this.#discover({ ...issuer, issuer: identifier });
+    try {
+      return { client: await ask(given), identifier: given };
+    } catch (thrown) {
+      if (refusalIn(thrown)?.reason !== Reason.ISSUER_FAILED || !/^[^:]*:\/\/[^/]*\/./.test(given)) throw thrown;
+      return { client: await ask(other).catch(() => Promise.reject(thrown)), identifier: other };
     }
   }
 
@@ -141,7 +189,7 @@ export class OidcClients {
         url,
         clientId,
         { ...(secret !== undefined && { client_secret: secret }), [oidc.clockTolerance]: CLOCK_S },
-        undefined,
+        proofBy(secret),
         { execute, timeout: PATIENCE_S, [oidc.customFetch]: (address, options) => this.#fetch(address, options) },
       ),
     );
@@ -181,6 +229,52 @@ const MOST_SUBJECT = 255;
 
 const token = (): string => secretBytes(32).toString("base64url");
 
+/** The scopes that tell who a person is, as far as an issuer lists what it knows. Entra gives `oid` for `profile` alone. */
+const scopesFor = (supported: readonly string[] | undefined): string =>
+  ["openid", "email", "profile"].filter((each) => each === "openid" || (supported?.includes(each) ?? true)).join(" ");
+
+/** How the gateway proves itself to an issuer: by a method that the issuer lists, HTTP Basic where it lists none (OpenID Connect Discovery, 3). */
+function proofBy(secret: string | undefined): oidc.ClientAuth {
+  if (secret === undefined) return oidc.None();
+  const [post, basic] = [oidc.ClientSecretPost(secret), oidc.ClientSecretBasic(secret)];
+  return (server, ...request) => {
+    const byPost = server.token_endpoint_auth_methods_supported?.includes("client_secret_post");
+    return (byPost ? post : basic)(server, ...request);
+  };
+}
+
+/** The e-mail address in claims. Entra External ID sends a list of one. */
+function addressIn({ email, emails }: oidc.JsonObject): string | undefined {
+  const given = email ?? (Array.isArray(emails) && emails.length === 1 ? emails[0] : undefined);
+  return typeof given === "string" && given !== "" ? given : undefined;
+}
+
+/**
+ * Whether claims say that their address is verified, as a boolean or as a text; undefined where they say nothing. Entra says so by `xms_edov`
+ * alone.
+ */
+function isVerifiedBy({ email_verified: isVerified, xms_edov: isOwned }: oidc.JsonObject): boolean | undefined {
+  const isTrue = (value: unknown): boolean =>
+    value === true || (typeof value === "string" && value.toLowerCase() === "true");
+  if (isVerified !== undefined && isVerified !== null) return isTrue(isVerified);
+  return isOwned === undefined || isOwned === null ? undefined : isTrue(isOwned) || isOwned === 1 || isOwned === "1";
+}
+
+/** The verified address in claims. An issuer that the operator found to verify all its addresses need not say so of each. */
+function emailOf(
+  claims: oidc.JsonObject,
+  { emailsVerified }: IssuerFacts,
+): Pick<IssuerClaims, "verifiedEmail" | "emailFault"> {
+  const { upn, preferred_username: name, tid, oid } = claims;
+  // An account of Entra without a mailbox has no address but its name, which its tenant gave it.
+  const named = emailsVerified && tid !== undefined && oid !== undefined ? (upn ?? name) : undefined;
+  const email = addressIn(claims) ?? (typeof named === "string" ? named : undefined);
+  if (email === undefined) return { verifiedEmail: undefined, emailFault: "email_missing" };
+  return (isVerifiedBy(claims) ?? emailsVerified)
+    ? { verifiedEmail: email }
+    : { verifiedEmail: undefined, emailFault: "email_unverified" };
+}
+
 /** What the library throws, as a refusal that says nothing of what the issuer answered. */
 async function failing<T>(ask: () => Promise<T>): Promise<T> {
   try {
@@ -188,8 +282,18 @@ async function failing<T>(ask: () => Promise<T>): Promise<T> {
   } catch (thrown) {
     const refused = refusalIn(thrown);
     if (refused) throw refused;
-    throw issuerFailed(undefined, thrown);
+    throw issuerFailed(whyOf(thrown), thrown);
   }
+}
+
+/** What is known of a failure by the words of OAuth itself; nothing else of what an issuer answers is passed on. */
+function whyOf(thrown: unknown): string | undefined {
+  const error = thrown instanceof Error && "error" in thrown ? thrown.error : undefined;
+  if (error === "access_denied") return "it or the person declined the sign-in";
+  if (error === "invalid_client" || error === "unauthorized_client")
+    return "it does not accept the gateway's `client_id` and `client_secret`";
+  if (error === "invalid_grant") return "it does not accept the code; compare the registered redirect address";
+  return undefined;
 }
 
 /** A refusal of our own that the library passes on as the cause of its error. */

@@ -32,20 +32,19 @@ export async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClai
   const before = found === undefined ? undefined : await findMember(tx, orgId, found);
   if (!before) {
     const email = claims.verifiedEmail;
-    if (email === undefined) throw refused("it names no member, and no e-mail address that it has verified");
-    if (!domains.includes(domainOf(email))) throw refused("the e-mail address is of none of its domains");
-    if (joinRole === undefined) throw refused("nobody of this e-mail address is a member; ask for an invite");
+    if (email === undefined) throw refused(claims.emailFault ?? "email_missing");
+    if (!domains.includes(domainOf(email))) throw refused("email_domain");
+    if (joinRole === undefined) throw refused("not_a_member");
     const made = await addMember(tx, { orgId, email, role: joinRole });
     await addSubject(tx, id, claims.subject, made.id);
     await joined(tx, made, call);
     return made;
   }
-  if (!domains.includes(domainOf(before.email))) throw refused("the member's e-mail address is of none of its domains");
-  if (before.status === "deactivated") throw refused("the member was deactivated");
+  if (!domains.includes(domainOf(before.email))) throw refused("email_domain");
+  if (before.status === "deactivated") throw refused("deactivated");
   // Whoever has the address of somebody who left is somebody else.
   const subject = await subjectOf(tx, id, before.id);
-  if (subject !== undefined && subject !== claims.subject)
-    throw refused("it knew the member as somebody else before; have the member removed and invited anew");
+  if (subject !== undefined && subject !== claims.subject) throw refused("other_subject");
   if (subject === undefined) await addSubject(tx, id, claims.subject, before.id);
   if (before.status === "active") return before;
   const member = await changeMember(tx, before.id, { status: "active" });
@@ -61,10 +60,10 @@ async function foundBy(
   { externalIds, verifiedEmail }: IssuerClaims,
 ): Promise<string | undefined> {
   const provisioned = await membersByExternalId(tx, orgId, externalIds);
-  if (provisioned.length > 1) throw refused("it names more than one member");
+  if (provisioned.length > 1) throw refused("ambiguous");
   if (provisioned.length === 1 || verifiedEmail === undefined) return provisioned[0]?.id;
   const addressed = await membersByEmail(tx, orgId, verifiedEmail);
-  if (addressed.length > 1) throw refused("more than one member has this e-mail address");
+  if (addressed.length > 1) throw refused("ambiguous");
   return addressed[0]?.id;
 }
 
@@ -74,5 +73,22 @@ async function joined(tx: Tx, member: MemberRecord, call: Call): Promise<void> {
   await audit(tx, { ...actOn(member, "member.joined", call), actor: userId });
 }
 
-const refused = (why: string): Refusal =>
-  refuse(Reason.SIGN_IN_REFUSED, `the identity provider signs nobody in by this: ${why}`);
+/** Why an identity provider's claims make nobody a member: the word that the sign-in page is given, and the sentence. */
+const FAULTS = {
+  email_missing: "it names no known member and sends no e-mail address; map the claim `email`",
+  email_unverified:
+    "it does not say that the e-mail address is verified; map the claim `email_verified` (in Entra ID the optional claim `xms_edov`), or have the operator set the issuer's `emails_verified`",
+  email_domain: "the e-mail address belongs to none of the domains that it signs in",
+  not_a_member: "no member has this e-mail address; ask for an invite",
+  deactivated: "the member is deactivated",
+  other_subject: "it knew this member under another subject; remove the member and invite them again",
+  ambiguous: "it names more than one member",
+} as const;
+
+const refused = (fault: keyof typeof FAULTS): Refusal =>
+  refuse(
+    Reason.SIGN_IN_REFUSED,
+    `the identity provider can't sign this person in: ${FAULTS[fault]}`,
+    {},
+    { param: fault },
+  );

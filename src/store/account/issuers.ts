@@ -16,6 +16,8 @@ export interface IssuerRecord {
   sealed: Buffer | undefined;
   /** The role of newcomers; undefined: there are none. */
   joinRole: string | undefined;
+  /** The operator found that it verifies every e-mail address that it names. */
+  emailsVerified: boolean;
   /** The e-mail domains that it signs in. */
   domains: string[];
   /** Unix seconds. */
@@ -41,7 +43,7 @@ const issuerOf = ({ sealed, joinRole, created, updated, ...row }: IssuerRow): Is
 });
 
 const columns = (sql: Queryable) => sql`
-  id, org_id, name, issuer, client_id, sealed, join_role, created, updated, version,
+  id, org_id, name, issuer, client_id, sealed, join_role, emails_verified, created, updated, version,
   array(select domain from email_domain where issuer_id = issuer.id order by domain) as domains`;
 
 /** What a client's secret is sealed for: another row's opens nothing here. */
@@ -69,11 +71,12 @@ export async function putIssuer(
     clientId,
     sealed,
     joinRole,
+    emailsVerified,
     domains,
   }: Omit<IssuerRecord, "created" | "updated" | "version">,
 ): Promise<IssuerRecord> {
   const at = new Date(now());
-  const facts = { issuer, clientId, sealed: sealed ?? null, joinRole: joinRole ?? null, updated: at };
+  const facts = { issuer, clientId, sealed: sealed ?? null, joinRole: joinRole ?? null, emailsVerified, updated: at };
   await tx`
     insert into issuer ${tx({ id, orgId, name, created: at, ...facts })}
     on conflict (org_id, name) do update set ${tx(facts)}, version = issuer.version + 1`;

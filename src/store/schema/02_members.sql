@@ -61,6 +61,8 @@ create table issuer (
   sealed bytea,
   -- The role of people who become members by signing in; null: nobody does.
   join_role text,
+  -- The operator found that it verifies every e-mail address that it names, whether it says so or not.
+  emails_verified boolean not null default false,
   version integer not null default 1,
   created timestamptz not null default now(),
   updated timestamptz not null default now(),

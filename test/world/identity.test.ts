@@ -1,0 +1,191 @@
+/** Identity providers as they are, each test by the public project that met one. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
+import { Browser } from "../support/browser.ts";
+import {
+  type IdentityProvider,
+  type Lie,
+  type LyingIssuer,
+  startIdentityProvider,
+  startLyingIssuer,
+  through,
+} from "../support/identity-provider.ts";
+
+let app: App;
+let provider: IdentityProvider;
+let issuer: LyingIssuer;
+
+beforeAll(async () => {
+  app = await openApp();
+  [provider, issuer] = await Promise.all([startIdentityProvider({ conforms: true }), startLyingIssuer()]);
+  issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
+}, 60_000);
+afterAll(async () => {
+  await app.close();
+  await provider.close();
+  await issuer.close();
+});
+
+let born = 0;
+
+/** An organization of one member whose people an issuer signs in. */
+async function organization(more: object = {}, admin?: string) {
+  const { org, key } = await app.caller(0);
+  const domain = `w${++born}.example`;
+  const email = `ada@${domain}`;
+  await app.admin(`/v1/orgs/${org}/domains`, { domain });
+  await app.admin(`/v1/orgs/${org}/members`, { email, role: "developer" });
+  const put = (body: object) =>
+    app.call(
+      `/v1/orgs/${org}/issuers/sso`,
+      { issuer: issuer.issuer, client_id: "limber", client_secret: "s", domains: [domain], ...more, ...body },
+      { method: "PUT", ...(admin === undefined ? { key } : { admin }) },
+    );
+  const { status, text, body } = await put({});
+  expect([status, text]).toEqual([200, text]);
+  return { org, key, domain, email, put, redirect: body.redirect_uri as string };
+}
+
+async function navigate(browser: Browser, path: string): Promise<string> {
+  const answer = await fetch(app.url + path, {
+    redirect: "manual",
+    headers: { "sec-fetch-site": "none", cookie: browser.cookie },
+  });
+  browser.take(answer.headers);
+  return answer.headers.get("location") ?? "";
+}
+
+/** Signs in with these claims of the ID token. Returns the reason of the refusal, or `/`. */
+async function signIn(email: string, claims: Lie["claims"], userinfo?: object): Promise<string> {
+  const browser = new Browser(app.url);
+  const { searchParams: asked } = new URL(await navigate(browser, `/sign-in?email=${email}`));
+  issuer.userinfo = userinfo;
+  issuer.says({ nonce: asked.get("nonce") ?? "", client: "limber" }, { claims: { email, sub: email, ...claims } });
+  const back = new URL(asked.get("redirect_uri") ?? "");
+  const place = await navigate(browser, `${back.pathname}?code=c&state=${asked.get("state")}`);
+  expect(browser.cookie.includes("limber_session")).toBe(place === "/");
+  return /why=(\w+)/.exec(place)?.[1] ?? /error=(\w+)/.exec(place)?.[1] ?? place;
+}
+
+describe("an ID token", () => {
+  it("says that its address is verified by a boolean, a text, or Entra's own claim (coder)", async () => {
+    const { email } = await organization();
+    for (const claims of [
+      { email_verified: true },
+      { email_verified: "true" },
+      { email_verified: "True" },
+      { email_verified: undefined, xms_edov: true, oid: "o", tid: "t" },
+      { email_verified: undefined, xms_edov: "1" },
+    ])
+      expect([claims, await signIn(email, claims)]).toEqual([claims, "/"]);
+  });
+
+  it("that says anything else about its address signs in no member by it", async () => {
+    const { email } = await organization();
+    for (const said of [false, "false", 0, 1, "yes", "1", [true], {}])
+      expect([said, await signIn(email, { email_verified: said, xms_edov: true })]).toEqual([said, "email_unverified"]);
+    for (const claims of [
+      {},
+      { xms_edov: false },
+      { xms_edov: "0" },
+      { oid: "o", tid: "t", preferred_username: email },
+    ])
+      expect([claims, await signIn(email, { email_verified: undefined, ...claims })]).toEqual([
+        claims,
+        "email_unverified",
+      ]);
+    expect(await signIn(email, { email: undefined, preferred_username: email })).toBe("email_missing");
+  });
+
+  it("of an issuer that the operator marked needs no claim, and false stays false (outline, mcp-context-forge)", async () => {
+    const { email, domain } = await organization({ emails_verified: true }, ADMIN_TOKEN);
+    expect(await signIn(email, { email_verified: undefined, oid: "o", tid: "t" })).toBe("/");
+    const unnamed = { email: undefined, email_verified: undefined, oid: "o", tid: "t", preferred_username: email };
+    expect(await signIn(email, unnamed)).toBe("/");
+    expect(await signIn(email, { email: undefined, emails: [email], email_verified: undefined })).toBe("/");
+    expect(await signIn(email, { email_verified: false })).toBe("/"); // The subject is known by now.
+    expect(await signIn(`bob@${domain}`, { email_verified: false })).toBe("email_unverified");
+    expect(await signIn(`bob@${domain}`, { email_verified: undefined })).toBe("not_a_member");
+    expect(await signIn(`bob@${domain}`, { email_verified: undefined, email: "bob@elsewhere.example" })).toBe(
+      "email_domain",
+    );
+    const nameOnly = { email: undefined, email_verified: undefined, preferred_username: email, sub: "other" };
+    expect(await signIn(`bob@${domain}`, nameOnly)).toBe("email_missing");
+  });
+
+  it("is believed without a claim only where the operator says so, and of one tenant (nOAuth)", async () => {
+    const { put, org } = await organization();
+    const { status, body } = await put({ emails_verified: true });
+    expect([status, body.error.code, body.error.param]).toEqual([403, "permission_denied", "emails_verified"]);
+    const mark = (more: object) =>
+      app.call(
+        `/v1/orgs/${org}/issuers/sso`,
+        { issuer: issuer.issuer, client_id: "limber", ...more },
+        { admin: ADMIN_TOKEN, method: "PUT" },
+      );
+    expect((await mark({ emails_verified: true })).body.emails_verified).toBe(true);
+    // An owner who changes something else keeps the mark, which another issuer doesn't inherit.
+    expect((await put({})).body.emails_verified).toBe(true);
+    expect((await put({ issuer: provider.issuer })).body.emails_verified).toBe(false);
+  });
+});
+
+describe("userinfo", () => {
+  it("has the claims that the ID token of a conforming issuer lacks (dex, xen-orchestra, OIDCWarden)", async () => {
+    const { email, put, redirect } = await organization({ issuer: provider.issuer });
+    const { client_id, client_secret } = await provider.register(redirect);
+    await put({ client_id, client_secret });
+    provider.is({ sub: email, email, email_verified: true });
+    const browser = new Browser(app.url);
+    const back = await through(await navigate(browser, `/sign-in?email=${email}`));
+    expect(await navigate(browser, back.slice(app.url.length))).toBe("/");
+  });
+
+  it("counts only for the person of the ID token, and for the address that it verifies", async () => {
+    const { email, domain } = await organization();
+    const bare = { email: undefined, email_verified: undefined };
+    expect(await signIn(email, bare, { sub: "another", email, email_verified: true })).toBe("issuer_failed");
+    expect(await signIn(email, bare, { email, email_verified: true })).toBe("email_missing");
+    expect(await signIn(email, bare, { sub: email, email })).toBe("email_unverified");
+    expect(await signIn(email, bare)).toBe("email_missing");
+    const other = { sub: email, email: `x@${domain}`, email_verified: true };
+    expect(await signIn(email, { email_verified: undefined }, other)).toBe("not_a_member");
+    const mixed = { sub: email, email: `x@${domain}` };
+    expect(await signIn(email, { email: undefined, email_verified: false }, { ...mixed, email_verified: true })).toBe(
+      "email_unverified",
+    );
+    expect(await signIn(email, { email_verified: undefined }, { sub: email, email_verified: "true" })).toBe("/");
+    // A member whom the issuer knows needs no address any more.
+    expect(await signIn(email, bare)).toBe("/");
+  });
+
+  it("at an address that no issuer may send the gateway to is refused when the issuer is set up", async () => {
+    const { put } = await organization();
+    issuer.metadata = { userinfo_endpoint: "http://169.254.169.254/userinfo" };
+    const { status, body } = await put({});
+    expect([status, body.error.code]).toEqual([422, "address_refused"]);
+    issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
+  });
+});
+
+describe("an issuer's address", () => {
+  it("may be that of its metadata, or end in a slash or not (Auth0, Authentik, Keycloak)", async () => {
+    const { put } = await organization();
+    for (const more of ["/", "/.well-known/openid-configuration", "/.well-known/openid-configuration/"]) {
+      const { status, text } = await put({ issuer: issuer.issuer + more });
+      expect([more, status, text]).toEqual([more, 200, text]);
+    }
+  });
+
+  it("whose token endpoint lists HTTP Basic alone is shown the secret so (OneLogin, Okta)", async () => {
+    issuer.metadata = { token_endpoint_auth_methods_supported: ["client_secret_basic"] };
+    const { email } = await organization();
+    expect(await signIn(email, { email_verified: true })).toBe("/");
+    expect(issuer.heard.at(-1)).not.toContain("client_secret");
+    issuer.metadata = { token_endpoint_auth_methods_supported: ["client_secret_basic", "client_secret_post"] };
+    const second = await organization();
+    expect(await signIn(second.email, { email_verified: true })).toBe("/");
+    expect(issuer.heard.at(-1)).toContain("client_secret=s");
+    issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
+  });
+});
