@@ -19,6 +19,10 @@ export interface Billing {
   readonly claims: Claims;
   /** Hears of what an operator should know. */
   warn(text: string): void;
+  /** Logs at level error, and counts for `/metrics`, what an operator has to decide. */
+  alert(text: string): void;
+  /** How often that happened in this process. */
+  undecidedPayments(): number;
   /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
   readonly askForgotten: (() => Promise<unknown>) | undefined;
 }
@@ -33,6 +37,11 @@ export async function openBilling(
   const leaser: Leaser = await patiently(log, () => CreditLeaser.open(ledger));
   closers.add(() => leaser.close());
   const warn = (text: string): void => log.warn(text);
+  let undecided = 0;
+  const alert = (text: string): void => {
+    undecided += 1;
+    log.error(text);
+  };
   const alerts = new BalanceAlerts({ sql, notifications, warn });
   closers.add(() => alerts.close());
   const claims = new Claims(sql);
@@ -45,6 +54,8 @@ export async function openBilling(
     alerts,
     claims,
     warn,
-    askForgotten: processor && (() => askForgotten({ sql, leaser, warn, processor })),
+    alert,
+    undecidedPayments: () => undecided,
+    askForgotten: processor && (() => askForgotten({ sql, leaser, warn, alert, processor })),
   };
 }

@@ -153,6 +153,7 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
       loops: () => ({ open: loops.size, offerings: loops.offerings(), sessions: loops.sessions() }),
       leaser: () => billing.leaser.figures,
       callsRunning: () => limits.running,
+      undecidedPayments: () => billing.undecidedPayments(),
       storage: () => ({ isDatabaseUp: !storage.pulse.silent, doEventsWait: storage.doEventsWait() }),
     },
     adminToken,

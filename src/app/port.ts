@@ -51,6 +51,7 @@ export async function openPort(
     loops: () => content?.sources.loops() ?? { open: 0, offerings: [], sessions: [] },
     leaser: () => content?.sources.leaser() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
     callsRunning: () => content?.sources.callsRunning() ?? 0,
+    undecidedPayments: () => content?.sources.undecidedPayments() ?? 0,
     unhandledErrors,
     bodyBytes: () => memory.held,
     load: () => load.figures,

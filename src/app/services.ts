@@ -170,8 +170,8 @@ const TABLE: readonly ServiceRow[] = [
   row(SeriesService, ({ storage: { sql }, billing: { leaser } }) =>
     seriesService({ sql, caughtUp: () => leaser.caughtUp() }),
   ),
-  row(BillingService, ({ config, storage: { sql }, billing: { leaser, processor, warn }, url }) =>
-    billingService({ sql, leaser, warn, processor, home: homeOf(config, url) }),
+  row(BillingService, ({ config, storage: { sql }, billing: { leaser, processor, warn, alert }, url }) =>
+    billingService({ sql, leaser, warn, alert, processor, home: homeOf(config, url) }),
   ),
   row(AuditService, ({ storage: { sql } }) => auditService({ sql })),
   row(PresetService, ({ storage: { sql }, inference }) => presetService({ sql, book: inference.presets })),

@@ -69,7 +69,7 @@ export function startWorkers(
 ): void {
   const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
-  const { leaser, askForgotten, processor, warn } = subsystems.billing;
+  const { leaser, askForgotten, processor, warn, alert } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
   const { openTarget, mailer } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
@@ -103,7 +103,7 @@ export function startWorkers(
   prune();
   closers.add(keepProbing(supplyDeps(subsystems), (text) => log.warn(text)));
   if (processor) {
-    const topUps = new AutoTopUps({ sql, notifications, processor, leaser, warn });
+    const topUps = new AutoTopUps({ sql, notifications, processor, leaser, warn, alert });
     closers.add(() => topUps.close());
   }
   const rest = every(PRUNE_MS, prune);

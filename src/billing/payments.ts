@@ -18,11 +18,27 @@ export interface Checkout {
   expiresAt: number;
 }
 
+/** A checkout of a payment of ours in a currency that the gateway doesn't sell in, and without what it was in US dollars. */
+export interface UnclearCheckout {
+  kind: "unclear";
+  paymentId: string;
+  sessionId: string;
+  currency: string;
+  isPaid: boolean;
+}
+
+/** A refund or a dispute in the payer's currency: the amount is in the smallest unit of that. */
+export interface ForeignReversal extends Omit<ReversalFact, "amount"> {
+  foreign: { amount: number; currency: string; chargeId: string | undefined };
+}
+
 /** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`, or stored on a page. */
 export type Word =
   | CheckoutFact
+  | UnclearCheckout
   | ChargeFact
   | ReversalFact
+  | ForeignReversal
   | { kind: "hint"; intentId: string }
   | { kind: "stored"; sessionId: string };
 
@@ -33,11 +49,13 @@ export interface Processor {
   /** Opens a checkout; answers its name and where it is paid. */
   open(checkout: Checkout): Promise<{ sessionId: string; url: string }>;
   /** All that there is to say of a checkout: what became of it, then what went back. */
-  ask(sessionId: string): Promise<(CheckoutFact | ReversalFact)[]>;
+  ask(sessionId: string): Promise<(CheckoutFact | UnclearCheckout | ReversalFact | ForeignReversal)[]>;
   /** The checkout by which `intentId` was paid. */
   find(intentId: string): Promise<string | undefined>;
   /** What went back of what was paid as `intentId`. */
-  reversals(intentId: string): Promise<ReversalFact[]>;
+  reversals(intentId: string): Promise<(ReversalFact | ForeignReversal)[]>;
+  /** What share of its charge an amount in the payer's currency is; undefined where the processor knows no charge in that currency. */
+  shareOf(reversal: ForeignReversal): Promise<{ part: number; whole: number } | undefined>;
   /** Payment methods that are stored there. */
   readonly charges: Charges;
   /** The words in a message that the processor signed. Refuses with `invalid_signature` what it did not, or too long ago. */
@@ -68,7 +86,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
     appInfo: { name: BRAND },
   });
 
-  const reversals = async (intentId: string): Promise<ReversalFact[]> => {
+  const reversals = async (intentId: string): Promise<(ReversalFact | ForeignReversal)[]> => {
     const [refunds, disputes] = await Promise.all([
       listed(stripe.refunds.list({ payment_intent: intentId, limit: 100 })),
       listed(stripe.disputes.list({ payment_intent: intentId, limit: 100 })),
@@ -109,8 +127,19 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
       reached(async () => {
         const session = checkoutOf(await stripe.checkout.sessions.retrieve(sessionId));
         if (!session) return [];
-        const { intentId } = session;
+        const intentId = session.kind === "checkout" ? session.intentId : undefined;
         return intentId === undefined ? [session] : [session, ...(await reversals(intentId))];
+      }),
+
+    shareOf: ({ intentId, foreign: { amount, currency, chargeId } }) =>
+      reached(async () => {
+        const charges =
+          chargeId === undefined
+            ? await listed(stripe.charges.list({ payment_intent: intentId, limit: 100 }))
+            : await listed(stripe.charges.retrieve(chargeId).then((data) => ({ data: [data] })));
+        const wholes = charges.map((charge) => chargedIn(charge, currency)).filter((whole) => whole !== undefined);
+        const [whole] = wholes;
+        return whole === undefined || amount > whole ? undefined : { part: amount, whole };
       }),
 
     find: (intentId) =>
@@ -177,7 +206,7 @@ function wordsOf(event: Stripe.Event): Word[] {
     }
     case "checkout.session.async_payment_failed": {
       const word = checkoutOf(event.data.object);
-      return word?.status === "pending" ? [{ ...word, status: "failed" }] : [];
+      return word?.kind === "checkout" && word.status === "pending" ? [{ ...word, status: "failed" }] : [];
     }
     case "payment_intent.succeeded":
     case "payment_intent.processing":
@@ -204,17 +233,51 @@ function wordsOf(event: Stripe.Event): Word[] {
   }
 }
 
-function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | undefined {
-  const { id, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
-  if (!paymentId || currency !== "usd") return undefined;
+/** The currency that is sold in. */
+const CURRENCY = "usd";
+
+/**
+ * What a checkout says. Its amount is what was asked for: endpoints of older versions tell it in the payer's currency, and the dollars beside it.
+ */
+function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | UnclearCheckout | undefined {
+  const { id: sessionId, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
+  if (!paymentId) return undefined;
+  const { currency_conversion: conversion } = session as { currency_conversion?: Conversion | null };
+  const dollars = currency === CURRENCY ? session : conversion?.source_currency === CURRENCY ? conversion : undefined;
+  const isPaid = paid === "paid";
+  if (dollars === undefined) return { kind: "unclear", paymentId, sessionId, currency: currency ?? "none", isPaid };
   const [intentId] = idOf(session.payment_intent);
-  const amountMicro = (session.amount_subtotal ?? session.amount_total ?? 0) * MICRO_PER_CENT;
-  const became = paid === "paid" ? "succeeded" : status === "expired" ? "expired" : "pending";
-  return { kind: "checkout", paymentId, sessionId: id, intentId, amountMicro, status: became };
+  const cents = dollars.amount_subtotal ?? dollars.amount_total ?? 0;
+  const became = isPaid ? "succeeded" : status === "expired" ? "expired" : "pending";
+  return { kind: "checkout", paymentId, sessionId, intentId, amountMicro: cents * MICRO_PER_CENT, status: became };
+}
+
+/** What a checkout was before the payer's currency was put in its place. */
+interface Conversion {
+  readonly source_currency?: string;
+  readonly amount_subtotal?: number | null;
+  readonly amount_total?: number | null;
+}
+
+/** What was charged in a currency, in its smallest unit. */
+function chargedIn(charge: Stripe.Charge, currency: string): number | undefined {
+  const { presentment_details: shown } = charge as { presentment_details?: Presentment | null };
+  const whole =
+    charge.currency === currency
+      ? charge.amount
+      : shown?.presentment_currency === currency
+        ? shown.presentment_amount
+        : undefined;
+  return whole !== undefined && Number.isSafeInteger(whole) && whole > 0 ? whole : undefined;
+}
+
+interface Presentment {
+  readonly presentment_amount?: number;
+  readonly presentment_currency?: string;
 }
 
 /** A refund takes the money at once, unless it has come to nothing. */
-const refundOf = (refund: Stripe.Refund): ReversalFact[] =>
+const refundOf = (refund: Stripe.Refund): (ReversalFact | ForeignReversal)[] =>
   reversalOf("refund", refund, refund.status === "failed" || refund.status === "canceled" ? "returned" : "taken");
 
 /** The states of a dispute in which the bank has the money, and those after which it never will; the others are warnings. */
@@ -227,14 +290,22 @@ const DISPUTES: Readonly<Record<string, ReversalFact["state"]>> = {
   won: "returned",
 };
 
-const disputeOf = (dispute: Stripe.Dispute): ReversalFact[] => reversalOf("dispute", dispute, DISPUTES[dispute.status]);
+const disputeOf = (dispute: Stripe.Dispute): (ReversalFact | ForeignReversal)[] =>
+  reversalOf("dispute", dispute, DISPUTES[dispute.status]);
 
 function reversalOf(
   of: ReversalFact["of"],
-  { id, amount, payment_intent }: Pick<Stripe.Refund | Stripe.Dispute, "id" | "amount" | "payment_intent">,
+  reversal: Pick<Stripe.Refund | Stripe.Dispute, "id" | "amount" | "currency" | "payment_intent" | "charge">,
   state: ReversalFact["state"] | undefined,
-): ReversalFact[] {
+): (ReversalFact | ForeignReversal)[] {
+  const { id, amount, currency } = reversal;
   if (state === undefined || !Number.isSafeInteger(amount) || amount <= 0) return [];
-  const amountMicro = amount * MICRO_PER_CENT;
-  return idOf(payment_intent).map((intentId) => ({ kind: "reversal", id, of, intentId, amountMicro, state }));
+  const [chargeId] = idOf(reversal.charge);
+  return idOf(reversal.payment_intent).map((intentId) => {
+    const known = { kind: "reversal", id, of, intentId, state } as const;
+    // Servers that speak for Stripe's may leave out what they know only one of.
+    return currency === undefined || currency === CURRENCY
+      ? { ...known, amount: { micro: amount * MICRO_PER_CENT } }
+      : { ...known, foreign: { amount, currency, chargeId } };
+  });
 }

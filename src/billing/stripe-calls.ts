@@ -35,7 +35,7 @@ function isRefused(cause: unknown): boolean {
 }
 
 /** The things in a list; none where there is no such list, as at servers that know checkouts alone. */
-export async function listed<T>(list: Promise<Stripe.ApiList<T>>): Promise<T[]> {
+export async function listed<T>(list: Promise<{ data: T[] }>): Promise<T[]> {
   try {
     return (await list).data;
   } catch (thrown) {

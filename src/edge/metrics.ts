@@ -66,6 +66,8 @@ export interface MetricSources {
   callsRunning(): number;
   /** Errors that no owner heard. */
   unhandledErrors(): number;
+  /** Payments, refunds and disputes that an operator has to decide about. */
+  undecidedPayments(): number;
   bodyBytes(): number;
   load(): LoadFigures;
 }
@@ -147,6 +149,13 @@ export class Metrics {
       "How long ago these figures were taken, where they are remembered.",
       [],
       (set) => set({}, 0),
+    );
+    told(
+      "counter",
+      "undecided_payments_total",
+      "Payments, refunds and disputes that an operator has to decide about.",
+      [],
+      (set) => set({}, sources.undecidedPayments()),
     );
     told("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
       set({}, sources.unhandledErrors()),

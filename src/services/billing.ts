@@ -46,6 +46,8 @@ export interface BillingDeps {
   home: string;
   /** Called with a message of the processor that cannot be true. */
   warn(text: string): void;
+  /** As of PaymentDeps. */
+  alert(text: string): void;
 }
 
 const PDF = "application/pdf";

@@ -83,6 +83,7 @@ export class StripeServer {
   trouble: "none" | "500" | "401" | "hang up" | "silence" = "none";
   readonly #refunds = new Map<string, Thing>();
   readonly #disputes = new Map<string, Thing>();
+  readonly #charges = new Map<string, Thing>();
   readonly #replays = new Map<string, { params: string; status: number; body: Thing }>();
   readonly #server = createServer((request, response) => void this.#serve(request, response));
 
@@ -185,6 +186,14 @@ export class StripeServer {
     const refund = { id: name("re"), object: "refund", amount: cents, currency, payment_intent, status: "succeeded" };
     this.#refunds.set(refund.id, refund);
     return { id: refund.id, event: this.event("refund.created", refund) };
+  }
+
+  /** What was charged for a payment in its payer's currency, in the smallest unit of that; answers the charge's name. */
+  noteCharge(paymentId: string, amount: number, currency: string): string {
+    const { payment_intent } = this.sessionOf(paymentId);
+    const charge = { id: name("ch"), object: "charge", amount, currency, payment_intent };
+    this.#charges.set(charge.id, charge);
+    return charge.id;
   }
 
   /** A refund is there to be asked about. */
@@ -325,6 +334,8 @@ export class StripeServer {
       return params.mode === "setup" ? this.#openPage(params) : this.#open(params);
     const charged = this.#doCharges(what, params);
     if (charged) return charged;
+    const charge = this.#charges.get(/^GET \/v1\/charges\/(\w+)$/.exec(what)?.[1] ?? "");
+    if (charge) return charge;
     const id = /^GET \/v1\/checkout\/sessions\/(\w+)$/.exec(what)?.[1];
     if (id !== undefined) {
       const session = this.sessions.get(id);
@@ -343,6 +354,7 @@ export class StripeServer {
       "GET /v1/checkout/sessions": this.sessions,
       "GET /v1/refunds": this.#refunds,
       "GET /v1/disputes": this.#disputes,
+      "GET /v1/charges": this.#charges,
     };
     const list = this.#form.knowsLittle && !what.includes("checkout") ? undefined : lists[what];
     if (!list) throw new StripeFault(404, "invalid_request_error", `Unrecognized request URL (${what})`);

@@ -1,6 +1,6 @@
 /** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
 
-import type { Processor, Word } from "../../billing/payments.ts";
+import type { ForeignReversal, Processor, UnclearCheckout, Word } from "../../billing/payments.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { nowSeconds } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
@@ -15,6 +15,7 @@ import {
   type CheckoutFact,
   conclude,
   findPayment,
+  isPayment,
   noteCheckout,
   type PaymentRecord,
   paymentOfIntent,
@@ -31,6 +32,8 @@ export interface PaymentDeps {
   /** Gives back what this replica holds of an organisation's credit and needs for no call. */
   leaser: { giveBack(orgId: string): Promise<void> };
   warn(text: string): void;
+  /** Called with what an operator has to decide: money that the gateway can't account for by itself. */
+  alert(text: string): void;
 }
 
 /** Who had something done, for the audit log. */
@@ -131,25 +134,52 @@ const nothingOf = (of: Pick<ChargeFact, "paymentId" | "customerId" | "amountMicr
 export async function believe(deps: PaymentDeps, words: readonly Word[], by: By): Promise<void> {
   for (const word of words) {
     if (word.kind === "checkout" || word.kind === "charge") await concluded(deps, word, by);
+    else if (word.kind === "unclear") await clarify(deps, word, by);
     else if (word.kind === "stored") await learnStored(deps, word.sessionId, by);
     else if (word.kind === "reversal") await reversed(deps, word, by);
     else await learn(deps, word.intentId, by);
   }
 }
 
+/** Asks about a checkout in another currency: the answer is of the version that the gateway speaks, the message of its endpoint's. */
+async function clarify(deps: PaymentDeps, { paymentId, sessionId }: UnclearCheckout, by: By): Promise<void> {
+  if (!(await isPayment(deps.sql, paymentId))) return;
+  const words = await deps.processor.ask(sessionId);
+  for (const word of words) if (word.kind === "unclear") await unclear(deps, word);
+  await believe(
+    deps,
+    words.filter((word) => word.kind !== "unclear"),
+    by,
+  );
+}
+
+async function unclear({ sql, alert }: PaymentDeps, { paymentId, sessionId, currency, isPaid }: UnclearCheckout) {
+  if (!isPaid || !(await isPayment(sql, paymentId))) return;
+  alert(
+    `payment ${paymentId} was paid in ${wordOf(currency)} and nothing was credited: look at the checkout ${wordOf(sessionId)} and add credit or refund it`,
+  );
+}
+
+/** What the processor names, as a word of a sentence in the log. */
+const wordOf = (text: string): string => text.replaceAll(/[^\w-]/g, "").slice(0, 80);
+
 /** Asks the processor about what was paid as `intentId`: of a message that overtook the one before it, or says too little. */
 async function learn(deps: PaymentDeps, intentId: string, by: By): Promise<boolean> {
   const { processor } = deps;
   const sessionId = await processor.find(intentId);
   const words = sessionId === undefined ? await wordsOfCharge(processor, intentId) : await processor.ask(sessionId);
-  const known = words.filter((word) => word.kind !== "reversal");
-  for (const word of known) await concluded(deps, word, by);
+  for (const word of words)
+    if (word.kind === "unclear") await unclear(deps, word);
+    else if (word.kind !== "reversal") await concluded(deps, word, by);
   if ((await paymentOfIntent(deps.sql, intentId)) === undefined) return false;
   for (const word of words) if (word.kind === "reversal") await reversed(deps, word, by);
   return true;
 }
 
-async function wordsOfCharge(processor: Processor, intentId: string): Promise<(ChargeFact | ReversalFact)[]> {
+async function wordsOfCharge(
+  processor: Processor,
+  intentId: string,
+): Promise<(ChargeFact | ReversalFact | ForeignReversal)[]> {
   const fact = await processor.charges.askCharge(intentId);
   return fact === undefined ? [] : [fact, ...(await processor.reversals(intentId))];
 }
@@ -169,7 +199,7 @@ export async function learnStored({ sql, processor }: PaymentDeps, sessionId: st
   });
 }
 
-async function concluded({ sql, warn }: PaymentDeps, fact: CheckoutFact | ChargeFact, by: By): Promise<void> {
+async function concluded({ sql, warn, alert }: PaymentDeps, fact: CheckoutFact | ChargeFact, by: By): Promise<void> {
   const told = await tx(sql, async (tx) => {
     const payment = await conclude(tx, fact);
     if (!payment?.became) return payment;
@@ -188,28 +218,55 @@ async function concluded({ sql, warn }: PaymentDeps, fact: CheckoutFact | Charge
     }
     return payment;
   });
-  if (!told && fact.paymentId.startsWith("pay_"))
-    warn(`the payment processor speaks of a payment ${fact.paymentId} that is none of ours, or of another amount`);
+  if (told || !fact.paymentId.startsWith("pay_")) return;
+  if (fact.status === "succeeded" && (await isPayment(sql, fact.paymentId)))
+    alert(
+      `payment ${fact.paymentId} was paid otherwise than it was asked for ($${toUsd(fact.amountMicro)}) and nothing was credited: compare it with the processor and add credit or refund it`,
+    );
+  else warn(`the payment processor speaks of a payment ${fact.paymentId} that is none of ours, or of another amount`);
 }
 
-async function reversed(deps: PaymentDeps, fact: ReversalFact, by: By): Promise<void> {
-  const { sql, leaser } = deps;
-  const paymentId = await paymentOfIntent(sql, fact.intentId);
+async function reversed(deps: PaymentDeps, word: ReversalFact | ForeignReversal, by: By): Promise<void> {
+  const { sql, leaser, alert } = deps;
+  const paymentId = await paymentOfIntent(sql, word.intentId);
   if (paymentId === undefined) {
-    await learn(deps, fact.intentId, by);
+    await learn(deps, word.intentId, by);
     return;
   }
-  const orgId = await tx(sql, async (tx) => {
-    const change = await reverse(tx, paymentId, fact);
+  const amount = "amount" in word ? word.amount : await shareOf(deps, word);
+  if (amount === undefined) {
+    const { amount, currency } = (word as ForeignReversal).foreign;
+    alert(
+      `${word.of} ${wordOf(word.id)} of payment ${paymentId} is ${amount} ${wordOf(currency)}, in the smallest unit, and its share of the payment is not known: nothing was taken back; charge the organization for it`,
+    );
+    return;
+  }
+  const change = await tx(sql, async (tx) => {
+    const { of, id, state } = word;
+    const change = await reverse(tx, paymentId, { ...word, amount });
     if (change === undefined) return undefined;
-    const { of, id, amountMicro, state } = fact;
-    const details = { payment_id: paymentId, kind: of, amount_usd: toUsd(amountMicro) };
+    const { orgId, movedMicro, claimedMicro } = change;
+    const details = {
+      ...{ payment_id: paymentId, kind: of, amount_usd: toUsd(movedMicro) },
+      ...(claimedMicro !== movedMicro && { claimed_usd: toUsd(claimedMicro) }),
+      ...("foreign" in word && { currency: word.foreign.currency, foreign_amount: word.foreign.amount }),
+    };
     const action = state === "taken" ? "payment.reversed" : "payment.restored";
-    await audit(tx, { ...by, orgId: change.orgId, action, subject: id, details });
-    return change.owes ? change.orgId : undefined;
+    await audit(tx, { ...by, orgId, action, subject: id, details });
+    return change;
   });
+  if (change === undefined) return;
+  if (word.state === "taken" && change.movedMicro < change.claimedMicro)
+    alert(
+      `${word.of} ${wordOf(word.id)} of payment ${paymentId} takes back more than is left of it: $${toUsd(change.claimedMicro)}, of which $${toUsd(change.movedMicro)} were taken`,
+    );
   // What this replica holds ready for the next calls is there to be taken.
-  if (orgId !== undefined) await leaser.giveBack(orgId);
+  if (change.owes) await leaser.giveBack(change.orgId);
+}
+
+/** The share of a payment that a reversal in the payer's currency is. A dispute puts the whole payment in question, until it ends. */
+async function shareOf({ processor }: PaymentDeps, word: ForeignReversal) {
+  return word.of === "dispute" || word.state === "returned" ? { part: 1, whole: 1 } : processor.shareOf(word);
 }
 
 /** The most forgotten payments that are asked about at a time. */

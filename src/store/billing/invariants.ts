@@ -120,6 +120,11 @@ const RULES: Readonly<Record<string, string>> = {
     select format('%s owes %s', org_id, owed_micro) from account
     where owed_micro <> (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.org_id = account.org_id)`,
 
+  "no more went back of a payment than was paid": `
+    select format('%s: %s of %s', p.id, sum(r.amount_micro), p.amount_micro) as broken
+    from payment as p join payment_reversal as r on r.payment_id = p.id and r.state = 'taken'
+    group by p.id having sum(r.amount_micro) > p.amount_micro`,
+
   "nothing is owed while there is credit": `
     select org_id as broken from account where owed_micro > 0 and available_micro > 0`,
 };

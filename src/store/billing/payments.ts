@@ -84,7 +84,8 @@ export interface ReversalFact {
   id: string;
   of: "refund" | "dispute";
   intentId: string;
-  amountMicro: number;
+  /** US dollars, or a share of what was paid where it is in another currency. */
+  amount: { readonly micro: number } | { readonly part: number; readonly whole: number };
   state: "taken" | "returned";
 }
 
@@ -151,6 +152,11 @@ export async function noteCheckout(sql: Sql, id: string, checkout: { sessionId: 
 export async function findPayment(sql: Sql, orgId: string, id: string): Promise<PaymentRecord | undefined> {
   const [row] = await sql<PaymentRow[]>`select ${columns(sql)} from payment where org_id = ${orgId} and id = ${id}`;
   return row && paymentOf(row);
+}
+
+/** Whether there is a payment of a name, of whatever organisation. */
+export async function isPayment(sql: Queryable, id: string): Promise<boolean> {
+  return (await sql`select from payment where id = ${id}`).count > 0;
 }
 
 /** The payment that was paid under the processor's name `intentId`. */
@@ -235,24 +241,30 @@ function isAbout(row: ConcludingRow, fact: CheckoutFact | ChargeFact): boolean {
   return row.customerId === fact.customerId && isSame;
 }
 
+/** What a reversal did to a balance. */
+export interface Reversed {
+  orgId: string;
+  /** What was taken from the balance or came back to it, and what the processor says that the reversal was. */
+  movedMicro: number;
+  claimedMicro: number;
+  /** The balance owes now. */
+  owes: boolean;
+}
+
 /**
- * Believes what the processor says of a refund or a dispute of a payment that was credited. What left is taken from the balance,
- * which never falls below zero: what it can't give is owed, and taken from the next credit that comes in. Answers whose balance it
- * was and whether that owes now, and undefined when this was no news.
+ * Believes what the processor says of a refund or a dispute of a payment that was credited. What left is taken from the balance, which never
+ * falls below zero: what it can't give is owed, and taken from the next credit that comes in. All reversals of a payment together never take
+ * more than was paid. Undefined when this was no news.
  */
-export async function reverse(
-  tx: Tx,
-  paymentId: string,
-  fact: ReversalFact,
-): Promise<{ orgId: string; owes: boolean } | undefined> {
+export async function reverse(tx: Tx, paymentId: string, fact: ReversalFact): Promise<Reversed | undefined> {
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
-  const [payment] = await tx<{ orgId: string; status: PaymentStatus }[]>`
-    select org_id, status from payment where id = ${paymentId} for update`;
+  const [payment] = await tx<{ orgId: string; amountMicro: number; status: PaymentStatus }[]>`
+    select org_id, amount_micro, status from payment where id = ${paymentId} for update`;
   if (payment?.status !== "succeeded" && payment?.status !== "refunded") return undefined;
   const { orgId } = payment;
   await tx`select from account where org_id = ${orgId} for update`;
-  const moved =
-    fact.state === "taken" ? await take(tx, orgId, paymentId, fact) : await giveBack(tx, orgId, paymentId, fact);
+  const paid = { id: paymentId, orgId, amountMicro: payment.amountMicro };
+  const moved = fact.state === "taken" ? await take(tx, paid, fact) : await giveBack(tx, paid, fact);
   if (!moved) return undefined;
   await tx`
     update payment set status = case when amount_micro <= (
@@ -260,38 +272,89 @@ export async function reverse(
     ) then 'refunded' else 'succeeded' end
     where id = ${paymentId}`;
   const [account] = await tx<{ owes: boolean }[]>`select owed_micro > 0 as owes from account where org_id = ${orgId}`;
-  return { orgId, owes: account?.owes ?? false };
+  return { orgId, ...moved, owes: account?.owes ?? false };
 }
 
-async function take(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact): Promise<boolean> {
-  const { id, of, amountMicro } = fact;
+/** A payment that money goes back of. */
+type Paid = Pick<PaymentRecord, "id" | "orgId" | "amountMicro">;
+
+/** A share of what was paid, rounded half up and never more than that; dollars as they are. */
+const claimedOf = ({ amountMicro }: Paid, amount: ReversalFact["amount"]): number =>
+  "micro" in amount
+    ? amount.micro
+    : Math.min(
+        amountMicro,
+        Number((2n * BigInt(amountMicro) * BigInt(amount.part) + BigInt(amount.whole)) / (2n * BigInt(amount.whole))),
+      );
+
+/** What is left of a payment that no reversal has taken. */
+async function restOf(tx: Tx, { id, amountMicro }: Paid): Promise<number> {
+  const [row] = await tx<{ taken: number }[]>`
+    select coalesce(sum(amount_micro), 0)::bigint as taken from payment_reversal where payment_id = ${id} and state = 'taken'`;
+  return Math.max(0, amountMicro - (row?.taken ?? 0));
+}
+
+async function take(
+  tx: Tx,
+  payment: Paid,
+  { id, of, amount }: ReversalFact,
+): Promise<Pick<Reversed, "movedMicro" | "claimedMicro"> | undefined> {
+  const { orgId } = payment;
+  const claimedMicro = claimedOf(payment, amount);
+  const movedMicro = Math.min(claimedMicro, await restOf(tx, payment));
   const { count } = await tx`
-    insert into payment_reversal (id, payment_id, org_id, kind, state, amount_micro, owed_micro)
-    values (${id}, ${paymentId}, ${orgId}, ${of}, 'taken', ${amountMicro}, ${amountMicro})
+    insert into payment_reversal (id, payment_id, org_id, kind, state, claimed_micro, amount_micro, owed_micro)
+    values (${id}, ${payment.id}, ${orgId}, ${of}, 'taken', ${claimedMicro}, ${movedMicro}, ${movedMicro})
     on conflict (id) do nothing`;
-  if (count === 0) return false;
-  // The account itself gives what it has, now and whenever credit comes in: see `collect_owed`.
-  await tx`update account set owed_micro = owed_micro + ${amountMicro} where org_id = ${orgId}`;
+  if (count === 0) return undefined;
+  await charge(tx, orgId, movedMicro);
+  return { movedMicro, claimedMicro };
+}
+
+/** Has an account give so much now, or whenever credit comes in: see `collect_owed`. */
+async function charge(tx: Tx, orgId: string, micro: number): Promise<void> {
+  await tx`update account set owed_micro = owed_micro + ${micro} where org_id = ${orgId}`;
   // Credit leasers that hold more than they need are asked for it.
   await tx`select lease_recall('', ${orgId}, null) from account where org_id = ${orgId} and owed_micro > 0`;
-  return true;
 }
 
-async function giveBack(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact): Promise<boolean> {
-  const { id, of, amountMicro } = fact;
-  const [known] = await tx<{ state: string; amountMicro: number; owedMicro: number }[]>`
-    select state, amount_micro, owed_micro from payment_reversal where id = ${id} for update`;
+async function giveBack(
+  tx: Tx,
+  payment: Paid,
+  { id, of, amount }: ReversalFact,
+): Promise<Pick<Reversed, "movedMicro" | "claimedMicro"> | undefined> {
+  const { orgId } = payment;
+  const [known] = await tx<{ state: string; claimedMicro: number; amountMicro: number; owedMicro: number }[]>`
+    select state, claimed_micro, amount_micro, owed_micro from payment_reversal where id = ${id} for update`;
   if (!known) {
     // It may still be said that it was taken, by a message that was overtaken.
+    const claimed = claimedOf(payment, amount);
     await tx`
-      insert into payment_reversal (id, payment_id, org_id, kind, state, amount_micro)
-      values (${id}, ${paymentId}, ${orgId}, ${of}, 'returned', ${amountMicro})`;
-    return false;
+      insert into payment_reversal (id, payment_id, org_id, kind, state, claimed_micro, amount_micro)
+      values (${id}, ${payment.id}, ${orgId}, ${of}, 'returned', ${claimed}, ${claimed})`;
+    return undefined;
   }
-  if (known.state === "returned") return false;
+  if (known.state === "returned") return undefined;
   const given = known.amountMicro - known.owedMicro;
   await tx`update payment_reversal set state = 'returned', owed_micro = 0 where id = ${id}`;
   await tx`update account set owed_micro = owed_micro - ${known.owedMicro} where org_id = ${orgId}`;
+  await takeClaims(tx, payment);
   if (given > 0) await grantCredits(tx, { orgId, amountMicro: given, reason: `${of} came to nothing`, entryId: id });
-  return true;
+  return { movedMicro: known.amountMicro, claimedMicro: known.claimedMicro };
+}
+
+/** Other reversals of a payment that left too little for them take what one gave back. */
+async function takeClaims(tx: Tx, payment: Paid): Promise<void> {
+  let rest = await restOf(tx, payment);
+  const short = await tx<{ id: string; missing: number }[]>`
+    select id, claimed_micro - amount_micro as missing from payment_reversal
+    where payment_id = ${payment.id} and state = 'taken' and claimed_micro > amount_micro order by created, id`;
+  for (const { id, missing } of short) {
+    const more = Math.min(rest, missing);
+    if (more === 0) return;
+    rest -= more;
+    await tx`
+      update payment_reversal set amount_micro = amount_micro + ${more}, owed_micro = owed_micro + ${more} where id = ${id}`;
+    await charge(tx, payment.orgId, more);
+  }
 }

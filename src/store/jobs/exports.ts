@@ -324,7 +324,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
   {
     file: "payment_reversals.jsonl",
     table: "payment_reversal",
-    columns: ["id", "payment_id", "kind", "state", "amount_micro", "owed_micro"],
+    columns: ["id", "payment_id", "kind", "state", "claimed_micro", "amount_micro", "owed_micro"],
     times: ["created"],
     order: "id",
   },

@@ -116,7 +116,10 @@ create table payment_reversal (
   org_id text not null,
   kind text not null check (kind in ('refund', 'dispute')),
   state text not null check (state in ('taken', 'returned')),
-  amount_micro bigint not null check (amount_micro > 0),
+  -- What the processor says that it was. Reversals of a payment can overlap, and take no more than was paid together.
+  claimed_micro bigint not null check (claimed_micro >= 0),
+  -- What was taken for it.
+  amount_micro bigint not null check (amount_micro between 0 and claimed_micro),
   -- The part that the balance could not give yet.
   owed_micro bigint not null default 0 check (owed_micro between 0 and amount_micro),
   -- How many times the balance has given to it.

@@ -234,7 +234,14 @@ export class World {
     const amountMicro = returns ? known[1] : 1 + this.#upTo(payment.amountMicro);
     this.#taken.set(id, returns ? 0 : amountMicro);
     const state = returns ? "returned" : "taken";
-    const fact = { kind: "reversal", id, of: "refund", intentId: payment.intentId, amountMicro, state } as const;
+    const fact = {
+      kind: "reversal",
+      id,
+      of: "refund",
+      intentId: payment.intentId,
+      amount: { micro: amountMicro },
+      state,
+    } as const;
     await Promise.all([1, 2].map(() => this.#inTx((tx) => reverse(tx, payment.id, fact))));
   }
 

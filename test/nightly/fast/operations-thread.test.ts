@@ -55,6 +55,7 @@ async function open(facts: { isHanded?: boolean } = {}): Promise<string> {
     leaser: () => ({ leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 }),
     callsRunning: () => 0,
     unhandledErrors: () => 0,
+    undecidedPayments: () => 0,
     bodyBytes: () => 0,
     load: () => ({ limit: 1, inFlight: 0, held: 0, isShedding: false, classes: [], shed: [] }),
   });
