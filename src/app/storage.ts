@@ -11,6 +11,7 @@ import { Relay } from "../events/relay.ts";
 import { secretBytes } from "../random.ts";
 import { HASH_KEY_CONTEXT, keepHashKey } from "../store/account/hash-key.ts";
 import { nameMasterKey } from "../store/account/master-keys.ts";
+import { databaseAddress } from "../store/database/address.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
 import { Pulse } from "../store/database/pulse.ts";
@@ -63,6 +64,9 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
     const setup = connect(direct, { max: 1, unbounded: true });
     await migrate(setup).finally(() => setup.end());
   });
+  for (const address of new Set([url, direct]))
+    for (const name of databaseAddress(address).withoutEffect)
+      log.info(`the parameter ${name} of the database's address tunes other clients and has no effect here`);
   const pulse = new Pulse();
   closers.add(async () => pulse.close());
   const sql = connect(url, { max: POOL, pulse, pooled });

@@ -1,7 +1,9 @@
 /** The address of a database as libpq writes it: servers, account, encryption. */
 import { existsSync, readFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import type { ConnectionOptions } from "node:tls";
+import ipaddr from "ipaddr.js";
 
 /** One server of an address: a host and a port, or a unix socket. */
 export type DatabaseServer = { readonly host: string; readonly port: number } | { readonly path: string };
@@ -21,11 +23,22 @@ export interface DatabaseAddress {
   readonly parameters: Readonly<Record<string, string>>;
   /** The servers and the database in words, without the account. */
   readonly place: string;
+  /** The parameters by which other clients are tuned, and this one is not. */
+  readonly withoutEffect: readonly string[];
 }
 
 /** Whether a connection is encrypted: never, where the server can, or always. */
 export type DatabaseTls = false | "prefer" | Pick<ConnectionOptions, (typeof TLS_FIELDS)[number]>;
-const TLS_FIELDS = ["rejectUnauthorized", "ca", "cert", "key", "checkServerIdentity"] as const;
+const TLS_FIELDS = [
+  "rejectUnauthorized",
+  "ca",
+  "cert",
+  "key",
+  "passphrase",
+  "minVersion",
+  "maxVersion",
+  "checkServerIdentity",
+] as const;
 
 const DEFAULT_PORT = 5432;
 const CONNECT_TIMEOUT_S = 10;
@@ -38,22 +51,71 @@ const PARAMETERS = new Set(["application_name", "options"]);
 const FILES = ["sslcert", "sslkey", "sslrootcert"] as const;
 const ALSO = ["host", "port", "user", "password", "dbname", "sslmode", "target_session_attrs", "connect_timeout"];
 
+/**
+ * Parameters by which other clients are tuned: the gateway pools connections, times statements out and prepares them in its own way, so nothing
+ * is lost where they have no effect. Of Prisma, JDBC, node-postgres, Supabase and libpq.
+ */
+const TUNING: ReadonlySet<string> = new Set(
+  `pgbouncer connection_limit pool_timeout pool_size pool_mode max_idle_connection_lifetime max_connection_lifetime statement_cache_size
+  prepared_statement_cache_size single_use_connections socket_timeout uselibpqcompat supa workaround preparethreshold binarytransfer
+  tcpkeepalive sockettimeout logintimeout keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout sslcompression
+  sslsni sslnegotiation fallback_application_name load_balance_hosts krbsrvname gsslib min_protocol_version max_protocol_version
+  statement_timeout lock_timeout idle_in_transaction_session_timeout timezone prepare prepared_statements pool_recycle applicationname`.split(
+    /\s+/,
+  ),
+);
+
+/** Parameters of which some values change nothing; the sentence says what to do about any other. */
+const CHECKED: Readonly<Record<string, readonly [harmless: RegExp, instead: string]>> = {
+  schema: [/^public$/, "without schema, or with options=-c%20search_path%3D and its name"],
+  currentschema: [/^public$/, "without currentSchema, or with options=-c%20search_path%3D and its name"],
+  search_path: [/^public$/, "with options=-c%20search_path%3D and its names in place of search_path"],
+  client_encoding: [/^(utf-?8|unicode|auto)$/i, "with client_encoding=UTF8: the gateway speaks no other"],
+  encoding: [/^(utf-?8|unicode)$/i, "with encoding=UTF8: the gateway speaks no other"],
+  gssencmode: [/^(disable|prefer)$/, "without gssencmode=require: use sslmode=verify-full"],
+  channel_binding: [/^(disable|prefer|require)$/, "whose channel_binding is disable, prefer or require"],
+  sslaccept: [/^(strict|accept_invalid_certs)$/, "whose sslaccept is strict or accept_invalid_certs"],
+  sslcertmode: [/^(disable|allow)$/, "without sslcertmode=require: sslcert and sslkey bring the certificate"],
+  ssl: [/^(true|false|1|0|require|prefer|disable|no-verify)$/i, "whose ssl is true or false, or with sslmode"],
+  requiressl: [/^[01]$/, "with sslmode in place of requiressl"],
+  ssl_min_protocol_version: [/^TLSv1(\.[123])?$/i, "whose ssl_min_protocol_version is TLSv1.2 or TLSv1.3"],
+  ssl_max_protocol_version: [/^TLSv1\.[23]$/i, "whose ssl_max_protocol_version is TLSv1.2 or TLSv1.3"],
+  sslpassword: [/^/, ""],
+};
+
+/** Parameters that protect a connection in a way that the gateway can't, or name what it doesn't read: what to do instead. */
+const REFUSED: Readonly<Record<string, string>> = {
+  require_auth: "without require_auth: set the method in pg_hba.conf, and sslmode=verify-full",
+  requirepeer: "without requirepeer: set the permissions of the socket's folder",
+  sslcrl: "without sslcrl: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
+  sslcrldir: "without sslcrldir: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
+  sslidentity: "with sslcert and sslkey in place of sslidentity: take both from the PKCS #12 file",
+  hostaddr: "with the address in host in place of hostaddr",
+  service: "with the parameters of the service in place of service",
+  passfile: "with the password in the address in place of passfile",
+  scram_client_key: "with the password in place of scram_client_key",
+};
+
 /** Reads an address, or throws an error whose message says what it must have, in the words of a setting: without the address. */
 export function databaseAddress(text: string): DatabaseAddress {
+  const plain = plainOf(text);
+  if (/^prisma(\+postgres)?:/i.test(plain))
+    throw new Error("an address that begins with postgres://: Prisma Accelerate speaks another protocol");
+  if (!/^postgres(ql)?:\/\//.test(plain)) throw new Error("an address that begins with postgres:// or postgresql://");
   const [, authority, path = "", query = ""] =
-    /^postgres(?:ql)?:\/\/([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(text) ?? [];
-  if (authority === undefined) throw new Error("an address that begins with postgres:// or postgresql://");
-  const asked = new URLSearchParams(query);
+    /^postgres(?:ql)?:\/\/([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(plain) ?? [];
+  if (authority === undefined)
+    throw new Error("an address in which # / and ? of a password are percent-encoded: %23 %2F %3F");
+  const asked = parametersOf(query);
   const at = authority.lastIndexOf("@");
   const [user = "", ...password] = at < 0 ? [] : authority.slice(0, at).split(":");
-  const unknown = [...asked.keys()].find((name) => !isKnown(name));
-  if (unknown !== undefined)
-    throw new Error(`an address whose parameters are ${[...PARAMETERS, ...FILES, ...ALSO].join(", ")}, not ${unknown}`);
+  if (/^\[your[-_ ]?password\]$/i.test(password.join(":")))
+    throw new Error("an address with the password in place of [YOUR-PASSWORD]");
   const attributes = asked.get("target_session_attrs") ?? "any";
   if (!TAKES_WRITES.has(attributes))
     throw new Error(`an address with target_session_attrs of ${[...TAKES_WRITES].join(", ")}: a gateway writes`);
   const connectTimeoutS = Number(asked.get("connect_timeout") ?? CONNECT_TIMEOUT_S);
-  if (!(connectTimeoutS > 0)) throw new Error("an address whose connect_timeout is a number of seconds above 0");
+  if (Number.isNaN(connectTimeoutS)) throw new Error("an address whose connect_timeout is a number of seconds");
   const servers = serversOf(asked.get("host") ?? authority.slice(at + 1), asked.get("port"));
   const database = asked.get("dbname") ?? decoded(path.slice(1));
   return {
@@ -61,11 +123,38 @@ export function databaseAddress(text: string): DatabaseAddress {
     user: asked.get("user") || decoded(user) || undefined,
     password: asked.get("password") || decoded(password.join(":")) || undefined,
     database: database || undefined,
-    tls: tlsOf(asked),
-    connectTimeoutS,
+    tls: tlsOf(asked, servers),
+    // Without a limit, as libpq reads 0, a server that drops packets would be waited for for ever.
+    connectTimeoutS: connectTimeoutS > 0 ? connectTimeoutS : CONNECT_TIMEOUT_S,
     parameters: Object.fromEntries([...asked].filter(([name]) => PARAMETERS.has(name))),
     place: `${servers.map(placeOf).join(",")}/${database}`,
+    withoutEffect: [...asked.keys()].filter((name) => TUNING.has(name)),
   };
+}
+
+/** An address without what is around it in documents and files: a command, quotes, a driver's name in its scheme. */
+const plainOf = (text: string): string =>
+  text
+    .trim()
+    .replace(/^psql\s+/, "")
+    .replace(/^(["'])(.*)\1$/s, "$2")
+    .replace(/^jdbc:/i, "")
+    .replace(/^(postgres(?:ql)?)(\+\w+)?:/i, (_, scheme: string) => `${scheme.toLowerCase()}:`);
+
+/** The parameters of an address, each of a name that is known here. Names of other clients are in lower case. */
+function parametersOf(query: string): URLSearchParams {
+  const asked = new URLSearchParams();
+  for (const [given, value] of new URLSearchParams(query)) {
+    const name = isKnown(given) ? given : given.toLowerCase();
+    const refused = REFUSED[name];
+    if (refused !== undefined) throw new Error(`an address ${refused}`);
+    const [harmless, instead] = CHECKED[name] ?? [];
+    if (harmless !== undefined && !harmless.test(value)) throw new Error(`an address ${instead}`);
+    if (harmless === undefined && !isKnown(name) && !TUNING.has(name))
+      throw new Error(`an address whose parameters are ${[...PARAMETERS, ...FILES, ...ALSO].join(", ")}, not ${given}`);
+    asked.append(name, value);
+  }
+  return asked;
 }
 
 const isKnown = (name: string): boolean =>
@@ -97,23 +186,66 @@ function decoded(text: string): string {
   }
 }
 
-/** What libpq makes of the same parameters; without any there is no encryption, as there was none before this could be said. */
-function tlsOf(asked: URLSearchParams): () => DatabaseTls {
+/** What of TLS an address asks for by whichever parameter, the strongest of them; undefined where it says nothing. */
+function modeOf(asked: URLSearchParams): SslMode | undefined {
+  const said = asked.get("sslmode") ?? undefined;
+  // Of node-postgres: encrypted, and nothing is checked.
+  const named = said === "no-verify" ? "require" : SSL_MODES.find((each) => each === said);
+  if (said !== undefined && named === undefined)
+    throw new Error(`an address whose sslmode is one of ${SSL_MODES.join(", ")}`);
+  const ssl = asked.get("ssl")?.toLowerCase();
+  const isOn = asked.get("requiressl") === "1" || (ssl !== undefined && /^(true|1|require|no-verify)$/.test(ssl));
+  const isChecked = asked.get("channel_binding") === "require" || asked.get("sslaccept") === "strict";
+  if (named === "disable" && (isOn || isChecked))
+    throw new Error("an address that does not ask for encryption and say sslmode=disable");
+  // The driver can't bind a login to its channel, which keeps others from standing in between. A certificate that is checked in full does the same.
+  if (isChecked) return "verify-full";
+  if (isOn && (named === undefined || named === "allow" || named === "prefer")) return "require";
+  return named ?? (ssl === "prefer" ? "prefer" : ssl === undefined ? undefined : "disable");
+}
+
+/** Whether a server is reached over the internet: by a name with a dot that is no private one, or by an address that is not private. */
+function isPublic(server: DatabaseServer): boolean {
+  if ("path" in server) return false;
+  const { host } = server;
+  if (isIP(host) !== 0) return ipaddr.process(host).range() === "unicast";
+  return (
+    host.includes(".") && !/\.(internal|local|localhost|lan|home|corp|flycast|svc|test|cluster\.local)\.?$/i.test(host)
+  );
+}
+
+/**
+ * What libpq makes of the same parameters. Without any, a server on the internet is asked for encryption, as libpq asks every server; one beside the
+ * gateway is not.
+ */
+function tlsOf(asked: URLSearchParams, servers: readonly DatabaseServer[]): () => DatabaseTls {
   const [cert, key, root] = FILES.map((name) => asked.get(name) ?? undefined);
   for (const [i, path] of [cert, key, root].entries())
     if (path !== undefined && path !== "system" && !existsSync(path))
       throw new Error(`an address whose ${FILES[i]} is the path of a file that can be read`);
-  if ((cert === undefined) !== (key === undefined)) throw new Error("an address with sslcert and sslkey together");
-  const said = asked.get("sslmode") ?? undefined;
-  const mode = said === undefined ? (root ?? cert) && "verify-full" : SSL_MODES.find((each) => each === said);
-  if (said !== undefined && mode === undefined)
-    throw new Error(`an address whose sslmode is one of ${SSL_MODES.join(", ")}`);
+  if ((cert === undefined) !== (key === undefined))
+    throw new Error("an address with sslcert and sslkey together; the server's root certificate is sslrootcert");
+  const mode = modeOf(asked) ?? ((root ?? cert) ? "verify-full" : servers.some(isPublic) ? "prefer" : undefined);
+  const versions = versionsOf(asked);
+  const passphrase = asked.get("sslpassword") ?? undefined;
   return () => {
     if (mode === undefined || mode === "disable") return false;
-    const own = cert === undefined || key === undefined ? {} : { cert: readFileSync(cert), key: readFileSync(key) };
+    const own =
+      cert === undefined || key === undefined
+        ? {}
+        : { cert: readFileSync(cert), key: readFileSync(key), ...(passphrase !== undefined && { passphrase }) };
     const roots = root === undefined || root === "system" ? {} : { ca: readFileSync(root) };
     if ((mode === "allow" || mode === "prefer") && cert === undefined) return "prefer";
-    return { ...own, ...roots, ...judging(mode as SslMode, root !== undefined) };
+    return { ...own, ...roots, ...versions, ...judging(mode, root !== undefined) };
+  };
+}
+
+/** Node speaks no version below 1.2, so that an older minimum says nothing. */
+function versionsOf(asked: URLSearchParams): Pick<ConnectionOptions, "minVersion" | "maxVersion"> {
+  const [min, max] = ["min", "max"].map((end) => /1\.[23]$/.exec(asked.get(`ssl_${end}_protocol_version`) ?? "")?.[0]);
+  return {
+    ...(min !== undefined && { minVersion: `TLSv${min}` as "TLSv1.2" | "TLSv1.3" }),
+    ...(max !== undefined && { maxVersion: `TLSv${max}` as "TLSv1.2" | "TLSv1.3" }),
   };
 }
 

@@ -226,8 +226,19 @@ async function problemAt(url: string, pooled: boolean): Promise<Problem | undefi
 const isRefusedParameter = (cause: unknown): boolean =>
   codeOf(cause) === "08P01" && cause instanceof Error && cause.message.includes("startup parameter");
 
+/** A certificate that is signed by nobody known here, as Node names the ways in which it can be. */
+const UNKNOWN_SIGNERS = [
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+];
+const UNKNOWN_SIGNER =
+  "its certificate is signed by nobody that is known here; set sslrootcert to the root certificate that the provider publishes";
+
 /** Who is refused, or asks for a database that is not there, is refused later too: user, password or name are wrong. */
-const LASTING = new Set(["28P01", "28000", "3D000"]);
+const LASTING = new Set(["28P01", "28000", "3D000", "ERR_TLS_CERT_ALTNAME_INVALID", ...UNKNOWN_SIGNERS]);
 
 const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",
@@ -240,11 +251,16 @@ const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
   "3D000": "there is no such database",
   "53300": "it takes no more connections: max_connections is lower than what all processes hold",
   "57P03": "the server is starting up or shutting down",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is of another host; use the host that the provider prints",
+  CERT_HAS_EXPIRED: "its certificate has expired",
+  ...Object.fromEntries(UNKNOWN_SIGNERS.map((code) => [code, UNKNOWN_SIGNER])),
 };
 
 function whyUnreachable(cause: unknown): string {
   if (cause instanceof StoreUnavailable) return "what listens there hangs up: it may not be PostgreSQL";
   const code = codeOf(cause);
+  if (code === "28000" && cause instanceof Error && /no encryption|SSL off|insecure|sslmode/i.test(cause.message))
+    return "it takes encrypted connections only; add sslmode=verify-full with sslrootcert, or at least sslmode=require";
   return WHY_UNREACHABLE[code] ?? `the connection failed${code && ` (${code})`}`;
 }
 

@@ -1,0 +1,177 @@
+/** Addresses of PostgreSQL as hosts and clients print them. */
+import { describe, expect, it } from "vitest";
+import { databaseAddress } from "../../src/store/database/address.ts";
+
+const CHECKED = {};
+const ENCRYPTED = { rejectUnauthorized: false };
+const HOST = "ep-cool-darkness-123456.us-east-2.aws.neon.tech";
+
+describe("an address", () => {
+  it.each([
+    ["Neon's", `postgresql://o:p@${HOST}/neondb?sslmode=require&channel_binding=require`, HOST, CHECKED],
+    ["Neon's command", `psql 'postgresql://o:p@${HOST}/neondb?sslmode=require&channel_binding=require'`, HOST, CHECKED],
+    [
+      "Neon's for clients without SNI",
+      `postgres://o:p@${HOST}/d?sslmode=require&options=endpoint%3Dep-cool-darkness-123456`,
+      HOST,
+      ENCRYPTED,
+    ],
+    [
+      "Supabase's",
+      "postgresql://postgres.ref:p@aws-0-us-east-1.pooler.supabase.com:6543/postgres?pgbouncer=true",
+      "aws-0-us-east-1.pooler.supabase.com",
+      "prefer",
+    ],
+    [
+      "Supabase's at Vercel",
+      "postgres://postgres.ref:p@aws-0.pooler.supabase.com:6543/postgres?sslmode=require&supa=base-pooler.x",
+      "aws-0.pooler.supabase.com",
+      ENCRYPTED,
+    ],
+    [
+      "Prisma's",
+      "postgresql://u:p@db:5432/app?schema=public&connection_limit=5&pool_timeout=10&connect_timeout=0&statement_cache_size=0",
+      "db",
+      false,
+    ],
+    [
+      "Prisma's with a checked certificate",
+      "postgresql://u:p@db.example.com/app?sslaccept=strict",
+      "db.example.com",
+      CHECKED,
+    ],
+    [
+      "RDS's",
+      "postgres://u:p@mydb.abc123.eu-west-1.rds.amazonaws.com:5432/app?sslmode=verify-full&sslrootcert=system",
+      "mydb.abc123.eu-west-1.rds.amazonaws.com",
+      CHECKED,
+    ],
+    [
+      "JDBC's",
+      "jdbc:postgresql://mydb.example.com:5432/app?user=u&password=p&ssl=true&ApplicationName=x&prepareThreshold=0",
+      "mydb.example.com",
+      ENCRYPTED,
+    ],
+    [
+      "Heroku's",
+      "postgres://u:p@ec2-1-2-3-4.compute-1.amazonaws.com:5432/d",
+      "ec2-1-2-3-4.compute-1.amazonaws.com",
+      "prefer",
+    ],
+    [
+      "Heroku's for node-postgres",
+      "postgres://u:p@ec2-1-2-3-4.compute-1.amazonaws.com:5432/d?sslmode=no-verify",
+      "ec2-1-2-3-4.compute-1.amazonaws.com",
+      ENCRYPTED,
+    ],
+    [
+      "node-postgres's",
+      "postgres://u:p@db.example.com/d?sslmode=require&uselibpqcompat=true",
+      "db.example.com",
+      ENCRYPTED,
+    ],
+    ["Render's inside", "postgres://u:p@dpg-abc-a/d", "dpg-abc-a", false],
+    [
+      "Render's outside",
+      "postgres://u:p@dpg-abc-a.oregon-postgres.render.com/d",
+      "dpg-abc-a.oregon-postgres.render.com",
+      "prefer",
+    ],
+    ["Fly's", "postgres://u:p@app-db.flycast:5432/app?sslmode=disable", "app-db.flycast", false],
+    [
+      "Fly's by its inner name",
+      "postgres://u:p@top2.nearest.of.app-db.internal:5432/app",
+      "top2.nearest.of.app-db.internal",
+      false,
+    ],
+    [
+      "Railway's",
+      "postgresql://postgres:p@roundhouse.proxy.rlwy.net:23456/railway",
+      "roundhouse.proxy.rlwy.net",
+      "prefer",
+    ],
+    [
+      "CockroachDB's",
+      "postgresql://u:p@free-tier.gcp.cockroachlabs.cloud:26257/d?sslmode=verify-full&options=--cluster%3Dx-1",
+      "free-tier.gcp.cockroachlabs.cloud",
+      CHECKED,
+    ],
+    ["SQLAlchemy's", "postgresql+asyncpg://u:p@10.0.0.5/d?ssl=require", "10.0.0.5", ENCRYPTED],
+    [
+      "an environment file's",
+      ' "postgres://u:p@db/d?gssencmode=disable&client_encoding=utf8&keepalives=1" ',
+      "db",
+      false,
+    ],
+  ])("is read as %s: where it leads, and how it is encrypted", (_, text, host, tls) => {
+    const address = databaseAddress(text);
+    expect([address.servers[0], address.password]).toMatchObject([{ host }, "p"]);
+    expect(address.tls()).toEqual(tls);
+    expect(address.connectTimeoutS).toBeGreaterThan(0);
+  });
+
+  it("says which parameters have no effect, so that an operator learns it", () => {
+    const { withoutEffect, parameters } = databaseAddress(
+      "postgres://u@a/d?pgbouncer=true&connection_limit=1&application_name=x",
+    );
+    expect([withoutEffect, parameters]).toEqual([["pgbouncer", "connection_limit"], { application_name: "x" }]);
+  });
+
+  it("has the versions of TLS and the passphrase that it asks for", () => {
+    expect(databaseAddress("postgres://u@a/d?sslmode=require&ssl_min_protocol_version=TLSv1.3").tls()).toEqual({
+      rejectUnauthorized: false,
+      minVersion: "TLSv1.3",
+    });
+  });
+
+  it("is encrypted without being asked only over the internet", () => {
+    const tls = (host: string) => databaseAddress(`postgres://u@${host}/d`).tls();
+    for (const host of [
+      "db",
+      "localhost",
+      "127.0.0.1",
+      "10.1.2.3",
+      "192.168.1.1",
+      "[::1]",
+      "[fd00::1]",
+      "%2Frun%2Fpg",
+      "db.svc.cluster.local",
+    ])
+      expect([host, tls(host)]).toEqual([host, false]);
+    for (const host of ["db.example.com", "203.0.114.7", "[2600::1]", "db,db.example.com"])
+      expect([host, tls(host)]).toEqual([host, "prefer"]);
+  });
+
+  it.each([
+    ["channel_binding=require&sslmode=disable", "sslmode=disable"],
+    ["ssl=true&sslmode=disable", "sslmode=disable"],
+    ["sslmode=yes", "sslmode is one of"],
+    ["require_auth=scram-sha-256", "pg_hba.conf"],
+    ["gssencmode=require", "sslmode=verify-full"],
+    ["sslcrl=/crl.pem", "revocation"],
+    ["sslidentity=client.p12", "sslcert and sslkey"],
+    ["schema=limber", "options=-c%20search_path%3D"],
+    ["client_encoding=latin1", "UTF8"],
+    ["target_session_attrs=standby", "a gateway writes"],
+    ["connection_limi=5", "not connection_limi"],
+    ["sslmodee=require", "not sslmodee"],
+  ])("with %s is refused in words that say what to do", (query, words) => {
+    const read = () => databaseAddress(`postgres://u:s3cret@a/d?${query}`);
+    expect(read).toThrow(words);
+    expect(read).not.toThrow("s3cret");
+  });
+
+  it.each([
+    [
+      "Supabase's before its password is put in",
+      "postgresql://postgres:[YOUR-PASSWORD]@db.ref.supabase.co:5432/postgres",
+      "[YOUR-PASSWORD]",
+    ],
+    ["a password that is not percent-encoded", "postgres://u:s3cret#x@a/d", "%23 %2F %3F"],
+    ["Prisma Accelerate's", "prisma+postgres://accelerate.prisma-data.net/?api_key=s3cret", "begins with postgres://"],
+    ["another database's", "mysql://u:s3cret@a/d", "begins with postgres://"],
+  ])("of %s is refused in words", (_, text, words) => {
+    expect(() => databaseAddress(text)).toThrow(words);
+    expect(() => databaseAddress(text)).not.toThrow("s3cret");
+  });
+});
