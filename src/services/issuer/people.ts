@@ -24,8 +24,7 @@ import type { IssuerClaims } from "./oidc.ts";
  */
 export async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
   const { id, orgId, domains, joinRole } = issuer;
-  if (claims.verifiedEmail !== undefined && !isEmail(claims.verifiedEmail))
-    throw refused("its e-mail address is not a plain address such as name@example.com");
+  if (claims.verifiedEmail !== undefined && !isEmail(claims.verifiedEmail)) throw refused("email_malformed");
   await lockMembers(tx, orgId);
   const known = await memberOfSubject(tx, id, claims.subject);
   const found = known ?? (await foundBy(tx, orgId, claims));
@@ -75,6 +74,7 @@ async function joined(tx: Tx, member: MemberRecord, call: Call): Promise<void> {
 
 /** Why an identity provider's claims make nobody a member: the word that the sign-in page is given, and the sentence. */
 const FAULTS = {
+  email_malformed: "its e-mail address is not a plain address such as name@example.com",
   email_missing: "it names no known member and sends no e-mail address; map the claim `email`",
   email_unverified:
     "it does not say that the e-mail address is verified; map the claim `email_verified` (in Entra ID the optional claim `xms_edov`), or have the operator set the issuer's `emails_verified`",
