@@ -1,7 +1,7 @@
-/** How often tests of chance repeat. */
+/** How much tests try that draw many cases or kill many processes. */
 
-/** The nightly run tries this many times as much. */
-const LONGER = process.env.LIMBER_LONG === undefined ? 1 : 5;
+/** Whether this is the nightly run, which sets `LIMBER_LONG`. */
+export const IS_LONG = process.env.LIMBER_LONG !== undefined;
 
-/** Returns `count`, or five times as many in the nightly run, which sets `LIMBER_LONG`. */
-export const runs = (count: number): number => count * LONGER;
+/** Returns `count`, or five times as many in the nightly run. */
+export const runs = (count: number): number => (IS_LONG ? 5 * count : count);

@@ -1,6 +1,6 @@
 /** PostgreSQL stands still under load: nobody is answered late, and nobody pays for what was not answered. */
 import { expect, it } from "vitest";
-import { IS_LONG } from "../../support/long.ts";
+import { IS_LONG } from "../../support/runs.ts";
 import { byKind } from "./findings.ts";
 import { besiegeFrozen } from "./freeze/siege.ts";
 

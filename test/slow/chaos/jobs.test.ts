@@ -4,8 +4,8 @@ import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
 import { eventually } from "../../support/eventually.ts";
-import { IS_LONG } from "../../support/long.ts";
 import { honestSteps } from "../../support/model.ts";
+import { IS_LONG } from "../../support/runs.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
 /** `npm run chaos:jobs` kills as often as it is told to. */

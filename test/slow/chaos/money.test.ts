@@ -1,6 +1,6 @@
 /** kill -9 of one of two gateways, or of PostgreSQL, under load: the ledger holds exactly what callers were answered. */
 import { expect, it } from "vitest";
-import { IS_LONG } from "../../support/long.ts";
+import { IS_LONG } from "../../support/runs.ts";
 import { byKind } from "./findings.ts";
 import { besiege } from "./money/siege.ts";
 

@@ -1,6 +1,6 @@
 /** One rolling restart; `npm run chaos:rolling` is the whole. */
 import { describe, expect, it } from "vitest";
-import { IS_LONG } from "../../support/long.ts";
+import { IS_LONG } from "../../support/runs.ts";
 import { HAPROXY } from "./rolling/haproxy.ts";
 import { roll } from "./rolling/roll.ts";
 

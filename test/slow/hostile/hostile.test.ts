@@ -3,7 +3,7 @@
  * comes back. A quarter of the attacks, chosen by a seed; `npm run chaos:hostile -- 60` tries everything for an hour.
  */
 import { afterAll, describe, expect, it } from "vitest";
-import { IS_LONG } from "../../support/long.ts";
+import { IS_LONG } from "../../support/runs.ts";
 import { lineOf, Suite } from "./suite.ts";
 
 const SEED = Number(process.env.HOSTILE_SEED ?? 1);

@@ -6,7 +6,7 @@ import { between, seeded } from "../../../src/scenarios/chance.ts";
 import { Arena, type EpisodePolicy, type EpisodeRecord, type Rules } from "../../../src/scenarios/episode.ts";
 import { BUILT_IN, digestOf } from "../../../src/scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../../../src/scenarios/scenario.ts";
-import { IS_LONG, runs } from "../../support/long.ts";
+import { IS_LONG, runs } from "../../support/runs.ts";
 
 const RULES = { mode: "sync", replanSteps: 4 } as const satisfies Rules;
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { CONTROLLERS, plan } from "../../../src/reference/act/plan.ts";
 import type { ActInput, ActionSpace } from "../../../src/reference/act/types.ts";
 import { UnsupportedObservation } from "../../../src/reference/unsupported.ts";
-import { runs } from "../../support/long.ts";
+import { runs } from "../../support/runs.ts";
 import { between, overheadView, seeded } from "../../support/scenes.ts";
 
 const SPACES = Object.keys(CONTROLLERS) as ActionSpace[];

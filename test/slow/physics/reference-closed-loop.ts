@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { CONTROLLERS, plan } from "../../../src/reference/act/plan.ts";
 import type { ActionSpace, ActOutput } from "../../../src/reference/act/types.ts";
 import type { RgbFrame } from "../../../src/reference/image.ts";
-import { runs } from "../../support/long.ts";
+import { runs } from "../../support/runs.ts";
 import { between, seeded } from "../../support/scenes.ts";
 
 /** How many episodes of each kind. */

@@ -7,7 +7,7 @@ import { readPhrases } from "../../../src/reference/ground/phrases.ts";
 import { blankImage, decodeImage, type RgbFrame } from "../../../src/reference/image.ts";
 import { World } from "../../../src/scenarios/engine.ts";
 import { takePicture } from "../../../src/scenarios/picture.ts";
-import { runs } from "../../support/long.ts";
+import { runs } from "../../support/runs.ts";
 import { iou, overheadView, PAINT, type Paint, type SceneShape, tableScene } from "../../support/scenes.ts";
 
 const SHAPES: readonly SceneShape[] = ["square", "circle", "triangle", "rectangle"];

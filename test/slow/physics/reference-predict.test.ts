@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { blankImage, decodeImage, type RgbFrame, type RgbImage } from "../../../src/reference/image.ts";
 import { predict } from "../../../src/reference/predict/predict.ts";
 import { UnsupportedObservation } from "../../../src/reference/unsupported.ts";
-import { runs } from "../../support/long.ts";
+import { runs } from "../../support/runs.ts";
 import { addNoise, movingShapes, psnr, seeded } from "../../support/scenes.ts";
 
 /** Mean gain in PSNR (dB) over repeating the last frame, at each of `horizon` steps, over every place in the sequences that has a past and a future. */
