@@ -229,8 +229,8 @@ class BatchRun {
 
   async #endOf(tx: Tx): Promise<keyof typeof EVENTS> {
     const { cancelled, dropped, ran } = await outcomeOf(tx, this.#job.id);
-    if (cancelled) return "cancelled";
-    if (dropped) return "expired";
+    // A request to cancel that came after the last item was done cancelled nothing.
+    if (dropped) return cancelled ? "cancelled" : "expired";
     return ran ? "completed" : "failed";
   }
 }

@@ -253,7 +253,7 @@ export async function listJobs(
 }
 
 /**
- * Calls a job off: one that no worker holds ends at once, one that runs is told of by notification. Answers what it was before;
+ * Calls a job off: one that no worker holds ends at once where something of it is left to do, one that runs is told of by notification. Answers what it was before;
  * undefined where there is none.
  */
 export async function cancelJob(
@@ -267,13 +267,13 @@ export async function cancelJob(
     where id = ${id} and ${ofThese(tx, whose)} and kind = ${kind} for update`;
   if (!job) return undefined;
   if (hasEnded(job.status)) return "ended";
-  if (job.held) {
+  // A batch whose items are all done was cancelled too late: a worker ends it as what they came to.
+  if (job.held || ((await dropItems(tx, id)) === 0 && kind === "batch")) {
     await tx`
       update job set cancelled_at = coalesce(cancelled_at, now()), status = 'cancelling', rank = ${RANKS.cancelling}
       where id = ${id} and rank < ${RANKS.cancelling}`;
     return "cancelling";
   }
-  await dropItems(tx, id);
   await tx`
     update job set cancelled_at = now(), status = 'cancelled', rank = 9, finished = now(), lease_until = null, secret = null where id = ${id}`;
   return "cancelled";
@@ -286,9 +286,11 @@ export async function workspaceOf(sql: Queryable, jobId: string): Promise<string
   return row?.workspace ?? undefined;
 }
 
-/** Ends the parts that have not begun, or that a dead worker left. */
-async function dropItems(tx: Tx, jobId: string): Promise<void> {
-  await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
+/** Ends the parts that have not begun, or that a dead worker left; answers how many. */
+async function dropItems(tx: Tx, jobId: string): Promise<number> {
+  const { count } =
+    await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
+  return count;
 }
 
 /** What waits for a worker: of those that runners outside work on, only what is over and has to be ended. */
