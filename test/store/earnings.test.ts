@@ -9,10 +9,16 @@ let kind: number;
 
 beforeAll(async () => {
   db = await freshDatabase();
-  await db.sql`insert into org (id, name) values ('org_1', 'test')`;
-  await db.sql`insert into provider (id, org_id, name, display_name) values ('prov_1', 'org_1', 'acme', 'Acme')`;
+  await db.sql`insert into org (id, name) values ('org_1', 'test'), ('org_2', 'supplier')`;
+  await db.sql`insert into provider (id, org_id, name, display_name) values ('prov_1', 'org_2', 'acme', 'Acme')`;
+  kind = await kindOf("key_1");
+  await tx(db.sql, (tx) => setShare(tx, undefined, 5_000));
+});
+afterAll(() => db.close());
+
+async function kindOf(keyId: string): Promise<number> {
   const fields = [
-    "key_1",
+    keyId,
     "settled",
     "act",
     "acme/arm",
@@ -28,10 +34,8 @@ beforeAll(async () => {
     null,
   ];
   const [row] = await db.sql<{ kinds: number[] }[]>`select request_kinds(${fields as string[]}::text[]) as kinds`;
-  kind = row!.kinds[0]!;
-  await tx(db.sql, (tx) => setShare(tx, undefined, 5_000));
-});
-afterAll(() => db.close());
+  return row!.kinds[0]!;
+}
 
 const serve = (sql: Queryable, id: string, cost: number, ago = "0") =>
   sql`insert into request_outcome (kind, org_id, request_id, units, cost_micro, lease, created)
@@ -84,4 +88,22 @@ it("lists each day in pages that neither repeat nor skip, and rounds a line down
   const lines = await listEarnings(db.sql, { providers: ["acme"], limit: 100, cursor: undefined });
   expect(lines.filter(({ shareBp }) => shareBp === 0).every(({ earnedMicro }) => earnedMicro === 0)).toBe(true);
   expect(lines.find(({ shareBp }) => shareBp === 5_000)).toMatchObject({ grossMicro: 100, earnedMicro: 50 });
+});
+
+it("credits an organization nothing for calls of its own supply, the hedges that lost among them", async () => {
+  const before = await earned();
+  const hedged = async (orgId: string, cost: number): Promise<void> => {
+    await db.sql`
+      insert into hedge_loser (org_id, request_id, place, offering_id, provider, model, earns, cost_micro)
+      values (${orgId}, ${`req_hedged_${orgId}`}, 0, 'off_1', 'acme', 'acme/arm', true, ${cost})`;
+  };
+  await hedged("org_2", 1_000);
+  await db.sql`
+    insert into request_outcome (kind, org_id, request_id, units, cost_micro, lease)
+    values (${await kindOf("key_2")}, 'org_2', 'req_own', 1, 10000, 'lease_2')`;
+  expect(await earned()).toBe(before);
+  await hedged("org_1", 7);
+  expect(await earned()).toBe(before + 7);
+  await addUpServed(db.sql);
+  expect(await earned()).toBe(before + 7);
 });

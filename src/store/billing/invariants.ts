@@ -37,12 +37,16 @@ const RULES: Readonly<Record<string, string>> = {
     select format('%s: %s <> %s', request_id, hedge_cost_micro, paid) as broken from request full join paid using (org_id, request_id)
     where coalesce(hedge_cost_micro, 0) <> coalesce(paid, 0)`,
 
-  "providers are credited with what their calls were charged": `
-    with credited as (select coalesce(sum(gross_micro), 0) as micro from served), charged as (
-      select coalesce(sum(cost_micro - coalesce(hedge_cost_micro, 0)), 0)
-        + (select coalesce(sum(cost_micro), 0) from hedge_loser where earns) as micro
-      from request where status = 'settled' and not byok and not simulated and offering_id <> ''
-    )
+  "providers are credited with what others were charged for their calls": `
+    with credited as (select coalesce(sum(gross_micro), 0) as micro from served),
+      own as (select name as provider, org_id from provider),
+      charged as (
+        select coalesce(sum(cost_micro - coalesce(hedge_cost_micro, 0)), 0) + (
+          select coalesce(sum(cost_micro), 0) from hedge_loser where earns and (provider, org_id) not in (select provider, org_id from own)
+        ) as micro
+        from request where status = 'settled' and not byok and not simulated and offering_id <> ''
+          and (provider, org_id) not in (select provider, org_id from own)
+      )
     select format('%s <> %s', credited.micro, charged.micro) as broken from credited, charged where credited.micro <> charged.micro`,
 
   "a request is charged once, under one organisation": `

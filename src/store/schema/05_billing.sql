@@ -352,7 +352,7 @@ create trigger notify_budget_used after insert or update of taken_micro on key_d
 -- EARNINGS
 --
 -- What providers earn: a share of what calls that they served were charged. Calls with the caller's own key at the provider, placeholders,
--- episodes, and calls that were not charged earn nothing.
+-- episodes, an organization's calls of its own supply, and calls that were not charged earn nothing.
 
 -- The operator's shares of providers, in ten-thousandths, each from a moment on; rows stay, so that what was earned before is as it was.
 create table provider_share (
@@ -388,19 +388,20 @@ create function served_between(p_from timestamptz, p_to timestamptz) returns tab
     select array_agg(at order by at) as at
     from (select p_from as at union select since from provider_share where since > p_from and since < p_to) as moments
   ), ended as (
-    select o.kind, (o.created at time zone 'UTC')::date as day, cut.at[width_bucket(o.created, cut.at)] as at,
+    -- A kind is of one key, and so of one organization.
+    select o.kind, min(o.org_id) as org_id, (o.created at time zone 'UTC')::date as day, cut.at[width_bucket(o.created, cut.at)] as at,
       count(*) as calls, sum(o.units) as units, sum(o.cost_micro) as cost
-    from request_outcome as o, cut where o.created >= p_from and o.created < p_to group by 1, 2, 3
+    from request_outcome as o, cut where o.created >= p_from and o.created < p_to group by 1, 3, 4
   ), line as (
     select e.day, e.at, k.provider, k.offering_id, k.model, k.unit,
       case when k.byok then 0 else e.calls end as calls, case when k.byok then e.calls else 0 end as own_key_calls, 0 as hedges, e.units,
-      case when k.byok then 0 else e.cost - e.calls * coalesce(k.hedge_cost_micro, 0) end as gross
-    from ended as e join request_kind as k on k.id = e.kind
+      case when k.byok or p.org_id = e.org_id then 0 else e.cost - e.calls * coalesce(k.hedge_cost_micro, 0) end as gross
+    from ended as e join request_kind as k on k.id = e.kind left join provider as p on p.name = k.provider
     where k.status = 'settled' and not k.simulated and k.offering_id <> ''
     union all
     select (l.created at time zone 'UTC')::date, cut.at[width_bucket(l.created, cut.at)], l.provider, l.offering_id, l.model, '',
-      0, 0, 1, 0, l.cost_micro
-    from hedge_loser as l, cut where l.earns and l.created >= p_from and l.created < p_to
+      0, 0, 1, 0, case when p.org_id = l.org_id then 0 else l.cost_micro end
+    from hedge_loser as l left join provider as p on p.name = l.provider, cut where l.earns and l.created >= p_from and l.created < p_to
   )
   select day, provider, offering_id, model, unit, share_at(provider, at),
     sum(calls)::bigint, sum(own_key_calls)::bigint, sum(hedges)::bigint, sum(units)::bigint, sum(gross)::bigint
