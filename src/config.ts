@@ -32,6 +32,7 @@ const SETTINGS = [
   "LIMBER_BODY_MEMORY_MIB",
   "LIMBER_BODY_MEMORY_PER_KEY_MIB",
   "LIMBER_CORS_ORIGINS",
+  "LIMBER_DIRECT_URL",
   "LIMBER_DATABASE_DIRECT_URL",
   "LIMBER_DNS_SERVERS",
   "LIMBER_DRAIN_DELAY_S",
@@ -140,6 +141,8 @@ export interface Config {
   referenceSupply: boolean;
   /** Where callers reach this gateway from outside; undefined: where it listens. */
   publicUrl: string | undefined;
+  /** Where callers reach this gateway past its proxy, without the proxy's time-out; undefined: nowhere else. */
+  directUrl: string | undefined;
   /** The origins whose pages in browsers may read answers. */
   corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined: the built-in scenarios alone. */
@@ -368,6 +371,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     probeEveryS,
     referenceSupply,
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
+    directUrl: url("LIMBER_DIRECT_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
     mail: smtpUrl !== undefined && mailFrom !== undefined ? { url: smtpUrl, from: mailFrom } : undefined,

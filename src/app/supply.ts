@@ -1,7 +1,7 @@
 /** What a process routes to: live supply, kept up to date, with the health that all replicas measure. */
 
 import type { Logger } from "pino";
-import { every, steadyNow } from "../clock.ts";
+import { every, nowSeconds, steadyNow } from "../clock.ts";
 import type { OfferingSample } from "../edge/metrics.ts";
 import { GossipTransport } from "../events/gossip-transport.ts";
 import { triedSpaces } from "../scenarios/index.ts";
@@ -99,7 +99,7 @@ export function openSupply({
       if (rolled) await Promise.all([addUpServed(sql), addUpSeries(sql)]);
       return rolled;
     },
-    uptimes: () => loadUptimes(sql),
+    uptimes: () => loadUptimes(sql, Math.floor(nowSeconds() / 3600)),
     latencies: (minute) => loadLatencies(sql, minute),
   });
   const troubles = new Troubles((records) => addTroubles(sql, records));

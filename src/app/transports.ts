@@ -155,6 +155,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     memory,
     metrics: access,
     publicUrl: config.publicUrl,
+    directUrl: config.directUrl,
     closing,
     corsOrigins: config.corsOrigins,
     port: {

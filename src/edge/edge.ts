@@ -50,6 +50,8 @@ export interface ServerOptions {
   readonly metrics?: MetricsAccess;
   /** Where callers reach the gateway from outside, for its documents. */
   readonly publicUrl?: string | undefined;
+  /** An address without a proxy's time-out, for the OpenAPI document. */
+  readonly directUrl?: string | undefined;
   /** Aborted when running calls have to end; `drain` aborts it after `patienceMs`. */
   readonly closing?: AbortController;
   /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
@@ -123,7 +125,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.setNotFoundHandler((request, reply) => noSuchPath(request, reply, known));
   fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
   const signInPage = serveConsole(fastify, WELCOME);
-  serveDocs(fastify, options.publicUrl);
+  serveDocs(fastify, options);
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveSignIn(fastify, { ...transports, page: signInPage });
   serveRest(fastify, rest);

@@ -14,6 +14,7 @@ import {
 import { type Frame, ImageFormat, type Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { plan } from "./act/plan.ts";
 import type { ActInput, ActOutput } from "./act/types.ts";
+import { missingNote } from "./ground/ground.ts";
 import { decodeImage, type RgbFrame } from "./image.ts";
 import { REFERENCE_MODELS, type ReferenceModel } from "./models.ts";
 import type { EncodedPicture, Pictures } from "./pictures.ts";
@@ -57,13 +58,21 @@ export async function* predict(request: PredictRequest, pictures: Pictures): Asy
 /** Answers a ground call. Throws as `act` does. */
 export async function ground(request: GroundRequest, pictures: Pictures): Promise<GroundResponse> {
   modelOf(request.model, "ground");
-  const frame = firstFrame(newest(request.observation === undefined ? [] : [request.observation]));
-  const { points, boxes, note } = await pictures.ground(encoded(frame), request.instruction);
-  const where = { frame: 0, camera: frame.camera };
+  const observation = newest(request.observation === undefined ? [] : [request.observation]);
+  firstFrame(observation);
+  const found = await Promise.all(
+    observation.frames.map(async (each, frame) => {
+      const { points, boxes } = await pictures.ground(encoded(each), request.instruction);
+      const at = <T>(place: T) => ({ ...place, frame, camera: each.camera });
+      return { points: points.map(at), boxes: boxes.map(at) };
+    }),
+  );
+  const points = found.flatMap((each) => each.points);
+  const boxes = found.flatMap((each) => each.boxes);
   return create(GroundResponseSchema, {
-    points: points.map((point) => ({ ...point, ...where })),
-    boxes: boxes.map((box) => ({ ...box, ...where })),
-    note: note ?? "",
+    points,
+    boxes,
+    note: missingNote(request.instruction, new Set(points.map(({ label }) => label))) ?? "",
     inputTokens: wordsIn(request.instruction),
     outputTokens: points.length + boxes.length,
   });

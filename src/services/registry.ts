@@ -165,7 +165,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   const wakeUpMicro = cold ? snapshot.columns.wakeMicro[row]! : 0;
   const { advertised, actionDim } = offering;
   // 0 stands for what is not known.
-  const uptime = health.view.uptime[row]!;
+  const uptime = health.view.judgedUptime[row]!;
   return create(ModelOfferingSchema, {
     id: offering.id,
     provider: offering.provider,
@@ -183,7 +183,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
     cold,
     advertisedMs: latency(advertised.p50Ms, advertised.p95Ms),
     measuredMs: latency(figures?.p50Ms, figures?.p95Ms, figures?.p99Ms),
-    ...(uptime > 0 && { uptime30d: uptime }),
+    ...(uptime > 0 && { uptime30d: uptime, uptimeMeasured: uptime !== advertised.uptime30d }),
     maxHorizon: offering.maxHorizon,
     dtMs: offering.dtMs,
     ...(actionDim !== undefined && { actionDim }),

@@ -1,11 +1,11 @@
-/** How limits are set, removed and listed: rows of the specification and RFC 7396, over one gateway. */
+/** Rows of the specification about limits, lists and addresses, and RFC 7396, over one gateway. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../support/app.ts";
 
 let app: App;
 let caller: Caller;
 beforeAll(async () => {
-  app = await openApp();
+  app = await openApp({ publicUrl: "https://api.example.com/base", directUrl: "https://direct.example.com" });
   caller = await app.caller(1);
 });
 afterAll(() => app.close());
@@ -94,4 +94,25 @@ it("lists that have pages take a limit", async () => {
     const { status, text } = await call(`${path}?limit=1`);
     expect(status, text).toBe(200);
   }
+});
+
+it("the OpenAPI document names the public and the direct address", async () => {
+  const { body } = await app.call("/openapi.json");
+  const urls = body.servers.map(({ url }: { url: string }) => url);
+  expect(urls).toEqual(["https://api.example.com/base", "https://direct.example.com"]);
+});
+
+it("a commitment from the middle of a month says that it is prorated, and what the period is due", async () => {
+  const { org, key } = await app.caller(1);
+  const next = new Date(Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth() + 1, 16));
+  const path = `/v1/orgs/${org}/commitment`;
+  const half = await app.admin(path, { min_monthly_usd: 31, starts_on: next.toISOString().slice(0, 10) });
+  expect(half).toMatchObject({ min_monthly_usd: 31, prorated: true });
+  expect(half.due_usd).toBeGreaterThan(0);
+  expect(half.due_usd).toBeLessThan(31);
+  next.setUTCDate(1);
+  const whole = await app.admin(path, { min_monthly_usd: 31, starts_on: next.toISOString().slice(0, 10) });
+  expect(whole).toMatchObject({ due_usd: 31, prorated: false });
+  const { body } = await call("/v1/billing/balance", undefined, undefined, key);
+  expect(body.commitment).toMatchObject({ due_usd: 31, prorated: false });
 });

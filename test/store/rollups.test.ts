@@ -30,7 +30,8 @@ const minute = (facts: Partial<MinuteRecord> = {}): MinuteRecord => ({
   latency: [0, 9, 1],
   ...facts,
 });
-const uptimeOf = async (id = "off_a") => (await loadUptimes(database.sql)).find(({ offeringId }) => offeringId === id);
+const uptimeOf = async (id = "off_a") =>
+  (await loadUptimes(database.sql, Math.floor(NOON / 60))).find(({ offeringId }) => offeringId === id);
 
 describe("minutes", () => {
   it("of all replicas make one uptime, however often each is written and rolled up", async () => {
@@ -41,7 +42,7 @@ describe("minutes", () => {
       expect(await rollUp(sql, NOON)).toBe(true);
     }
     const uptime = await uptimeOf();
-    expect(uptime).toMatchObject({ last5m: 0.75, last1d: 0.75, last30d: 0.75, calls: 40 });
+    expect(uptime).toMatchObject({ last5m: 0.75, last1d: 0.75, last30d: 0.75, calls: 40, hours: 1 });
     expect(await loadLatencies(sql, NOON)).toEqual([
       { offeringId: "off_a", minute: NOON, latency: [undefined, 9, 31] },
     ]);

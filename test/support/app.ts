@@ -97,6 +97,7 @@ const DEFAULTS = {
   referenceSupply: false,
   probeEveryS: 3600,
   publicUrl: undefined,
+  directUrl: undefined,
   corsOrigins: new Set<string>(),
   scenarioPacks: undefined,
   mail: undefined,

@@ -50,9 +50,9 @@ const START = `SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", deepLinki
 /** The page of all refusals, which says the same wherever it is served. */
 let errors: string | undefined;
 
-/** Serves `/openapi.json`, `/docs` and `/docs/errors`. The document names `publicUrl` as its server where there is one. */
-export function serveDocs(fastify: FastifyInstance, publicUrl?: string): void {
-  const openapi = servedAt(publicUrl, readFileSync(OPENAPI));
+/** Serves `/openapi.json`, `/docs` and `/docs/errors`. The document names the gateway's addresses as its servers. */
+export function serveDocs(fastify: FastifyInstance, addresses: ServedAddresses = {}): void {
+  const openapi = servedAt(addresses, readFileSync(OPENAPI));
   errors ??= errorsPage(descriptionsOf(openapi));
   const refusals = errors;
   const page = (reply: FastifyReply, type: string, body: string | Buffer) =>
@@ -75,10 +75,21 @@ export function serveDocs(fastify: FastifyInstance, publicUrl?: string): void {
   }
 }
 
-function servedAt(publicUrl: string | undefined, openapi: Buffer): Buffer {
-  if (publicUrl === undefined) return openapi;
+/** Where callers reach the gateway: by its public address, and by one without a proxy's time-out. */
+export interface ServedAddresses {
+  readonly publicUrl?: string | undefined;
+  readonly directUrl?: string | undefined;
+}
+
+function servedAt({ publicUrl, directUrl }: ServedAddresses, openapi: Buffer): Buffer {
+  if (publicUrl === undefined && directUrl === undefined) return openapi;
   const document: object = JSON.parse(openapi.toString());
-  return Buffer.from(JSON.stringify({ ...document, servers: [{ url: new URL(publicUrl).href.replace(/\/$/, "") }] }));
+  const baseOf = (url: string): string => new URL(url).href.replace(/\/$/, "");
+  const servers = [
+    { url: publicUrl === undefined ? "/" : baseOf(publicUrl), description: "public" },
+    ...(directUrl === undefined ? [] : [{ url: baseOf(directUrl), description: "direct, without a proxy time-out" }]),
+  ];
+  return Buffer.from(JSON.stringify({ ...document, servers }));
 }
 
 /** The sentences that the schema has about each refusal, by its word. */

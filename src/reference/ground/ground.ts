@@ -59,24 +59,29 @@ interface Detection {
  */
 export function ground(frame: RgbFrame, instruction: string): Grounding {
   const phrases = readPhrases(instruction);
-  if (phrases.length === 0) {
-    return {
-      points: [],
-      boxes: [],
-      note: "The instruction names no colour; this model finds things by colour and shape only.",
-    };
-  }
+  if (phrases.length === 0) return { points: [], boxes: [], note: NO_COLOR };
   const { image } = frame;
   const factor = Math.ceil(Math.max(image.width, image.height) / SIDE);
   const picture = shrink(image, factor);
   const unit = { x: factor / image.width, y: factor / image.height };
   const found = phrases.map((phrase) => ({ phrase, sightings: look(picture, phrase) }));
-  const missing = found.filter(({ sightings }) => sightings.length === 0).map(({ phrase }) => phrase.label);
+  const seen = new Set(found.filter(({ sightings }) => sightings.length > 0).map(({ phrase }) => phrase.label));
+  const note = missingNote(instruction, seen);
   return {
     points: found.flatMap(({ phrase, sightings }) => sightings.map((sighting) => toPoint(unit, phrase, sighting))),
     boxes: found.flatMap(({ phrase, sightings }) => sightings.map((sighting) => toBox(unit, phrase, sighting))),
-    ...(missing.length > 0 && { note: `Nothing in the picture fits: ${missing.join(", ")}.` }),
+    ...(note !== undefined && { note }),
   };
+}
+
+const NO_COLOR = "The instruction names no colour; this model finds things by colour and shape only.";
+
+/** What to say of the things that an instruction names and that are not among the labels `seen`; undefined where nothing is missing. */
+export function missingNote(instruction: string, seen: ReadonlySet<string>): string | undefined {
+  const labels = readPhrases(instruction).map(({ label }) => label);
+  if (labels.length === 0) return NO_COLOR;
+  const missing = labels.filter((label) => !seen.has(label));
+  return missing.length > 0 ? `Nothing in the picture fits: ${missing.join(", ")}.` : undefined;
 }
 
 function look(picture: RgbImage, phrase: Phrase): Detection[] {

@@ -145,8 +145,11 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
     }
     case "heard":
       return hear(breaker, event);
-    case "condemned":
-      return open(event.at < breaker.trialUntil ? breaker : { ...breaker, trips: 0 }, event.at, random);
+    case "condemned": {
+      // The failures in a row that were in doubt count from now on.
+      const next = { ...breaker, consecutive: Math.max(breaker.consecutive, CONSECUTIVE_LIMIT) };
+      return open(event.at < breaker.trialUntil ? next : { ...next, trips: 0 }, event.at, random);
+    }
     default:
       return breaker;
   }

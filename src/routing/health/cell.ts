@@ -34,6 +34,8 @@ export interface Uptime {
   readonly last30d: number;
   /** Calls of the 30 days: below `ENOUGH_CALLS` the advertised figure stands. */
   readonly calls: number;
+  /** Hours since the first of these calls; 0 where that is not known. */
+  readonly hours?: number;
 }
 
 /** The report of another replica on an offering. */
@@ -59,6 +61,8 @@ export type CallVerdict = Verdict | "doubted";
 const ENOUGH_SAMPLES = 4;
 /** Below this many calls in 30 days the advertised uptime stands. */
 const ENOUGH_CALLS = 20;
+/** Before so many hours `min_uptime_30d` goes by the advertised uptime: a bad minute is no measure of a month. */
+const ENOUGH_HOURS = 7 * 24;
 /** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
 const USUAL_MS = 1000;
 /** An offering that was given this many times its usual time, and has not answered, is at fault; below that it may be what it was asked. */
@@ -209,6 +213,11 @@ export class Cell {
   /** The uptime of 30 days once there are enough calls. */
   get uptime30d(): number | undefined {
     return this.uptime && this.uptime.calls >= ENOUGH_CALLS ? this.uptime.last30d : undefined;
+  }
+
+  /** The same once it was measured for long enough to be judged by. */
+  get judgedUptime(): number | undefined {
+    return (this.uptime?.hours ?? 0) >= ENOUGH_HOURS ? this.uptime30d : undefined;
   }
 
   private get sketch(): Sketch {

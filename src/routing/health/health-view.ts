@@ -19,8 +19,8 @@ export interface HealthView {
   readonly uptime: Float64Array;
   /**
    * What hard constraints judge: the 95th percentile in milliseconds as advertised, else as measured by traffic, else by the probe, Infinity
-   * where there is none; and the uptime as measured by traffic once there is enough, else as advertised, else by what traffic or the probe
-   * there was, 0 where there was none.
+   * where there is none; and the uptime as measured by traffic for seven days, else as advertised, else by what traffic or the probe there
+   * was, 0 where there was none.
    */
   readonly judgedP95Ms: Float64Array;
   readonly judgedUptime: Float64Array;
@@ -52,7 +52,7 @@ export function writeCell(view: HealthView, id: string, cell: Cell, now: number)
   const told = view.snapshot.offerings[row]!.advertised;
   const measuredP95Ms = told.p95Ms === undefined && cell.hasMeasured() ? cell.latency.quantile(0.95) : undefined;
   view.judgedP95Ms[row] = measuredP95Ms ?? advertised.judgedP95Ms[row]!;
-  const seen = told.uptime30d === undefined ? cell.uptime?.last30d : cell.uptime30d;
+  const seen = told.uptime30d === undefined ? cell.uptime?.last30d : cell.judgedUptime;
   view.judgedUptime[row] = seen ?? advertised.judgedUptime[row]!;
   view.success[row] = cell.success;
   view.usedAt[row] = cell.idleSince;

@@ -255,7 +255,8 @@ export const CONSTRAINTS: readonly Constraint[] = [
       const uptime = ask.health.judgedUptime[row]!;
       if (uptime === 0 && offeringOf(ask, row).advertised.uptime30d === undefined)
         return "advertises no uptime, and none was measured";
-      return `uptime ${uptime} < ${ask.preferences?.minUptime30d}`;
+      const basis = basisOf(uptime === offeringOf(ask, row).advertised.uptime30d ? uptime : undefined);
+      return `${basis} uptime ${uptime} < ${ask.preferences?.minUptime30d}`;
     },
     admitting: (ask, row) => ask.health.judgedUptime[row]!,
   },

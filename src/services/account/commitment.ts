@@ -35,6 +35,7 @@ export function commitmentCalls({
         usedUsd: toUsd(promised?.usedMicro ?? 0),
         periodStart: promised?.periodStart ?? 0,
         periodEnd: promised?.periodEnd ?? 0,
+        ...shareOf(promised),
       });
     },
   };
@@ -50,6 +51,12 @@ function refuseBadDay(day: string): void {
   if (at > now() + 366 * 86_400_000) throw violation("starts_on", "lies more than a year ahead", "less_than_equal");
 }
 
+/** What the running period is promised; a first month counts by its days. */
+const shareOf = (promised: CommitmentRecord | undefined) => ({
+  dueUsd: toUsd(promised?.dueMicro ?? 0),
+  prorated: promised !== undefined && promised.dueMicro < promised.minMicro,
+});
+
 /** A promise as the balance shows it. */
 export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
   create(CommitmentSchema, {
@@ -59,4 +66,5 @@ export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
     periodStart: promised.periodStart,
     periodEnd: promised.periodEnd,
     unpaidFeeUsd: toUsd(promised.unpaidMicro),
+    ...shareOf(promised),
   });

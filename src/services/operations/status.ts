@@ -68,7 +68,8 @@ function recordOf({
     state: STATES[breaker.state],
     tier: tierOf(breaker.state, 1 - failureRate),
     failureRate5m: roundShare(failureRate),
-    consecutiveFailures: breaker.consecutive,
+    // Another replica's failures may have opened it; what opened it failed at least once.
+    consecutiveFailures: Math.max(breaker.consecutive, breaker.elsewhere.consecutive, resting ? 1 : 0),
     ...(resting && { openedAt: unixSeconds(breaker.openedAt), retryAt: unixSeconds(breaker.retryAt) }),
     ...(lastFailure !== undefined && { lastErrorCode: lastFailure }),
     ...(p50Ms !== undefined && { p50Ms: roundMs(p50Ms) }),

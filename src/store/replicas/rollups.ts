@@ -22,6 +22,8 @@ export interface UptimeRecord {
   last30d: number;
   /** Calls of the 30 days. */
   calls: number;
+  /** Hours since the first call. */
+  hours: number;
 }
 
 /** Latencies of an offering in the last minutes, of all replicas together. */
@@ -122,17 +124,21 @@ interface UptimeRow {
   uptime1d: number | null;
   uptime30d: number;
   calls30d: number;
+  since: number | null;
 }
 
-/** The uptimes as they were last rolled up. */
-export async function loadUptimes(sql: Sql): Promise<UptimeRecord[]> {
-  const rows = await sql<UptimeRow[]>`select * from offering_uptime`;
-  return rows.map(({ offeringId, uptime5m, uptime1d, uptime30d, calls30d }) => ({
+/** The uptimes as they were last rolled up; `hour` is the present one, counted as the roll-up counts. */
+export async function loadUptimes(sql: Sql, hour: number): Promise<UptimeRecord[]> {
+  const rows = await sql<UptimeRow[]>`
+    select *, (select min(hour) from offering_hour as h where h.offering_id = u.offering_id) as since
+    from offering_uptime as u`;
+  return rows.map(({ offeringId, uptime5m, uptime1d, uptime30d, calls30d, since }) => ({
     offeringId,
     last5m: uptime5m ?? undefined,
     last1d: uptime1d ?? undefined,
     last30d: uptime30d,
     calls: calls30d,
+    hours: since === null ? 0 : Math.max(0, hour + 1 - since),
   }));
 }
 

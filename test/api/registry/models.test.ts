@@ -262,6 +262,7 @@ describe("supply", () => {
         advertised_ms: { p50: 40, p95: 90 },
         measured_ms: {},
         uptime_30d: 0.98,
+        uptime_measured: false,
         max_horizon: 256,
         dt_ms: ACT_DECLARATION.dt_ms,
         parameters: ["seed"],

@@ -164,4 +164,22 @@ describe("POST /v1/ground", () => {
     expect(body.points[0].x).toBeGreaterThan(box.xMin);
     expect(body.points[0].x).toBeLessThan(box.xMax);
   });
+
+  it("searches every frame of the observation, and says in which one a thing is", async () => {
+    const shown = await Promise.all(
+      (["red", "blue"] as const).map(async (paint) => {
+        const { data, width, height } = tableScene(3, paint, "square").frame.image;
+        const png = await sharp(data, { raw: { width, height, channels: 3 } })
+          .png()
+          .toBuffer();
+        return { camera: paint, url: `data:image/png;base64,${png.toString("base64")}` };
+      }),
+    );
+    const request = { instruction: "the red cube and the blue cube", observations: [{ frames: shown.toReversed() }] };
+    const { status, text, body } = await app.call("/v1/ground", request, { key: caller.key });
+    expect(status, text).toBe(200);
+    const places = body.points.map(({ frame, camera, label }: Record<string, unknown>) => [frame, camera, label]);
+    expect(places).toContainEqual([0, "blue", expect.stringContaining("blue")]);
+    expect(places).toContainEqual([1, "red", expect.stringContaining("red")]);
+  });
 });

@@ -112,6 +112,19 @@ describe("figures", () => {
     health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 20 }, 0);
     expect(health.view.uptime[0]).toBe(0.5);
   });
+
+  test("`min_uptime_30d` judges the advertised uptime until seven days were measured, then the measured one", () => {
+    const health = board(offering("a"));
+    const measured = { last5m: 0, last1d: 0, last30d: 0.5, calls: 10_000 };
+    for (const [hours, judged] of [
+      [1, 0.99],
+      [7 * 24 - 1, 0.99],
+      [7 * 24, 0.5],
+    ] as const) {
+      health.setUptime("a", { ...measured, hours }, 0);
+      expect(health.view.judgedUptime[0], `after ${hours} hours`).toBe(judged);
+    }
+  });
 });
 
 describe("breaker", () => {

@@ -476,7 +476,8 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
   uptime1d?: number | undefined;
 
   /**
-   * The same of the last 30 days. What `min_uptime_30d` goes by once there are 20 calls; before, the advertised figure.
+   * The same of the last 30 days. What `min_uptime_30d` goes by once there are seven days and 20 calls;
+   * before, the advertised figure.
    *
    * @generated from field: optional double uptime_30d = 15;
    */
