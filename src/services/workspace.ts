@@ -30,7 +30,7 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
-import { isWider, refuseNarrowed, refuseSharedCache, refuseUnknownPreset } from "./account/settings.ts";
+import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { confinedTo } from "./workspace-reach.ts";
@@ -174,7 +174,6 @@ function slugOf(name: string): string {
 
 function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
   if (!settings) return {};
-  refuseSharedCache(settings.cacheSharing, "settings.cache_sharing");
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = settings;
   const { requireSigned } = settings;
   return {

@@ -1035,7 +1035,8 @@ export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> &
   zdr?: boolean | undefined;
 
   /**
-   * Whether answers may be shared through caches. The gateway caches none, so that true is refused.
+   * Whether identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
+   * every call reaches a provider either way.
    *
    * @generated from field: optional bool cache_sharing = 4;
    */

@@ -92,13 +92,7 @@ export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings,
   refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened, requireSigned }, giver);
 }
 
-/** Answers are kept for nobody but their own caller, so that there is no cache to share. */
-export function refuseSharedCache(wanted: boolean | undefined, path = "cache_sharing"): void {
-  if (wanted) throw violation(path, "can't be switched on: this gateway caches no answers", "value_error");
-}
-
 function storedOf(request: UpdateSettingsRequest): StoredSettings {
-  refuseSharedCache(request.cacheSharing);
   const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
   const { requireSigned, selfRegisteredApps, clear } = request;
   const given: StoredSettings = {

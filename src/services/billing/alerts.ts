@@ -99,7 +99,11 @@ async function low(tx: Tx, orgId: string): Promise<Found> {
 async function exhausted(tx: Tx, orgId: string): Promise<Found> {
   const found = await tellExhausted(tx, orgId);
   if (!found) return [];
-  return [{ orgId, happening: { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } } }];
+  // What is exhausted was low before, however fast it went.
+  return [
+    ...(await low(tx, orgId)),
+    { orgId, happening: { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } } },
+  ];
 }
 
 async function shares(tx: Tx, holder: string, isShort: boolean): Promise<Found> {

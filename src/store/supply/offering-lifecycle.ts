@@ -85,12 +85,18 @@ export async function deleteOffering(sql: Queryable, id: string, from: readonly 
   return count > 0;
 }
 
-/** Calls that were promised to an offering and have not ended, on any replica; at most a batch too many. */
+/** Calls that were promised to an offering and whose end is not on record, on any replica: a page of promises stays until all of its calls ended. */
 export async function inFlightOn(sql: Queryable, id: string): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
-    with page as (select promised::json as promised from intent)
-    select count(*) as count from page, json_array_elements(promised -> 'requests') as request
-    where promised -> 'kinds' -> (request ->> 0)::int ->> 'offering_id' = ${id}`;
+    with page as (select promised::json as promised from intent),
+    request as (
+      select promised -> 'kinds' -> (request ->> 0)::int as kind, request ->> 1 as request_id
+      from page, json_array_elements(promised -> 'requests') as request
+    )
+    select count(*) as count from request
+    where kind ->> 'offering_id' = ${id} and not exists (
+      select from request_outcome as ended
+      where ended.org_id = request.kind ->> 'org_id' and ended.request_id = request.request_id)`;
   return row?.count ?? 0;
 }
 

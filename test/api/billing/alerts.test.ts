@@ -47,6 +47,7 @@ describe("balance.low and balance.exhausted", () => {
     expect(served).toBe(100);
     for (let i = 0; i < 10; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
     await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceLow"]);
+    expect((await told(org)).map((data) => data.case)).toEqual(["balanceLow", "balanceExhausted"]);
     const low = (await told(org)).find((data) => data.case === "balanceLow");
     expect(low?.value).toMatchObject({ thresholdUsd: 0.1 });
     const left = low?.case === "balanceLow" ? low.value.balanceUsd : undefined;

@@ -385,6 +385,22 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     expect(await actions(id)).toEqual(["offering.declared", "offering.verified", "offering.removed"]);
   });
 
+  it("counts calls that run, and none that have ended", async () => {
+    const { id, model: name } = await live();
+    const waiting: (() => void)[] = [];
+    model.script.act = (call, answer) => void waiting.push(() => answer(honestSteps(call, 2)));
+    const running = Array.from({ length: 3 }, () => act(name));
+    const inFlight = async () => (await remove(id)).body.error.details.in_flight;
+    await eventually(async () => expect([waiting.length, await inFlight()]).toEqual([3, 3]));
+    waiting[0]?.();
+    expect((await Promise.race(running)).status).toBe(200);
+    await eventually(async () => expect(await inFlight()).toBe(2));
+    for (const end of waiting) end();
+    model.script.act = undefined;
+    await Promise.all(running);
+    await eventually(async () => expect(await inFlight()).toBe(0));
+  });
+
   it("lets calls that run end first, and takes no new ones", async () => {
     const { id, model: name } = await live();
     const asked = Promise.withResolvers<void>();

@@ -974,7 +974,8 @@ export type Settings = Message<"limber.v1.Settings"> & {
   zdr: boolean;
 
   /**
-   * Answers may be shared through caches.
+   * Identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
+   * every call reaches a provider either way.
    *
    * @generated from field: bool cache_sharing = 3;
    */

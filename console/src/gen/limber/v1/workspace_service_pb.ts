@@ -41,7 +41,8 @@ export type WorkspaceSettings = Message<"limber.v1.WorkspaceSettings"> & {
   zdr?: boolean | undefined;
 
   /**
-   * Whether answers may be shared through caches. The gateway caches none, so that true is refused.
+   * Whether identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
+   * every call reaches a provider either way.
    *
    * @generated from field: optional bool cache_sharing = 3;
    */
