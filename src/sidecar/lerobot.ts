@@ -14,6 +14,7 @@ import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
 import { isLerobotMessage } from "../codecs/python/lerobot.ts";
 import { newId } from "../ids.ts";
+import { LerobotClients, NotSetUp } from "./clients.ts";
 import { type LerobotObservation, type LerobotSetup, readNumber, readPicture } from "./messages.ts";
 import { readObservation, readSetup } from "./pickles.ts";
 import { readObservation as readTensorObservation, readSetup as readTensorSetup } from "./tensors.ts";
@@ -51,18 +52,18 @@ const TRANSFER_END = 3;
 
 /** Listens. */
 export async function serveLerobot(options: LerobotOptions): Promise<LerobotServer> {
-  const robots = new WeakMap<Http2Session, LerobotRobot>();
+  const clients = new LerobotClients<LerobotRobot>();
   const sessions = new Set<Http2Session>();
   const server = createServer({ settings: { initialWindowSize: 4 << 20 } });
   server.on("session", (session) => {
     sessions.add(session);
-    robots.set(session, new LerobotRobot(options));
+    clients.opened(session, new LerobotRobot(options, clients));
     session.on("error", () => undefined);
     session.once("close", () => sessions.delete(session));
   });
   server.on("stream", (stream, headers) => {
     stream.on("error", () => undefined);
-    const robot = stream.session && robots.get(stream.session);
+    const robot = stream.session && clients.of(stream.session);
     if (robot) serve(stream, String(headers[":path"]), robot, options.log);
   });
   await new Promise<void>((resolve, reject) => {
@@ -99,8 +100,13 @@ function serve(stream: ServerHttp2Stream, path: string, robot: LerobotRobot, log
     else messages.push(message);
   });
   const fail = (thrown: unknown): void => {
-    log(`${path}: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
-    trailers = { "grpc-status": "3", "grpc-message": "the message cannot be read" };
+    const text = thrown instanceof Error ? thrown.message : String(thrown);
+    const isNotSetUp = thrown instanceof NotSetUp;
+    // Its client asks again and again.
+    if (!isNotSetUp || thrown.isFirst) log(`${path}: ${text}`);
+    trailers = isNotSetUp
+      ? { "grpc-status": "9", "grpc-message": text }
+      : { "grpc-status": "3", "grpc-message": "the message cannot be read" };
     if (!stream.destroyed) stream.end();
   };
   stream.on("data", (chunk: Buffer) => {
@@ -133,10 +139,13 @@ const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
     return EMPTY;
   },
   SendObservations: async (robot, messages) => {
-    for (const seen of transfersIn(messages)) robot.see(observationIn(seen));
+    const seen = transfersIn(messages).map(observationIn);
+    await robot.resume();
+    for (const each of seen) robot.see(each);
     return EMPTY;
   },
   GetActions: async (robot, _, stream) => {
+    await robot.resume();
     const actions = await robot.actions(() => stream.destroyed);
     return actions.length === 0 ? EMPTY : new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(actions).finish();
   },
@@ -186,6 +195,7 @@ const ROBOT = { key: "", robot: "" } as const;
 /** One connection of a client: its setup, and the newest observation that was not answered. */
 class LerobotRobot {
   readonly #options: LerobotOptions;
+  readonly #clients: LerobotClients<LerobotRobot>;
   #setup: LerobotSetup | undefined;
   #actionSpace: string | undefined;
   #seen: LerobotObservation | undefined;
@@ -193,9 +203,37 @@ class LerobotRobot {
   #episode = 1;
   #wake = (): void => {};
 
-  constructor(options: LerobotOptions) {
+  #resuming: Promise<void> | undefined;
+
+  constructor(options: LerobotOptions, clients: LerobotClients<LerobotRobot>) {
     this.#options = options;
+    this.#clients = clients;
     this.#actionSpace = options.actionSpace;
+  }
+
+  get isSetUp(): boolean {
+    return this.#setup !== undefined;
+  }
+
+  /**
+   * Makes sure of a setup: gRPC opens a connection again by itself after a break, and the client goes on without another handshake. It gets the
+   * setup of the connection that it lost, in a session of its own, so that no chunk of before is used. Rejects with NotSetUp.
+   */
+  async resume(): Promise<void> {
+    if (this.#setup) return;
+    this.#resuming ??= this.#takeOver().finally(() => {
+      this.#resuming = undefined;
+    });
+    await this.#resuming;
+  }
+
+  async #takeOver(): Promise<void> {
+    const lost = await this.#clients.lostBy(this);
+    if (this.#setup) return; // by a handshake meanwhile
+    this.#setup = lost.#setup;
+    this.#actionSpace = lost.#actionSpace;
+    const { log } = this.#options;
+    log(`a client came back without a handshake: it goes on with ${lost.#setup?.model}, in a new episode`);
   }
 
   begin(): void {
@@ -205,6 +243,7 @@ class LerobotRobot {
 
   async setUp(setup: LerobotSetup): Promise<void> {
     this.#setup = setup;
+    this.#clients.supersede(this);
     if (this.#options.actionSpace !== undefined || this.#options.preset !== undefined) return;
     const { ok, body } = await this.#ask(`/v1/models/${setup.model.split(":")[0]}`);
     if (ok) this.#actionSpace = (body as { action_spaces?: string[] }).action_spaces?.[0];
