@@ -226,8 +226,10 @@ function refuseUnusable(name: string, slug: string, param: string, { snapshot, s
 }
 
 function* knownNames(snapshot: Snapshot, name: string): Iterable<string> {
-  yield* snapshot.models.names;
-  for (const alias of ALIASES) yield alias.id;
+  const { variant } = parseModelName(name);
+  // A suffix stays: what is misspelt stands before it.
+  for (const model of snapshot.models.names) yield variant ? model + variant.suffix : model;
+  for (const alias of ALIASES) yield variant ? alias.id + variant.suffix : alias.id;
   const colon = name.lastIndexOf(":");
   // Of two suffixes one is a mistake.
   const { base } = parseModelName(name.slice(0, colon));
