@@ -5,14 +5,15 @@
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { Access, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
+import type { Answer, App, Caller } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";
 import { refusalIn } from "../support/clients.ts";
 import { everyone, type KnockingPrincipal } from "../support/principals.ts";
+import { ownGateway } from "../support/world.ts";
 
 const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly DescMethod[] => service.methods);
 const nameOf = (method: DescMethod): string => `${method.parent.name}.${method.name}`;
@@ -113,7 +114,7 @@ let matrix: Record<string, Record<string, boolean>>;
 let own: Record<string, string[]>;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(1);
   all = await everyone(app, caller);
   const { body } = await app.call("/v1/permissions");
@@ -122,7 +123,6 @@ beforeAll(async () => {
     body.roles.map(({ id, own_permissions }: { id: string; own_permissions: string[] }) => [id, own_permissions]),
   );
 }, 60_000);
-afterAll(() => app.close());
 
 /** The word with which the gate has to refuse a call; undefined where it has to let it in. */
 function expected(method: DescMethod, knocking: KnockingPrincipal): string | undefined {

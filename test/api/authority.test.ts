@@ -3,14 +3,15 @@
  * writes keys, members, roles, applications or settings and does not say what it yields fails here.
  */
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { Access, rpc, Yield } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
+import type { Answer, App, Caller } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Person, person } from "../support/members.ts";
 import { consent, pkce, register } from "../support/oauth.ts";
+import { ownGateway } from "../support/world.ts";
 
 const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly DescMethod[] => service.methods);
 const WRITES = /^(keys\.write|members\.write|scim\.write|oauth\.\w+|org\.\w+|workspaces\.write|settings\.write)$/;
@@ -31,8 +32,8 @@ let group: string;
 let client: string;
 
 beforeAll(async () => {
-  app = await openApp();
-  two = await openApp({ database: app.database });
+  app = await ownGateway();
+  two = await ownGateway({ database: app.database });
   caller = await app.caller(10, { role: "owner" });
   workspace = (await app.admin(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" })).id;
   end = Math.floor(Date.now() / 1000) + 3600;
@@ -45,10 +46,6 @@ beforeAll(async () => {
   const { key } = caller;
   await app.call(`/v1/scim/v2/Groups/${group}/map`, { role: "developer" }, { key });
   client = (await register(app, key, { scopes: ["act"] })).body.client_id;
-});
-afterAll(async () => {
-  await two.close();
-  await app.close();
 });
 
 /** Owner's keys, each narrowed in one dimension, by the word of that dimension. */

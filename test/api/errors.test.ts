@@ -1,15 +1,15 @@
 /** What refusals tell the person who reads them: where to read more, what was meant, which part of an address is wrong. */
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import { beforeAll, expect, it } from "vitest";
+import type { App, Caller } from "../support/app.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp({ publicUrl: "https://api.example.com/base", allowPrivateAddresses: false });
+  app = await ownGateway({ publicUrl: "https://api.example.com/base", allowPrivateAddresses: false });
   caller = await app.caller(1);
 });
-afterAll(() => app.close());
 
 const refused = async (path: string, body?: object) => {
   const { body: answer } = await app.call(path, body, { key: caller.key });

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Access } from "../../gen/limber/edge/v1/options_pb.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import type { App, Caller } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 import {
@@ -19,6 +19,7 @@ import {
   UNWRAPPED,
   withValue,
 } from "../support/places.ts";
+import { openWorld } from "../support/world.ts";
 
 let app: App;
 let stranger: Caller;
@@ -28,7 +29,7 @@ let receiver: OtlpReceiver;
 let BODIES: ReturnType<typeof bodiesFor>;
 
 beforeAll(async () => {
-  [app, receiver] = await Promise.all([openApp(), startOtlpReceiver()]);
+  [app, receiver] = await Promise.all([openWorld(), startOtlpReceiver()]);
   BODIES = bodiesFor(receiver.url);
   const owner = await app.caller(1);
   stranger = await app.caller(1);
@@ -36,7 +37,6 @@ beforeAll(async () => {
   mine = await belongings(app, stranger, "mine");
 }, 60_000);
 afterAll(async () => {
-  await app.close();
   await receiver.close();
 });
 

@@ -3,14 +3,15 @@
  * for each of its fields. A field that has no default is missed by name, and what may be left out stands in a table here.
  */
 import { create, type DescField, type DescMessage, type DescMethod, getOption } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { inline, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
 import { decoderOf, Faults } from "../../src/edge/messages/json.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
 import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../support/app.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
+import { ownGateway } from "../support/world.ts";
 
 const ROUTES = routesOf(SERVICES).filter(({ verb }) => verb !== "GET" && verb !== "DELETE");
 const nameOf = ({ parent, name }: DescMethod): string => `${parent.name}.${name}`;
@@ -120,11 +121,10 @@ describe("every call that changes something", () => {
   let own: Belongings;
 
   beforeAll(async () => {
-    app = await openApp({ publicSignup: true });
+    app = await ownGateway({ publicSignup: true });
     caller = await app.caller(5);
     own = await belongings(app, caller, "own");
   }, 60_000);
-  afterAll(() => app.close());
 
   const send = (route: RestRoute, body: string | undefined) => {
     const path = route.template.replaceAll(/\{(\w+)\}/g, (_, name) => own[name] ?? "nothing-of-this-name");

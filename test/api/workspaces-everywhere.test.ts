@@ -8,15 +8,16 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
 import { sessionOf } from "../../src/inference/sessions.ts";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import type { App, Caller } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import type { FreshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { robot } from "../support/loop-client.ts";
 import { person } from "../support/members.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 import { bodiesFor, filled, METHODS, namesIn, patternOf, sitesOf, told, withValue } from "../support/places.ts";
+import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 const DATA = join(import.meta.dirname, "../../data");
 /** A scenario that a runner outside takes. */
@@ -48,10 +49,10 @@ let whole: Part;
 let bodies: ReturnType<typeof bodiesFor>;
 
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   await importCatalog(database.sql, DATA);
-  [model, receiver] = await Promise.all([startModel(), startOtlpReceiver()]);
-  app = await openApp({ database, roles: new Set(["api", "worker"]) });
+  [model, receiver] = await Promise.all([openModel(), startOtlpReceiver()]);
+  app = await ownGateway({ database, roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   owner = await app.caller(10);
   bodies = bodiesFor(receiver.url);
@@ -61,10 +62,7 @@ beforeAll(async () => {
   b = await furnish("bbb", (await made("/v1/orgs/{org}/workspaces", { name: "bbb" })).id, shared);
 }, 120_000);
 afterAll(async () => {
-  await app.close();
-  await model.close();
   await receiver.close();
-  await database.close();
 });
 
 const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
@@ -413,7 +411,7 @@ describe("an emergency stop", () => {
   });
 
   it("cuts the streams of its workspace on every replica, and no others", async () => {
-    const elsewhere = await openApp({ database });
+    const elsewhere = await ownGateway({ database });
     const open = {
       model: "acme/base",
       actionSpace: "base_twist_2d",

@@ -4,7 +4,7 @@ import { createServer as createH2 } from "node:http2";
 import { type AddressInfo, createServer } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import {
   ActStreamResponseSchema,
   InferenceService,
@@ -22,8 +22,9 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import { Loop } from "../../clients/typescript/src/loop/loop.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { App, Caller } from "../support/app.ts";
+import type { Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 const CLIENT = new URL("../../clients/typescript/src/index.ts", import.meta.url).href;
 const LOOP = {
@@ -66,7 +67,7 @@ describe("at a gateway", () => {
   let caller: Caller;
   let limber: Limber;
   beforeAll(async () => {
-    [app, model] = await Promise.all([openApp(), startModel()]);
+    [app, model] = await Promise.all([ownGateway(), openModel()]);
     await app.supply({
       provider: "acme",
       model: "acme/base",
@@ -76,10 +77,6 @@ describe("at a gateway", () => {
     caller = await app.caller(1_000);
     limber = new Limber({ url: app.url, key: caller.key });
   }, 120_000);
-  afterAll(async () => {
-    await app.close();
-    await model.close();
-  });
 
   it("a camera that the model does not know is refused by name, and a loop that shows it ends held", async () => {
     const sensed = { state: [0.5], images: { nose: await redSquare(0.5, 0.5) } };

@@ -1,6 +1,6 @@
 /** The TypeScript client against a gateway: calls, refusals, what is repeated, and a robot's loop. */
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FinishReason } from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
 import {
   BadInput,
@@ -21,9 +21,10 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import { Limber as WebLimber } from "../../clients/typescript/src/web.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import type { App, Caller } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../support/model.ts";
+import { honestSteps, type Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -34,7 +35,7 @@ const ACT = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4 };
 const observations = [observationOf({ state: [0.5] })];
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp({ roles: new Set(["api", "worker"]) }), startModel()]);
+  [app, model] = await Promise.all([ownGateway({ roles: new Set(["api", "worker"]) }), openModel()]);
   const seer = { contracts: ["predict", "ground"], price_per_frame: 0.002, price_per_1k_tokens: 0.01 };
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   await app.supply({ provider: "seer", model: "acme/world", endpoint: model.endpoint, ...seer });
@@ -43,10 +44,6 @@ beforeAll(async () => {
 }, 120_000);
 afterEach(() => {
   Object.assign(model.script, { act: undefined, predict: undefined, ground: undefined });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const spent = async (): Promise<number> =>

@@ -5,20 +5,20 @@ import { Request } from "zeromq";
 import { decodeGr00t, encodeGr00t } from "../../src/codecs/python/gr00t.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../src/codecs/python/ndarray.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
 import { bearer, inference, readEvents } from "../support/clients.ts";
 import { robot } from "../support/loop-client.ts";
-import { frameOf, type Model, startModel, summary } from "../support/model.ts";
+import { frameOf, type Model, summary } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
 });
 afterAll(async () => {
   await app.database.close();
-  await model.close();
 });
 
 it("says that it is not ready and serves on, then refuses connections, ends what runs, charges what it answered, and is gone", async () => {
@@ -82,7 +82,7 @@ it("says that it is not ready and serves on, then refuses connections, ends what
 
 it("waits no longer than its patience: what still runs is told that the gateway closes, called off, and not charged", async () => {
   model.script.act = undefined;
-  const impatient = await openApp();
+  const impatient = await ownGateway();
   await impatient.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { org, key } = await impatient.caller(1);
   const asked = Promise.withResolvers<void>();
@@ -104,7 +104,7 @@ it("waits no longer than its patience: what still runs is told that the gateway 
 
 it("asks control loops to move while it serves on, and takes their streams again", async () => {
   model.script.act = undefined;
-  const moving = await openApp();
+  const moving = await ownGateway();
   await moving.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { key } = await moving.caller(1);
   const open = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4, provider: { sessionId: "moving" } };
@@ -126,7 +126,7 @@ it("asks control loops to move while it serves on, and takes their streams again
 });
 
 it("ends the connections of openpi's and GR00T's clients after the answers that it owes", async () => {
-  const draining = await openApp({ gr00tPort: 0 });
+  const draining = await ownGateway({ gr00tPort: 0 });
   await draining.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { key } = await draining.caller(1);
   const finish = Promise.withResolvers<void>();

@@ -1,23 +1,19 @@
 /** An episode: a robot's loop with a session, whose provider dies under it and comes back. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../support/app.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { App } from "../support/app.ts";
+import type { Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let app: App;
 let first: Model;
 let second: Model;
 
 beforeAll(async () => {
-  [app, first, second] = await Promise.all([openApp(), startModel(), startModel()]);
+  [app, first, second] = await Promise.all([ownGateway(), openModel(), openModel()]);
   const offering = { model: "acme/base", price_per_action_step: 0.0001 };
   await app.supply({ provider: "one", endpoint: first.endpoint, ...offering });
   await app.supply({ provider: "two", endpoint: second.endpoint, ...offering });
-});
-afterAll(async () => {
-  await app.close();
-  await first.close();
-  await second.close();
 });
 
 it("stays with who served first, goes on without a gap when he dies, stays with the other, and pays for each chunk once", async () => {

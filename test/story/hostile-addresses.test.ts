@@ -2,11 +2,12 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type Answer, type App, type Caller, openApp } from "../support/app.ts";
+import { ACT_DECLARATION, type Answer, type App, type Caller } from "../support/app.ts";
 import { type Canary, startCanary } from "../support/canary.ts";
 import { eventually } from "../support/eventually.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile-urls.ts";
 
 const PUBLIC = "93.184.215.14";
@@ -30,12 +31,12 @@ beforeAll(async () => {
   const inside = () => (asked++ % 2 === 0 ? ["127.0.0.1", "::1"] : [PUBLIC, "127.0.0.1", "::1"]);
   [canary, model, names] = await Promise.all([
     startCanary(),
-    startModel(),
+    openModel(),
     startNameServer((name) => (KNOWN.has(name) ? undefined : inside())),
   ]);
-  open = await openApp();
+  open = await ownGateway();
   await open.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-  strict = await openApp({
+  strict = await ownGateway({
     database: open.database,
     roles: new Set(["api", "worker"]),
     allowPrivateAddresses: false,
@@ -45,9 +46,6 @@ beforeAll(async () => {
   await strict.call("/v1/supply/providers", { name: "hostile" }, { key: caller.key });
 });
 afterAll(async () => {
-  await strict.close();
-  await open.close();
-  await model.close();
   await names.close();
   canary.close();
 });
@@ -240,13 +238,12 @@ describe("a redirect", () => {
       response.writeHead(307, { location: `http://127.0.0.1:${canary.port}/secret` }).end();
     });
     await new Promise<void>((resolve) => gate.listen(0, "127.0.0.1", resolve));
-    trusting = await openApp({ roles: new Set(["api", "worker"]) });
+    trusting = await ownGateway({ roles: new Set(["api", "worker"]) });
     await trusting.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
     rich = await trusting.caller(10, { role: "owner", rate_limit: UNLIMITED });
     await trusting.call("/v1/supply/providers", { name: "hostile" }, { key: rich.key });
   });
   afterAll(async () => {
-    await trusting.close();
     gate.close().closeAllConnections();
   });
 

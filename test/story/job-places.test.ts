@@ -5,14 +5,15 @@ import { type JobWork, Resting, Worker } from "../../src/jobs/worker.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { advance, createJob, type HeldJob } from "../../src/store/jobs/jobs.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import type { FreshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { ownDatabase } from "../support/world.ts";
 
 let database: FreshDatabase;
 let notifications: Notifications;
 const workers: Worker[] = [];
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   notifications = await Notifications.open(database.url);
 });
 afterEach(async () => {
@@ -21,7 +22,6 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await notifications.close();
-  await database.close();
 });
 
 const asked = (orgId: string): Promise<string> =>

@@ -1,15 +1,16 @@
 /** An organisation takes everything along and goes: what the export has, and that nothing but the ledger stays, without a name. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { EMPTIED, KEPT } from "../../src/store/account/delete-org.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { forgetLogs } from "../../src/store/events/logs.ts";
 import { EXPORT_FILES } from "../../src/store/jobs/exports.ts";
-import { ADMIN_TOKEN, type Answer, type App, type Caller, openApp } from "../support/app.ts";
+import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../support/app.ts";
 import { belongings } from "../support/belongings.ts";
 import { eventually } from "../support/eventually.ts";
 import { person } from "../support/members.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let next = 0;
 /** It stands in every text that this organisation has. */
@@ -19,12 +20,8 @@ const SECRET = "sk-rosenquarz";
 let app: App;
 let model: Model;
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp({ roles: new Set(["api", "worker"]) }), startModel()]);
+  [app, model] = await Promise.all([ownGateway({ roles: new Set(["api", "worker"]) }), openModel()]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };

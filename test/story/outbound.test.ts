@@ -14,11 +14,12 @@ import {
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { ACT_DECLARATION, type App, type Caller } from "../support/app.ts";
 import { centreOfRed } from "../support/centre-of-red.ts";
 import { eventually } from "../support/eventually.ts";
 import { frameOf, honestSteps } from "../support/model.ts";
 import { startNats } from "../support/nats.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let supplier: Caller;
@@ -27,14 +28,13 @@ let next = 0;
 const servers: Server[] = [];
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   supplier = await app.caller(0, { role: "supplier" });
   robot = await app.caller(10);
 });
 afterEach(async () => {
   for (const server of servers.splice(0)) await server.leave();
 });
-afterAll(() => app.close());
 
 /** A server that dials; it answers honestly until told otherwise. */
 class Server {
@@ -228,16 +228,14 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     if (way === "NATS") {
       nats = await startNats();
       natsUrl = nats.url;
-      app = await openApp({ natsUrl });
+      app = await ownGateway({ natsUrl });
       supplier = await app.caller(0, { role: "supplier" });
       robot = await app.caller(10);
     }
-    other = await openApp({ database: app.database, natsUrl });
+    other = await ownGateway({ database: app.database, natsUrl });
   });
   afterAll(async () => {
-    await other.close();
     if (nats === undefined) return;
-    await app.close();
     await nats.close();
     [app, supplier, robot] = [plain, plainSupplier, plainRobot];
   });
@@ -354,7 +352,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
   });
 
   it("is left alone by a replica that closes, and known elsewhere as soon as it has dialled anew", async () => {
-    const third = await openApp({ database: app.database, natsUrl });
+    const third = await ownGateway({ database: app.database, natsUrl });
     const name = await provider();
     const server = await new Server(third.url, supplier.key, name).welcome();
     const { id } = (await declare(name)).body;

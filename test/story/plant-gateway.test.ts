@@ -9,8 +9,9 @@ import { ACT_DECLARATION } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { eventually } from "../support/eventually.ts";
 import { type RobotClient, robot } from "../support/loop-client.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { Pair } from "../support/pair.ts";
+import { openModel } from "../support/world.ts";
 
 const HORIZON = 30;
 const DEADLINE_MS = 1_500;
@@ -28,7 +29,7 @@ let twin: Model;
 let other: Model;
 
 beforeAll(async () => {
-  [pair, twin, other] = await Promise.all([Pair.open(), startModel(), startModel()]);
+  [pair, twin, other] = await Promise.all([Pair.open(), openModel(), openModel()]);
   const { key } = await pair.caller(0, { role: "supplier" });
   for (const [name, model, { endpoint }] of [
     ["twin", "acme/base", twin],

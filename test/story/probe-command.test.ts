@@ -4,14 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { probeCommand } from "../../src/app/probe-command.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
+import { openModel } from "../support/world.ts";
 
 let model: Model;
 let openpi: OpenpiServer;
 
 beforeAll(async () => {
-  [model, openpi] = await Promise.all([startModel(), startOpenpiServer()]);
+  [model, openpi] = await Promise.all([openModel(), startOpenpiServer()]);
 });
 afterAll(async () => {
   await Promise.all([model.close(), openpi.close()]);

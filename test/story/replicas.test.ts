@@ -1,24 +1,20 @@
 /** Two houses on one database. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { setKeyDisabled } from "../../src/store/account/keys.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let one: App;
 let two: App;
 let model: Model;
 
 beforeAll(async () => {
-  [one, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: one.database });
+  [one, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: one.database });
   await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-});
-afterAll(async () => {
-  await two.close();
-  await one.close();
-  await model.close();
 });
 
 const act = (app: App, key: string, more: object = {}, headers: Record<string, string> = {}) =>
@@ -74,7 +70,7 @@ it("hear of new supply, of credit and of keys that were switched off from each o
 });
 
 it("go on without the other: what it had at hand is there again", async () => {
-  const third = await openApp({ database: one.database });
+  const third = await ownGateway({ database: one.database });
   const { key } = await one.caller(0.003);
   expect((await act(third, key)).status).toBe(200);
   await third.close();
@@ -87,7 +83,7 @@ it("go on without the other: what it had at hand is there again", async () => {
 it("one that began while the database was away knows no model yet, says so to nobody but as not ready, and serves when it does", async () => {
   const { key } = await one.caller(1);
   await one.sql`alter table offering rename to offering_away`;
-  const late = await openApp({ database: one.database });
+  const late = await ownGateway({ database: one.database });
   const refused = await act(late, key);
   const { status: ready } = await late.call("/ready");
   await one.sql`alter table offering_away rename to offering`;

@@ -1,8 +1,9 @@
 /** A server that serves one robot at a time, called from two gateways on one database: one lease for both. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, type App, type Caller } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { type LerobotServer, startLerobotServer } from "../support/servers/lerobot.ts";
+import { ownGateway } from "../support/world.ts";
 
 const STEPS = [
   [1, 2],
@@ -31,16 +32,12 @@ let supplier: Caller;
 let next = 0;
 
 beforeAll(async () => {
-  one = await openApp();
-  other = await openApp({ database: one.database });
+  one = await ownGateway();
+  other = await ownGateway({ database: one.database });
   const limit = { requests: 10_000, window_s: 1, burst: 10_000, concurrency: 100 };
   robot = await one.caller(10, { role: "owner", rate_limit: limit });
   supplier = await one.caller(0, { role: "supplier" });
   await one.call("/v1/supply/providers", { name: "acme" }, { key: supplier.key });
-});
-afterAll(async () => {
-  await other.close();
-  await one.close();
 });
 
 beforeEach(async () => {

@@ -2,11 +2,12 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { type App, openApp } from "../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import type { App } from "../support/app.ts";
+import type { FreshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { openNats } from "../support/nats.ts";
+import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 const ways = [
   { over: "the database alone", nats: async () => ({ url: undefined, close: async () => {} }) },
@@ -23,7 +24,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
   const models: Record<string, Model> = {};
   const offerings: Record<string, string> = {};
 
-  const open = (): Promise<App> => openApp({ database, natsUrl: nats.url });
+  const open = (): Promise<App> => ownGateway({ database, natsUrl: nats.url });
   const act = (app: App, key: string, session?: string, more: object = {}) =>
     app.call(
       "/v1/act",
@@ -72,10 +73,10 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
       .find((offering: { offering_id: string }) => offering.offering_id === id);
 
   beforeAll(async () => {
-    [database, nats] = await Promise.all([freshDatabase(), reach()]);
+    [database, nats] = await Promise.all([ownDatabase(), reach()]);
     [one, two] = await Promise.all([open(), open()]);
     for (const provider of ["left", "right"]) {
-      models[provider] = await startModel();
+      models[provider] = await openModel();
       const facts = { model: "acme/base", endpoint: models[provider].endpoint };
       offerings[provider] = await one.supply({ provider, ...facts });
     }
@@ -87,7 +88,6 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     await two.gateway.close(0);
     await one.gateway.close(0);
     await nats.close();
-    await database.close();
   });
 
   it("keep a session with who served it first, whichever is called; a death moves it once, and only once is it said", async () => {
@@ -149,7 +149,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
   });
 
   it("hear what the other one measured", async () => {
-    const model = await startModel();
+    const model = await openModel();
     await one.supply({ provider: "measured", model: "measured/base", endpoint: model.endpoint });
     const { key } = await one.caller();
     for (let i = 0; i < 10; i++) expect((await act(one, key, undefined, { model: "measured/base" })).status).toBe(200);
@@ -161,7 +161,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
   });
 
   it("open a breaker sooner for what the other one has seen, but not without a failure of their own; and tell it once", async () => {
-    const model = await startModel();
+    const model = await openModel();
     const id = await one.supply({ provider: "frail", model: "frail/base", endpoint: model.endpoint });
     const { key } = await one.caller();
     const frail = (app: App) => act(app, key, undefined, { model: "frail/base" });

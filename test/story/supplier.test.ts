@@ -6,12 +6,13 @@ import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { addUpServed } from "../../src/store/billing/earnings.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { rollUp } from "../../src/store/replicas/rollups.ts";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import type { FreshDatabase } from "../support/database.ts";
 import { robot } from "../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../support/model.ts";
+import { honestSteps, type Model } from "../support/model.ts";
 import { response } from "../support/policy-server.ts";
+import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 const SEED = Number(process.env.SUPPLIER_SEED ?? 7);
 const CALLS = 240;
@@ -37,10 +38,10 @@ let callers: Caller[];
 const released: (() => void)[] = [];
 
 beforeAll(async () => {
-  database = await freshDatabase();
-  app = await openApp({ database });
+  database = await ownDatabase();
+  app = await ownGateway({ database });
   for (const name of NAMES) {
-    models[name] = await startModel();
+    models[name] = await openModel();
     owners[name] = await app.caller(0, { role: "supplier", name: `owner of ${name}` });
     offerings[name] = await offer(name);
   }
@@ -59,12 +60,10 @@ beforeAll(async () => {
   // What is counted in memory is written when a gateway closes.
   await app.close();
   await rollUp(database.sql, Math.floor(Date.now() / 60_000));
-  app = await openApp({ database });
+  app = await ownGateway({ database });
 }, 120_000);
 afterAll(async () => {
-  await app.close();
   for (const model of Object.values(models)) await model.close();
-  await database.close();
 });
 
 async function offer(name: Name): Promise<string> {

@@ -1,8 +1,9 @@
 /** What an offering's calls came to, remembered by houses that come after. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, openApp } from "../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { App } from "../support/app.ts";
+import type { FreshDatabase } from "../support/database.ts";
+import type { Model } from "../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 let database: FreshDatabase;
 let first: App;
@@ -10,13 +11,11 @@ let second: App | undefined;
 let model: Model;
 
 beforeAll(async () => {
-  database = await freshDatabase();
-  [first, model] = await Promise.all([openApp({ database }), startModel()]);
+  database = await ownDatabase();
+  [first, model] = await Promise.all([ownGateway({ database }), openModel()]);
 });
 afterAll(async () => {
   await second?.gateway.close(0);
-  await model.close();
-  await database.close();
 });
 
 it("counts what failed against min_uptime_30d, shows it in the model and in the status, and knows it after a restart", async () => {
@@ -36,7 +35,7 @@ it("counts what failed against min_uptime_30d, shows it in the model and in the 
   const measured = (await detail(first)).measured_ms;
   await first.gateway.close(0);
 
-  second = await openApp({ database });
+  second = await ownGateway({ database });
   const { body: status } = await second.call("/v1/status");
   expect(status.providers[0].offerings[0]).toMatchObject({ uptime_5m: 0.76, uptime_1d: 0.76, uptime_30d: 0.76 });
   expect(status.jobs).toEqual({ queued: 0, running: 0, failed_24h: 0 });

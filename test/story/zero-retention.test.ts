@@ -6,14 +6,15 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pruneJobKeys } from "../../src/store/jobs/jobs.ts";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import type { App, Caller } from "../support/app.ts";
+import type { FreshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { robot } from "../support/loop-client.ts";
-import { type Model, startModel } from "../support/model.ts";
+import type { Model } from "../support/model.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { dump, found } from "../support/search.ts";
+import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 const DATA = join(import.meta.dirname, "../../data");
 const BENCHMARK = "1x/1x-world-model-challenge";
@@ -25,10 +26,10 @@ let hook: Receiver;
 let spans: OtlpReceiver;
 
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   await importCatalog(database.sql, DATA);
-  [model, hook, spans] = await Promise.all([startModel(), startReceiver(), startOtlpReceiver()]);
-  app = await openApp({ database, roles: new Set(["api", "worker"]) });
+  [model, hook, spans] = await Promise.all([openModel(), startReceiver(), startOtlpReceiver()]);
+  app = await ownGateway({ database, roles: new Set(["api", "worker"]) });
   await app.supply({
     provider: "acme",
     model: "acme/base",
@@ -37,9 +38,7 @@ beforeAll(async () => {
   });
 }, 60_000);
 afterAll(async () => {
-  await app.close();
   await Promise.all([model.close(), hook.close(), spans.close()]);
-  await database.close();
 });
 
 const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };

@@ -5,8 +5,14 @@ import { replaceRandom } from "../../src/random.ts";
 /** What undoes each replacement that is in force, oldest first. */
 const inForce: (() => void)[] = [];
 
+let clocks = 0;
+
+/** How many times the clock has been replaced. A gateway that was open meanwhile has seen time jump. */
+export const clockReplacements = (): number => clocks;
+
 /** Replaces the clock, the source of randomness or both; returns a function that puts the old ones back. */
 export function replaceAmbient(by: { clock?: Clock; random?: () => number }): () => void {
+  if (by.clock) clocks++;
   const undo = [by.clock && replaceClock(by.clock), by.random && replaceRandom(by.random)];
   const restore = (): void => {
     const at = inForce.indexOf(restore);

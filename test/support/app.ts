@@ -128,7 +128,6 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
     wellAnswered(path, await call(path, body, { admin: ADMIN_TOKEN }));
   const key = async (org: string, facts: object = {}): Promise<string> =>
     (await admin(`/v1/orgs/${org}/keys`, facts)).key;
-  let supplier: Promise<Caller> | undefined;
 
   const caller = async (credits = 10, facts: object = { role: "owner" }): Promise<Caller> => {
     const org: string = (await admin("/v1/orgs", { name: "test" })).id;
@@ -145,21 +144,7 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
     admin,
     caller,
     key,
-    async supply({ provider, about = {}, standing = "verified", ...declaration }) {
-      supplier ??= caller(0, { role: "supplier" });
-      const { key } = await supplier;
-      const registered = await call("/v1/supply/providers", { name: provider, ...about }, { key });
-      if (registered.status !== 409) {
-        wellAnswered("register", registered);
-        if (standing === "verified")
-          await admin(`/v1/supply/providers/${provider}/review`, { standing, note: "known to the test" });
-      }
-      const body = { ...ACT_DECLARATION, ...declaration };
-      const { id } = wellAnswered("declare", await call(`/v1/supply/providers/${provider}/models`, body, { key }));
-      const verified = wellAnswered("verify", await call(`/v1/supply/offerings/${id}/verify`, {}, { key }));
-      if (verified.offering.status !== "live") throw new Error(JSON.stringify(verified.report));
-      return id;
-    },
+    supply: supplierOf({ call, admin, caller }),
     async catalog(slug) {
       await sql`insert into model ${sql({ slug, name: slug, contracts: ["act"], action_spaces: ["base_twist_2d"] })}`;
       const { key } = await caller(0);
@@ -172,6 +157,26 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
       await gateway.close(0);
       if (!shared) await database.close();
     },
+  };
+}
+
+/** `supply` of these functions, by one new organization that supplies everything. */
+export function supplierOf({ call, admin, caller }: Pick<App, "call" | "admin" | "caller">): App["supply"] {
+  let supplier: Promise<Caller> | undefined;
+  return async ({ provider, about = {}, standing = "verified", ...declaration }) => {
+    supplier ??= caller(0, { role: "supplier" });
+    const { key } = await supplier;
+    const registered = await call("/v1/supply/providers", { name: provider, ...about }, { key });
+    if (registered.status !== 409) {
+      wellAnswered("register", registered);
+      if (standing === "verified")
+        await admin(`/v1/supply/providers/${provider}/review`, { standing, note: "known to the test" });
+    }
+    const body = { ...ACT_DECLARATION, ...declaration };
+    const { id } = wellAnswered("declare", await call(`/v1/supply/providers/${provider}/models`, body, { key }));
+    const verified = wellAnswered("verify", await call(`/v1/supply/offerings/${id}/verify`, {}, { key }));
+    if (verified.offering.status !== "live") throw new Error(JSON.stringify(verified.report));
+    return id;
   };
 }
 

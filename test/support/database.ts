@@ -31,8 +31,8 @@ export function databaseUrl(url: string, name: string): string {
   return address.href;
 }
 
-/** Makes a database; `max` is that of its `sql`, and an `empty` one has no tables at all. */
-export async function freshDatabase({ max = 8, empty = false } = {}): Promise<FreshDatabase> {
+/** Makes a database; `max` is that of its `sql`, an `empty` one has no tables at all, and one that `stays` may outlive its file. */
+export async function freshDatabase({ max = 8, empty = false, stays = false } = {}): Promise<FreshDatabase> {
   const { url: server, problem } = inject("postgres");
   if (problem !== undefined && !empty) throw new Error(`No test can have a database: ${problem}`);
   const name = `test_${randomUUID().replaceAll("-", "")}`;
@@ -44,7 +44,7 @@ export async function freshDatabase({ max = 8, empty = false } = {}): Promise<Fr
     await sql.end();
     await command(server, `drop database ${name} with (force)`);
   };
-  open.set(name, close);
+  if (!stays) open.set(name, close);
   return { url, sql, close };
 }
 

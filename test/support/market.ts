@@ -1,6 +1,7 @@
 /** The setting of most tests of calls: a gateway, one model server behind every offering, and an organisation that calls. */
-import { type App, type Caller, type Declaration, openApp } from "./app.ts";
-import { type Model, startModel } from "./model.ts";
+import type { App, Caller, Declaration } from "./app.ts";
+import type { Model } from "./model.ts";
+import { openModel, openWorld } from "./world.ts";
 
 /** What is declared of an offering, but for its address. */
 export interface Offer {
@@ -15,12 +16,15 @@ export interface Market {
   readonly model: Model;
   readonly caller: Caller;
   readonly offerings: readonly string[];
-  close(): Promise<void>;
 }
 
-/** Opens it with these offers, and with so many dollars for the caller. */
-export async function openMarket(offers: readonly Offer[], credits = 10): Promise<Market> {
-  const [app, model] = await Promise.all([openApp(), startModel()]);
+/** Opens it with these offers, and with so many dollars for the caller: on the shared gateway, or on one that `open` opens. */
+export async function openMarket(
+  offers: readonly Offer[],
+  credits = 10,
+  open: () => Promise<App> = openWorld,
+): Promise<Market> {
+  const [app, model] = await Promise.all([open(), openModel()]);
   const offerings: string[] = [];
   for (const offer of offers) {
     const declaration: Declaration = { ...offer, endpoint: model.endpoint };
@@ -31,9 +35,5 @@ export async function openMarket(offers: readonly Offer[], credits = 10): Promis
     model,
     caller: await app.caller(credits),
     offerings,
-    async close() {
-      await app.close();
-      await model.close();
-    },
   };
 }

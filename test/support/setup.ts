@@ -8,6 +8,7 @@ import { answersOfTest, forgetAnswers } from "./answers.ts";
 import { childSeconds, ownSeconds } from "./cpu.ts";
 import { closeDatabases } from "./database.ts";
 import { eventually } from "./eventually.ts";
+import { closeOpened, openNow, socketsThatStay } from "./opened.ts";
 
 declare module "vitest" {
   interface TaskMeta {
@@ -21,17 +22,32 @@ const startedAt = ownSeconds() + childSeconds();
 const OF_PACKAGES = new Set(["VIPSHOME"]);
 const environment = { ...process.env };
 const resources = openResources();
+let openBefore: ReadonlySet<unknown> = new Set();
 
-beforeEach(forgetAnswers);
-afterEach(({ task }) => {
+beforeEach(() => {
+  forgetAnswers();
+  openBefore = openNow();
+});
+afterEach(async ({ task }) => {
   if (task.result?.state === "fail") for (const answer of answersOfTest()) console.error(answer);
+  await closeOpened(openBefore);
 });
 
 // Hooks run in reverse order: this one runs after every hook of the file.
 // biome-ignore lint/correctness/noEmptyPattern: Vitest reads which fixtures a hook needs from this pattern.
 afterAll(async ({}, suite) => {
   suite.file.meta.cpuS = ownSeconds() + childSeconds() - startedAt;
-  const left = [restoreReplaced(), restoreEnvironment(), await closeDatabases(), await openedResources()].flat();
+  const failed = await closeOpened().then(
+    () => [],
+    (failure: unknown) => [`what could not be closed: ${failure}`],
+  );
+  const left = [
+    failed,
+    restoreReplaced(),
+    restoreEnvironment(),
+    await closeDatabases(),
+    await openedResources(),
+  ].flat();
   expect(left, "the file left these replaced or open").toEqual([]);
 });
 
@@ -45,10 +61,11 @@ function restoreEnvironment(): string[] {
   return changed.map((name) => `environment variable ${name}`);
 }
 
-/** How many listening sockets and child processes are open. */
+/** How many listening sockets and child processes are open, apart from the shared gateway's. */
 function openResources(): Record<string, number> {
   const counted: Record<string, number> = { TCPServerWrap: 0, ProcessWrap: 0 };
   for (const name of process.getActiveResourcesInfo()) if (name in counted) counted[name]!++;
+  counted.TCPServerWrap! -= socketsThatStay();
   return counted;
 }
 

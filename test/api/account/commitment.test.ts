@@ -1,13 +1,13 @@
 /** POST /v1/orgs/{org_id}/commitment. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
 });
-afterAll(() => app.close());
 
 const set = (org: string, body: unknown, options: object = { admin: ADMIN_TOKEN }) =>
   app.call(`/v1/orgs/${org}/commitment`, body, options);

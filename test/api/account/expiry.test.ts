@@ -1,15 +1,15 @@
 /** The event `key.expiring`. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { tellOfEndingKeys } from "../../../src/services/account/expiry.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
 });
-afterAll(() => app.close());
 
 const DAY_S = 86_400;
 const told = async (org: string) =>

@@ -1,17 +1,19 @@
 /** Keys: making them, and what one says of itself. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { type Market, openMarket } from "../../support/market.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme");
 
 let market: Market;
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  market = await openMarket([{ provider: named.acme, model: `${named.acme}/base` }]);
   ({ app, caller } = market);
 });
-afterAll(() => market.close());
 
 const make = (org: string, body: unknown, options: object = { admin: ADMIN_TOKEN }) =>
   app.call(`/v1/orgs/${org}/keys`, body, options);
@@ -54,7 +56,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     const facts = {
       name: "arm 7",
       scopes: ["act", "ground"],
-      models: ["acme/*"],
+      models: [`${named.acme}/*`],
       environment: "hardware",
       expires_at: Math.floor(Date.now() / 1000) + 3600,
       budget: { limit_usd: 2.5, interval: "weekly" },
@@ -82,7 +84,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
   });
 
   it("must not make a key that may do more than the one that makes it", async () => {
-    const narrow = { role: "admin", scopes: ["act", "ground"], models: ["acme/base", "other/*"] };
+    const narrow = { role: "admin", scopes: ["act", "ground"], models: [`${named.acme}/base`, "other/*"] };
     const key = await app.key(caller.org, narrow);
     const made = async (more: object) => (await make(caller.org, { ...narrow, ...more }, { key })).status;
     expect(await made({})).toBe(201);
@@ -90,7 +92,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(await made({ role: "owner" })).toBe(403);
     expect(await made({ scopes: ["act", "predict"] })).toBe(403);
     expect(await made({ models: ["*"] })).toBe(403);
-    expect(await made({ models: ["acme/*"] })).toBe(403);
+    expect(await made({ models: [`${named.acme}/*`] })).toBe(403);
   });
 
   it("gives a key what its maker has where the request leaves it out", async () => {
@@ -98,7 +100,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     const facts = {
       role: "admin",
       scopes: ["act"],
-      models: ["acme/base"],
+      models: [`${named.acme}/base`],
       environment: "hardware",
       workspace_id: lab,
       robot_id: "arm-7",
@@ -148,7 +150,12 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
 describe("GET /v1/key", () => {
   it("shows the calling key without its secret: limits, budget and spending", async () => {
     const key = await app.key(caller.org, { budget: { limit_usd: 1, interval: "monthly" } });
-    const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0] }] };
+    const body = {
+      model: `${named.acme}/base`,
+      action_space: "base_twist_2d",
+      horizon: 10,
+      observations: [{ proprio: [0] }],
+    };
     expect((await app.call("/v1/act", body, { key })).status).toBe(200);
     const look = () => app.call("/v1/key", undefined, { key });
     await expect.poll(async () => (await look()).body.usage_usd.total).toBe(0.001);

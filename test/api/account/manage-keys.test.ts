@@ -1,7 +1,8 @@
 /** Keys after they were made: list, change, rotate, revoke. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let two: App;
@@ -9,15 +10,10 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: app.database });
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: app.database });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await two.close();
-  await app.close();
-  await model.close();
 });
 
 const act = (key: string, more: object = {}, gateway = app) =>

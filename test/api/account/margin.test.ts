@@ -1,8 +1,9 @@
 /** GET /v1/usage/margin. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
 import { addEnding } from "../../support/money.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -10,15 +11,11 @@ let declared: string;
 let silent: string;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   const endpoint = model.endpoint;
   const basis = { cost_usd_per_second: 1, scaledown_s: 2 };
   declared = await app.supply({ provider: "acme", model: "acme/base", endpoint, ...basis });
   silent = await app.supply({ provider: "acme", model: "acme/silent", endpoint, hardware: "H100" });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const NOW = Date.now();

@@ -1,16 +1,13 @@
 /** Organisations and their credit. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let open: App;
 
 beforeAll(async () => {
-  [app, open] = await Promise.all([openApp(), openApp({ publicSignup: true })]);
-});
-afterAll(async () => {
-  await app.close();
-  await open.close();
+  [app, open] = await Promise.all([ownGateway(), ownGateway({ publicSignup: true })]);
 });
 
 const byOperator = { admin: ADMIN_TOKEN };
@@ -49,7 +46,7 @@ describe("POST /v1/orgs", () => {
 
   it("limits how many sign up from one address", async () => {
     const statuses: number[] = [];
-    const second = await openApp({ publicSignup: true, database: open.database });
+    const second = await ownGateway({ publicSignup: true, database: open.database });
     for (let i = 0; i < 12; i++)
       statuses.push((await (i % 2 ? second : open).call("/v1/orgs", { name: `Newcomer ${i}` })).status);
     await second.close();

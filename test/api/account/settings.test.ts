@@ -1,15 +1,16 @@
 /** What an organisation settles, and what that does to its calls. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let two: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: app.database });
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: app.database });
   const endpoint = model.endpoint;
   await app.supply({ provider: "keeps", about: { data_collection: "allow" }, model: "a/base", endpoint, region: "eu" });
   await app.supply({
@@ -19,11 +20,6 @@ beforeAll(async () => {
     endpoint,
     region: "us",
   });
-});
-afterAll(async () => {
-  await two.close();
-  await app.close();
-  await model.close();
 });
 
 const at = ({ org }: Caller) => `/v1/orgs/${org}/settings`;

@@ -1,24 +1,24 @@
 /** GET /v1/usage. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
 });
 
 const act = ({ key }: Caller, horizon: number) =>
   app.call(
     "/v1/act",
-    { model: "acme/base", action_space: "base_twist_2d", horizon, observations: [{ proprio: [0] }] },
+    { model: `${named.acme}/base`, action_space: "base_twist_2d", horizon, observations: [{ proprio: [0] }] },
     { key },
   );
 const usage = ({ key }: Caller, query = "") => app.call(`/v1/usage${query}`, undefined, { key });
@@ -38,8 +38,8 @@ describe("200", () => {
       request_id: ids[0],
       created: expect.any(Number),
       contract: "act",
-      model: "acme/base",
-      provider: "acme",
+      model: `${named.acme}/base`,
+      provider: named.acme,
       units: 3,
       unit: "action_step",
       cost_usd: 0.0003,
@@ -87,8 +87,8 @@ describe("200", () => {
     };
     expect(await found(`key_id=${own.id}`)).toEqual([2, 0.0005]);
     expect(await found(`workspace_id=${ws.id}`)).toEqual([2, 0.0005]);
-    expect(await found("model=acme/base&contract=act&provider=acme")).toEqual([3, 0.0006]);
-    expect(await found("model=acme/other")).toEqual([0, 0]);
+    expect(await found(`model=${named.acme}/base&contract=act&provider=${named.acme}`)).toEqual([3, 0.0006]);
+    expect(await found(`model=${named.acme}/other`)).toEqual([0, 0]);
     expect(await found("contract=predict")).toEqual([0, 0]);
     const soon = Math.floor(Date.now() / 1000) + 100;
     expect(await found(`since=${soon}`)).toEqual([0, 0]);

@@ -1,12 +1,13 @@
 /** Robots that people arm for agents: what moves them, what never does, and what ends it. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { type Agent, type Attending, agent, attend, type Heard } from "../../support/attending.ts";
 import { signedIn } from "../../support/browser.ts";
 import { seeded } from "../../support/chance.ts";
 import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let elsewhere: App;
@@ -20,8 +21,8 @@ const robots: Attending[] = [];
 let named = 0;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  elsewhere = await openApp({ database: app.database });
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
+  elsewhere = await ownGateway({ database: app.database });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   await app.supply({ provider: "acme", model: "acme/other", endpoint: model.endpoint });
   people = await app.caller(100);
@@ -39,9 +40,6 @@ afterEach(() => {
 });
 afterAll(async () => {
   await mcp.close();
-  await elsewhere.close();
-  await app.close();
-  await model.close();
 });
 
 const made = async (more: object): Promise<{ key: string; id: string }> => {

@@ -1,17 +1,14 @@
 /** GET /v1/audit and its check. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp({ publicSignup: true }), startModel()]);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  [app, model] = await Promise.all([ownGateway({ publicSignup: true }), openModel()]);
 });
 
 const byOperator = { admin: ADMIN_TOKEN };

@@ -1,10 +1,10 @@
 /** Where acts are done: a gateway with all that it deals with beyond its walls, an owner who calls, and things to act on. */
-import { ACT_DECLARATION, ADMIN_TOKEN, type Answer, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type Answer } from "../../support/app.ts";
 import { startMailServer } from "../../support/mail-server.ts";
-import { startModel } from "../../support/model.ts";
 import { consent, honest, pkce, register } from "../../support/oauth.ts";
 import { startOtlpReceiver } from "../../support/otlp-receiver.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 /** The schema of a user of SCIM. */
 export const USER = "urn:ietf:params:scim:schemas:core:2.0:User";
@@ -17,12 +17,12 @@ export async function openStage() {
   const stripe = await StripeServer.start();
   const post = await startMailServer();
   const [app, model, receiver] = await Promise.all([
-    openApp({
+    ownGateway({
       stripe: stripe.settings,
       publicUrl: "https://api.test",
       mail: { url: post.url, from: "limber@example.com" },
     }),
-    startModel(),
+    openModel(),
     startOtlpReceiver(),
   ]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });

@@ -1,22 +1,18 @@
 /** The events `balance.low`, `balance.exhausted` and `budget.threshold`. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { type BudgetThreshold, EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let one: App;
 let two: App;
 let model: Model;
 beforeAll(async () => {
-  [one, model] = await Promise.all([openApp(), startModel()]);
+  [one, model] = await Promise.all([ownGateway(), openModel()]);
   await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, price_per_action_step: 0.001 });
-  two = await openApp({ database: one.database }); // which knows of the supply from its start
-});
-afterAll(async () => {
-  await two.close();
-  await one.close();
-  await model.close();
+  two = await ownGateway({ database: one.database }); // which knows of the supply from its start
 });
 
 /** One call of a cent. */

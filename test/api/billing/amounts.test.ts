@@ -5,23 +5,23 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AccountService } from "../../../gen/limber/v1/account_service_pb.ts";
 import { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, refusalIn } from "../../support/clients.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let stripe: StripeServer;
 let caller: Caller;
 beforeAll(async () => {
   stripe = await StripeServer.start();
-  app = await openApp({ stripe: stripe.settings });
+  app = await ownGateway({ stripe: stripe.settings });
   caller = await app.caller(1);
 });
 afterAll(async () => {
   expect((await app.call("/v1/billing/balance", undefined, { key: caller.key })).body.granted_usd).toBe(1);
   expect(stripe.sessions.size).toBe(0);
   expect(await brokenInvariants(app.sql)).toEqual([]);
-  await app.close();
   await stripe.close();
 });
 

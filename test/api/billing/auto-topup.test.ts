@@ -5,9 +5,10 @@ import { EventSchema, type TopupFailed } from "../../../gen/limber/v1/event_pb.t
 import { beginDue } from "../../../src/store/billing/auto-topup.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
-import { ADMIN_TOKEN, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { ownGateway } from "../../support/world.ts";
 
 const RULE = "/v1/billing/auto-topup";
 const METHOD = "/v1/billing/payment-method";
@@ -18,8 +19,8 @@ let stripe: StripeServer;
 beforeAll(async () => {
   stripe = await StripeServer.start();
   const options = { stripe: stripe.settings, roles: new Set(["api", "worker"] as const) };
-  one = await openApp(options);
-  two = await openApp({ ...options, database: one.database });
+  one = await ownGateway(options);
+  two = await ownGateway({ ...options, database: one.database });
 }, 60_000);
 afterEach(async () => {
   stripe.trouble = "none";
@@ -28,8 +29,6 @@ afterEach(async () => {
   expect(await brokenInvariants(one.sql)).toEqual([]);
 });
 afterAll(async () => {
-  await two.close();
-  await one.close();
   await stripe.close();
 });
 

@@ -1,9 +1,10 @@
 /** GET /v1/billing/balance. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const MODELS = ["acme/many", "acme/one", "acme/base"] as const;
 
@@ -11,14 +12,10 @@ let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   const { endpoint } = model;
   // What fails in a test opens the breaker of its own offering, and of no other test's.
   for (const model of MODELS) await app.supply({ provider: "acme", model, endpoint, price_per_action_step: 0.0000137 });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const act = (key: string, horizon: number, model: (typeof MODELS)[number] = "acme/base") =>

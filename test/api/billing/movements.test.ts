@@ -1,20 +1,20 @@
 /** Every movement of a balance is in a list: calls in usage, all else in payments. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { closeMonths } from "../../../src/store/billing/commitments.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel } from "../../support/world.ts";
 import { app, balance, begin, deliver, end, endEach, open, payments, stripe } from "./paying.ts";
 
 let model: Model;
 
 beforeAll(async () => {
   await begin();
-  model = await startModel();
+  model = await openModel();
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
 });
 afterEach(endEach);
 afterAll(async () => {
   await end();
-  await model.close();
 });
 
 const inTwoMonths = (): number => Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth() + 2, 2);

@@ -1,8 +1,9 @@
 /** Receipts and invoices: that they are PDF, whose they are, and that their sums are the ledger's. */
 import { inflateSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let stripe: StripeServer;
@@ -10,11 +11,10 @@ let caller: Caller;
 
 beforeAll(async () => {
   stripe = await StripeServer.start();
-  app = await openApp({ stripe: stripe.settings, publicUrl: "https://api.test" });
+  app = await ownGateway({ stripe: stripe.settings, publicUrl: "https://api.test" });
   caller = await app.caller(0);
 });
 afterAll(async () => {
-  await app.close();
   await stripe.close();
 });
 

@@ -3,8 +3,9 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import type { Answer, App, Caller } from "../../support/app.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { ownGateway } from "../../support/world.ts";
 
 /** The gateway with a processor, between `begin` and `end`. */
 export let app: App;
@@ -16,7 +17,10 @@ export let stripe: StripeServer;
 /** Before all tests. */
 export async function begin(): Promise<void> {
   stripe = await StripeServer.start();
-  [app, poor] = await Promise.all([openApp({ stripe: stripe.settings, publicUrl: "https://api.test" }), openApp()]);
+  [app, poor] = await Promise.all([
+    ownGateway({ stripe: stripe.settings, publicUrl: "https://api.test" }),
+    ownGateway(),
+  ]);
 }
 
 /** After each test. */

@@ -4,19 +4,19 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { type Answer, type App, openApp } from "../../support/app.ts";
+import type { Answer, App } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { StripeServer } from "../../support/stripe.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let stripe: StripeServer;
 beforeAll(async () => {
   stripe = await StripeServer.start();
-  app = await openApp({ stripe: stripe.settings });
+  app = await ownGateway({ stripe: stripe.settings });
 });
 afterEach(async () => expect(await brokenInvariants(app.sql)).toEqual([]));
 afterAll(async () => {
-  await app.close();
   await stripe.close();
 });
 

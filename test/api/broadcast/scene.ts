@@ -1,16 +1,17 @@
 /** What the tests of broadcast stand on: a gateway with two models and one caller, and receivers that are told of its calls. */
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll } from "vitest";
+import { afterEach, beforeAll } from "vitest";
 import { GroundResponseSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { App, Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
 import {
   type OtlpReceiver,
   type ReceivedSpan,
   startOtlpGrpcReceiver,
   startOtlpReceiver,
 } from "../../support/otlp-receiver.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 export let app: App;
 let model: Model;
@@ -26,9 +27,9 @@ let workspaces = 0;
 export function useScene(): void {
   beforeAll(async () => {
     [app, model, broken] = await Promise.all([
-      openApp({ roles: new Set(["api", "worker"]) }),
-      startModel(),
-      startModel(),
+      ownGateway({ roles: new Set(["api", "worker"]) }),
+      openModel(),
+      openModel(),
     ]);
     for (const [provider, { endpoint }] of [
       ["acme", model],
@@ -60,11 +61,6 @@ export function useScene(): void {
       await app.call(`/v1/broadcast/${id}`, undefined, { key: caller.key, method: "DELETE" });
     for (const receiver of receivers.splice(0)) await receiver.close();
     traces.splice(0);
-  });
-  afterAll(async () => {
-    await app.close();
-    await model.close();
-    await broken.close();
   });
 }
 

@@ -1,10 +1,14 @@
 /** Signed checkpoints: keys of makers, declarations that they signed, and callers who require that. */
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "other", "plain", "host", "host2");
 
 let app: App;
 let model: Model;
@@ -19,32 +23,41 @@ const INPUT = { proprio: [{ dimension: 1 }], language: { need: "optional" } };
 const BOUNDS = { lowest: [-10], highest: [10] };
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   [maker, host] = [await app.caller(0, { role: "supplier" }), await app.caller(0, { role: "supplier" })];
   caller = await app.caller(10);
-  await app.sql`insert into model_owner ${app.sql({ owner: "acme", org_id: maker.org })}`;
-  for (const provider of ["host", "host2", "plain"]) {
+  await app.sql`insert into model_owner ${app.sql({ owner: named.acme, org_id: maker.org })}`;
+  for (const provider of [named.host, named.host2, named.plain]) {
     await app.call("/v1/supply/providers", { name: provider }, { key: host.key });
     await app.admin(`/v1/supply/providers/${provider}/review`, { standing: "verified", note: "known" });
   }
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
 
 const keys = (body?: object, { key } = maker, method = body ? "POST" : "GET") =>
-  app.call("/v1/supply/owners/acme/keys", body, { key, method });
+  app.call(`/v1/supply/owners/${named.acme}/keys`, body, { key, method });
 const statement = async (body: object): Promise<string> => {
-  const stated = { served_by: "host", model: "acme/arm", digest: DIGEST, input: INPUT, bounds: BOUNDS, ...body };
+  const stated = {
+    served_by: named.host,
+    model: `${named.acme}/arm`,
+    digest: DIGEST,
+    input: INPUT,
+    bounds: BOUNDS,
+    ...body,
+  };
   const { status, text, body: answer } = await app.call("/v1/supply/checkpoints/statement", stated, { key: host.key });
   if (status !== 200) throw new Error(text);
   return answer.statement;
 };
 const signatureOf = async (body: object = {}, { privateKey } = first): Promise<string> =>
   sign(null, Buffer.from(await statement(body)), privateKey).toString("base64");
-const declare = (checkpoint: object | undefined, more: object = {}, provider = "host") => {
-  const body = { ...ACT_DECLARATION, model: "acme/arm", endpoint: model.endpoint, input: INPUT, bounds: BOUNDS };
+const declare = (checkpoint: object | undefined, more: object = {}, provider = named.host) => {
+  const body = {
+    ...ACT_DECLARATION,
+    model: `${named.acme}/arm`,
+    endpoint: model.endpoint,
+    input: INPUT,
+    bounds: BOUNDS,
+  };
   return app.call(`/v1/supply/providers/${provider}/models`, { ...body, checkpoint, ...more }, { key: host.key });
 };
 const offering = async (id: string) =>
@@ -55,14 +68,24 @@ const live = async (answer: { body: { id: string } }): Promise<string> => {
   expect(body.offering?.status, JSON.stringify(body)).toBe("live");
   return id;
 };
-const ACT = { model: "acme/arm", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const ACT = {
+  model: `${named.acme}/arm`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...ACT, ...more }, { key });
 const REQUIRED = { provider: { require_signed: true } };
 
 describe("a maker's key", () => {
   it("is added by the organisation that owns the name, once, and shown to it", async () => {
     const { status, body } = await keys({ public_key: pemOf(first.publicKey), name: "release" });
-    expect([status, body.owner, body.name, body.public_key]).toEqual([201, "acme", "release", pemOf(first.publicKey)]);
+    expect([status, body.owner, body.name, body.public_key]).toEqual([
+      201,
+      named.acme,
+      "release",
+      pemOf(first.publicKey),
+    ]);
     expect((await keys({ public_key: pemOf(first.publicKey) })).body.id).toBe(body.id);
     expect((await keys()).body.data).toEqual([body]);
     const [act] = await app.sql`select action from audit where subject = ${body.id}`;
@@ -73,7 +96,7 @@ describe("a maker's key", () => {
     const [known] = (await keys()).body.data;
     expect((await keys({ public_key: pemOf(second.publicKey) }, host)).status).toBe(404);
     expect((await keys(undefined, host)).status).toBe(404);
-    const path = `/v1/supply/owners/acme/keys/${known.id}`;
+    const path = `/v1/supply/owners/${named.acme}/keys/${known.id}`;
     expect((await app.call(path, undefined, { key: host.key, method: "DELETE" })).status).toBe(404);
     expect(
       (
@@ -101,7 +124,10 @@ describe("a maker's key", () => {
     expect(answers.map(({ status }) => status)).toEqual([...Array(7).fill(201), 422]);
     for (const { body, status } of answers)
       if (status === 201)
-        await app.call(`/v1/supply/owners/acme/keys/${body.id}`, undefined, { key: maker.key, method: "DELETE" });
+        await app.call(`/v1/supply/owners/${named.acme}/keys/${body.id}`, undefined, {
+          key: maker.key,
+          method: "DELETE",
+        });
     expect((await keys()).body.data).toHaveLength(1);
   });
 });
@@ -113,8 +139,8 @@ describe("a declaration with a checkpoint", () => {
     ["with another input contract", () => signatureOf(), { input: { ...INPUT, proprio: [] } }],
     ["with other bounds", () => signatureOf(), { bounds: { ...BOUNDS, highest: [11] } }],
     ["without the bounds", () => signatureOf(), { bounds: undefined }],
-    ["of another model", () => signatureOf(), { model: "acme/arm2" }],
-    ["that was signed for another provider", () => signatureOf(), {}, "host2"],
+    ["of another model", () => signatureOf(), { model: `${named.acme}/arm2` }],
+    ["that was signed for another provider", () => signatureOf(), {}, named.host2],
   ])("%s is refused", async (_, signature, more, provider) => {
     const { status, body } = await declare({ digest: DIGEST, signature: await signature() }, more, provider);
     expect([status, body.error.param]).toEqual([422, "checkpoint.signature"]);
@@ -125,7 +151,9 @@ describe("a declaration with a checkpoint", () => {
     const cut = Buffer.from(signature, "base64").subarray(0, 63).toString("base64");
     expect((await declare({ digest: DIGEST, signature: cut })).body.error.param).toBe("checkpoint.signature");
     expect((await declare({ digest: "sha256:0f", signature })).body.error.param).toBe("checkpoint.digest");
-    expect((await declare({ digest: DIGEST, signature }, { model: "other/arm" })).body.error.param).toBe("checkpoint");
+    expect((await declare({ digest: DIGEST, signature }, { model: `${named.other}/arm` })).body.error.param).toBe(
+      "checkpoint",
+    );
     expect((await declare({ digest: DIGEST, signature }, { input: undefined })).body.error.param).toBe("input");
   });
 });
@@ -135,7 +163,7 @@ describe("who requires signed checkpoints", () => {
   let makerKey: string;
 
   beforeAll(async () => {
-    await live(await declare(undefined, { price_per_action_step: 0.00001 }, "plain"));
+    await live(await declare(undefined, { price_per_action_step: 0.00001 }, named.plain));
     signed = await live(await declare({ digest: DIGEST, signature: await signatureOf() }));
     makerKey = (await keys()).body.data[0].id;
   });
@@ -145,13 +173,13 @@ describe("who requires signed checkpoints", () => {
   });
 
   it("sees its revision of control loops that run, and none where no checkpoint is declared", async () => {
-    const signed = { model: "acme/revised" };
+    const signed = { model: `${named.acme}/revised` };
     const checkpoint = { digest: DIGEST, signature: await signatureOf(signed) };
     await live(await declare(checkpoint, signed));
-    await live(await declare(undefined, { model: "acme/plain" }));
+    await live(await declare(undefined, { model: `${named.acme}/plain` }));
     for (const [name, revision] of [
-      ["acme/revised", DIGEST],
-      ["acme/plain", undefined],
+      [`${named.acme}/revised`, DIGEST],
+      [`${named.acme}/plain`, undefined],
     ] as const) {
       const { key } = await app.caller(1);
       const loop = robot(app, key, { model: name, actionSpace: "base_twist_2d", horizon: 2 });
@@ -167,8 +195,8 @@ describe("who requires signed checkpoints", () => {
   });
 
   it("is served by them alone; who does not, by what is cheapest", async () => {
-    expect((await act({ preference: "cheapest" })).body.route.provider).toBe("plain");
-    expect((await act({ preference: "cheapest", ...REQUIRED })).body.route.provider).toBe("host");
+    expect((await act({ preference: "cheapest" })).body.route.provider).toBe(named.plain);
+    expect((await act({ preference: "cheapest", ...REQUIRED })).body.route.provider).toBe(named.host);
   });
 
   it("may be an organisation, a workspace, a key or a preset, and no request lifts it", async () => {
@@ -177,7 +205,7 @@ describe("who requires signed checkpoints", () => {
     const settings = (require_signed: boolean) =>
       app.call(`/v1/orgs/${org.org}/settings`, { require_signed }, { key: org.key, method: "PATCH" });
     expect((await settings(true)).body.require_signed).toBe(true);
-    await eventually(async () => expect((await act(lifted, org.key)).body.route?.provider).toBe("host"));
+    await eventually(async () => expect((await act(lifted, org.key)).body.route?.provider).toBe(named.host));
     const workspace = await app.call(
       `/v1/orgs/${org.org}/workspaces`,
       { name: "lab", settings: { require_signed: false } },
@@ -186,13 +214,13 @@ describe("who requires signed checkpoints", () => {
     expect(workspace.body.settings.require_signed).toBe(true);
     await settings(false);
     const strict = await app.key(org.org, { role: "owner", require_signed: true });
-    expect((await act({ preference: "cheapest", ...lifted }, strict)).body.route.provider).toBe("host");
+    expect((await act({ preference: "cheapest", ...lifted }, strict)).body.route.provider).toBe(named.host);
     await eventually(async () =>
-      expect((await act({ preference: "cheapest" }, org.key)).body.route.provider).toBe("plain"),
+      expect((await act({ preference: "cheapest" }, org.key)).body.route.provider).toBe(named.plain),
     );
     await app.call("/v1/presets/strict", { provider: { require_signed: true } }, { key: org.key, method: "PUT" });
     expect((await act({ preset: "strict", preference: "cheapest", ...lifted }, org.key)).body.route.provider).toBe(
-      "host",
+      named.host,
     );
   });
 
@@ -214,16 +242,16 @@ describe("who requires signed checkpoints", () => {
   });
 
   it("reads in the refusal why nothing is left, and what it could relax", async () => {
-    const wanted = { ...REQUIRED.provider, only: ["plain"] };
+    const wanted = { ...REQUIRED.provider, only: [named.plain] };
     const { status, body } = await act({ provider: wanted });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
     expect(body.error.dropped ?? body.error.details?.dropped ?? body.dropped).toEqual(
-      expect.arrayContaining([expect.objectContaining({ provider: "plain", reason: "unsigned" })]),
+      expect.arrayContaining([expect.objectContaining({ provider: named.plain, reason: "unsigned" })]),
     );
   });
 
   it("loses a checkpoint when its maker takes the key away, and has it back with the key", async () => {
-    const path = `/v1/supply/owners/acme/keys/${makerKey}`;
+    const path = `/v1/supply/owners/${named.acme}/keys/${makerKey}`;
     expect((await app.call(path, undefined, { key: maker.key, method: "DELETE" })).status).toBe(200);
     expect((await act(REQUIRED)).status).toBe(409);
     expect((await offering(signed)).checkpoint.signed).toBe(false);

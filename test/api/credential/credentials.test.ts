@@ -1,20 +1,20 @@
 /** /v1/credentials: storing, listing, verifying and forgetting an organisation's own keys at providers. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const SECRET = "sk-acme-0123456789-wxyz";
@@ -28,11 +28,11 @@ const remove = (provider: string, key = caller.key) =>
 
 describe("200", () => {
   it("keeps a key sealed and shows its last four letters", async () => {
-    const { status, body, text } = await put("acme", { secret: SECRET, label: "lab", mode: "require" });
+    const { status, body, text } = await put(named.acme, { secret: SECRET, label: "lab", mode: "require" });
     expect([status, body]).toEqual([
       200,
       {
-        provider: "acme",
+        provider: named.acme,
         label: "lab",
         fingerprint: "wxyz",
         mode: "require",
@@ -58,43 +58,43 @@ describe("200", () => {
   });
 
   it("verifies that what is stored opens, and notes when", async () => {
-    await put("acme", { secret: SECRET });
-    const { status, body } = await verify("acme");
-    expect([status, body]).toEqual([200, { provider: "acme", ok: true, checked_at: expect.any(Number) }]);
-    expect((await list()).find(({ provider }: { provider: string }) => provider === "acme").verified_at).toBe(
+    await put(named.acme, { secret: SECRET });
+    const { status, body } = await verify(named.acme);
+    expect([status, body]).toEqual([200, { provider: named.acme, ok: true, checked_at: expect.any(Number) }]);
+    expect((await list()).find(({ provider }: { provider: string }) => provider === named.acme).verified_at).toBe(
       body.checked_at,
     );
   });
 
   it("says why a key doesn't open any more", async () => {
     const { key, org } = await app.caller(0);
-    await put("acme", { secret: SECRET }, key);
+    await put(named.acme, { secret: SECRET }, key);
     await app.sql`update credential set sealed = set_byte(sealed, length(sealed) - 1, get_byte(sealed, length(sealed) - 1) # 1) where org_id = ${org}`;
-    expect((await verify("acme", key)).body).toMatchObject({ ok: false, reason: "changed" });
+    expect((await verify(named.acme, key)).body).toMatchObject({ ok: false, reason: "changed" });
     await app.sql`update credential set sealed = set_byte(sealed, 1, get_byte(sealed, 1) # 1) where org_id = ${org}`;
-    expect((await verify("acme", key)).body).toMatchObject({ ok: false, reason: "unknown_master_key" });
+    expect((await verify(named.acme, key)).body).toMatchObject({ ok: false, reason: "unknown_master_key" });
   });
 
   it("replaces and forgets", async () => {
     const { key, org } = await app.caller(0);
-    await put("acme", { secret: SECRET }, key);
-    await put("acme", { secret: "another-key-0123" }, key);
+    await put(named.acme, { secret: SECRET }, key);
+    await put(named.acme, { secret: "another-key-0123" }, key);
     expect((await list(key)).map(({ fingerprint }: { fingerprint: string }) => fingerprint)).toEqual(["0123"]);
-    expect((await remove("acme", key)).body).toEqual({ object: "credential", provider: "acme", deleted: true });
-    expect([await list(key), (await remove("acme", key)).status]).toEqual([[], 404]);
-    const acts = await app.sql`select action from audit where org_id = ${org} and subject = 'acme' order by seq`;
+    expect((await remove(named.acme, key)).body).toEqual({ object: "credential", provider: named.acme, deleted: true });
+    expect([await list(key), (await remove(named.acme, key)).status]).toEqual([[], 404]);
+    const acts = await app.sql`select action from audit where org_id = ${org} and subject = ${named.acme} order by seq`;
     expect(acts.map(({ action }) => action)).toEqual(["credential.stored", "credential.stored", "credential.deleted"]);
   });
 });
 
 describe("403 and 404", () => {
   it("an operator sees and changes nothing; another organisation's key is not there", async () => {
-    await put("acme", { secret: SECRET });
+    await put(named.acme, { secret: SECRET });
     const operator = await app.key(caller.org, { role: "operator" });
-    expect((await put("acme", { secret: SECRET }, operator)).body.error.code).toBe("permission_denied");
+    expect((await put(named.acme, { secret: SECRET }, operator)).body.error.code).toBe("permission_denied");
     expect((await list(operator)).length).toBeGreaterThan(0);
     const other = await app.caller(0);
-    for (const answer of [await verify("acme", other.key), await remove("acme", other.key)])
+    for (const answer of [await verify(named.acme, other.key), await remove(named.acme, other.key)])
       expect([answer.status, answer.body.error.code]).toEqual([404, "not_found"]);
     expect(await list(other.key)).toEqual([]);
   });
@@ -114,7 +114,7 @@ describe("422", () => {
       {},
     ];
     for (const body of faults) {
-      const { status, text } = await put("acme", body);
+      const { status, text } = await put(named.acme, body);
       expect(status, JSON.stringify(body)).toBe(422);
       expect(text).not.toMatch(/canary-in|break-canary|canary-mode|with space/);
     }
@@ -129,25 +129,25 @@ describe("422", () => {
 describe("sealed bytes in the database", () => {
   it("open in no other row, for no other organisation or provider, and not when an older version is put back", async () => {
     const [a, b] = [await app.caller(0), await app.caller(0)];
-    await put("acme", { secret: SECRET }, a.key);
-    await put("acme", { secret: SECRET }, b.key);
+    await put(named.acme, { secret: SECRET }, a.key);
+    await put(named.acme, { secret: SECRET }, b.key);
     await put("other", { secret: SECRET }, a.key);
     const sealedOf = async (org: string, provider: string): Promise<Buffer> =>
       (await app.sql`select sealed from credential where org_id = ${org} and provider = ${provider}`)[0]!.sealed;
-    const first = await sealedOf(a.org, "acme");
+    const first = await sealedOf(a.org, named.acme);
     const plant = (sealed: Buffer, org: string, provider: string) =>
       app.sql`update credential set sealed = ${sealed} where org_id = ${org} and provider = ${provider}`;
 
-    await plant(first, b.org, "acme");
-    expect((await verify("acme", b.key)).body.reason).toBe("changed");
+    await plant(first, b.org, named.acme);
+    expect((await verify(named.acme, b.key)).body.reason).toBe("changed");
     await plant(first, a.org, "other");
     expect((await verify("other", a.key)).body.reason).toBe("changed");
-    await put("acme", { secret: "a-newer-secret-wxyz" }, a.key);
-    await plant(first, a.org, "acme");
-    expect((await verify("acme", a.key)).body.reason).toBe("changed");
-    await remove("acme", a.key);
-    await put("acme", { secret: "after-the-removal-wxyz" }, a.key);
-    await plant(first, a.org, "acme");
-    expect((await verify("acme", a.key)).body.reason).toBe("changed");
+    await put(named.acme, { secret: "a-newer-secret-wxyz" }, a.key);
+    await plant(first, a.org, named.acme);
+    expect((await verify(named.acme, a.key)).body.reason).toBe("changed");
+    await remove(named.acme, a.key);
+    await put(named.acme, { secret: "after-the-removal-wxyz" }, a.key);
+    await plant(first, a.org, named.acme);
+    expect((await verify(named.acme, a.key)).body.reason).toBe("changed");
   });
 });

@@ -1,8 +1,12 @@
 /** What calls do with an organisation's own keys at providers: by mode, in order, and what it costs. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "bolt", "late");
 
 let app: App;
 let model: Model;
@@ -14,12 +18,12 @@ const OWN = "Bearer own-key-at-the-provider";
 const PLATFORM = "Bearer the-gateways-own";
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   const auth = { type: "bearer", secret: "the-gateways-own" };
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth });
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint, auth });
   await app.supply({
-    provider: "acme",
-    model: "acme/world",
+    provider: named.acme,
+    model: `${named.acme}/world`,
     endpoint: model.endpoint,
     contracts: ["predict", "ground"],
     price_per_frame: 0.01,
@@ -37,12 +41,13 @@ afterEach(() => {
   seen.length = 0;
   refused = [];
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 10,
+  observations: [{ proprio: [0.5] }],
+};
 const act = (more: object = {}) => app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
 const preview = (more: object = {}) => app.call("/v1/routes/preview", { ...BODY, ...more }, { key: caller.key });
 const usage = async () => (await app.call("/v1/usage", undefined, { key: caller.key })).body.data[0];
@@ -52,7 +57,7 @@ const statuses = (body: { route: { attempts: { status: string; byok?: boolean }[
 async function store(mode: string | undefined, credit = 10): Promise<void> {
   caller = await app.caller(credit);
   const body = { secret: "own-key-at-the-provider", ...(mode && { mode }) };
-  const { status } = await app.call("/v1/credentials/acme", body, { key: caller.key, method: "PUT" });
+  const { status } = await app.call(`/v1/credentials/${named.acme}`, body, { key: caller.key, method: "PUT" });
   expect(status).toBe(200);
 }
 
@@ -97,8 +102,8 @@ describe("prefer", () => {
 
   it("puts providers with a key before those without, within their model and behind the request's own order", async () => {
     await app.supply({
-      provider: "bolt",
-      model: "acme/base",
+      provider: named.bolt,
+      model: `${named.acme}/base`,
       endpoint: model.endpoint,
       price_per_action_step: 0.000001,
     });
@@ -109,10 +114,13 @@ describe("prefer", () => {
         ({ provider, byok }: { provider: string; byok?: boolean }) => `${provider}${byok ? "*" : ""}`,
       );
     };
-    expect(await first({ preference: "cheapest" })).toEqual(["acme*", "acme", "bolt"]);
-    expect(await first({ provider: { order: ["bolt"] } })).toEqual(["bolt", "acme*", "acme"]);
-    expect(await first({ provider: { ignore: ["acme"] } })).toEqual(["bolt"]);
-    expect(await first({ preference: "cheapest", provider: { allow_fallbacks: false } })).toEqual(["acme*", "acme"]);
+    expect(await first({ preference: "cheapest" })).toEqual([`${named.acme}*`, named.acme, named.bolt]);
+    expect(await first({ provider: { order: [named.bolt] } })).toEqual([named.bolt, `${named.acme}*`, named.acme]);
+    expect(await first({ provider: { ignore: [named.acme] } })).toEqual([named.bolt]);
+    expect(await first({ preference: "cheapest", provider: { allow_fallbacks: false } })).toEqual([
+      `${named.acme}*`,
+      named.acme,
+    ]);
   });
 
   it("goes with the gateway's own access where the key doesn't open any more", async () => {
@@ -120,19 +128,19 @@ describe("prefer", () => {
     await damage();
     await eventually(async () => {
       seen.length = 0;
-      const { body } = await act({ provider: { only: ["acme"] } });
+      const { body } = await act({ provider: { only: [named.acme] } });
       expect([body.route.byok ?? false, seen]).toEqual([false, [PLATFORM]]);
     });
   });
 
   it("serves predict, its stream and ground with the key", async () => {
     await store("prefer");
-    const body = { model: "acme/world", observations: BODY.observations, horizon: 2 };
+    const body = { model: `${named.acme}/world`, observations: BODY.observations, horizon: 2 };
     const predicted = await app.call("/v1/predict", body, { key: caller.key });
     expect([predicted.body.route.byok, predicted.body.usage.cost_usd]).toEqual([true, 0.001]);
     const stream = await app.call("/v1/predict/stream", body, { key: caller.key });
     expect(stream.text).toMatch(/"byok":true/);
-    const ground = { model: "acme/world", observations: BODY.observations, instruction: "cup" };
+    const ground = { model: `${named.acme}/world`, observations: BODY.observations, instruction: "cup" };
     expect((await app.call("/v1/ground", ground, { key: caller.key })).body.route.byok).toBe(true);
   });
 });
@@ -140,7 +148,7 @@ describe("prefer", () => {
 describe("fallback", () => {
   it("asks with the own key where the gateway's own access failed", async () => {
     await store("fallback");
-    const only = { provider: { only: ["acme"] } };
+    const only = { provider: { only: [named.acme] } };
     expect(statuses((await act(only)).body)).toEqual([["ok", false]]);
     refused = [PLATFORM];
     const { body } = await act(only);
@@ -158,21 +166,21 @@ describe("require", () => {
   it("never asks with the gateway's own access", async () => {
     await store("require");
     refused = [OWN];
-    const { status, body } = await act({ provider: { only: ["acme"] } });
+    const { status, body } = await act({ provider: { only: [named.acme] } });
     expect([status, body.error.code, seen]).toEqual([502, "all_attempts_failed", [OWN]]);
   });
 
   it("needs no more credit than the gateway's share", async () => {
     await store("require", 0.00005);
-    expect((await act({ provider: { only: ["acme"] } })).status).toBe(200);
-    expect((await act({ provider: { only: ["acme"] } })).status).toBe(402);
+    expect((await act({ provider: { only: [named.acme] } })).status).toBe(200);
+    expect((await act({ provider: { only: [named.acme] } })).status).toBe(402);
   });
 
   it("fails with 409 and says why when the key doesn't open any more", async () => {
     await store("require");
     await damage();
     await eventually(async () => {
-      const { status, body } = await act({ provider: { only: ["acme"] } });
+      const { status, body } = await act({ provider: { only: [named.acme] } });
       expect([status, body.error.code]).toEqual([409, "no_route_available"]);
       expect(body.error.details.dropped.map(({ reason }: { reason: string }) => reason)).toContain("byok_only");
     });
@@ -183,7 +191,7 @@ describe("require", () => {
 describe("off", () => {
   it("leaves the key alone", async () => {
     await store("off");
-    expect((await act({ provider: { only: ["acme"] } })).body.route.byok).toBeUndefined();
+    expect((await act({ provider: { only: [named.acme] } })).body.route.byok).toBeUndefined();
     expect(seen).toEqual([PLATFORM]);
   });
 });
@@ -191,10 +199,10 @@ describe("off", () => {
 describe("a key stored before its provider joined", () => {
   it("goes to nobody, even when a provider of that name appears", async () => {
     caller = await app.caller(10);
-    await app.call("/v1/credentials/late", { secret: "own-key-at-the-provider" }, { key: caller.key, method: "PUT" });
-    await app.supply({ provider: "late", model: "late/base", endpoint: model.endpoint });
+    await app.call(`/v1/credentials/${named.late}`, { secret: "own-key-at-the-provider" }, { key: caller.key, method: "PUT" });
+    await app.supply({ provider: named.late, model: `${named.late}/base`, endpoint: model.endpoint });
     seen.length = 0;
-    await act({ model: "late/base" });
+    await act({ model: `${named.late}/base` });
     expect(seen).toEqual([undefined]);
   });
 });
@@ -202,9 +210,9 @@ describe("a key stored before its provider joined", () => {
 describe("another organisation", () => {
   it("is never served over a connection that somebody else's key opened", async () => {
     await store("prefer");
-    await act({ provider: { only: ["acme"] } });
+    await act({ provider: { only: [named.acme] } });
     caller = await app.caller(10);
-    await act({ provider: { only: ["acme"] } });
+    await act({ provider: { only: [named.acme] } });
     expect(seen).toEqual([OWN, PLATFORM]);
   });
 });
@@ -215,11 +223,11 @@ describe("the organisation's mode", () => {
     const settle = (byok_mode: string) =>
       app.call(`/v1/orgs/${caller.org}/settings`, { byok_mode }, { key: caller.key, method: "PATCH" });
     expect((await settle("off")).status).toBe(200);
-    const only = { provider: { only: ["acme"] } };
+    const only = { provider: { only: [named.acme] } };
     await eventually(async () => expect((await act(only)).body.route.byok).toBeUndefined());
     await settle("require");
     await eventually(async () => expect((await act(only)).body.route.byok).toBe(true));
-    const { status, body } = await act({ provider: { only: ["bolt"] } });
+    const { status, body } = await act({ provider: { only: [named.bolt] } });
     expect([status, body.error.details.excluded_by]).toEqual([409, expect.arrayContaining(["byok_only"])]);
   });
 });

@@ -1,25 +1,22 @@
 /** Evaluations: a policy in a scenario, by jobs. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import type { Served } from "../../support/policy-server.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 type Answering = (steps: readonly (readonly number[])[]) => void;

@@ -2,10 +2,11 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { MJCF, PACK, packFolder } from "../../support/packs.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let folder: string;
 let app: App;
@@ -17,14 +18,10 @@ beforeAll(async () => {
     { good: { "scenario.json": PACK, "hold.xml": MJCF }, bad: { "scenario.json": { ...PACK, substeps: undefined } } },
     afterAll,
   );
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]), scenarioPacks: folder });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]), scenarioPacks: folder });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const HOLD = { policy_endpoint: "acme/base", scenario: "hold-up", episodes: 2, seed: 3 };
@@ -65,7 +62,7 @@ it("runs what it digested, whatever becomes of the files meanwhile", async () =>
 });
 
 it("runs nothing in the name of a scenario that is another one by now", async () => {
-  const other = await openApp({ database: app.database, roles: new Set(["api"]), scenarioPacks: folder });
+  const other = await ownGateway({ database: app.database, roles: new Set(["api"]), scenarioPacks: folder });
   try {
     const taken = await other.call("/v1/evaluate", HOLD, { key: caller.key });
     expect(taken.body.scenario.max_steps).toBe(7);

@@ -1,11 +1,12 @@
 /** The policies of evaluations: which offering is asked, for how many steps, and what its calls cost. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type App, openApp } from "../../support/app.ts";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { App } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { startDexboticServer, startTetherServer } from "../../support/servers/json-acts.ts";
 import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let first: Model;
@@ -13,8 +14,8 @@ let second: Model;
 let offering: string;
 
 beforeAll(async () => {
-  [first, second] = await Promise.all([startModel(), startModel()]);
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  [first, second] = await Promise.all([openModel(), openModel()]);
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   offering = await app.supply({ provider: "acme", model: "acme/base", endpoint: first.endpoint });
   // The same model elsewhere, where its numbers are a little different: cheaper, so that it would be asked more often.
   second.script.act = (call, answer) => answer(honestSteps(call, 2).map((step) => step.map((each) => each + 1e-7)));
@@ -24,11 +25,6 @@ beforeAll(async () => {
 });
 afterEach(() => {
   first.script.act = undefined;
-});
-afterAll(async () => {
-  await app.close();
-  await first.close();
-  await second.close();
 });
 
 /** On two cores the physics of one evaluation runs at a time. */
@@ -164,7 +160,7 @@ describe("a server that asks for more than an address", SLOW, () => {
   );
 
   it("has its secret sealed while the evaluation waits", async () => {
-    const front = await openApp({ roles: new Set(["api"]) });
+    const front = await ownGateway({ roles: new Set(["api"]) });
     try {
       const { key } = await front.caller();
       const asked = { ...NAV, policy_endpoint: "ws://127.0.0.1:8009/", auth };

@@ -1,7 +1,7 @@
 /** Policies behind servers that serve one session at a time, and what servers are told where an episode begins. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import type { ActServer } from "../../support/act-server.ts";
-import { ACT_DECLARATION, type App, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
@@ -11,12 +11,12 @@ import { startTetherServer } from "../../support/servers/json-acts.ts";
 import { startLerobotServer } from "../../support/servers/lerobot.ts";
 import { startRemoteServer } from "../../support/servers/lerobot-remote.ts";
 import { startVlaEvalServer } from "../../support/servers/vla-eval.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
 });
-afterAll(() => app.close());
 
 const SLOW = { timeout: 240_000 };
 const EPISODES = 2;

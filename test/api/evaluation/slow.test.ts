@@ -1,25 +1,25 @@
 /** Evaluations whose policies are slow, hang, or are not there: nobody else waits for them, and they end. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 const models: Model[] = [];
 
 beforeAll(async () => {
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
 });
 afterAll(async () => {
-  await app.close();
   for (const model of models) await model.close();
 });
 
 /** A model of its own, so that no other test's breaker is open. */
 async function supplied(slug: string): Promise<Model> {
-  const model = await startModel();
+  const model = await openModel();
   models.push(model);
   await app.supply({ provider: "acme", model: slug, endpoint: model.endpoint });
   return model;

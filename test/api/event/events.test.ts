@@ -1,24 +1,21 @@
 /** GET /v1/events: the events of an organisation as they happen, from a cursor on. */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { EventService } from "../../../gen/limber/v1/event_service_pb.ts";
 import { emit } from "../../../src/events/emit.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { createVault } from "../../../src/vault.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, type EventReader, readEvents } from "../../support/clients.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let one: App;
 let two: App;
 
 beforeAll(async () => {
-  one = await openApp();
-  two = await openApp({ database: one.database });
-});
-afterAll(async () => {
-  await two.close();
-  await one.close();
+  one = await ownGateway();
+  two = await ownGateway({ database: one.database });
 });
 
 const watch = (app: App, { key }: Pick<Caller, "key">, query = ""): Promise<EventReader> =>

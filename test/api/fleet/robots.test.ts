@@ -1,24 +1,24 @@
 /** Robots that are written down: PUT, GET, DELETE /v1/robots/{robot_id}, GET /v1/robots, and what can drive them. */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { FleetService } from "../../../gen/limber/v1/fleet_service_pb.ts";
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "plain", "reader", "turner", "meaning");
 
 let app: App;
 let model: Model;
 let owner: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   owner = await app.caller(1);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const BASE = { action_space: "base_twist_2d" };
@@ -151,19 +151,19 @@ describe("what can drive a robot", () => {
   const input = { cameras: [{ name: "wrist", width: 224, height: 224, required: true }], proprio: [{ dimension: 1 }] };
   beforeAll(async () => {
     const supply = async (provider: string, more: object = {}) => {
-      const facts = { model: "acme/base", endpoint: model.endpoint, embodiments: ["mobile-base"] };
+      const facts = { model: `${named.acme}/base`, endpoint: model.endpoint, embodiments: ["mobile-base"] };
       ids[provider] = await app.supply({ provider, ...facts, ...more });
     };
-    await supply("plain");
-    await supply("reader", { input });
-    await supply("turner", { embodiments: ["quadruped"] });
-    await supply("meaning", { actions: [{ units: ["m/s"] }] });
+    await supply(named.plain);
+    await supply(named.reader, { input });
+    await supply(named.turner, { embodiments: ["quadruped"] });
+    await supply(named.meaning, { actions: [{ units: ["m/s"] }] });
   });
 
   // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
   const check = async (config: object, query = ""): Promise<any> => {
     expect((await put("checked", config)).status).toBe(200);
-    const { status, body } = await get(`/checked/check?model=acme/base${query}`);
+    const { status, body } = await get(`/checked/check?model=${named.acme}/base${query}`);
     expect(status).toBe(200);
     return body;
   };
@@ -190,13 +190,13 @@ describe("what can drive a robot", () => {
     };
     const body = await check(robot);
     expect([body.object, body.robot_id, body.considered, body.fit]).toEqual(["robot_check", "checked", 4, 1]);
-    expect(body.can_drive).toMatchObject([{ rank: 1, offering_id: ids.plain, provider: "plain", declared: false }]);
+    expect(body.can_drive).toMatchObject([{ rank: 1, offering_id: ids[named.plain], provider: named.plain, declared: false }]);
     expect(against(body)).toEqual({
-      meaning: ["actions"],
-      turner: ["embodiment"],
-      reader: ["cameras.0.width", "cameras.0.height", "cameras.1.name", "proprio"],
+      [named.meaning]: ["actions"],
+      [named.turner]: ["embodiment"],
+      [named.reader]: ["cameras.0.width", "cameras.0.height", "cameras.1.name", "proprio"],
     });
-    const message = body.cannot_drive.find(({ provider }: { provider: string }) => provider === "reader").faults[0]
+    const message = body.cannot_drive.find(({ provider }: { provider: string }) => provider === named.reader).faults[0]
       .message;
     expect(message).toMatch(/640/);
   });
@@ -209,15 +209,15 @@ describe("what can drive a robot", () => {
       proprio: { dimension: 1 },
     };
     const body = await check(robot);
-    expect([able(body), against(body)]).toEqual([["meaning", "plain", "reader"], { turner: ["embodiment"] }]);
+    expect([able(body), against(body)]).toEqual([[named.meaning, named.plain, named.reader], { [named.turner]: ["embodiment"] }]);
     // Of a robot that says nothing, only what it lacks stands against it.
     const silent = await check(BASE);
-    expect([able(silent), against(silent)]).toEqual([["meaning", "plain", "turner"], { reader: ["cameras"] }]);
+    expect([able(silent), against(silent)]).toEqual([[named.meaning, named.plain, named.turner], { [named.reader]: ["cameras"] }]);
   });
 
   it("tells what keeps an offering out beside the robot, and refuses a model that there is not", async () => {
     await put("checked", BASE);
-    const narrow = await app.key(owner.org, { role: "owner", models: ["acme/other"] });
+    const narrow = await app.key(owner.org, { role: "owner", models: [`${named.acme}/other`] });
     const denied = await app.call("/v1/robots/checked/check", undefined, { key: narrow });
     expect(denied.status).toBe(200);
     expect(denied.body.can_drive).toEqual([]);
@@ -225,8 +225,8 @@ describe("what can drive a robot", () => {
       new Set(["key_scope"]),
     );
     const other = await check({ ...BASE, action_space: "joint_pos_7" });
-    expect([other.fit, against(other).plain]).toEqual([0, ["action_space"]]);
-    expect((await get("/checked/check?model=acme/nowhere")).body.error.code).toBe("model_not_found");
+    expect([other.fit, against(other)[named.plain]]).toEqual([0, ["action_space"]]);
+    expect((await get(`/checked/check?model=${named.acme}/nowhere`)).body.error.code).toBe("model_not_found");
     expect((await get("/nobodys/check")).body.error.param).toBe("robot_id");
     const client = createClient(FleetService, createGrpcTransport({ baseUrl: app.url }));
     const told = await client.checkRobot({ robotId: "checked", limit: 1 }, bearer(owner.key));

@@ -1,8 +1,9 @@
 /** Members: inviting, accepting, changing, removing, handing on. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Person, person } from "../../support/members.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let other: App;
@@ -10,14 +11,10 @@ let caller: Caller;
 let owner: Person;
 
 beforeAll(async () => {
-  app = await openApp();
-  other = await openApp({ database: app.database });
+  app = await ownGateway();
+  other = await ownGateway({ database: app.database });
   caller = await app.caller(1);
   owner = await person(app, caller.org, "owner");
-});
-afterAll(async () => {
-  await other.close();
-  await app.close();
 });
 
 const members = (org = caller.org) => `/v1/orgs/${org}/members`;

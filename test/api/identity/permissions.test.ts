@@ -1,15 +1,15 @@
 /** The matrix of roles and permissions. */
 import { getOption } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../../src/app/services.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
 });
-afterAll(() => app.close());
 
 describe("GET /v1/permissions", () => {
   it("shows the seven roles, every permission, and which role holds which, to anyone", async () => {

@@ -7,12 +7,13 @@ import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { pruneLoopSessions } from "../../../src/store/replicas/loop-sessions.ts";
-import { ADMIN_TOKEN, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
+import { ownGateway } from "../../support/world.ts";
 import { app, begin, caller, clock, end, endEach, isOver, OPEN, one, two } from "./act-stream-supply.ts";
 
 beforeAll(begin);
@@ -161,7 +162,7 @@ describe("the end", () => {
   });
 
   it("comes as unavailable with a last message when the gateway closes", async () => {
-    const closing = await openApp({ database: app.database });
+    const closing = await ownGateway({ database: app.database });
     await expect.poll(async () => (await closing.call("/v1/models/acme/base", undefined, caller)).status).toBe(200);
     const loop = robot(closing, caller.key, OPEN);
     await loop.expect("opened");
@@ -255,7 +256,7 @@ describe("a dropped connection", () => {
     "is resumed on %s by its session, without a second charge for the last chunk, when it has lasted for %i hours",
     async (where, hours) => {
       const mine = await app.caller(1);
-      const elsewhere = where === "the same replica" ? app : await openApp({ database: app.database });
+      const elsewhere = where === "the same replica" ? app : await ownGateway({ database: app.database });
       if (elsewhere !== app)
         await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
       const open = { ...OPEN, horizon: 200, provider: { sessionId: "resumed" } };
@@ -295,7 +296,7 @@ describe("a dropped connection", () => {
 
   it("costs nothing twice either who asks again before he hears that the loop is open, drop by drop, on either replica", async () => {
     const mine = await app.caller(1);
-    const elsewhere = await openApp({ database: app.database });
+    const elsewhere = await ownGateway({ database: app.database });
     await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
     const open = { ...OPEN, horizon: 200, provider: { sessionId: "eager" } };
     const first = robot(app, mine.key, open);
@@ -335,7 +336,7 @@ describe("a dropped connection", () => {
 
   it("that the gateway has not noticed is taken over on another replica too", async () => {
     const mine = await app.caller(1);
-    const elsewhere = await openApp({ database: app.database });
+    const elsewhere = await ownGateway({ database: app.database });
     await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
     const open = { ...OPEN, horizon: 200, provider: { sessionId: "half-dead" } };
     const first = robot(app, mine.key, open);

@@ -3,25 +3,25 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
+import { ownGateway } from "../../support/world.ts";
 import { app, begin, caller, dead, end, endEach, isOver, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 
 let elsewhere: App;
 
 beforeAll(async () => {
   await begin();
-  elsewhere = await openApp({ database: app.database });
+  elsewhere = await ownGateway({ database: app.database });
   await eventually(async () =>
     expect((await elsewhere.call("/v1/models/acme/base", undefined, caller)).status).toBe(200),
   );
 });
 afterEach(endEach);
 afterAll(async () => {
-  await elsewhere.close();
   await end();
 });
 

@@ -1,10 +1,11 @@
 /** Two providers of one model and one of another, and a caller, for the whole of the file that imports this. */
 import { expect } from "vitest";
 import { replaceAmbient } from "../../support/ambient.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 export const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
 export const ACT = {
@@ -25,7 +26,7 @@ let restore: () => void;
 
 export async function begin(): Promise<void> {
   restore = replaceAmbient({ clock });
-  [app, one, two, other] = await Promise.all([openApp(), startModel(), startModel(), startModel()]);
+  [app, one, two, other] = await Promise.all([ownGateway(), openModel(), openModel(), openModel()]);
   await app.supply({ provider: "one", model: "acme/base", endpoint: one.endpoint });
   await app.supply({ provider: "two", model: "acme/base", endpoint: two.endpoint });
   await app.supply({ provider: "other", model: "other/base", endpoint: other.endpoint });

@@ -1,13 +1,14 @@
 /** ActStream: control loops, with the fast layer and over the plain path. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { grainyPicture, redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { ACT_DECLARATION, type App, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 import { robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
 
@@ -20,13 +21,9 @@ describe.each([
   let key: string;
 
   beforeAll(async () => {
-    [app, model] = await Promise.all([openApp({ fast }), startModel()]);
+    [app, model] = await Promise.all([ownGateway({ fast }), openModel()]);
     await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
     ({ key } = await app.caller(10));
-  });
-  afterAll(async () => {
-    await app.close();
-    await model.close();
   });
 
   describe("answers", () => {

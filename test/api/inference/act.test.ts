@@ -1,8 +1,12 @@
 /** POST /v1/act and its other transports. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, type RpcFace, readEvents, refusalIn } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "shelf");
 
 let app: App;
 let model: Model;
@@ -10,30 +14,31 @@ let caller: Caller;
 let offering: string;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   const about = { regions: ["eu"] };
   offering = await app.supply({
-    provider: "acme",
+    provider: named.acme,
     about,
-    model: "acme/base",
+    model: `${named.acme}/base`,
     endpoint: model.endpoint,
     precision: "bf16",
     parameters: ["seed"],
   });
   await app.supply({
-    provider: "acme",
-    model: "acme/arm",
+    provider: named.acme,
+    model: `${named.acme}/arm`,
     endpoint: model.endpoint,
     action_spaces: ["ee_delta_6d_grip"],
   });
   caller = await app.caller();
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
 
-const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
+const TWIST = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 3,
+  observations: [{ proprio: [0.5, 2] }],
+};
 const act = (body: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...body }, { key });
 
 describe("200", () => {
@@ -45,7 +50,7 @@ describe("200", () => {
       id: `act_${tail}`,
       object: "world.action",
       created: expect.closeTo(Date.now() / 1000, -2),
-      model: "acme/base",
+      model: `${named.acme}/base`,
       action: {
         space: "base_twist_2d",
         steps: [
@@ -57,15 +62,15 @@ describe("200", () => {
         note: "",
       },
       route: {
-        model: "acme/base",
-        provider: "acme",
+        model: `${named.acme}/base`,
+        provider: named.acme,
         offering_id: offering,
         region: "eu",
         precision: "bf16",
         attempts: [
           {
-            model: "acme/base",
-            provider: "acme",
+            model: `${named.acme}/base`,
+            provider: named.acme,
             offering_id: offering,
             status: "ok",
             latency_ms: expect.any(Number),
@@ -97,7 +102,7 @@ describe("200", () => {
   it("takes ee_delta_6d_grip and 16 steps where the request says nothing", async () => {
     const { status, body } = await app.call(
       "/v1/act",
-      { model: "acme/arm", observations: [{ proprio: [0] }] },
+      { model: `${named.acme}/arm`, observations: [{ proprio: [0] }] },
       { key: caller.key },
     );
     expect([status, body.action?.space]).toEqual([200, "ee_delta_6d_grip"]);
@@ -125,7 +130,7 @@ describe("200", () => {
     const before = model.acts.length;
     await act({ instruction: "go to the door", seed: 7, provider: { session_id: "episode-1" } });
     expect(model.acts.slice(before)).toMatchObject([
-      { model: "acme/base", instruction: "go to the door", seed: 7, horizon: 3, actionSpace: "base_twist_2d" },
+      { model: `${named.acme}/base`, instruction: "go to the door", seed: 7, horizon: 3, actionSpace: "base_twist_2d" },
     ]);
     expect(JSON.stringify(model.acts.at(-1))).not.toContain(caller.key);
     expect(JSON.stringify(model.acts.at(-1))).not.toContain(caller.org);
@@ -143,7 +148,7 @@ describe("200", () => {
     for (const sort of ["price", "latency", "throughput", "quality"])
       expect((await act({ provider: { sort } })).status).toBe(200);
     for (const suffix of [":nitro", ":turbo", ":floor", ":quality"])
-      expect((await act({ model: `acme/base${suffix}` })).body.model).toBe("acme/base");
+      expect((await act({ model: `${named.acme}/base${suffix}` })).body.model).toBe(`${named.acme}/base`);
   });
 });
 
@@ -159,7 +164,7 @@ describe("stream: true", () => {
   });
 
   it("is refused as a plain error before the first event", async () => {
-    const { status, body, headers } = await act({ stream: true, model: "acme/nothing" });
+    const { status, body, headers } = await act({ stream: true, model: `${named.acme}/nothing` });
     expect([status, body.error.code, headers.get("content-type")]).toEqual([
       404,
       "model_not_found",
@@ -176,7 +181,7 @@ describe("stream: true", () => {
 });
 
 const message = (more: object = {}) => ({
-  model: "acme/base",
+  model: `${named.acme}/base`,
   actionSpace: "base_twist_2d",
   horizon: 3,
   observations: [{ proprio: [0.5, 2] }],
@@ -188,9 +193,9 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) =
     const answer = await inference(app, transport).act(message(), bearer(caller.key));
     expect(answer).toMatchObject({
       object: "world.action",
-      model: "acme/base",
+      model: `${named.acme}/base`,
       action: { space: "base_twist_2d", dtMs: ACT_DECLARATION.dt_ms, steps: [{ values: [0.5, 0.501] }, {}, {}] },
-      route: { simulated: false, fallbackUsed: false, attempts: [{ provider: "acme", offeringId: offering }] },
+      route: { simulated: false, fallbackUsed: false, attempts: [{ provider: named.acme, offeringId: offering }] },
       usage: { actionSteps: 3, costUsd: 0.0003 },
     });
   });
@@ -201,7 +206,7 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) =
       code: "Unauthenticated",
       reason: "invalid_api_key",
     });
-    expect(await refusalIn(client.act(message({ model: "acme/nothing" }), bearer(caller.key)))).toMatchObject({
+    expect(await refusalIn(client.act(message({ model: `${named.acme}/nothing` }), bearer(caller.key)))).toMatchObject({
       code: "NotFound",
       reason: "model_not_found",
     });
@@ -227,16 +232,16 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) =
 
 describe("404", () => {
   it("names models near to an unknown one", async () => {
-    const { status, body } = await act({ model: "acme/bade" });
+    const { status, body } = await act({ model: `${named.acme}/bade` });
     expect([status, body.error.code, body.error.type]).toEqual([404, "model_not_found", "not_found_error"]);
     expect(body.error.param).toBe("model");
-    expect(body.error.details.near).toContain("acme/base");
+    expect(body.error.details.near).toContain(`${named.acme}/base`);
   });
 
   it("takes neither an unknown alias nor an unknown suffix for a model", async () => {
-    for (const name of ["service/best", "acme/base:fast", "service/auto:hand", "base", ":turbo"])
+    for (const name of ["service/best", `${named.acme}/base:fast`, "service/auto:hand", "base", ":turbo"])
       expect((await act({ model: name })).body.error?.code, name).toBe("model_not_found");
-    expect((await act({ models: ["acme/bade"] })).body.error).toMatchObject({
+    expect((await act({ models: [`${named.acme}/bade`] })).body.error).toMatchObject({
       code: "model_not_found",
       param: "models.0",
     });
@@ -250,8 +255,8 @@ describe("404", () => {
 
 describe("409", () => {
   it("tells a model that is known and not served from one that is not known", async () => {
-    await app.catalog("shelf/humanoid");
-    const { status, body } = await act({ model: "shelf/humanoid" });
+    await app.catalog(`${named.shelf}/humanoid`);
+    const { status, body } = await act({ model: `${named.shelf}/humanoid` });
     expect([status, body.error.type]).toEqual([409, "routing_error"]);
     expect(body.error.message).toContain("allow_simulated");
   });
@@ -310,9 +315,11 @@ describe("422", () => {
   });
 
   it("excludes two fallback chains that differ, and takes two that are the same", async () => {
-    const { status, body } = await act({ models: ["acme/arm"], provider: { models: ["acme/base"] } });
+    const { status, body } = await act({ models: [`${named.acme}/arm`], provider: { models: [`${named.acme}/base`] } });
     expect([status, body.error.code, body.error.param]).toEqual([422, "conflicting_preferences", "provider.models"]);
-    expect((await act({ models: ["acme/base"], provider: { models: ["acme/base"] } })).status).toBe(200);
+    expect((await act({ models: [`${named.acme}/base`], provider: { models: [`${named.acme}/base`] } })).status).toBe(
+      200,
+    );
   });
 
   it("never ignores a misspelt constraint, nor a provider in ignore that there is none of", async () => {
@@ -321,7 +328,7 @@ describe("422", () => {
     expect(misspelt.body.detail[0].msg).toContain("max_latency_ms");
     const unknown = await act({ provider: { ignore: ["acne"] } });
     expect([unknown.status, unknown.body.error.param]).toEqual([422, "provider.ignore.0"]);
-    expect(unknown.body.error.details.near).toEqual(["acme"]);
+    expect(unknown.body.error.details.near).toEqual([named.acme]);
   });
 
   it("keeps metadata to 16 keys of 512 characters", async () => {

@@ -7,9 +7,13 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { AccountService } from "../../../gen/limber/v1/account_service_pb.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld, ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
@@ -17,19 +21,20 @@ let caller: Caller;
 let picture: Buffer;
 
 beforeAll(async () => {
-  [app, model, picture] = await Promise.all([openApp(), startModel(), redSquare(0.5, 0.5, 64)]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  [app, model, picture] = await Promise.all([openWorld(), openModel(), redSquare(0.5, 0.5, 64)]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
   caller = await app.caller(10);
 });
 afterEach(async () => {
   expect((await act()).status).toBe(200);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 const TEXT = JSON.stringify(BODY);
 const act = (body: unknown = BODY, headers: Record<string, string> = {}) =>
   app.call("/v1/act", body, { key: caller.key, headers });
@@ -44,13 +49,13 @@ describe("a body that is no JSON", () => {
   it.each([
     ["cut off", TEXT.slice(0, -2)],
     ["followed by more", `${TEXT}{}`],
-    ["with a comma too many", `{"model":"acme/base",}`],
+    ["with a comma too many", `{"model":"${named.acme}/base",}`],
     ["of words", "NaN"],
-    ["with NaN in it", `{"model":"acme/base","observations":[{"proprio":[NaN]}]}`],
+    ["with NaN in it", `{"model":"${named.acme}/base","observations":[{"proprio":[NaN]}]}`],
     ["of bytes that are no UTF-8", Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d])],
     ["nested a hundred thousand deep", `{"metadata":${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}}`],
     ["of a hundred thousand arrays", "[".repeat(100_000)],
-    ["with a key twice", `{"model":"acme/base","model":"acme/base","observations":[]}`],
+    ["with a key twice", `{"model":"${named.acme}/base","model":"${named.acme}/base","observations":[]}`],
   ])("%s is 400", async (_, body) => {
     const { status, code, error } = await refused(body);
     expect([status, code, error.type]).toEqual([400, "malformed_body", "validation_error"]);
@@ -108,7 +113,7 @@ describe("422", () => {
     ["an empty model", { model: "" }, "model"],
     ["no model", { model: undefined }, "model"],
     ["a long session id", { provider: { session_id: "x".repeat(257) } }, "provider.session_id"],
-    ["nine fallback models", { models: Array(9).fill("acme/base") }, "models"],
+    ["nine fallback models", { models: Array(9).fill(`${named.acme}/base`) }, "models"],
     ["deadline_ms 0", { provider: { deadline_ms: 0 } }, "provider.deadline_ms"],
     ["an unknown axis", { provider: { objective: { speed: 1 } } }, "provider"],
     ["a weight that is no number", { provider: { objective: { price: "1" } } }, "provider.objective.price"],
@@ -177,7 +182,7 @@ describe("over Connect", () => {
 
   it("U+0000 in what is only logged does no harm", async () => {
     const metadata = { note: "a\u0000b" };
-    const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{}], metadata };
+    const request = { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{}], metadata };
     const payer = await app.caller(1);
     await inference(app, "grpc").act(request, bearer(payer.key));
     await expect.poll(async () => (await app.call("/v1/usage", undefined, payer)).body.data.length).toBe(1);
@@ -225,10 +230,9 @@ describe("an address that is not public", () => {
   beforeAll(async () => {
     await new Promise<void>((resolve) => inside.listen(0, "127.0.0.1", resolve));
     // The supply was let in by the gateway that allows such addresses.
-    strict = await openApp({ allowPrivateAddresses: false, database: app.database });
+    strict = await ownGateway({ allowPrivateAddresses: false, database: app.database });
   });
   afterAll(async () => {
-    await strict.close();
     inside.close();
   });
 

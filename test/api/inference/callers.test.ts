@@ -1,20 +1,23 @@
 /** Failures that belong to one caller: they open no breaker for others, and slow that caller alone. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "met", "picky");
 
 let app: App;
 const servers: { close(): Promise<void> }[] = [];
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
 });
 afterAll(async () => {
-  await app.close();
   for (const server of servers) await server.close();
 });
 
@@ -27,15 +30,15 @@ const delicate: Model["script"]["act"] = (call, answer, _served, fail) =>
 const broken: Model["script"]["act"] = (_call, _answer, served) => served.end(13, "CUDA error");
 
 async function supplied(name: string, act: Model["script"]["act"]) {
-  const model = await startModel();
+  const model = await openModel();
   servers.push(model);
-  await app.supply({ provider: name, model: `acme/${name}`, endpoint: model.endpoint });
+  await app.supply({ provider: name, model: `${named.acme}/${name}`, endpoint: model.endpoint });
   model.script.act = act;
   return acting(name, [GOOD]);
 }
 
 function acting(name: string, usual: readonly number[]) {
-  const body = { model: `acme/${name}`, action_space: "base_twist_2d", horizon: 2 };
+  const body = { model: `${named.acme}/${name}`, action_space: "base_twist_2d", horizon: 2 };
   return {
     act: (caller: Caller, proprio: readonly number[] = usual) =>
       app.call("/v1/act", { ...body, observations: [{ proprio }] }, { key: caller.key }),
@@ -83,7 +86,11 @@ it("a preview is shown to a caller that waits", async () => {
   const { act } = await supplied("previewed", delicate);
   const careless = await app.caller(10);
   while ((await act(careless, [BAD])).status !== 429);
-  const request = { model: "acme/previewed", action_space: "base_twist_2d", observations: [{ proprio: [GOOD] }] };
+  const request = {
+    model: `${named.acme}/previewed`,
+    action_space: "base_twist_2d",
+    observations: [{ proprio: [GOOD] }],
+  };
   const { status, body } = await app.call("/v1/routes/preview", request, { key: careless.key });
   expect([status, body.plan.length]).toEqual([200, 1]);
 });
@@ -123,13 +130,13 @@ describe("a server that rejects what it declared that it reads", () => {
       { kind: "steps", steps: STEPS },
     );
     await app.supply({
-      provider: "picky",
-      model: "acme/picky",
+      provider: named.picky,
+      model: `${named.acme}/picky`,
       runtime: "openpi-ws",
       endpoint: server.endpoint,
       profile,
     });
-    const { act, state } = acting("picky", [0, 0]);
+    const { act, state } = acting(named.picky, [0, 0]);
     server.behave(FAILED);
     const caller = await app.caller(10);
     for (let i = 0; i < 5; i++) {
@@ -147,8 +154,14 @@ describe("a server that rejects what it declared that it reads", () => {
       { kind: "steps", steps: [...STEPS].reverse() },
       { kind: "steps", steps: STEPS },
     );
-    await app.supply({ provider: "met", model: "acme/met", runtime: "openpi-ws", endpoint: server.endpoint, profile });
-    const { act, state } = acting("met", [0, 0]);
+    await app.supply({
+      provider: named.met,
+      model: `${named.acme}/met`,
+      runtime: "openpi-ws",
+      endpoint: server.endpoint,
+      profile,
+    });
+    const { act, state } = acting(named.met, [0, 0]);
     const asked = server.acts.length;
     for (const caller of [await app.caller(10), await app.caller(10)])
       for (let i = 0; i < 5; i++) expect((await act(caller, [0])).status).toBe(422);
@@ -159,7 +172,7 @@ describe("a server that rejects what it declared that it reads", () => {
 it("a robot whose observations keep failing holds for a while, and its loop lives", async () => {
   const { state } = await supplied("loop", delicate);
   const caller = await app.caller(10);
-  const loop = robot(app, caller.key, { model: "acme/loop", actionSpace: "base_twist_2d", horizon: 2 });
+  const loop = robot(app, caller.key, { model: `${named.acme}/loop`, actionSpace: "base_twist_2d", horizon: 2 });
   await loop.expect("opened");
   const reasons: HoldReason[] = [];
   for (let step = 1; reasons.at(-1) !== HoldReason.RATE_LIMITED; step++) {

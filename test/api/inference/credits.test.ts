@@ -1,34 +1,39 @@
 /** 402 on inference: refused before anything is asked of anybody. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "cheap", "dearest", "dear");
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   const endpoint = model.endpoint;
-  await app.supply({ provider: "acme", model: "acme/base", endpoint });
-  await app.supply({ provider: "cheap", model: "acme/priced", endpoint });
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint });
+  await app.supply({ provider: named.cheap, model: `${named.acme}/priced`, endpoint });
   for (const [provider, price_per_action_step] of [
-    ["dear", 0.01],
-    ["dearest", 0.02],
+    [named.dear, 0.01],
+    [named.dearest, 0.02],
   ] as const)
-    await app.supply({ provider, model: "acme/priced", endpoint, price_per_action_step });
+    await app.supply({ provider, model: `${named.acme}/priced`, endpoint, price_per_action_step });
   const contracts = ["predict", "ground"];
   const prices = { price_per_frame: 0.01, price_per_1k_tokens: 0.01 };
-  await app.supply({ provider: "acme", model: "acme/world", endpoint, contracts, ...prices });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  await app.supply({ provider: named.acme, model: `${named.acme}/world`, endpoint, contracts, ...prices });
 });
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 100, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 100,
+  observations: [{ proprio: [0.5] }],
+};
 const asked = (): number => model.acts.length + model.predicts.length + model.grounds.length;
 
 it("says what the call needs, what is there, how the sum comes about, and what would pass", async () => {
@@ -49,7 +54,7 @@ it("says what the call needs, what is there, how the sum comes about, and what w
     shortfall_usd: 0.0058,
     estimated: { unit: "action_step", units: 100, unit_price_usd: 0.0001, wake_up_usd: 0 },
     max_affordable: { horizon: 42 },
-    dropped: [expect.objectContaining({ provider: "acme", model: "acme/base", reason: "unaffordable" })],
+    dropped: [expect.objectContaining({ provider: named.acme, model: `${named.acme}/base`, reason: "unaffordable" })],
   });
   expect(asked()).toBe(before);
   expect((await app.call("/v1/act", { ...BODY, horizon: 42 }, { key })).status).toBe(200);
@@ -63,9 +68,9 @@ it("refuses every contract before any upstream is called when there is nothing",
   const calls = [
     ["/v1/act", BODY],
     ["/v1/act", { ...BODY, stream: true }],
-    ["/v1/predict", { model: "acme/world", observations }],
-    ["/v1/predict/stream", { model: "acme/world", observations }],
-    ["/v1/ground", { model: "acme/world", observations, instruction: "a cube" }],
+    ["/v1/predict", { model: `${named.acme}/world`, observations }],
+    ["/v1/predict/stream", { model: `${named.acme}/world`, observations }],
+    ["/v1/ground", { model: `${named.acme}/world`, observations, instruction: "a cube" }],
   ] as const;
   for (const [path, body] of calls) {
     const answer = await app.call(path, body, { key });
@@ -111,21 +116,26 @@ it("serves exactly as many calls as the balance has, however many come at once",
   expect(await brokenInvariants(app.sql)).toEqual([]);
 });
 
-const PRICED = { ...BODY, model: "acme/priced", horizon: 10, provider: { order: ["dearest", "cheap"] } };
+const PRICED = {
+  ...BODY,
+  model: `${named.acme}/priced`,
+  horizon: 10,
+  provider: { order: [named.dearest, named.cheap] },
+};
 
 it("drops the steps that the balance cannot pay, and serves by the rest", async () => {
   const { key } = await app.caller(0.15);
   const { body: plan } = await app.call("/v1/routes/preview?contract=act", PRICED, { key });
-  expect(plan.plan.map(({ provider }: { provider: string }) => provider)).toEqual(["cheap", "dear"]);
+  expect(plan.plan.map(({ provider }: { provider: string }) => provider)).toEqual([named.cheap, named.dear]);
   expect(plan.dropped).toMatchObject([
-    { provider: "dearest", reason: "unaffordable", detail: "0.2 USD > 0.15 USD that may be spent" },
+    { provider: named.dearest, reason: "unaffordable", detail: "0.2 USD > 0.15 USD that may be spent" },
   ]);
   expect(plan).toMatchObject({ considered: 3, estimated_cost_usd: { min: 0.001, max: 0.1 } });
   expect(plan).not.toHaveProperty("would_refuse");
   const { status, body } = await app.call("/v1/act", PRICED, { key });
   expect([status, body.route.provider, body.route.fallback_used, body.usage.cost_usd]).toEqual([
     200,
-    "cheap",
+    named.cheap,
     false,
     0.001,
   ]);
@@ -135,7 +145,7 @@ it("drops the steps that the balance cannot pay, and serves by the rest", async 
 
 it("sends no hedge that the balance does not cover beside the call", async () => {
   const { key } = await app.caller(0.1005);
-  const provider = { order: ["dear", "cheap"], hedge: { after_ms: 1 } };
+  const provider = { order: [named.dear, named.cheap], hedge: { after_ms: 1 } };
   const { body } = await app.call("/v1/routes/preview?contract=act", { ...PRICED, provider }, { key });
   expect(body.estimated_cost_usd.max).toBe(0.1);
   expect(body.plan.flatMap(({ reason_codes }: { reason_codes: string[] }) => reason_codes)).not.toContain("hedge");
@@ -151,9 +161,9 @@ it("refuses for the cheapest step when none is covered, and names them all", asy
     each.reason,
   ]);
   expect(reasons.sort()).toEqual([
-    ["cheap", "unaffordable"],
-    ["dear", "unaffordable"],
-    ["dearest", "unaffordable"],
+    [named.cheap, "unaffordable"],
+    [named.dear, "unaffordable"],
+    [named.dearest, "unaffordable"],
   ]);
   const { body: plan } = await app.call("/v1/routes/preview?contract=act", PRICED, { key });
   expect([plan.plan.length, plan.would_refuse]).toEqual([3, { code: "insufficient_credits" }]);
@@ -163,16 +173,16 @@ it("a key's budget narrows a plan as the balance does", async () => {
   const { org } = await app.caller(10);
   const key = await app.key(org, { budget: { limit_usd: 0.05, interval: "daily" } });
   const { status, body } = await app.call("/v1/act", PRICED, { key });
-  expect([status, body.route.provider]).toEqual([200, "cheap"]);
+  expect([status, body.route.provider]).toEqual([200, named.cheap]);
 });
 
 it("a control loop goes on at what can be paid", async () => {
   const { key } = await app.caller(0.05);
-  const provider = { order: ["dearest", "cheap"] };
-  const open = { model: "acme/priced", actionSpace: "base_twist_2d", horizon: 10, provider };
+  const provider = { order: [named.dearest, named.cheap] };
+  const open = { model: `${named.acme}/priced`, actionSpace: "base_twist_2d", horizon: 10, provider };
   const loop = robot(app, key, open);
   await loop.expect("opened");
   loop.observe(0);
-  expect(await loop.expect("chunk")).toMatchObject({ route: { provider: "cheap" }, usage: { costUsd: 0.001 } });
+  expect(await loop.expect("chunk")).toMatchObject({ route: { provider: named.cheap }, usage: { costUsd: 0.001 } });
   loop.leave();
 });

@@ -1,11 +1,14 @@
 /** The body that a request is for: a constraint like any other, on every transport and in every call that plans. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme", "any", "quiet", "silent", "wheels");
 
 let market: Market;
 let app: App;
@@ -14,15 +17,14 @@ let caller: Caller;
 
 beforeAll(async () => {
   market = await openMarket([
-    { provider: "wheels", model: "acme/wheels", embodiments: ["mobile-base"] },
-    { provider: "any", model: "acme/any", embodiments: ["agnostic"] },
-    { provider: "silent", model: "acme/silent" },
+    { provider: named.wheels, model: `${named.acme}/wheels`, embodiments: ["mobile-base"] },
+    { provider: named.any, model: `${named.acme}/any`, embodiments: ["agnostic"] },
+    { provider: named.silent, model: `${named.acme}/silent` },
   ]);
   ({ app, model, caller } = market);
-  await app.sql`insert into model ${app.sql({ slug: "acme/known", name: "known", contracts: ["act"], embodiments: ["quadruped"] })}`;
-  await app.supply({ provider: "quiet", model: "acme/known", endpoint: model.endpoint });
+  await app.sql`insert into model ${app.sql({ slug: `${named.acme}/known`, name: "known", contracts: ["act"], embodiments: ["quadruped"] })}`;
+  await app.supply({ provider: named.quiet, model: `${named.acme}/known`, endpoint: model.endpoint });
 });
-afterAll(() => market.close());
 
 const BODY = { model: "service/auto", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }] };
 const preview = async (more: object) => {
@@ -34,46 +36,57 @@ const planned = async (more: object): Promise<string[]> =>
 
 describe("embodiment", () => {
   it("leaves what says that it is made for the body, or for any; without one all may serve", async () => {
-    expect(await planned({})).toEqual(["acme/any", "acme/known", "acme/silent", "acme/wheels"]);
-    expect(await planned({ embodiment: "mobile-base" })).toEqual(["acme/any", "acme/wheels"]);
-    expect(await planned({ embodiment: "humanoid" })).toEqual(["acme/any"]);
+    expect(await planned({})).toEqual([
+      `${named.acme}/any`,
+      `${named.acme}/known`,
+      `${named.acme}/silent`,
+      `${named.acme}/wheels`,
+    ]);
+    expect(await planned({ embodiment: "mobile-base" })).toEqual([`${named.acme}/any`, `${named.acme}/wheels`]);
+    expect(await planned({ embodiment: "humanoid" })).toEqual([`${named.acme}/any`]);
   });
 
   it("is the catalog's where an offering says none", async () => {
-    expect(await planned({ embodiment: "quadruped" })).toEqual(["acme/any", "acme/known"]);
-    const { offerings } = (await app.call("/v1/models/acme/known")).body;
+    expect(await planned({ embodiment: "quadruped" })).toEqual([`${named.acme}/any`, `${named.acme}/known`]);
+    const { offerings } = (await app.call(`/v1/models/${named.acme}/known`)).body;
     expect(offerings).toMatchObject([{ embodiments: ["quadruped"] }]);
   });
 
   it("decides who serves an act, over REST, Connect and gRPC, and which loop is opened", async () => {
-    const more = { embodiment: "mobile-base", provider: { ignore: ["any"] } };
+    const more = { embodiment: "mobile-base", provider: { ignore: [named.any] } };
     const { body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
-    expect(body.route).toMatchObject({ model: "acme/wheels", attempts: [{ model: "acme/wheels", status: "ok" }] });
+    expect(body.route).toMatchObject({
+      model: `${named.acme}/wheels`,
+      attempts: [{ model: `${named.acme}/wheels`, status: "ok" }],
+    });
     const request = {
       model: "service/auto",
       actionSpace: "base_twist_2d",
       horizon: 2,
       observations: [{ proprio: [0] }],
       embodiment: Embodiment.MOBILE_BASE,
-      provider: { ignore: ["any"] },
+      provider: { ignore: [named.any] },
     };
     for (const transport of ["grpc", "connect"] as const)
-      expect((await inference(app, transport).act(request, bearer(caller.key))).model).toBe("acme/wheels");
+      expect((await inference(app, transport).act(request, bearer(caller.key))).model).toBe(`${named.acme}/wheels`);
     const { observations, ...open } = request;
     const loop = robot(app, caller.key, open);
-    expect((await loop.expect("opened")).route).toMatchObject({ model: "acme/wheels" });
+    expect((await loop.expect("opened")).route).toMatchObject({ model: `${named.acme}/wheels` });
     loop.leave();
   });
 
   it("may be preset", async () => {
     const { key } = caller;
     await app.call("/v1/presets/base", { embodiment: "mobile-base" }, { key, method: "PUT" });
-    expect(await planned({ preset: "base" })).toEqual(["acme/any", "acme/wheels"]);
-    expect(await planned({ preset: "base", embodiment: "quadruped" })).toEqual(["acme/any", "acme/known"]);
+    expect(await planned({ preset: "base" })).toEqual([`${named.acme}/any`, `${named.acme}/wheels`]);
+    expect(await planned({ preset: "base", embodiment: "quadruped" })).toEqual([
+      `${named.acme}/any`,
+      `${named.acme}/known`,
+    ]);
   });
 
   it("that nobody is made for is 409 with everyone named, and what would have to go", async () => {
-    const more = { model: "acme/wheels", embodiment: "vehicle" };
+    const more = { model: `${named.acme}/wheels`, embodiment: "vehicle" };
     const { status, body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
     expect(body.error.details).toMatchObject({
@@ -81,7 +94,7 @@ describe("embodiment", () => {
       excluded_by: ["embodiment"],
       suggestions: [{ field: "embodiment", admits: 1 }],
     });
-    const silent = await preview({ model: "acme/silent", embodiment: "arm" });
+    const silent = await preview({ model: `${named.acme}/silent`, embodiment: "arm" });
     expect(silent.dropped).toMatchObject([{ detail: "says of no body that it is made for it" }]);
   });
 

@@ -8,9 +8,10 @@ import { pictureTurns } from "../../../src/codecs/pictures/turns.ts";
 import { decodeGr00t, encodeGr00t, readGr00t } from "../../../src/codecs/python/gr00t.ts";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { NdArray } from "../../../src/codecs/python/ndarray.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import type { App, Caller } from "../../support/app.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
 import { type Gr00tServer, startGr00tServer } from "../../support/servers/gr00t.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const SAMPLES = join(import.meta.dirname, "../../golden/wire-samples");
 
@@ -19,13 +20,9 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp({ gr00tPort: 0 }), startModel()]);
+  [app, model] = await Promise.all([ownGateway({ gr00tPort: 0 }), openModel()]);
   await app.supply({ provider: "one", model: "acme/arm", endpoint: model.endpoint, action_spaces: ["joint_pos_7"] });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 /** A client as GR00T's is: one socket, requests and answers in turn. */
@@ -160,7 +157,7 @@ describe("a client", () => {
   });
 
   it("does not notice that its provider dies, and stays where it went", async () => {
-    const equal = await startModel();
+    const equal = await openModel();
     onTestFinished(() => {
       model.script.act = undefined;
       return equal.close();

@@ -3,14 +3,15 @@
  * simulations, which are served placeholders, show that each way is one.
  */
 import { once } from "node:events";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { decodeNumpy, encodeNumpy } from "../../../src/codecs/python/ndarray.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let live: Model;
@@ -19,7 +20,7 @@ let hardware: string;
 let born = 0;
 
 beforeAll(async () => {
-  [app, live] = await Promise.all([openApp({ roles: new Set(["api", "worker"]) }), startModel()]);
+  [app, live] = await Promise.all([ownGateway({ roles: new Set(["api", "worker"]) }), openModel()]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: live.endpoint });
   await app.catalog("shelf/base");
   await app.sql`insert into model ${app.sql({ slug: "shelf/world", name: "w", contracts: ["predict", "ground"], action_spaces: [] })}`;
@@ -35,10 +36,6 @@ beforeAll(async () => {
 });
 afterEach(() => {
   live.script.act = undefined;
-});
-afterAll(async () => {
-  await app.close();
-  await live.close();
 });
 
 const SIMULATED = { allow_simulated: true };

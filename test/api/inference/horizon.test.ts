@@ -3,12 +3,15 @@ import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { robot } from "../../support/loop-client.ts";
-import { startModel } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { f4, type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
 import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("aloha", "dreams", "droid", "modest", "moody", "openvla", "pi", "wm");
 
 /** As openpi's own servers: `length` steps, whatever is asked. */
 async function fixedServer(length: { steps: number }): Promise<OpenpiServer> {
@@ -36,14 +39,13 @@ const supply = async (provider: string, model: string, length: { steps: number }
 };
 
 beforeAll(async () => {
-  app = await openApp();
-  await supply("droid", "pi/droid", { steps: 10 });
-  await supply("aloha", "pi/aloha", { steps: 50 });
-  await supply("modest", "pi/modest", { steps: 50 }, { max_horizon: 20 });
+  app = await openWorld();
+  await supply(named.droid, `${named.pi}/droid`, { steps: 10 });
+  await supply(named.aloha, `${named.pi}/aloha`, { steps: 50 });
+  await supply(named.modest, `${named.pi}/modest`, { steps: 50 }, { max_horizon: 20 });
   caller = await app.caller(10);
 });
 afterAll(async () => {
-  await app.close();
   for (const server of servers) await server.close();
 });
 
@@ -58,9 +60,9 @@ const offeringOf = async (model: string) => (await app.call(`/v1/models/${model}
 
 describe("the probe", () => {
   it("learns the length of a server's chunks, and declares it", async () => {
-    expect((await offeringOf("pi/droid")).max_horizon).toBe(10);
-    expect((await offeringOf("pi/aloha")).max_horizon).toBe(50);
-    expect((await offeringOf("pi/modest")).max_horizon).toBe(20);
+    expect((await offeringOf(`${named.pi}/droid`)).max_horizon).toBe(10);
+    expect((await offeringOf(`${named.pi}/aloha`)).max_horizon).toBe(50);
+    expect((await offeringOf(`${named.pi}/modest`)).max_horizon).toBe(20);
   });
 
   it("registers OpenVLA's server, which gives one step at a time, without being told so", async () => {
@@ -70,22 +72,32 @@ describe("the probe", () => {
     server.behave(turn(0), turn(0.5), turn(1));
     const profile = { proprio: [{ start: 0, end: 3, key: "state" }] };
     const open = { runtime: "openvla-act", endpoint: server.endpoint, profile };
-    await app.supply({ provider: "openvla", model: "openvla/one", ...open });
-    expect((await offeringOf("openvla/one")).max_horizon).toBe(1);
-    const { status, body } = await act("openvla/one", { observations: [{ proprio: [1, 2, 3] }] });
+    await app.supply({ provider: named.openvla, model: `${named.openvla}/one`, ...open });
+    expect((await offeringOf(`${named.openvla}/one`)).max_horizon).toBe(1);
+    const { status, body } = await act(`${named.openvla}/one`, { observations: [{ proprio: [1, 2, 3] }] });
     expect([status, body.action?.steps]).toEqual([200, [[1, 2]]]);
   });
 });
 
 describe("a request", () => {
   it.each([
-    ["without a horizon gets a shorter chunk as it is", "pi/droid", {}, 10],
-    ["without a horizon gets 16 steps of a longer one", "pi/aloha", {}, 16],
-    ["for the whole chunk gets all of it", "pi/aloha", { whole_chunk: true }, 50],
-    ["for the whole chunk gets no more than was declared", "pi/modest", { whole_chunk: true }, 20],
-    ["for the whole chunk and a longer horizon gets the chunk", "pi/droid", { whole_chunk: true, horizon: 25 }, 10],
-    ["for the whole chunk and a shorter horizon gets the horizon", "pi/aloha", { whole_chunk: true, horizon: 25 }, 25],
-    ["that names a horizon gets exactly that", "pi/droid", { horizon: 7 }, 7],
+    ["without a horizon gets a shorter chunk as it is", `${named.pi}/droid`, {}, 10],
+    ["without a horizon gets 16 steps of a longer one", `${named.pi}/aloha`, {}, 16],
+    ["for the whole chunk gets all of it", `${named.pi}/aloha`, { whole_chunk: true }, 50],
+    ["for the whole chunk gets no more than was declared", `${named.pi}/modest`, { whole_chunk: true }, 20],
+    [
+      "for the whole chunk and a longer horizon gets the chunk",
+      `${named.pi}/droid`,
+      { whole_chunk: true, horizon: 25 },
+      10,
+    ],
+    [
+      "for the whole chunk and a shorter horizon gets the horizon",
+      `${named.pi}/aloha`,
+      { whole_chunk: true, horizon: 25 },
+      25,
+    ],
+    ["that names a horizon gets exactly that", `${named.pi}/droid`, { horizon: 7 }, 7],
   ])("%s, and pays for that", async (_, model, more, steps) => {
     const { status, body, text } = await act(model, more);
     expect(status, text).toBe(200);
@@ -95,7 +107,7 @@ describe("a request", () => {
 
   it("that names a longer horizon is refused with the reason, and runs nothing", async () => {
     const before = servers[0]!.acts.length;
-    const { status, body } = await act("pi/droid", { horizon: 16 });
+    const { status, body } = await act(`${named.pi}/droid`, { horizon: 16 });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
     expect(body.error.details.dropped).toMatchObject([{ reason: "horizon_exceeds_offering" }]);
     expect(servers[0]!.acts).toHaveLength(before);
@@ -104,7 +116,12 @@ describe("a request", () => {
   it("is previewed at the price of the steps that each offering would give", async () => {
     const { body } = await app.call(
       "/v1/routes/preview",
-      { model: "pi/droid", models: ["pi/aloha"], action_space: "base_twist_2d", observations: [{ proprio: [1, 2] }] },
+      {
+        model: `${named.pi}/droid`,
+        models: [`${named.pi}/aloha`],
+        action_space: "base_twist_2d",
+        observations: [{ proprio: [1, 2] }],
+      },
       { key: caller.key },
     );
     const prices = body.plan.map(({ model, estimated_cost_usd }: Record<string, unknown>) => [
@@ -112,8 +129,8 @@ describe("a request", () => {
       estimated_cost_usd,
     ]);
     expect(prices).toEqual([
-      ["pi/droid", 0.001],
-      ["pi/aloha", 0.0016],
+      [`${named.pi}/droid`, 0.001],
+      [`${named.pi}/aloha`, 0.0016],
     ]);
     expect(body.estimated_cost_usd).toMatchObject({ min: 0.001, max: 0.0016 });
   });
@@ -122,20 +139,20 @@ describe("a request", () => {
 describe("a server that misses its own chunk", () => {
   it("fails the attempt, and is known by its new length once it was verified again", async () => {
     const moody = { steps: 10 };
-    const id = await supply("moody", "pi/moody", moody);
+    const id = await supply(named.moody, `${named.pi}/moody`, moody);
     moody.steps = 8;
-    const { status, body } = await act("pi/moody");
+    const { status, body } = await act(`${named.pi}/moody`);
     expect([status, body.route.attempts[0].reason]).toEqual([502, "wrong_step_count"]);
     const owner = await app.sql`select org_id from offering where id = ${id}`;
     const key = await app.key(owner[0]!.orgId, { role: "supplier" });
     expect((await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key })).body.report.measured.chunk_steps).toBe(8);
-    expect((await act("pi/moody")).body.action.steps).toHaveLength(8);
+    expect((await act(`${named.pi}/moody`)).body.action.steps).toHaveLength(8);
   });
 });
 
 describe("a control loop", () => {
   it("without a horizon goes on with the chunks of who serves, and is charged for those", async () => {
-    const loop = robot(app, caller.key, { model: "pi/droid", actionSpace: "base_twist_2d" });
+    const loop = robot(app, caller.key, { model: `${named.pi}/droid`, actionSpace: "base_twist_2d" });
     expect((await loop.expect("opened")).horizon).toBe(10);
     loop.observe(1, { observations: [{ proprio: [1, 2] }] });
     const { action, validUntilStep, usage } = await loop.expect("chunk");
@@ -148,16 +165,21 @@ describe("a control loop", () => {
 
 describe("a prediction", () => {
   it("without a horizon has the frames that an offering has in one answer, whole and streamed", async () => {
-    const model = await startModel();
-    onTestFinished(() => model.close());
+    const model = await openModel();
     const more = {
       contracts: ["predict"],
       action_spaces: [],
       price_per_action_step: undefined,
       price_per_frame: 0.001,
     };
-    await app.supply({ provider: "dreams", model: "wm/short", endpoint: model.endpoint, max_horizon: 5, ...more });
-    const body = { model: "wm/short", observations: [{ proprio: [1] }] };
+    await app.supply({
+      provider: named.dreams,
+      model: `${named.wm}/short`,
+      endpoint: model.endpoint,
+      max_horizon: 5,
+      ...more,
+    });
+    const body = { model: `${named.wm}/short`, observations: [{ proprio: [1] }] };
     const predict = (more: object, path = "/v1/predict") => app.call(path, { ...body, ...more }, { key: caller.key });
     const whole = await predict({});
     expect([whole.body.frames.length, whole.body.usage.cost_usd]).toEqual([5, 0.005]);
@@ -184,12 +206,12 @@ describe("openpi's own client", () => {
   };
 
   it("gets the model's whole chunk, so that its broker replays as many steps as at openpi's server", async () => {
-    const [answer] = await infer("/v1/openpi/pi/aloha?action_space=base_twist_2d");
+    const [answer] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d`);
     expect((decodeNumpy(answer) as Map<string, NdArray>).get("actions")?.shape).toEqual([50, 2]);
   });
 
   it("is told why nothing serves it where its address names too many steps", async () => {
-    const [answer, isBinary] = await infer("/v1/openpi/pi/aloha?action_space=base_twist_2d&horizon=60");
+    const [answer, isBinary] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d&horizon=60`);
     expect(isBinary).toBe(false);
     expect(answer.toString()).toContain("aloha: at most 50 units in one answer, not 60");
   });

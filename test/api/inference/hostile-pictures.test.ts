@@ -4,10 +4,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { pictureTurns, TURN_LIMITS } from "../../../src/codecs/pictures/turns.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
+import { openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let server: OpenpiServer;
@@ -16,14 +20,14 @@ let attacker: Caller;
 let picture: Buffer;
 
 const STEPS = Array.from({ length: 4 }, (_, i) => [i / 10, 0.5]);
-const MODEL = "acme/pixels";
+const MODEL = `${named.acme}/pixels`;
 
 beforeAll(async () => {
-  [app, server, picture] = await Promise.all([openApp(), startOpenpiServer(), redSquare(0.5, 0.5, 64)]);
+  [app, server, picture] = await Promise.all([openWorld(), startOpenpiServer(), redSquare(0.5, 0.5, 64)]);
   const steps = { kind: "steps", steps: STEPS } as const;
   server.behave(steps, { kind: "steps", steps: STEPS.map(([a, b]) => [a! + 1, b!]) }, steps);
   await app.supply({
-    provider: "acme",
+    provider: named.acme,
     model: MODEL,
     runtime: "openpi-ws",
     endpoint: server.endpoint,
@@ -38,7 +42,6 @@ afterEach(async () => {
   await eventually(() => expect(heldBytes()).resolves.toBe(0));
 });
 afterAll(async () => {
-  await app.close();
   await server.close();
 });
 

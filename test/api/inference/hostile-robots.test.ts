@@ -14,12 +14,13 @@ import { encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { GREETING, READY, requestHead, ZmtpReader } from "../../../src/codecs/zmtp.ts";
 import { BODY_MEMORY, UNCOUNTED_BYTES } from "../../../src/edge/body-memory.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
 import { tree } from "../../support/servers/vla-eval.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let server: OpenpiServer;
@@ -39,9 +40,9 @@ const ADMIN = "an-operators-token-for-tests";
 
 beforeAll(async () => {
   [app, server, talker, picture] = await Promise.all([
-    openApp({ gr00tPort: 0 }),
+    ownGateway({ gr00tPort: 0 }),
     startOpenpiServer(),
-    startModel(),
+    openModel(),
     redSquare(0.5, 0.5, 64),
   ]);
   const steps = { kind: "steps", steps: STEPS } as const;
@@ -60,9 +61,7 @@ afterEach(async () => {
   await eventually(() => expect(heldBytes()).resolves.toBe(0));
 });
 afterAll(async () => {
-  await app.close();
   await server.close();
-  await talker.close();
 });
 
 async function heldBytes(): Promise<number> {

@@ -1,9 +1,12 @@
 /** Idempotency keys on act and predict. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme");
 
 let market: Market;
 let app: App;
@@ -14,17 +17,21 @@ let next = 0;
 beforeAll(async () => {
   const about = { data_collection: "deny" };
   market = await openMarket([
-    { provider: "acme", about, model: "acme/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
+    { provider: named.acme, about, model: `${named.acme}/base`, contracts: ["act", "predict"], price_per_frame: 0.001 },
   ]);
   ({ app, model, caller } = market);
 });
 afterEach(() => {
   model.script.act = undefined;
 });
-afterAll(() => market.close());
 
 const freshKey = (): string => `key-${next++}`;
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 const act = (idempotencyKey: string, more: object = {}, { key } = caller) =>
   app.call("/v1/act", { ...BODY, ...more }, { key, headers: { "idempotency-key": idempotencyKey } });
 /** A replayed answer without what tells it from the first one, its age apart. */
@@ -54,7 +61,7 @@ describe("200", () => {
     const { org, key } = await app.caller(10);
     const calls: readonly [path: string, body: object, admin?: string][] = [
       ["/v1/batch", { contract: "act", requests: [BODY] }],
-      ["/v1/evaluate", { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1 }],
+      ["/v1/evaluate", { policy_endpoint: `${named.acme}/base`, scenario: "base-nav", episodes: 1 }],
       [`/v1/orgs/${org}/credits`, { amount_usd: 1 }, ADMIN_TOKEN],
     ];
     for (const [path, body, admin] of calls) {
@@ -70,7 +77,7 @@ describe("200", () => {
   it("knows the same request however its JSON is written, and the key in the body as in the header", async () => {
     const key = freshKey();
     const first = await act(key);
-    const body = `{"observations":[{"proprio":[5e-1]}],"seed":null,"horizon":2,"idempotency_key":"${key}","action_space":"base_twist_2d","model":"acme/base"}`;
+    const body = `{"observations":[{"proprio":[5e-1]}],"seed":null,"horizon":2,"idempotency_key":"${key}","action_space":"base_twist_2d","model":"${named.acme}/base"}`;
     const again = await app.call("/v1/act", body, { key: caller.key });
     expect(again.body.id).toBe(first.body.id);
   });
@@ -87,7 +94,7 @@ describe("200", () => {
     const first = await act(key);
     const asked = model.acts.length;
     const message = {
-      model: "acme/base",
+      model: `${named.acme}/base`,
       actionSpace: "base_twist_2d",
       horizon: 2,
       observations: [{ proprio: [0.5] }],
@@ -141,7 +148,12 @@ describe("200", () => {
 
   it("holds for predict", async () => {
     const payer = await app.caller(1);
-    const body = { model: "acme/base", horizon: 2, observations: [{ proprio: [1] }], idempotency_key: freshKey() };
+    const body = {
+      model: `${named.acme}/base`,
+      horizon: 2,
+      observations: [{ proprio: [1] }],
+      idempotency_key: freshKey(),
+    };
     const first = await app.call("/v1/predict", body, { key: payer.key });
     const again = await app.call("/v1/predict", body, { key: payer.key });
     expect([first.status, again.text === first.text]).toEqual([200, true]);
@@ -179,7 +191,7 @@ describe("409", () => {
   it("refuses the same body on another contract", async () => {
     const key = freshKey();
     await act(key);
-    const body = { model: "acme/base", horizon: 2, observations: [{ proprio: [0.5] }], idempotency_key: key };
+    const body = { model: `${named.acme}/base`, horizon: 2, observations: [{ proprio: [0.5] }], idempotency_key: key };
     const answer = await app.call("/v1/predict", body, { key: caller.key });
     expect([answer.status, answer.body.error.code]).toEqual([409, "idempotency_conflict"]);
   });

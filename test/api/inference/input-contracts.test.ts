@@ -1,6 +1,6 @@
 /** Input contracts from end to end: declared, described, shown, probed, and held against calls before anybody is asked. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import {
   ActRequestSchema,
   CallErrorCode,
@@ -8,12 +8,16 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { redSquare, redSquareAs } from "../../../src/upstream/pictures/test-picture.ts";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
 import { robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { f4, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
 import { response, type Served } from "../../support/policy-server.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "careless", "metres", "plain", "reads", "speeds", "wide");
 
 let app: App;
 let caller: Caller;
@@ -34,17 +38,18 @@ const READS = {
 const MEANS = [{ units: ["m/s", "rad/s"], reference: "velocity", reference_frame: "base" }];
 
 beforeAll(async () => {
-  [app, model, plain] = await Promise.all([openApp(), startModel(), startModel()]);
-  await app.supply({ provider: "reads", model: "acme/reads", endpoint: model.endpoint, input: READS, actions: MEANS });
-  await app.supply({ provider: "plain", model: "acme/plain", endpoint: plain.endpoint });
+  [app, model, plain] = await Promise.all([openWorld(), openModel(), openModel()]);
+  await app.supply({
+    provider: named.reads,
+    model: `${named.acme}/reads`,
+    endpoint: model.endpoint,
+    input: READS,
+    actions: MEANS,
+  });
+  await app.supply({ provider: named.plain, model: `${named.acme}/plain`, endpoint: plain.endpoint });
   [caller, supplier] = await Promise.all([app.caller(10), app.caller(0, { role: "supplier" })]);
-  await app.call("/v1/supply/providers", { name: "careless" }, { key: supplier.key });
+  await app.call("/v1/supply/providers", { name: named.careless }, { key: supplier.key });
   picture = (await redSquare(0.5, 0.5, 48)).toString("base64");
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
-  await plain.close();
 });
 afterEach(() => {
   model.script.act = undefined;
@@ -61,8 +66,8 @@ const GOOD = {
 
 const declare = (more: object) =>
   app.call(
-    "/v1/supply/providers/careless/models",
-    { ...ACT_DECLARATION, model: "careless/base", endpoint: model.endpoint, ...more },
+    `/v1/supply/providers/${named.careless}/models`,
+    { ...ACT_DECLARATION, model: `${named.careless}/base`, endpoint: model.endpoint, ...more },
     { key: supplier.key },
   );
 const verify = async (id: string) =>
@@ -71,16 +76,16 @@ const verify = async (id: string) =>
 describe("a contract is shown", () => {
   it("by the model with its source, by its listing, by the routes, and by the preview", async () => {
     const shown = { input: READS, actions: MEANS };
-    const { body } = await app.call("/v1/models/acme/reads");
+    const { body } = await app.call(`/v1/models/${named.acme}/reads`);
     expect(body).toMatchObject(shown);
     expect(body.offerings[0]).toMatchObject({ ...shown, input_source: "declared", actions_source: "declared" });
     expect((await app.call("/v1/models?q=reads")).body.data[0]).not.toHaveProperty("input");
     const routes = (await app.call("/v1/routes")).body.data[0].resolves_to;
-    expect(routes.find(({ id }: { id: string }) => id === "acme/reads")).toMatchObject(shown);
-    expect(routes.find(({ id }: { id: string }) => id === "acme/plain")).not.toHaveProperty("input");
+    expect(routes.find(({ id }: { id: string }) => id === `${named.acme}/reads`)).toMatchObject(shown);
+    expect(routes.find(({ id }: { id: string }) => id === `${named.acme}/plain`)).not.toHaveProperty("input");
     const preview = await app.call(
       "/v1/routes/preview?contract=act",
-      { ...BASE, model: "acme/reads" },
+      { ...BASE, model: `${named.acme}/reads` },
       { key: caller.key },
     );
     // The size and the encoding of each camera's pictures, as the chosen offering wants them.
@@ -90,7 +95,7 @@ describe("a contract is shown", () => {
 
   it("to a robot whose loop is opened", async () => {
     const loop = robot(app, caller.key, {
-      model: "acme/reads",
+      model: `${named.acme}/reads`,
       actionSpace: "base_twist_2d",
       horizon: 2,
       instruction: "go",
@@ -113,23 +118,23 @@ describe("a profile's contract", () => {
     server.behave({ kind: "steps", steps: [] });
     const profile = { preset: "openpi/libero" };
     const about = { runtime: "openpi-ws", endpoint: server.endpoint, profile };
-    await app.supply({ provider: "wide", model: "acme/wide", ...about });
+    await app.supply({ provider: named.wide, model: `${named.acme}/wide`, ...about });
     const sizes = [
       { name: "agentview", width: 320, height: 180, any_size: true },
       { name: "wrist", width: 320, height: 180 },
     ];
-    const [offering] = (await app.call("/v1/models/acme/wide")).body.offerings;
+    const [offering] = (await app.call(`/v1/models/${named.acme}/wide`)).body.offerings;
     expect(offering).toMatchObject({ input_source: "profile", input: { cameras: sizes, proprio: [{ dimension: 8 }] } });
     const preview = await app.call(
       "/v1/routes/preview?contract=act",
-      { ...BASE, model: "acme/wide" },
+      { ...BASE, model: `${named.acme}/wide` },
       { key: caller.key },
     );
     expect(preview.body.plan[0].input.cameras).toMatchObject(sizes);
-    const loop = robot(app, caller.key, { model: "acme/wide", actionSpace: "base_twist_2d" });
+    const loop = robot(app, caller.key, { model: `${named.acme}/wide`, actionSpace: "base_twist_2d" });
     expect((await loop.expect("opened")).input?.cameras?.cameras[1]).toMatchObject({ width: 320, height: 180 });
     loop.leave();
-    const { status, body } = await act({ model: "acme/wide", observations: [{ proprio: [1, 2, 3] }] });
+    const { status, body } = await act({ model: `${named.acme}/wide`, observations: [{ proprio: [1, 2, 3] }] });
     expect([status, body.error.details.violations.map(({ path }: { path: string }) => path)]).toEqual([
       422,
       ["observations.0.frames", "observations.0.frames", "observations.0.proprio"],
@@ -141,7 +146,7 @@ describe("a call that is not what is read", () => {
   it("is refused with every field, before anybody is asked, and is no reason to try again", async () => {
     const asked = model.acts.length;
     const request = {
-      model: "acme/reads",
+      model: `${named.acme}/reads`,
       goal_image: { url: "https://robot.example/g.jpg" },
       observations: [{ frames: [{ camera: "frnt", url: "https://robot.example/f.jpg" }], proprio: [1, 2, 3] }],
     };
@@ -161,16 +166,20 @@ describe("a call that is not what is read", () => {
     ]);
     expect(body.error.param).toBe("observations.0.frames");
     expect(body.error.details.needed).toEqual([
-      "acme/reads at reads reads pictures of front (64 by 48), wrist (32 by 32) if there is one; 2 values in m (x, y) of proprioception; an instruction",
+      `${named.acme}/reads at reads reads pictures of front (64 by 48), wrist (32 by 32) if there is one; 2 values in m (x, y) of proprioception; an instruction`,
     ]);
-    expect(body.error.details.dropped).toMatchObject([{ model: "acme/reads", reason: "input" }]);
+    expect(body.error.details.dropped).toMatchObject([{ model: `${named.acme}/reads`, reason: "input" }]);
     expect(model.acts.length).toBe(asked);
     expect((await app.call("/v1/key", undefined, { key: caller.key })).body.usage_usd.total).toBe(0);
   });
 
   it("is held to the bytes of its pictures, not to what is said of them", async () => {
     const frames = [{ camera: "front", data: picture, width: 64, height: 48, format: "jpeg" }];
-    const { status, body } = await act({ ...GOOD, model: "acme/reads", observations: [{ frames, proprio: [1, 2] }] });
+    const { status, body } = await act({
+      ...GOOD,
+      model: `${named.acme}/reads`,
+      observations: [{ frames, proprio: [1, 2] }],
+    });
     expect(status).toBe(422);
     expect(body.error.details.violations.map(({ path }: { path: string }) => path)).toEqual([
       "observations.0.frames.0.width",
@@ -180,13 +189,13 @@ describe("a call that is not what is read", () => {
 
   it("goes to another model that reads it, and to one that says nothing", async () => {
     const { status, body } = await act({ model: "service/auto", observations: [{ proprio: [1] }] });
-    expect([status, body.model, body.route.attempts.length]).toEqual([200, "acme/plain", 1]);
+    expect([status, body.model, body.route.attempts.length]).toEqual([200, `${named.acme}/plain`, 1]);
   });
 
   it("is refused by a constraint where something else keeps other offerings out, with the smallest change", async () => {
     const { status, body } = await act({
       model: "service/auto",
-      provider: { ignore: ["plain"] },
+      provider: { ignore: [named.plain] },
       instruction: "go",
       observations: [{ frames: [{ camera: "front", url: "https://robot.example/f.jpg" }], proprio: [1] }],
     });
@@ -200,14 +209,14 @@ describe("a call that is not what is read", () => {
   });
 
   it("tells a preview that it would be refused", async () => {
-    const request = { ...BASE, model: "acme/reads", observations: [{ proprio: [1] }] };
+    const request = { ...BASE, model: `${named.acme}/reads`, observations: [{ proprio: [1] }] };
     const { body } = await app.call("/v1/routes/preview?contract=act", request, { key: caller.key });
     expect([body.plan, body.would_refuse.code, body.dropped[0].reason]).toEqual([[], "input_contract", "input"]);
   });
 
   it("is a hold in a loop, which says what is missing, and the next observation may be right", async () => {
     const loop = robot(app, caller.key, {
-      model: "acme/reads",
+      model: `${named.acme}/reads`,
       actionSpace: "base_twist_2d",
       horizon: 2,
       instruction: "go",
@@ -233,7 +242,7 @@ describe("a call that every asked offering rejects", () => {
     model.script.act = (_, __, served) => rejectInput(served);
     const data = (await jpeg()).toString("base64");
     const observations = [{ frames: [{ camera: "front", data }], proprio: [1, 2] }];
-    const { status, body } = await act({ model: "acme/reads", instruction: "go", observations });
+    const { status, body } = await act({ model: `${named.acme}/reads`, instruction: "go", observations });
     expect([status, body.error.code, body.error.retryable]).toEqual([422, "input_contract", false]);
     expect(body.error.details.needed[0]).toContain("reads pictures of front");
     expect(body.route.attempts).toMatchObject([{ reason: "input_rejected" }]);
@@ -249,18 +258,26 @@ function rejectInput({ send, messages }: Served): void {
 describe("a fallback", () => {
   it("never goes to a model whose actions mean something else, though they have as many numbers", async () => {
     const twin = { endpoint: plain.endpoint, standing: "verified" } as const;
-    await app.supply({ ...twin, provider: "metres", model: "acme/metres", actions: [{ units: ["m"] }] });
-    await app.supply({ ...twin, provider: "speeds", model: "acme/speeds", actions: MEANS });
+    await app.supply({ ...twin, provider: named.metres, model: `${named.acme}/metres`, actions: [{ units: ["m"] }] });
+    await app.supply({ ...twin, provider: named.speeds, model: `${named.acme}/speeds`, actions: MEANS });
     model.script.act = (_, __, { stream }) => stream.close(2);
     const data = (await jpeg()).toString("base64");
     const request = {
       instruction: "go",
       observations: [{ frames: [{ camera: "front", data }], proprio: [1, 2] }],
-      provider: { order: ["reads"] },
+      provider: { order: [named.reads] },
     };
-    const fallen = await act({ ...request, model: "acme/reads", models: ["acme/metres", "acme/speeds"] });
-    expect([fallen.status, fallen.body.model, fallen.body.route.attempts.length]).toEqual([200, "acme/speeds", 2]);
-    const refused = await act({ ...request, model: "acme/reads", models: ["acme/metres"] });
+    const fallen = await act({
+      ...request,
+      model: `${named.acme}/reads`,
+      models: [`${named.acme}/metres`, `${named.acme}/speeds`],
+    });
+    expect([fallen.status, fallen.body.model, fallen.body.route.attempts.length]).toEqual([
+      200,
+      `${named.acme}/speeds`,
+      2,
+    ]);
+    const refused = await act({ ...request, model: `${named.acme}/reads`, models: [`${named.acme}/metres`] });
     expect([refused.status, refused.body.error.code, refused.body.route.attempts.length]).toEqual([
       502,
       "all_attempts_failed",
@@ -332,7 +349,7 @@ describe("the probe", () => {
 describe("what a server says of itself", () => {
   const describing = (said: object): void => {
     (model.script as { describe?: unknown }).describe = (served: Served) => {
-      const models = [{ slug: "careless/base", proprioNames: ["x", "y"], ...said }];
+      const models = [{ slug: `${named.careless}/base`, proprioNames: ["x", "y"], ...said }];
       served.send(toBinary(DescribeResponseSchema, create(DescribeResponseSchema, { models })));
       served.end();
     };
@@ -345,7 +362,7 @@ describe("what a server says of itself", () => {
     const { body } = await declare(more);
     const { offering } = await verify(body.id);
     expect(offering.status).toBe("live");
-    const { body: shown } = await app.call("/v1/models/careless/base");
+    const { body: shown } = await app.call(`/v1/models/${named.careless}/base`);
     await app.call(`/v1/supply/offerings/${body.id}?force=true`, undefined, { key: supplier.key, method: "DELETE" });
     return shown.offerings[0];
   };

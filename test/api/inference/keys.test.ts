@@ -1,13 +1,17 @@
 /** Who may call inference: 401, 403 and 429, and what a key's own limits change. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { setKeyDisabled } from "../../../src/store/account/keys.ts";
 import { setOrgStatus } from "../../../src/store/account/orgs.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { inWaves } from "../../support/waves.ts";
+import { ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "other");
 
 let market: Market;
 let app: App;
@@ -17,11 +21,11 @@ let arm: string;
 
 beforeAll(async () => {
   market = await openMarket([
-    { provider: "acme", model: "acme/base" },
-    { provider: "acme", model: "other/base" },
+    { provider: named.acme, model: `${named.acme}/base` },
+    { provider: named.acme, model: `${named.other}/base` },
     {
-      provider: "acme",
-      model: "acme/world",
+      provider: named.acme,
+      model: `${named.acme}/world`,
       contracts: ["predict", "ground"],
       price_per_frame: 0.001,
       price_per_1k_tokens: 0.01,
@@ -33,9 +37,13 @@ beforeAll(async () => {
 afterEach(() => {
   model.script.act = undefined;
 });
-afterAll(() => market.close());
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 const act = (key: string | undefined, more: object = {}, headers: Record<string, string> = {}) =>
   app.call("/v1/act", { ...BODY, ...more }, { key, headers });
 
@@ -107,11 +115,11 @@ describe("403", () => {
     const { status, body } = await act(key);
     expect([status, body.error.code, body.error.type]).toEqual([403, "scope_denied", "permission_error"]);
     expect(body.error.details.needed).toEqual(["act"]);
-    const predict = { model: "acme/world", horizon: 1, observations: [{ proprio: [0] }] };
+    const predict = { model: `${named.acme}/world`, horizon: 1, observations: [{ proprio: [0] }] };
     expect((await app.call("/v1/predict", predict, { key })).status).toBe(200);
     const ground = { instruction: "a cube", observations: [{ proprio: [0] }] };
     expect((await app.call("/v1/ground", ground, { key })).body.error.code).toBe("scope_denied");
-    expect(await refusalIn(inference(app, "grpc").act({ model: "acme/base" }, bearer(key)))).toMatchObject({
+    expect(await refusalIn(inference(app, "grpc").act({ model: `${named.acme}/base` }, bearer(key)))).toMatchObject({
       code: "PermissionDenied",
       reason: "scope_denied",
     });
@@ -128,29 +136,31 @@ describe("403", () => {
   });
 
   it("holds keys to their models, and does not say which those are", async () => {
-    const key = await app.key(caller.org, { models: ["acme/*"] });
+    const key = await app.key(caller.org, { models: [`${named.acme}/*`] });
     expect((await act(key)).status).toBe(200);
-    const { status, body, text } = await act(key, { model: "other/base" });
+    const { status, body, text } = await act(key, { model: `${named.other}/base` });
     expect([status, body.error.code]).toEqual([403, "model_not_in_scope"]);
-    expect(text).not.toContain("acme");
-    expect((await act(key, { models: ["other/base"] })).body.error).toMatchObject({
+    expect(text).not.toContain(named.acme);
+    expect((await act(key, { models: [`${named.other}/base`] })).body.error).toMatchObject({
       code: "model_not_in_scope",
       param: "models.0",
     });
-    const one = await app.key(caller.org, { models: ["other/base"] });
-    expect((await act(one, { model: "other/base" })).status).toBe(200);
+    const one = await app.key(caller.org, { models: [`${named.other}/base`] });
+    expect((await act(one, { model: `${named.other}/base` })).status).toBe(200);
     expect((await act(one)).status).toBe(403);
   });
 
   it("holds behind suffixes and for what a preset or a default preset names", async () => {
-    const key = await app.key(caller.org, { models: ["acme/*"] });
+    const key = await app.key(caller.org, { models: [`${named.acme}/*`] });
     for (const suffix of ["nitro", "turbo", "floor", "quality"]) {
-      expect((await act(key, { model: `other/base:${suffix}` })).body.error.code, suffix).toBe("model_not_in_scope");
-      expect((await act(key, { model: `acme/base:${suffix}` })).status, suffix).toBe(200);
+      expect((await act(key, { model: `${named.other}/base:${suffix}` })).body.error.code, suffix).toBe(
+        "model_not_in_scope",
+      );
+      expect((await act(key, { model: `${named.acme}/base:${suffix}` })).status, suffix).toBe(200);
     }
     const org = await app.caller(1);
-    const inside = await app.key(org.org, { models: ["acme/*"] });
-    const preset = { models: ["other/base"], provider: { allow_simulated: true } };
+    const inside = await app.key(org.org, { models: [`${named.acme}/*`] });
+    const preset = { models: [`${named.other}/base`], provider: { allow_simulated: true } };
     await app.call("/v1/presets/wide", preset, { key: org.key, method: "PUT" });
     expect((await act(inside, { preset: "wide" })).body.error.code).toBe("model_not_in_scope");
     expect((await act(inside)).status).toBe(200);
@@ -160,9 +170,10 @@ describe("403", () => {
   });
 
   it("holds for every model that an alias stands for", async () => {
-    const key = await app.key(caller.org, { models: ["other/base"] });
-    for (let i = 0; i < 5; i++) expect((await act(key, { model: "service/auto" })).body.model).toBe("other/base");
-    const narrow = await app.key(caller.org, { models: ["acme/world"] });
+    const key = await app.key(caller.org, { models: [`${named.other}/base`] });
+    for (let i = 0; i < 5; i++)
+      expect((await act(key, { model: "service/auto" })).body.model).toBe(`${named.other}/base`);
+    const narrow = await app.key(caller.org, { models: [`${named.acme}/world`] });
     const { status, body } = await act(narrow, { model: "service/auto" });
     expect(status).toBe(409);
     const drop = body.error.details.dropped.find((each: { offering_id: string }) => each.offering_id === arm);
@@ -195,7 +206,7 @@ describe("429", () => {
       "x-ratelimit-reset": expect.stringMatching(/^\d{10}$/),
     });
     expect(model.acts.length).toBe(before);
-    expect(await refusalIn(inference(app, "grpc").act({ model: "acme/base" }, bearer(key)))).toMatchObject({
+    expect(await refusalIn(inference(app, "grpc").act({ model: `${named.acme}/base` }, bearer(key)))).toMatchObject({
       code: "ResourceExhausted",
       reason: "rate_limit_exceeded",
     });
@@ -206,7 +217,7 @@ describe("429", () => {
     for (const transport of ["grpc", "connect", "grpc-web"] as const) {
       let head: Headers | undefined;
       await inference(app, transport).act(
-        { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] },
+        { model: `${named.acme}/base`, actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] },
         {
           ...bearer(key),
           onHeader: (headers) => {
@@ -221,7 +232,7 @@ describe("429", () => {
     expect([wrong.status, wrong.headers.get("x-ratelimit-remaining")]).toEqual([422, "0"]);
     for (const transport of ["grpc", "connect", "grpc-web"] as const) {
       const thrown = await inference(app, transport)
-        .act({ model: "acme/base" }, bearer(key))
+        .act({ model: `${named.acme}/base` }, bearer(key))
         .catch((error) => error);
       expect(thrown.metadata.get("x-ratelimit-remaining"), transport).toBe("0");
       const [info] = thrown.findDetails(RetryInfoSchema);
@@ -241,7 +252,7 @@ describe("429", () => {
       expect([status, body.error.code, headers.get("x-ratelimit-remaining")]).toEqual([403, code, "3"]);
       for (const transport of ["grpc", "connect", "grpc-web"] as const) {
         const thrown = await inference(app, transport)
-          .act({ model: "acme/base" }, bearer(each))
+          .act({ model: `${named.acme}/base` }, bearer(each))
           .catch((error) => error);
         expect(thrown.metadata.get("ratelimit-policy"), transport).toBe('"key";q=1;w=3600');
       }
@@ -250,10 +261,15 @@ describe("429", () => {
   });
 
   it("lets no more in by other spellings of the key, made-up addresses, many streams of one connection or a second replica", async () => {
-    const two = await openApp({ database: app.database });
+    const two = await ownGateway({ database: app.database });
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 20 } });
     const grpc = [inference(app, "grpc"), inference(two, "grpc")];
-    const body = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    const body = {
+      model: `${named.acme}/base`,
+      actionSpace: "base_twist_2d",
+      horizon: 1,
+      observations: [{ proprio: [0] }],
+    };
     const rest = { ...body, actionSpace: undefined, action_space: "base_twist_2d" };
     const answers = await inWaves(1000, async (i) => {
       if (i % 3 === 0)

@@ -3,12 +3,16 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import sharp from "sharp";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import type { App, Caller } from "../../support/app.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "one", "two");
 
 const SAMPLES = join(import.meta.dirname, "../../golden/wire-samples");
 const sample = (name: string): Buffer => readFileSync(join(SAMPLES, name));
@@ -19,16 +23,11 @@ let two: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, one, two] = await Promise.all([openApp(), startModel(), startModel()]);
-  const offering = { model: "acme/arm", action_spaces: ["joint_pos_7"] };
-  await app.supply({ provider: "one", endpoint: one.endpoint, ...offering });
-  await app.supply({ provider: "two", endpoint: two.endpoint, ...offering });
+  [app, one, two] = await Promise.all([openWorld(), openModel(), openModel()]);
+  const offering = { model: `${named.acme}/arm`, action_spaces: ["joint_pos_7"] };
+  await app.supply({ provider: named.one, endpoint: one.endpoint, ...offering });
+  await app.supply({ provider: named.two, endpoint: two.endpoint, ...offering });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await one.close();
-  await two.close();
 });
 
 /** What openpi's client does: it connects, waits for the metadata, then sends and receives in turn. */
@@ -77,7 +76,7 @@ describe("a client with an api key", () => {
     await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
     const infer = async (robot: string) => {
       const client = await connect(
-        `/v1/openpi/acme/arm?horizon=10&robot_id=${encodeURIComponent(robot)}`,
+        `/v1/openpi/${named.acme}/arm?horizon=10&robot_id=${encodeURIComponent(robot)}`,
         apiKey(mine),
       );
       return client.infer(sample("openpi_libero_request.msgpack")).finally(() => client.socket.close());
@@ -88,7 +87,7 @@ describe("a client with an api key", () => {
 
   it("gets the metadata first, then actions for a recorded observation of LIBERO, and pays for them", async () => {
     const mine = await app.caller(1);
-    const client = await connect("/v1/openpi/acme/arm?horizon=10", apiKey(mine));
+    const client = await connect(`/v1/openpi/${named.acme}/arm?horizon=10`, apiKey(mine));
     expect(client.metadata.get("action_space")).toBe("joint_pos_7");
     let answer = new Map<string, never>();
     const asked = await heardBy(async () => {
@@ -119,7 +118,7 @@ describe("a client with an api key", () => {
     ["openpi_droid_request.msgpack", ["exterior_1", "wrist"], 8],
     ["openpi_aloha_request.msgpack", ["cam_high"], 14],
   ])("has %s understood", async (name, cameras, numbers) => {
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const asked = await heardBy(() => client.infer(sample(name)));
     const { frames, proprio } = asked.observations[0]!;
     expect(frames.map(({ camera }) => camera)).toEqual(expect.arrayContaining(cameras));
@@ -128,7 +127,7 @@ describe("a client with an api key", () => {
   });
 
   it("may give its state as a plain list of numbers", async () => {
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const asked = await heardBy(() => client.infer(encodeNumpy({ "observation/state": [1, 2.5, -3] })));
     expect(asked.observations[0]?.proprio).toEqual([1, 2.5, -3]);
     client.socket.close();
@@ -138,23 +137,23 @@ describe("a client with an api key", () => {
     const { key } = caller;
     const config = { horizon: 4, action_space: "joint_pos_7" };
     expect((await app.call("/v1/presets/short", config, { key, method: "PUT" })).status).toBe(200);
-    const client = await connect("/v1/openpi/acme/arm?preset=short", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm?preset=short`, apiKey(caller));
     const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
     expect((answer.get("actions") as unknown as NdArray).shape).toEqual([4, 7]);
     client.socket.close();
   });
 
   it("does not notice that its provider dies", async () => {
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const provider = async () => {
       const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1, 2]), prompt: "go" }));
       return (answer.get("gateway") as unknown as Map<string, string>).get("provider");
     };
     const first = await provider();
-    const dying = first === "one" ? one : two;
+    const dying = first === named.one ? one : two;
     dying.script.act = (_call, _answer, { stream }) => stream.close(2);
     const second = await provider();
-    expect(second).toBe(first === "one" ? "two" : "one");
+    expect(second).toBe(first === named.one ? named.two : named.one);
     dying.script.act = undefined;
     // The connection is a session of its own, and stays where it went.
     expect(await provider()).toBe(second);
@@ -164,9 +163,9 @@ describe("a client with an api key", () => {
 
 describe("an address with a user", () => {
   it("names the model by the user and the key by the password, for clients that take a host alone", async () => {
-    const basic = Buffer.from(`acme%2Farm:${caller.key}`).toString("base64");
+    const basic = Buffer.from(`${named.acme}%2Farm:${caller.key}`).toString("base64");
     const client = await connect("/", { authorization: `Basic ${basic}` });
-    expect(client.metadata.get("model")).toBe("acme/arm");
+    expect(client.metadata.get("model")).toBe(`${named.acme}/arm`);
     const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
     expect((answer.get("actions") as unknown as NdArray).shape).toEqual([16, 7]);
     client.socket.close();
@@ -196,7 +195,10 @@ describe("a client of RoboArena", () => {
   ];
 
   it("gets its configuration for metadata and nothing else, then actions for all that it senses", async () => {
-    const client = await connect("/v1/roboarena/acme/arm?roboarena_action_space=joint_velocity", apiKey(caller));
+    const client = await connect(
+      `/v1/roboarena/${named.acme}/arm?roboarena_action_space=joint_velocity`,
+      apiKey(caller),
+    );
     expect([...client.metadata.keys()]).toEqual(fields);
     expect(client.metadata.get("action_space")).toBe("joint_velocity");
     let answer = new Map<string, never>();
@@ -218,7 +220,7 @@ describe("a client of RoboArena", () => {
   });
 
   it("may name the model by the user of the address, with what is said beside it", async () => {
-    const user = encodeURIComponent("roboarena/acme/arm?horizon=3");
+    const user = encodeURIComponent(`roboarena/${named.acme}/arm?horizon=3`);
     const basic = Buffer.from(`${user}:${caller.key}`).toString("base64");
     const client = await connect("/", { authorization: `Basic ${basic}` });
     expect([...client.metadata.keys()]).toEqual(fields);
@@ -229,8 +231,8 @@ describe("a client of RoboArena", () => {
 
   it("is refused an action space that RoboArena has not, and a client of openpi any", async () => {
     for (const [path, said] of [
-      ["roboarena/acme/arm?roboarena_action_space=joint", "is one of joint_position"],
-      ["openpi/acme/arm?roboarena_action_space=joint_position", "there is no such parameter"],
+      [`roboarena/${named.acme}/arm?roboarena_action_space=joint`, "is one of joint_position"],
+      [`openpi/${named.acme}/arm?roboarena_action_space=joint_position`, "there is no such parameter"],
     ]) {
       const client = await connect(`/v1/${path}`, apiKey(caller));
       await expect(client.infer(roboarena())).rejects.toThrow(said);
@@ -244,10 +246,10 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
 
   it("is confirmed as RoboArena's server does, runs nothing, costs nothing, and begins another episode, of the session that a message names too", async () => {
     const mine = await app.caller(1);
-    const client = await connect(`/v1/${protocol}/acme/arm?horizon=10`, apiKey(mine));
+    const client = await connect(`/v1/${protocol}/${named.acme}/arm?horizon=10`, apiKey(mine));
     const session = async (message = roboarena()) => (await heardBy(() => client.infer(message))).sessionId;
-    const named = () => session(roboarena({ session_id: "episode 7" }));
-    const [first, own] = [await session(), await named()];
+    const other = () => session(roboarena({ session_id: "episode 7" }));
+    const [first, own] = [await session(), await other()];
     expect(await session()).toBe(first);
     const before = one.acts.length + two.acts.length;
     await expect(client.infer(said({ endpoint: "reset" }))).rejects.toThrow(/reset successful$/);
@@ -255,14 +257,14 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
     expect(one.acts.length + two.acts.length).toBe(before);
     const second = await session();
     expect(second).not.toBe(first);
-    expect(new Set([await named(), own, first, second]).size).toBe(4);
+    expect(new Set([await other(), own, first, second]).size).toBe(4);
     expect(await session()).toBe(second);
     await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.006);
     client.socket.close();
   });
 
   it("of another name is refused", async () => {
-    const client = await connect(`/v1/${protocol}/acme/arm`, apiKey(caller));
+    const client = await connect(`/v1/${protocol}/${named.acme}/arm`, apiKey(caller));
     await expect(client.infer(said({ endpoint: "kill" }))).rejects.toThrow("endpoint: is infer or reset");
     await expect(client.infer(said({ endpoint: NdArray.float64([1]) }))).rejects.toThrow("endpoint: is infer or reset");
     client.socket.close();
@@ -271,12 +273,14 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
 
 describe("a refusal", () => {
   it("of a wrong key is an HTTP 401 before anything else", async () => {
-    await expect(connect("/v1/openpi/acme/arm", { authorization: "Api-Key lmb_sk_no" })).rejects.toThrow("HTTP 401");
-    await expect(connect("/v1/openpi/acme/arm", {})).rejects.toThrow("HTTP 401");
+    await expect(connect(`/v1/openpi/${named.acme}/arm`, { authorization: "Api-Key lmb_sk_no" })).rejects.toThrow(
+      "HTTP 401",
+    );
+    await expect(connect(`/v1/openpi/${named.acme}/arm`, {})).rejects.toThrow("HTTP 401");
   });
 
   it("of one request is a text, and the next request is answered", async () => {
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     for (const bad of [
       "text",
       Buffer.from([0xc1]),
@@ -291,7 +295,7 @@ describe("a refusal", () => {
       encodeNumpy({ "observation/image": Buffer.from("a file") }),
       encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(64), [8, 8, 1]) }),
       encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]) }),
-      encodeNumpy({ "observation/state": ["one", "two"] }),
+      encodeNumpy({ "observation/state": [named.one, named.two] }),
       encodeNumpy({ "observation/state": [1], session_id: "x".repeat(257) }),
     ])
       await expect(client.infer(bad)).rejects.toThrow(/\((400|422)\)/);
@@ -304,7 +308,7 @@ describe("a refusal", () => {
     const unheard: unknown[] = [];
     const hear = (reason: unknown): void => void unheard.push(reason);
     process.on("unhandledRejection", hear);
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const wrong = new NdArray("<i4", [1, 1, 3], new Uint8Array(12));
     await expect(client.infer(encodeNumpy({ one: wrong, two: Buffer.from("a file") }))).rejects.toThrow("(422)");
     await expect(client.infer(encodeNumpy({ one: wrong, prompt: 7 }))).rejects.toThrow("(422)");
@@ -315,7 +319,7 @@ describe("a refusal", () => {
   });
 
   it("of more pictures than an observation may have comes before any of them is looked at", async () => {
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const pictures = Object.fromEntries(
       Array.from({ length: 17 }, (_, i) => [`camera${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 3])]),
     );
@@ -329,7 +333,7 @@ describe("a refusal", () => {
     ["horizon=4.7", "horizon: is a whole number"],
     ["horizon=soon", "horizon: is a whole number"],
   ])("of an address with %s says so at each request, and never goes on without it", async (query, said) => {
-    const client = await connect(`/v1/openpi/acme/arm?${query}`, apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm?${query}`, apiKey(caller));
     const before = one.acts.length + two.acts.length;
     for (const _ of [1, 2]) await expect(client.infer(encodeNumpy({}))).rejects.toThrow(said);
     expect(one.acts.length + two.acts.length).toBe(before);
@@ -346,7 +350,7 @@ describe("a refusal", () => {
     });
     const before = one.acts.length + two.acts.length;
     const cancelled = one.cancelled() + two.cancelled();
-    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const closed = once(client.socket, "close");
     const state = NdArray.float64([1]);
     const message = encodeNumpy({ "observation/state": state, padding: "x".repeat(bytes) });
@@ -360,7 +364,7 @@ describe("a refusal", () => {
 
   it("for want of credit says so", async () => {
     const poor = await app.caller(0);
-    const client = await connect("/v1/openpi/acme/arm", apiKey(poor));
+    const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(poor));
     await expect(client.infer(encodeNumpy({}))).rejects.toThrow("insufficient_credits (402)");
     client.socket.close();
   });

@@ -7,8 +7,9 @@ import { replaceAmbient } from "../../support/ambient.ts";
 import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
-import { frameOf, type Model, startModel, summary } from "../../support/model.ts";
+import { frameOf, type Model, summary } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { openModel } from "../../support/world.ts";
 
 let market: Market;
 let app: App;
@@ -43,7 +44,6 @@ afterEach(() => {
   model.script.ground = undefined;
 });
 afterAll(async () => {
-  await market.close();
   restore();
 });
 
@@ -214,8 +214,8 @@ describe("POST /v1/predict/stream", () => {
   });
 
   it("falls back before the first frame, silently but for the attempts", async () => {
-    const other = await startModel({ predict: (_call, served) => served.end(13, "no") });
-    const model2 = await startModel();
+    const other = await openModel({ predict: (_call, served) => served.end(13, "no") });
+    const model2 = await openModel();
     other.script.predict = undefined;
     const facts = { model: "fall/back", contracts: ["predict"], price_per_frame: 0.001 };
     await app.supply({ provider: "falls", endpoint: other.endpoint, ...facts });

@@ -1,25 +1,35 @@
 /** Preferences that nobody should send: each has the status that the documents give it, and none is ever relaxed in silence. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import type { DataCollection, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, advertised: { p95_ms: 100 } });
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({
+    provider: named.acme,
+    model: `${named.acme}/base`,
+    endpoint: model.endpoint,
+    advertised: { p95_ms: 100 },
+  });
   caller = await app.caller(10);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 
 /** Asks for an act, and holds that no upstream was called and that a preview answers the same way. */
 async function refused(more: object) {
@@ -42,9 +52,9 @@ async function refused(more: object) {
 }
 
 const WRONG: Readonly<Record<string, readonly unknown[]>> = {
-  order: ["acme", [1], { acme: 1 }, Array(65).fill("acme"), ["x".repeat(129)]],
-  only: ["acme", [1], true, Array(65).fill("acme")],
-  ignore: ["acme", [null], 0, Array(65).fill("acme")],
+  order: [named.acme, [1], { acme: 1 }, Array(65).fill(named.acme), ["x".repeat(129)]],
+  only: [named.acme, [1], true, Array(65).fill(named.acme)],
+  ignore: [named.acme, [null], 0, Array(65).fill(named.acme)],
   offerings: ["off_1", [1], Array(65).fill("off_1"), ["x".repeat(129)]],
   sort: ["speed", 1, ["price"], "PRICE", ""],
   objective: ["price", { speed: 1 }, { price: -1 }, { price: "1" }, { price: null }, [1], { price: null, latency: 1 }],
@@ -61,7 +71,13 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   allow_fallbacks: ["no", 0],
   hedge: [100, {}, { after_ms: 0 }, { after_ms: -1 }, { after_ms: "5" }, { after_ms: 3_600_001 }, { before_ms: 5 }],
   allow_simulated: ["yes", 1],
-  models: ["acme/base", [1], [""], Array(9).fill("acme/base"), Array(10_000).fill("acme/base")],
+  models: [
+    `${named.acme}/base`,
+    [1],
+    [""],
+    Array(9).fill(`${named.acme}/base`),
+    Array(10_000).fill(`${named.acme}/base`),
+  ],
 };
 
 describe("422, with the field named and no upstream called", () => {
@@ -86,7 +102,7 @@ describe("422, with the field named and no upstream called", () => {
     for (const [more, codes] of [
       [{ provider: { sort: "price", objective: { price: 1 } } }, ["conflicting_preferences"]],
       [
-        { models: ["acme/base"], provider: { models: ["acme/other"] } },
+        { models: [`${named.acme}/base`], provider: { models: [`${named.acme}/other`] } },
         ["conflicting_preferences", "validation_failed"],
       ],
     ] as const) {
@@ -110,7 +126,7 @@ describe("422, with the field named and no upstream called", () => {
 
   it("an unknown provider to ignore would constrain nothing: it is named with the nearest one", async () => {
     const { status, text } = await refused({ provider: { ignore: ["acmee"] } });
-    expect([status, text.includes("acme")]).toEqual([422, true]);
+    expect([status, text.includes(named.acme)]).toEqual([422, true]);
   });
 });
 
@@ -142,7 +158,7 @@ describe("invalid_argument, and no upstream called", () => {
   });
 
   it.each([
-    ["order", { order: Array(65).fill("acme") }],
+    ["order", { order: Array(65).fill(named.acme) }],
     ["order", { order: ["x".repeat(129)] }],
     ["ignore", { ignore: ["acmee"] }],
     ["sort", { sort: 99 as SortAxis }],
@@ -164,11 +180,16 @@ describe("invalid_argument, and no upstream called", () => {
     ["region", { region: Array(65).fill("eu") }],
     ["data_collection", { dataCollection: 7 as DataCollection }],
     ["hedge.after_ms", { hedge: { afterMs: 0 } }],
-    ["models", { models: Array(10_000).fill("acme/base") }],
+    ["models", { models: Array(10_000).fill(`${named.acme}/base`) }],
     ["models", { models: [""] }],
   ])("over gRPC, with the field named: %s", async (field, provider) => {
     const before = model.acts.length;
-    const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0.5] }], provider };
+    const request = {
+      model: `${named.acme}/base`,
+      actionSpace: "base_twist_2d",
+      observations: [{ proprio: [0.5] }],
+      provider,
+    };
     const refusal = await refusalIn(inference(app, "grpc").act(request, bearer(caller.key)));
     expect(refusal).toMatchObject({ code: "InvalidArgument", reason: "validation_failed" });
     expect(refusal.details?.violations?.[0]?.path).toContain(`provider.${field}`);
@@ -178,7 +199,7 @@ describe("invalid_argument, and no upstream called", () => {
 
 describe("409", () => {
   it.each([
-    ["only and ignore of the same provider", { only: ["acme"], ignore: ["acme"] }, ["in_ignore"]],
+    ["only and ignore of the same provider", { only: [named.acme], ignore: [named.acme] }, ["in_ignore"]],
     ["only an unknown provider", { only: ["nobody"] }, ["not_in_only"]],
     ["only an unknown offering", { offerings: ["nobody"] }, ["not_in_offerings"]],
     ["a strict order of unknown providers", { order: ["nobody"], allow_fallbacks: false }, ["not_in_order"]],
@@ -195,10 +216,10 @@ describe("409", () => {
 it("names near providers where the only ones that may serve are unknown", async () => {
   for (const provider of [{ only: ["acmee"] }, { order: ["acmee"], allow_fallbacks: false }]) {
     const { status, details, text } = await refused({ provider });
-    expect([status, details.near]).toEqual([409, ["acme"]]);
+    expect([status, details.near]).toEqual([409, [named.acme]]);
     expect(text).toContain('there is no provider \\"acmee\\"');
   }
-  const { details } = await refused({ provider: { only: ["acme"], max_cost_usd: 0 } });
+  const { details } = await refused({ provider: { only: [named.acme], max_cost_usd: 0 } });
   expect(details.near).toBeUndefined();
 });
 
@@ -208,8 +229,8 @@ describe("404", () => {
     "service/quickest",
     "service/auto:vla:warp",
     "service/auto:turbo:floor",
-    "acme/base:warp",
-    "acme/bas",
+    `${named.acme}/base:warp`,
+    `${named.acme}/bas`,
   ])("%s is no model and no alias; near names are told", async (name) => {
     const { status, code, details } = await refused({ model: name });
     expect([status, code]).toEqual([404, "model_not_found"]);
@@ -217,7 +238,7 @@ describe("404", () => {
   });
 
   it("an unknown model in the fallback chain is named by its place", async () => {
-    const { status, param } = await refused({ models: ["acme/base", "acme/nothing"] });
+    const { status, param } = await refused({ models: [`${named.acme}/base`, `${named.acme}/nothing`] });
     expect([status, param]).toEqual([404, "models.1"]);
   });
 });

@@ -1,9 +1,12 @@
 /** POST /v1/routes/preview. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme", "shared");
 
 let market: Market;
 let app: App;
@@ -15,17 +18,21 @@ let world: string;
 beforeAll(async () => {
   market = await openMarket(
     [
-      { provider: "acme", model: "acme/base", advertised: { p50_ms: 20, p95_ms: 40 } },
-      { provider: "acme", model: "acme/world", contracts: ["predict"], price_per_frame: 0.002 },
+      { provider: named.acme, model: `${named.acme}/base`, advertised: { p50_ms: 20, p95_ms: 40 } },
+      { provider: named.acme, model: `${named.acme}/world`, contracts: ["predict"], price_per_frame: 0.002 },
     ],
     0,
   );
   ({ app, model, caller } = market);
   [offering, world] = market.offerings as [string, string];
 });
-afterAll(() => market.close());
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 10,
+  observations: [{ proprio: [0.5] }],
+};
 const preview = (more: object = {}, query = "") =>
   app.call(`/v1/routes/preview${query}`, { ...BODY, ...more }, { key: caller.key });
 
@@ -42,8 +49,8 @@ describe("200", () => {
         {
           rank: 1,
           offering_id: offering,
-          model: "acme/base",
-          provider: "acme",
+          model: `${named.acme}/base`,
+          provider: named.acme,
           region: "",
           precision: "",
           score: expect.any(Number),
@@ -71,24 +78,24 @@ describe("200", () => {
 
   it("takes the contract of the query, else the one that the model can serve", async () => {
     expect((await preview({}, "?contract=act")).body).toMatchObject({ contract: "act", plan: [{}] });
-    const asked = await preview({ model: "acme/world", action_space: undefined }, "?contract=predict");
+    const asked = await preview({ model: `${named.acme}/world`, action_space: undefined }, "?contract=predict");
     expect(asked.body).toMatchObject({ contract: "predict", plan: [{ offering_id: world }] });
-    const left = await preview({ model: "acme/world", action_space: undefined });
+    const left = await preview({ model: `${named.acme}/world`, action_space: undefined });
     expect(left.body).toMatchObject({ contract: "predict", estimated_cost_usd: { max: 0.02 } });
     expect((await preview({ model: "service/auto" })).body.contract).toBe("act");
   });
 
   it("finds for evaluate what /v1/routes lists for it, an episode at its price, in each action space and in no other", async () => {
     await app.supply({
-      provider: "acme",
-      model: "acme/upper-body",
+      provider: named.acme,
+      model: `${named.acme}/upper-body`,
       endpoint: model.endpoint,
       action_spaces: ["latent_action"],
       action_dim: 1,
     });
     const { live } = (await app.call("/v1/routes?contract=evaluate")).body;
-    expect(live).toMatchObject({ models: ["acme/base"], action_spaces: ["base_twist_2d"] });
-    for (const asked of ["acme/base", "service/auto", "acme/upper-body", "acme/world"]) {
+    expect(live).toMatchObject({ models: [`${named.acme}/base`], action_spaces: ["base_twist_2d"] });
+    for (const asked of [`${named.acme}/base`, "service/auto", `${named.acme}/upper-body`, `${named.acme}/world`]) {
       const anySpace = await preview({ model: asked, action_space: undefined }, "?contract=evaluate");
       const models = anySpace.body.plan.map((step: { model: string }) => step.model);
       expect(models).toEqual(live.models.filter((slug: string) => asked === slug || asked === "service/auto"));
@@ -101,24 +108,32 @@ describe("200", () => {
     });
     const elsewhere = await preview({ action_space: "joint_pos_7" }, "?contract=evaluate");
     expect(elsewhere.body).toMatchObject({ plan: [], would_refuse: { code: "action_space_mismatch" } });
-    const nowhere = await preview({ model: "acme/upper-body", action_space: "latent_action" }, "?contract=evaluate");
+    const nowhere = await preview(
+      { model: `${named.acme}/upper-body`, action_space: "latent_action" },
+      "?contract=evaluate",
+    );
     expect([nowhere.status, nowhere.body.error.param]).toEqual([422, "action_space"]);
   });
 
   it("shows what a call with the same seed then does, and another order with another seed", async () => {
     const providers = ["one", "two", "three", "four"];
     for (const provider of providers)
-      await app.supply({ provider, model: "shared/base", endpoint: model.endpoint, advertised: { p50_ms: 20 } });
+      await app.supply({
+        provider,
+        model: `${named.shared}/base`,
+        endpoint: model.endpoint,
+        advertised: { p50_ms: 20 },
+      });
     const { key } = await app.caller(10);
     const firsts = new Set<string>();
     for (let seed = 0; seed < 24; seed++) {
-      const shown = (await preview({ model: "shared/base", seed })).body.plan;
-      const again = (await preview({ model: "shared/base", seed })).body.plan;
+      const shown = (await preview({ model: `${named.shared}/base`, seed })).body.plan;
+      const again = (await preview({ model: `${named.shared}/base`, seed })).body.plan;
       const ids = (plan: { offering_id: string }[]) => plan.map(({ offering_id }) => offering_id);
       expect(ids(again)).toEqual(ids(shown));
       firsts.add(shown[0].provider);
       if (seed % 8 !== 0) continue;
-      const { body } = await app.call("/v1/act", { ...BODY, model: "shared/base", seed }, { key });
+      const { body } = await app.call("/v1/act", { ...BODY, model: `${named.shared}/base`, seed }, { key });
       expect([seed, body.route.attempts]).toMatchObject([seed, [{ offering_id: shown[0].offering_id, status: "ok" }]]);
     }
     expect([...firsts].sort()).toEqual(providers.toSorted());
@@ -130,7 +145,7 @@ describe("200", () => {
     expect(body).toMatchObject({
       plan: [],
       would_refuse: { code: "no_route_available" },
-      dropped: [{ offering_id: offering, provider: "acme", model: "acme/base", reason: "max_cost_usd" }],
+      dropped: [{ offering_id: offering, provider: named.acme, model: `${named.acme}/base`, reason: "max_cost_usd" }],
     });
     const none = await preview({ provider: { only: ["nobody"] } });
     expect(none.body).toMatchObject({
@@ -140,7 +155,7 @@ describe("200", () => {
   });
 
   it("is the same over gRPC and Connect", async () => {
-    const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0] }] };
+    const request = { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{ proprio: [0] }] };
     for (const transport of ["grpc", "connect"] as const) {
       const answer = await inference(app, transport).previewRoutes({ request }, bearer(caller.key));
       expect(answer).toMatchObject({ object: "route_plan", considered: 1, plan: [{ offeringId: offering }] });
@@ -166,6 +181,6 @@ describe("401, 403 and 404", () => {
     expect((await app.call("/v1/routes/preview", BODY)).status).toBe(401);
     const viewer = await app.key(caller.org, { role: "viewer" });
     expect((await app.call("/v1/routes/preview", BODY, { key: viewer })).body.error.code).toBe("permission_denied");
-    expect((await preview({ model: "acme/nothing" })).body.error.code).toBe("model_not_found");
+    expect((await preview({ model: `${named.acme}/nothing` })).body.error.code).toBe("model_not_found");
   });
 });

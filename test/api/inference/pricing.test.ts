@@ -1,31 +1,30 @@
 /** What is deducted: the list price, the wake-up of a container that slept, and both providers of a hedge. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "quick", "sleepy", "slow");
 
 let app: App;
 let model: Model;
 let slow: Model;
 
 beforeAll(async () => {
-  [app, model, slow] = await Promise.all([openApp(), startModel(), startModel()]);
+  [app, model, slow] = await Promise.all([openWorld(), openModel(), openModel()]);
   const basis = { cost_usd_per_second: 0.001, scaledown_s: 600, cold_timeout_s: 10 };
-  await app.supply({ provider: "sleepy", model: "acme/sleepy", endpoint: model.endpoint, ...basis });
+  await app.supply({ provider: named.sleepy, model: `${named.acme}/sleepy`, endpoint: model.endpoint, ...basis });
   // Its probe has woken it, long ago.
   await app.sql`delete from awake_offering`;
-  await app.supply({ provider: "slow", model: "acme/hedged", endpoint: slow.endpoint });
+  await app.supply({ provider: named.slow, model: `${named.acme}/hedged`, endpoint: slow.endpoint });
   await app.supply({
-    provider: "quick",
-    model: "acme/hedged",
+    provider: named.quick,
+    model: `${named.acme}/hedged`,
     endpoint: model.endpoint,
     price_per_action_step: 0.0003,
   });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
-  await slow.close();
 });
 
 const act = (key: string, more: object) =>
@@ -38,10 +37,10 @@ const lastUsage = async (key: string) => (await app.call("/v1/usage", undefined,
 
 it("is the list price and the wake-up for the call that wakes a container, and the list price while it is warm", async () => {
   const { key } = await app.caller(1);
-  const first = await act(key, { model: "acme/sleepy" });
+  const first = await act(key, { model: `${named.acme}/sleepy` });
   expect([first.status, first.body.usage.cost_usd]).toEqual([200, 0.011]);
   expect(await lastUsage(key)).toMatchObject({ cost_usd: 0.011, wake_up_usd: 0.01 });
-  const second = await act(key, { model: "acme/sleepy" });
+  const second = await act(key, { model: `${named.acme}/sleepy` });
   expect(second.body.usage.cost_usd).toBe(0.001);
   expect(await lastUsage(key)).toMatchObject({ cost_usd: 0.001, wake_up_usd: 0 });
   const { body } = await app.call("/v1/billing/balance", undefined, { key });
@@ -55,10 +54,10 @@ it("is both providers' price where a hedge was sent, and says what the second on
     await late.promise;
     answer(Array.from({ length: 10 }, () => [0, 0]));
   };
-  const provider = { order: ["slow", "quick"], hedge: { after_ms: 1 } };
-  const { status, body } = await act(key, { model: "acme/hedged", provider });
+  const provider = { order: [named.slow, named.quick], hedge: { after_ms: 1 } };
+  const { status, body } = await act(key, { model: `${named.acme}/hedged`, provider });
   late.resolve();
-  expect([status, body.route.provider, body.usage.cost_usd]).toEqual([200, "quick", 0.003]);
+  expect([status, body.route.provider, body.usage.cost_usd]).toEqual([200, named.quick, 0.003]);
   expect(body.route.hedge_cost_usd).toBe(0.001);
   expect(await lastUsage(key)).toMatchObject({ cost_usd: 0.004, hedge_cost_usd: 0.001 });
   const { body: balance } = await app.call("/v1/billing/balance", undefined, { key });

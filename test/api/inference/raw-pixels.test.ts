@@ -1,13 +1,16 @@
 /** Cameras as pixels on both sides: what a robot sends so comes to the model so, and no file is made of it unless a model reads files. */
 import { once } from "node:events";
 import sharp from "sharp";
-import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { pictureTurns } from "../../../src/codecs/pictures/turns.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { startModel } from "../../support/model.ts";
+import type { App, Caller } from "../../support/app.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "failing", "serving");
 
 const SIDE = 32;
 
@@ -16,13 +19,13 @@ let server: OpenpiServer;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, server] = await Promise.all([openApp(), startOpenpiServer()]);
+  [app, server] = await Promise.all([openWorld(), startOpenpiServer()]);
   const steps = (first: number) =>
     ({ kind: "steps", steps: Array.from({ length: 4 }, (_, i) => [first + i / 10, 0.5]) }) as const;
   server.behave(steps(0), steps(1), steps(0));
   await app.supply({
-    provider: "acme",
-    model: "acme/pixels",
+    provider: named.acme,
+    model: `${named.acme}/pixels`,
     runtime: "openpi-ws",
     endpoint: server.endpoint,
     action_spaces: ["base_twist_2d"],
@@ -31,7 +34,6 @@ beforeAll(async () => {
   caller = await app.caller(10);
 });
 afterAll(async () => {
-  await app.close();
   await server.close();
 });
 
@@ -54,7 +56,7 @@ async function asked(model: string, picture: NdArray): Promise<{ worked: number 
 
 /** The same, and what the model was shown. */
 async function shown(picture: NdArray): Promise<{ data: Buffer; shape: readonly number[]; worked: number }> {
-  const { worked } = await asked("acme/pixels", picture);
+  const { worked } = await asked(`${named.acme}/pixels`, picture);
   const request = decodeNumpy(server.requests.at(-1)!) as Map<string, NdArray>;
   const image = request.get("observation/image")!;
   return { data: Buffer.from(image.data), shape: image.shape, worked };
@@ -98,18 +100,14 @@ it.each([
 });
 
 it("for a model that reads files are packed once, however many servers are asked", async () => {
-  const [failing, serving] = await Promise.all([startModel(), startModel()]);
-  onTestFinished(async () => {
-    await failing.close();
-    await serving.close();
-  });
-  const offering = { model: "acme/files", action_spaces: ["base_twist_2d"] };
-  await app.supply({ provider: "failing", endpoint: failing.endpoint, price_per_action_step: 0, ...offering });
-  await app.supply({ provider: "serving", endpoint: serving.endpoint, price_per_action_step: 0.001, ...offering });
+  const [failing, serving] = await Promise.all([openModel(), openModel()]);
+  const offering = { model: `${named.acme}/files`, action_spaces: ["base_twist_2d"] };
+  await app.supply({ provider: named.failing, endpoint: failing.endpoint, price_per_action_step: 0, ...offering });
+  await app.supply({ provider: named.serving, endpoint: serving.endpoint, price_per_action_step: 0.001, ...offering });
   failing.script.act = (_call, _answer, { stream }) => stream.close(2);
   const tried = failing.acts.length;
   const pixels = noise(SIDE);
-  const { worked } = await asked("acme/files", NdArray.uint8(pixels, [SIDE, SIDE, 3]));
+  const { worked } = await asked(`${named.acme}/files`, NdArray.uint8(pixels, [SIDE, SIDE, 3]));
   const [file] = serving.acts.at(-1)!.observations[0]!.frames;
   expect(await sharp(file!.data).raw().toBuffer()).toEqual(pixels);
   expect(file).toMatchObject({ width: SIDE, height: SIDE });

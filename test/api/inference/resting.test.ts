@@ -2,11 +2,12 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 import { ACT, dead, OPEN } from "./act-stream-supply.ts";
 
 const clock = new SkippingClock();
@@ -18,11 +19,10 @@ const models: Model[] = [];
 
 beforeAll(async () => {
   restore = replaceAmbient({ clock });
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(10);
 });
 afterAll(async () => {
-  await app.close();
   for (const model of models) await model.close();
   restore();
 });
@@ -32,7 +32,7 @@ type Standing = { state: string; retry_at?: number };
 /** Two providers of a model of this name, or fewer. */
 async function supplied(name: string, count = 2) {
   const names = Array.from({ length: count }, (_, i) => `${name}-${i}`);
-  const servers = await Promise.all(names.map(() => startModel()));
+  const servers = await Promise.all(names.map(() => openModel()));
   models.push(...servers);
   for (const [i, provider] of names.entries())
     await app.supply({ provider, model: `acme/${name}`, endpoint: servers[i]!.endpoint });

@@ -1,13 +1,14 @@
 /** The messages of robots' own clients: their memory is bounded, by key and in all, and comes back. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
 import { encodeMsgpack } from "../../../src/codecs/python/msgpack.ts";
 import { GREETING, READY, requestHead } from "../../../src/codecs/zmtp.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { ownGateway } from "../../support/world.ts";
 
 const MIB = 1 << 20;
 
@@ -15,10 +16,9 @@ let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp({ gr00tPort: 0, bodyMemory: { all: 6 * MIB, perKey: 4 * MIB } });
+  app = await ownGateway({ gr00tPort: 0, bodyMemory: { all: 6 * MIB, perKey: 4 * MIB } });
   caller = await app.caller(1);
 });
-afterAll(() => app.close());
 
 /** Bytes that running calls hold, as the gateway's metrics have it. */
 async function held(): Promise<number> {

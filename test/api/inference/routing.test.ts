@@ -1,10 +1,11 @@
 /** Routing as callers see it: who serves, who is passed over, and why. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../support/ambient.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
@@ -23,10 +24,10 @@ type Name = keyof typeof PROVIDERS;
 
 beforeAll(async () => {
   restore = replaceAmbient({ clock });
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(100);
   for (const [provider, facts] of Object.entries(PROVIDERS)) {
-    const model = await startModel();
+    const model = await openModel();
     models.set(provider, model);
     const about = { data_collection: provider === "nosy" ? "allow" : "deny" };
     const parameters = provider === "fast" ? ["seed"] : [];
@@ -38,7 +39,6 @@ afterEach(() => {
   for (const { script } of models.values()) script.act = undefined;
 });
 afterAll(async () => {
-  await app.close();
   for (const model of models.values()) await model.close();
   restore();
 });
@@ -193,7 +193,7 @@ describe("attempts", () => {
   });
 
   it("go on to the fallback models of the request", async () => {
-    const own = await startModel();
+    const own = await openModel();
     await app.supply({ provider: "solo", model: "solo/base", endpoint: own.endpoint });
     own.script.act = (_call, _answer, { stream }) => stream.close(2);
     const { body } = await act({ sort: "price" }, { model: "solo/base", models: ["shared/base"] });
@@ -215,7 +215,7 @@ describe("attempts", () => {
   });
 
   it("are not begun where nobody is expected to finish in time", async () => {
-    const model = await startModel();
+    const model = await openModel();
     const slow = { advertised: { p50_ms: 20_000, p95_ms: 30_000 } };
     await app.supply({ provider: "slow", model: "slow/base", endpoint: model.endpoint, ...slow });
     const before = model.acts.length;

@@ -7,11 +7,12 @@ import { WebSocket } from "ws";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 200 };
 const clock = new SkippingClock();
@@ -23,13 +24,11 @@ let restore: () => void;
 
 beforeAll(async () => {
   restore = replaceAmbient({ clock });
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller(10);
 });
 afterAll(async () => {
-  await app.close();
-  await model.close();
   restore();
 });
 

@@ -3,12 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { ActServer, Behaviour } from "../../support/act-server.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../../support/bad-upstream.ts";
 import { eventually } from "../../support/eventually.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { startPolicyServer } from "../../support/policy-server.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
@@ -17,12 +18,11 @@ let restore: () => void;
 
 beforeAll(async () => {
   restore = replaceAmbient({ clock });
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(100);
 });
 afterAll(async () => {
   expect(await brokenInvariants(app.sql)).toEqual([]);
-  await app.close();
   restore();
 });
 

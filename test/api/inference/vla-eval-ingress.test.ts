@@ -1,12 +1,16 @@
 /** vla-evaluation-harness's client at the gateway: its messages, its episodes, and one paid step for each observation. */
 import { once } from "node:events";
 import sharp from "sharp";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import type { App, Caller } from "../../support/app.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { pack, unpack } from "../../support/plain-msgpack.ts";
 import { tree } from "../../support/servers/vla-eval.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "one");
 
 type Tree = Map<string, Tree>;
 
@@ -15,17 +19,18 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "one", endpoint: model.endpoint, model: "acme/arm", action_spaces: ["joint_pos_7"] });
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({
+    provider: named.one,
+    endpoint: model.endpoint,
+    model: `${named.acme}/arm`,
+    action_spaces: ["joint_pos_7"],
+  });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 /** What the harness's `Connection` does: it says hello, begins episodes, and waits for an action after each observation. */
-async function connect(path: string, { key }: Caller, user = "acme%2Farm") {
+async function connect(path: string, { key }: Caller, user = `${named.acme}%2Farm`) {
   const authorization = `Basic ${Buffer.from(`${user}:${key}`).toString("base64")}`;
   const headers = { authorization };
   const socket = new WebSocket(app.url.replace("http", "ws") + path, { headers, perMessageDeflate: false });
@@ -64,8 +69,8 @@ const firstOf = async (data: Uint8Array): Promise<number> => (await sharp(data).
 
 describe("the harness's client", () => {
   it.each([
-    ["a path", "/v1/vla-eval/acme/arm", undefined],
-    ["the user of the address", "/", "vla-eval%2Facme%2Farm"],
+    ["a path", `/v1/vla-eval/${named.acme}/arm`, undefined],
+    ["the user of the address", "/", `vla-eval%2F${named.acme}%2Farm`],
   ])("says hello by %s, and gets one step for each observation, which is what it pays for", async (_, path, user) => {
     const mine = await app.caller(1);
     const client = await connect(path, mine, user);
@@ -79,7 +84,7 @@ describe("the harness's client", () => {
       tree({
         harness_version: "limber",
         protocol_version: 1,
-        model_server: "acme/arm",
+        model_server: `${named.acme}/arm`,
         capabilities: {},
         observation_params: { send_wrist_image: true, send_state: true },
       }),
@@ -112,7 +117,7 @@ describe("the harness's client", () => {
   });
 
   it("has LIBERO's pictures turned back, whatever their form", async () => {
-    const client = await connect("/v1/vla-eval/acme/arm", caller);
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     await client.ask("hello", { benchmark: "vla_eval.benchmarks.libero.benchmark:LIBEROBenchmark" });
     const file = { __image__: true, format: "png", data: await png(), shape: [8, 8, 3] };
     await client.act({ images: { agentview: file, wrist: ndarray("|u1", [8, 8, 3], PIXELS) } });
@@ -122,7 +127,7 @@ describe("the harness's client", () => {
   });
 
   it("has an upstream's episode for each of its own", async () => {
-    const client = await connect("/v1/vla-eval/acme/arm", caller);
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     const sessions: string[] = [];
     for (const task of ["pick", "x".repeat(9_000)]) {
       client.send("episode_start", { task: { name: task } });
@@ -142,7 +147,7 @@ it("is stopped by the name of the robot that its address says, and no other is",
   const mine = await app.caller(1);
   await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
   const answered = async (robot: string): Promise<unknown> => {
-    const client = await connect(`/v1/vla-eval/acme/arm?robot_id=${encodeURIComponent(robot)}`, mine);
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm?robot_id=${encodeURIComponent(robot)}`, mine);
     await client.ask("hello", { harness_version: "0.8.0", protocol_version: 1 });
     client.send("episode_start", {});
     const answer = await client.act({ states: state([1]), task_description: "go" });
@@ -176,7 +181,7 @@ describe("what the harness's client is refused", () => {
     ["no payload", 7],
   ])("%s, as an error, and the next observation is acted upon", async (_, payload) => {
     for (const benchmark of ["other", "libero"]) {
-      const client = await connect("/v1/vla-eval/acme/arm", caller);
+      const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
       await client.ask("hello", { benchmark });
       const before = model.acts.length;
       const answer = await client.act(payload);
@@ -191,7 +196,7 @@ describe("what the harness's client is refused", () => {
   });
 
   it("a message of another type, one that is no message, and a text", async () => {
-    const client = await connect("/v1/vla-eval/acme/arm", caller);
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     for (const bad of [pack(tree({ type: "kill", payload: {}, seq: 1 })), pack(7), Buffer.of(0xc1), "text"]) {
       const heard = client.receive();
       client.socket.send(bad);
@@ -201,16 +206,16 @@ describe("what the harness's client is refused", () => {
   });
 
   it("a wrong key before anything else, and words of the address that mean nothing here", async () => {
-    const wrong = connect("/v1/vla-eval/acme/arm", { ...caller, key: "lmb_sk_no" });
+    const wrong = connect(`/v1/vla-eval/${named.acme}/arm`, { ...caller, key: "lmb_sk_no" });
     await expect(wrong).rejects.toThrow("401");
-    const client = await connect("/v1/vla-eval/acme/arm?horizon=4", caller);
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm?horizon=4`, caller);
     expect((await client.ask("hello", {})).get("type")).toBe("hello");
     expect(String((await client.act({})).get("payload")?.get("error"))).toContain("there is no such parameter");
     client.socket.close();
   });
 
   it("credit that it has not", async () => {
-    const client = await connect("/v1/vla-eval/acme/arm", await app.caller(0));
+    const client = await connect(`/v1/vla-eval/${named.acme}/arm`, await app.caller(0));
     expect(String((await client.act({})).get("payload")?.get("error"))).toContain("insufficient_credits (402)");
     client.socket.close();
   });

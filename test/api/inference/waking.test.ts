@@ -1,10 +1,11 @@
 /** What a call costs "now": who wakes an offering that sleeps pays for it, once among all replicas, and everybody else pays list. */
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { beforeAll, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import type { FreshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 let database: FreshDatabase;
 let app: App;
@@ -13,9 +14,9 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  database = await freshDatabase();
-  [app, model] = await Promise.all([openApp({ database }), startModel()]);
-  other = await openApp({ database });
+  database = await ownDatabase();
+  [app, model] = await Promise.all([ownGateway({ database }), openModel()]);
+  other = await ownGateway({ database });
   const facts = { endpoint: model.endpoint, price_per_action_step: 0.0001 };
   // Ten seconds of a dollar a thousand seconds: a cent to wake.
   const sleepy = { cost_usd_per_second: 0.001, cold_timeout_s: 10 };
@@ -38,12 +39,6 @@ beforeAll(async () => {
     update awake_offering set until = now() - interval '1 second'
     where offering_id not in (select o.id from offering o join provider p on p.id = o.provider_id where p.name = 'probed')`;
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await other.close();
-  await app.close();
-  await model.close();
-  await database.close();
 });
 
 const body = (name: string, provider: object) => ({

@@ -1,6 +1,6 @@
 /** Signing in by OpenID Connect: against a real provider, and an issuer that lies. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/app.ts";
 import { Browser, OWN_PAGE } from "../../support/browser.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
@@ -13,6 +13,7 @@ import {
   through,
 } from "../../support/identity-provider.ts";
 import { person } from "../../support/members.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let provider: IdentityProvider;
@@ -20,11 +21,10 @@ let liar: LyingIssuer;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   [provider, liar] = await Promise.all([startIdentityProvider(), startLyingIssuer()]);
 }, 60_000);
 afterAll(async () => {
-  await app.close();
   await provider.close();
   await liar.close();
 });
@@ -382,7 +382,7 @@ describe("an issuer", () => {
       "https://a:b@c.example",
     ])
       expect([issuer, (await put(issuer)).body.error.code]).toEqual([issuer, "address_refused"]);
-    const strict = await openApp({ database: app.database, allowPrivateAddresses: false });
+    const strict = await ownGateway({ database: app.database, allowPrivateAddresses: false });
     try {
       for (const issuer of [liar.issuer, "https://127.0.0.1:8443", "https://10.0.0.1"])
         expect([issuer, (await put(issuer, strict)).body.error.code]).toEqual([issuer, "address_refused"]);

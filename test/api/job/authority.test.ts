@@ -1,9 +1,9 @@
 /** Jobs carry the authority of their key, when they are asked for and when they run, and keep to its rate. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { freshDatabase } from "../../support/database.ts";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -13,18 +13,14 @@ let before = 0;
 const acted = (): number => model.acts.slice(before).filter(({ horizon }) => horizon === 3).length;
 
 beforeAll(async () => {
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   await app.supply({ provider: "acme", model: "acme/arm", endpoint: model.endpoint, action_spaces: ["joint_pos_7"] });
   caller = await app.caller(100);
 });
 beforeEach(() => {
   before = model.acts.length;
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
@@ -48,8 +44,8 @@ describe("a key that may not call", () => {
   });
 
   it("has none of a batch run that it asked for when it still might", async () => {
-    const database = await freshDatabase();
-    const front = await openApp({ database, roles: new Set(["api"]) });
+    const database = await ownDatabase();
+    const front = await ownGateway({ database, roles: new Set(["api"]) });
     await front.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
     const { org, key } = await front.caller();
     const child = (await front.call(`/v1/orgs/${org}/keys`, {}, { key })).body;
@@ -58,7 +54,7 @@ describe("a key that may not call", () => {
     // What narrows the key above narrows the batch.
     const path = `/v1/orgs/${org}/keys/${parent!.id}`;
     expect((await front.call(path, { scopes: ["predict"] }, { key, method: "PATCH" })).status).toBe(200);
-    const back = await openApp({ database, roles: new Set(["api", "worker"]) });
+    const back = await ownGateway({ database, roles: new Set(["api", "worker"]) });
     await eventually(async () => expect((await shown(id, key, front)).status).toBe("failed"));
     const { errors, cost_usd } = await shown(id, key, front);
     expect(errors.map(({ code }: { code: string }) => code)).toEqual(Array(3).fill("scope_denied"));

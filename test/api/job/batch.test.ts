@@ -1,8 +1,9 @@
 /** Batches and the list of jobs. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -11,14 +12,10 @@ let caller: Caller;
 let release: () => void = () => {};
 
 beforeAll(async () => {
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };

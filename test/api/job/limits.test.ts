@@ -1,27 +1,23 @@
 /** Batches that have to end, to wait, or are too large. */
 import { request } from "node:http";
-import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { freshDatabase } from "../../support/database.ts";
+import { afterEach, beforeAll, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller();
 });
 afterEach(() => {
   model.script.act = undefined;
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
@@ -74,14 +70,14 @@ it("a batch whose 24 hours are over begins nothing more, keeps and bills what ra
 });
 
 it("a batch that no worker took in its 24 hours runs nothing", async () => {
-  const database = await freshDatabase();
-  const front = await openApp({ database, roles: new Set(["api"]) });
+  const database = await ownDatabase();
+  const front = await ownGateway({ database, roles: new Set(["api"]) });
   await front.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { key } = await front.caller();
   const { id } = (await front.call("/v1/batch", { contract: "act", requests: [TWIST] }, { key })).body;
   await database.sql`update job set expires = now() - interval '2 seconds' where id = ${id}`;
   const { came, release } = hold();
-  const back = await openApp({ database, roles: new Set(["api", "worker"]) });
+  const back = await ownGateway({ database, roles: new Set(["api", "worker"]) });
   await eventually(async () =>
     expect((await front.call(`/v1/batch/${id}`, undefined, { key })).body).toMatchObject({
       status: "expired",

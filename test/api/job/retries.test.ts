@@ -1,20 +1,15 @@
 /** Tries of a request in a batch whose refusal passes by itself: each is a call by the key's limits. */
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { Cancel } from "../../../src/cancellation.ts";
 import { type BatchPlace, batchWork } from "../../../src/jobs/batch.ts";
 import { JobSeals } from "../../../src/services/job/seal.ts";
 import { takeJob } from "../../../src/store/jobs/jobs.ts";
 import { createVault } from "../../../src/vault.ts";
-import { openApp } from "../../support/app.ts";
-import { freshDatabase } from "../../support/database.ts";
+import { ownDatabase, ownGateway } from "../../support/world.ts";
 
 it("takes a place for each try, and waits for one where the limits or the database have none", async () => {
-  const database = await freshDatabase();
-  const app = await openApp({ database, roles: new Set(["api"]) });
-  onTestFinished(async () => {
-    await app.close();
-    await database.close();
-  });
+  const database = await ownDatabase();
+  const app = await ownGateway({ database, roles: new Set(["api"]) });
   const { key } = await app.caller();
   const requests = [{ model: "acme/base", observations: [{ proprio: [0.5, 2] }] }];
   const { id } = (await app.call("/v1/batch", { contract: "act", requests }, { key })).body;

@@ -1,10 +1,13 @@
 /** The log: its list, its export, and how long it remembers. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { forgetLogs } from "../../../src/store/events/logs.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme");
 
 let market: Market;
 let app: App;
@@ -12,12 +15,16 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  market = await openMarket([{ provider: named.acme, model: `${named.acme}/base` }]);
   ({ app, model, caller } = market);
 });
-afterAll(() => market.close());
 
-const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] };
+const TWIST = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5, 2] }],
+};
 const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...more }, { key });
 const logs = (query = "", key = caller.key) => app.call(`/v1/logs${query}`, undefined, { key });
 
@@ -40,9 +47,9 @@ describe("GET /v1/logs", () => {
       kind: "act",
       org_id: caller.org,
       session_id: "walk",
-      model_requested: "acme/base",
-      model: "acme/base",
-      provider: "acme",
+      model_requested: `${named.acme}/base`,
+      model: `${named.acme}/base`,
+      provider: named.acme,
       status: "settled",
       http_status: 200,
       attempts: [{ status: "ok", latency_ms: expect.any(Number) }],
@@ -176,7 +183,7 @@ describe("retention", () => {
   it("with zero data retention nothing that the caller sent is ever written", async () => {
     const mine = await app.caller();
     await app.call(`/v1/orgs/${mine.org}/settings`, { zdr: true }, { key: mine.key, method: "PATCH" });
-    const canaries = { metadata: { canary: "zdr-canary-1" }, instruction: "zdr-canary-2", model: "acme/base" };
+    const canaries = { metadata: { canary: "zdr-canary-1" }, instruction: "zdr-canary-2", model: `${named.acme}/base` };
     await eventually(async () => {
       const { status } = await act({ ...canaries, provider: { session_id: "s" } }, mine.key);
       expect(status).toBe(409); // the provider of these tests retains frames until it says otherwise

@@ -1,9 +1,11 @@
 /** What the log keeps of plans: the order, the drops by reason, and the first of them. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -11,7 +13,7 @@ let caller: Caller;
 const ids: Record<string, string> = {};
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   for (const [provider, price] of [
     ["dear", 0.001],
     ["cheap", 0.0001],
@@ -22,10 +24,6 @@ beforeAll(async () => {
     ids[provider] = await app.supply({ provider, model: "acme/base", endpoint: model.endpoint, ...more });
   }
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const BODY = {

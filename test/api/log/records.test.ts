@@ -1,23 +1,30 @@
 /** Records of the log: refused calls, what each says, look-up by any name, filters. */
-
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import { type Market, openMarket } from "../../support/market.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "busy");
 
 let market: Market;
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  market = await openMarket([{ provider: named.acme, model: `${named.acme}/base` }]);
   ({ app, caller } = market);
 });
-afterAll(() => market.close());
 
-const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] };
+const TWIST = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5, 2] }],
+};
 const act = (more: object = {}, { key } = caller, headers = {}) =>
   app.call("/v1/act", { ...TWIST, ...more }, { key, headers });
 const logs = async (query = "", { key } = caller) => (await app.call(`/v1/logs${query}`, undefined, { key })).body.data;
@@ -29,7 +36,7 @@ describe("a refused call", () => {
     const narrow = { org: poor.org, key: await app.key(poor.org, { scopes: ["ground"] }) };
     const answers = {
       insufficient_credits: await act({}, poor),
-      model_not_found: await act({ model: "acme/nowhere" }, poor),
+      model_not_found: await act({ model: `${named.acme}/nowhere` }, poor),
       no_route_available: await act({ provider: { region: ["moon"] } }, poor),
       validation_failed: await act({ horizon: 0 }, poor),
       malformed_body: await app.call("/v1/act", "{", { key: poor.key }),
@@ -52,7 +59,7 @@ describe("a refused call", () => {
     }
     expect(records).toHaveLength(Object.keys(answers).length);
     const [noRoute] = await logs("?http_status=409", poor);
-    expect(noRoute.model_requested).toBe("acme/base");
+    expect(noRoute.model_requested).toBe(`${named.acme}/base`);
     const { data, totals } = (await app.call("/v1/usage", undefined, { key: poor.key })).body;
     expect([data, totals.requests]).toEqual([[], 0]);
   });
@@ -75,7 +82,7 @@ describe("a refused call", () => {
     await app.call(`/v1/orgs/${mine.org}/settings`, { zdr: true }, { key: mine.key, method: "PATCH" });
     await act({ metadata: { robot_id: "secret-bot" }, provider: { session_id: "secret-walk" } }, mine);
     const [record] = await logs("", mine);
-    expect([record.status, record.model_requested]).toEqual(["failed", "acme/base"]);
+    expect([record.status, record.model_requested]).toEqual(["failed", `${named.acme}/base`]);
     expect(JSON.stringify(record)).not.toContain("secret");
   });
 });
@@ -137,11 +144,11 @@ describe("a record", () => {
     expect(await ids("?status=failed")).toEqual([idOf(bad)]);
     expect(await ids("?robot_id=r7")).toEqual([bad, good].map(idOf));
     expect(await ids(`?session_id=${session}&status=settled`)).toEqual([idOf(good)]);
-    expect(await ids("?model=acme%2Fbase")).toEqual([other, bad, good].map(idOf));
-    expect(await ids("?model=acme%2Felse")).toEqual([]);
-    expect(await ids("?provider=acme")).toEqual([other, good].map(idOf));
+    expect(await ids(`?model=${named.acme}%2Fbase`)).toEqual([other, bad, good].map(idOf));
+    expect(await ids(`?model=${named.acme}%2Felse`)).toEqual([]);
+    expect(await ids(`?provider=${named.acme}`)).toEqual([other, good].map(idOf));
     expect(await ids("?robot_id=r8")).toEqual([]);
-    expect(await ids("?kind=admin&provider=acme")).toEqual([]);
+    expect(await ids(`?kind=admin&provider=${named.acme}`)).toEqual([]);
     expect((await app.call("/v1/logs?status=dancing", undefined, mine)).status).toBe(422);
     const { text } = await app.call("/v1/logs/export?robot_id=r7", undefined, { key: mine.key });
     expect(text.trimEnd().split("\n")).toHaveLength(2);
@@ -151,7 +158,12 @@ describe("a record", () => {
 describe("a control loop", () => {
   it("is on record with its robot, its tries and its holds by reason, and without a chunk when it was refused", async () => {
     const mine = await app.caller();
-    const loop = robot(app, mine.key, { model: "acme/base", actionSpace: "base_twist_2d", horizon: 2, robotId: "r9" });
+    const loop = robot(app, mine.key, {
+      model: `${named.acme}/base`,
+      actionSpace: "base_twist_2d",
+      horizon: 2,
+      robotId: "r9",
+    });
     await loop.expect("opened");
     for (const step of [1, 2]) {
       loop.observe(step);
@@ -178,7 +190,7 @@ describe("a control loop", () => {
     for (const record of told)
       expect(record).toMatchObject({ kind: "act", stream_id: expect.stringMatching(/^req_/), robot_id: "r9" });
 
-    const refused = robot(app, mine.key, { model: "acme/none", actionSpace: "base_twist_2d", robotId: "r10" });
+    const refused = robot(app, mine.key, { model: `${named.acme}/none`, actionSpace: "base_twist_2d", robotId: "r10" });
     await expect(refused.next()).rejects.toThrow();
     await eventually(async () =>
       expect(await logs("?robot_id=r10", mine)).toMatchObject([{ error_code: "model_not_found", holds: {} }]),
@@ -208,13 +220,13 @@ describe("kinds", () => {
 
   it("name the batch that a call was an item of", async () => {
     await using stack = new AsyncDisposableStack();
-    const busy = await openApp({ roles: new Set(["api", "worker"]) });
+    const busy = await ownGateway({ roles: new Set(["api", "worker"]) });
     stack.defer(() => busy.close());
-    await busy.supply({ provider: "busy", model: "busy/base", endpoint: market.model.endpoint });
+    await busy.supply({ provider: named.busy, model: `${named.busy}/base`, endpoint: market.model.endpoint });
     const { key } = await busy.caller();
     const requests = [
-      { ...TWIST, model: "busy/base" },
-      { ...TWIST, model: "busy/nowhere" },
+      { ...TWIST, model: `${named.busy}/base` },
+      { ...TWIST, model: `${named.busy}/nowhere` },
     ];
     const { body } = await busy.call("/v1/batch", { contract: "act", requests }, { key });
     await eventually(async () => {

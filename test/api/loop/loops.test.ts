@@ -1,16 +1,17 @@
 /** GET /v1/loops and GET /v1/loops/watch: the control loops that run, over two replicas. */
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { LoopState, type RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { LoopService } from "../../../gen/limber/v1/loop_service_pb.ts";
 import { Notifications, notify } from "../../../src/store/database/notifications.ts";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
 import { startNats } from "../../support/nats.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let one: App;
 let two: App;
@@ -19,8 +20,8 @@ let owner: Caller;
 const running: RobotClient[] = [];
 
 beforeAll(async () => {
-  [one, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: one.database });
+  [one, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: one.database });
   await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   owner = await one.caller(10);
   const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0] }] };
@@ -29,11 +30,6 @@ beforeAll(async () => {
 afterEach(() => {
   for (const each of running.splice(0)) each.leave();
   model.script.act = (call, answer) => answer(honestSteps(call, 2));
-});
-afterAll(async () => {
-  await two.close();
-  await one.close();
-  await model.close();
 });
 
 /** Opens a loop and waits for its first chunk. */
@@ -278,8 +274,8 @@ describe("GET /v1/loops/watch", () => {
 it("loops of all replicas are shown over NATS, too", async () => {
   const nats = await startNats();
   const [a, b] = [
-    await openApp({ database: one.database, natsUrl: nats.url }),
-    await openApp({ database: one.database, natsUrl: nats.url }),
+    await ownGateway({ database: one.database, natsUrl: nats.url }),
+    await ownGateway({ database: one.database, natsUrl: nats.url }),
   ];
   try {
     const caller = await one.caller(10);

@@ -2,11 +2,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type EventData, emit } from "../../../src/events/emit.ts";
 import { tx } from "../../../src/store/database/tx.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { Browser, signedIn } from "../../support/browser.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type MailServer, type ReceivedMail, startMailServer } from "../../support/mail-server.ts";
 import { person } from "../../support/members.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let server: MailServer;
@@ -15,11 +16,10 @@ let caller: Caller;
 beforeAll(async () => {
   server = await startMailServer();
   const mail = { url: server.url, from: "Limber <limber@example.com>" };
-  app = await openApp({ mail, roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ mail, roles: new Set(["api", "worker"]) });
   caller = await app.caller(5);
 }, 60_000);
 afterAll(async () => {
-  await app.close();
   await server.close();
 });
 
@@ -198,7 +198,12 @@ describe("what happens", () => {
     const database = app.database;
     const mail = { url: server.url, from: "Limber <limber@example.com>" };
     await settled();
-    const secure = await openApp({ mail, database, roles: new Set(["api", "worker"]), publicUrl: "https://api.test" });
+    const secure = await ownGateway({
+      mail,
+      database,
+      roles: new Set(["api", "worker"]),
+      publicUrl: "https://api.test",
+    });
     try {
       const { org } = await app.caller(0);
       const [owner, other] = [await person(app, org, "owner"), await person(app, org, "owner")];
@@ -307,7 +312,7 @@ describe("a test of mail", () => {
   });
 
   it("says so where there is no mail server", async () => {
-    const plain = await openApp({ database: app.database });
+    const plain = await ownGateway({ database: app.database });
     try {
       expect((await plain.call("/v1/mail", undefined, { key: caller.key })).body).toMatchObject({ enabled: false });
       const { status, body } = await plain.call("/v1/mail/test", {}, { key: caller.key });

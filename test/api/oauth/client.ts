@@ -1,7 +1,8 @@
 /** A gateway with an application, and a member who gives it consent. */
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { type Person, person } from "../../support/members.ts";
 import { consent, pkce, register } from "../../support/oauth.ts";
+import { ownGateway } from "../../support/world.ts";
 
 /** The gateway, between `begin` and `end`. */
 export let app: App;
@@ -14,7 +15,7 @@ export let clientId: string;
 
 /** Before all tests. */
 export async function begin(): Promise<void> {
-  app = await openApp({ trustedProxies: ["127.0.0.0/8"] });
+  app = await ownGateway({ trustedProxies: ["127.0.0.0/8"] });
   caller = await app.caller(10);
   member = await person(app, caller.org, "developer");
   clientId = (await register(app, caller.key)).body.client_id;

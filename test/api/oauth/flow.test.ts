@@ -1,24 +1,31 @@
 /** The whole OAuth flow by a client library that knows nothing of this gateway. */
 import * as oauth from "oauth4webapi";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import { person } from "../../support/members.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme");
 
 let market: Market;
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  market = await openMarket([{ provider: named.acme, model: `${named.acme}/base` }]);
   ({ app, caller } = market);
 });
-afterAll(() => market.close());
 
 const insecure = { [oauth.allowInsecureRequests]: true };
 const REDIRECT = "http://127.0.0.1:4567/callback?tenant=7";
-const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }] };
+const ACT = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0] }],
+};
 
 /** What the library does on behalf of an application, up to the key. */
 async function flow(method: string | undefined, authOf: (secret: string) => oauth.ClientAuth) {

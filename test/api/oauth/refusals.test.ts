@@ -1,10 +1,10 @@
 /** What OAuth refuses and takes where a code is exchanged for a key. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
 import { exchange, honest, pkce, REDIRECT, register } from "../../support/oauth.ts";
 import { inWaves } from "../../support/waves.ts";
+import { ownGateway } from "../../support/world.ts";
 import { app, begin, caller, clientId, end, fresh, member } from "./client.ts";
 
 let secretive: { id: string; secret: string };
@@ -190,7 +190,7 @@ describe("one address", () => {
   });
 
   it("is not another by what it writes itself, nor by another address of its network", async () => {
-    const one = await openApp({ database: app.database });
+    const one = await ownGateway({ database: app.database });
     const spoofed = await inWaves(600, (i) =>
       exchange(one, honest(clientId, "lmb_code_guess", pkce().verifier), from(`192.0.2.${i % 256}`)),
     );

@@ -1,14 +1,15 @@
 /** Applications that register themselves (RFC 7591), the page of consent, and where both are found (RFC 8414, RFC 9728). */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { OauthService } from "../../../gen/limber/v1/oauth_service_pb.ts";
 import { pruneCodes } from "../../../src/store/account/oauth.ts";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import type { Answer, App, Caller } from "../../support/app.ts";
 import { type Browser, signedIn } from "../../support/browser.ts";
 import { bearer, refusalIn } from "../../support/clients.ts";
 import { type Person, person } from "../../support/members.ts";
 import { exchange, honest, pkce, REDIRECT } from "../../support/oauth.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
@@ -16,12 +17,11 @@ let developer: Person;
 let browser: Browser;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(5);
   developer = await person(app, caller.org, "developer");
   browser = await signedIn(app, caller.org, developer.userId);
 }, 60_000);
-afterAll(() => app.close());
 
 const register = (more: object = {}): Promise<Answer> =>
   app.call("/v1/oauth/register", {
@@ -283,7 +283,7 @@ describe("metadata", () => {
       bearer_methods_supported: ["header"],
     });
     expect(resource.body.scopes_supported).toContain("act");
-    const outside = await openApp({ database: app.database, publicUrl: "https://gateway.example/" });
+    const outside = await ownGateway({ database: app.database, publicUrl: "https://gateway.example/" });
     try {
       const { body: server } = await outside.call("/.well-known/oauth-authorization-server");
       expect([server.issuer, server.authorization_response_iss_parameter_supported]).toEqual([

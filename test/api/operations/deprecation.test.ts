@@ -1,19 +1,19 @@
 /** POST /v1/models/{owner}/{name}/deprecation, and the event `model.deprecated`. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
 });
 
 const announce = (slug: string, sunset_at: unknown, admin: string | undefined = ADMIN_TOKEN) =>
@@ -25,40 +25,40 @@ const told = async (org: string) =>
 
 it("announces the end of a model: shown with it, told once for each end to who called it, and to nobody else", async () => {
   const [user, other] = [await app.caller(1), await app.caller(1)];
-  const body = { model: "acme/base", action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
+  const body = { model: `${named.acme}/base`, action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
   expect((await app.call("/v1/act", body, { key: user.key })).status).toBe(200);
   await expect.poll(async () => (await app.sql`select from request where org_id = ${user.org}`).count).toBe(1);
   const now = Math.floor(Date.now() / 1000);
   const end = now + 100 * 86_400;
-  const { status, body: said } = await announce("acme/base", end);
+  const { status, body: said } = await announce(`${named.acme}/base`, end);
   expect([status, said]).toEqual([
     200,
-    { model: "acme/base", deprecated_at: expect.any(Number), sunset_at: end, told: 1 },
+    { model: `${named.acme}/base`, deprecated_at: expect.any(Number), sunset_at: end, told: 1 },
   ]);
-  expect((await announce("acme/base", end)).body).toEqual({ ...said, told: 0 });
-  expect(await told(user.org)).toMatchObject([{ model: "acme/base", sunsetAt: end }]);
+  expect((await announce(`${named.acme}/base`, end)).body).toEqual({ ...said, told: 0 });
+  expect(await told(user.org)).toMatchObject([{ model: `${named.acme}/base`, sunsetAt: end }]);
   expect(await told(other.org)).toEqual([]);
   await expect
-    .poll(async () => (await app.call("/v1/models/acme/base")).body)
+    .poll(async () => (await app.call(`/v1/models/${named.acme}/base`)).body)
     .toMatchObject({ deprecated_at: said.deprecated_at, sunset_at: end });
 
-  const later = await announce("acme/base", end + 86_400);
+  const later = await announce(`${named.acme}/base`, end + 86_400);
   expect(later.body).toMatchObject({ deprecated_at: said.deprecated_at, sunset_at: end + 86_400, told: 1 });
-  expect((await announce("acme/base", end)).body.error).toMatchObject({
+  expect((await announce(`${named.acme}/base`, end)).body.error).toMatchObject({
     code: "validation_failed",
     param: "sunset_at",
   });
-  expect((await app.call("/v1/models/acme/base")).status).toBe(200);
+  expect((await app.call(`/v1/models/${named.acme}/base`)).status).toBe(200);
   expect(await told(user.org)).toHaveLength(2);
 });
 
 it("refuses ends that are near or none, models that are not there, and everyone but the operator", async () => {
   const now = Math.floor(Date.now() / 1000);
   for (const at of [0, -1, 1.5, "soon", now, now + 89 * 86_400, 2 ** 33])
-    expect((await announce("acme/base", at)).status, String(at)).toBe(422);
-  const unknown = await announce("acme/none", now + 100 * 86_400);
+    expect((await announce(`${named.acme}/base`, at)).status, String(at)).toBe(422);
+  const unknown = await announce(`${named.acme}/none`, now + 100 * 86_400);
   expect([unknown.status, unknown.body.error.code]).toEqual([404, "model_not_found"]);
   const { key } = await app.caller(0);
-  const byKey = await app.call("/v1/models/acme/base/deprecation", { sunset_at: now + 100 * 86_400 }, { key });
+  const byKey = await app.call(`/v1/models/${named.acme}/base/deprecation`, { sunset_at: now + 100 * 86_400 }, { key });
   expect(byKey.status).toBe(401);
 });

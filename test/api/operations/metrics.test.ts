@@ -1,25 +1,22 @@
 /** GET /metrics and GET /v1/platform. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
 const SCRAPER = "a-scraper's-token-for-tests";
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp({ metricsToken: SCRAPER }), startModel()]);
+  [app, model] = await Promise.all([ownGateway({ metricsToken: SCRAPER }), openModel()]);
   const about = { regions: ["eu"] };
   await app.supply({ provider: "acme", about, model: "acme/base", endpoint: model.endpoint });
   const { key } = await app.caller();
   const act = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
   for (let i = 0; i < 3; i++) expect((await app.call("/v1/act", act, { key })).status).toBe(200);
   await app.call("/v1/act", { ...act, horizon: 0 }, { key });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 /** The value of the sample whose labels hold all of these words. */
@@ -105,7 +102,7 @@ describe("GET /v1/platform", () => {
       limits: { batch_items: 1000, evaluation_episodes: 10_000 },
       regions: ["eu"],
     });
-    const second = await openApp({ database: app.database });
+    const second = await ownGateway({ database: app.database });
     expect((await app.call("/v1/platform")).body.replicas).toBe(2);
     await second.close();
   });

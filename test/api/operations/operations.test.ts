@@ -1,17 +1,14 @@
 /** GET /health and GET /ready. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
 });
 
 describe("on an empty registry", () => {
@@ -60,7 +57,7 @@ describe("with supply", () => {
 
 describe("status", () => {
   it("shows an offering that fails with its breaker open, until when it rests and why, and no address", async () => {
-    const sick = await startModel();
+    const sick = await openModel();
     await app.supply({ provider: "sick", model: "sick/base", endpoint: sick.endpoint });
     const payer = await app.caller(10);
     const act = () =>

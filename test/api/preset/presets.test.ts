@@ -1,16 +1,20 @@
 /** /v1/presets, and what a preset does to calls. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import {
   ActRequestSchema,
   GroundRequestSchema,
   PredictRequestSchema,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { PresetConfigSchema } from "../../../gen/limber/v1/preset_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "bolt", "other");
 
 let market: Market;
 let app: App;
@@ -19,12 +23,12 @@ let caller: Caller;
 
 beforeAll(async () => {
   market = await openMarket([
-    { provider: "acme", model: "acme/base", region: "eu" },
-    { provider: "bolt", model: "acme/base", region: "us" },
-    { provider: "acme", model: "other/base", region: "eu" },
+    { provider: named.acme, model: `${named.acme}/base`, region: "eu" },
+    { provider: named.bolt, model: `${named.acme}/base`, region: "us" },
+    { provider: named.acme, model: `${named.other}/base`, region: "eu" },
     {
-      provider: "acme",
-      model: "acme/world",
+      provider: named.acme,
+      model: `${named.acme}/world`,
       contracts: ["predict", "ground"],
       price_per_frame: 0.001,
       price_per_1k_tokens: 0.01,
@@ -32,9 +36,8 @@ beforeAll(async () => {
   ]);
   ({ app, model, caller } = market);
 });
-afterAll(() => market.close());
 
-const BODY = { model: "acme/base", action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
+const BODY = { model: `${named.acme}/base`, action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
 const put = (name: string, config: unknown, key = caller.key) =>
   app.call(`/v1/presets/${name}`, config, { key, method: "PUT" });
 const act = (more: object, key = caller.key) => app.call("/v1/act", { ...BODY, ...more }, { key });
@@ -44,7 +47,7 @@ const remove = (name: string, key = caller.key) =>
 
 describe("200", () => {
   it("saves, shows, lists and forgets", async () => {
-    const config = { horizon: 4, provider: { only: ["acme"] }, metadata: { cell: "7" } };
+    const config = { horizon: 4, provider: { only: [named.acme] }, metadata: { cell: "7" } };
     const saved = await put("arm-cell", config);
     expect([saved.status, saved.body]).toEqual([
       200,
@@ -55,7 +58,7 @@ describe("200", () => {
         updated_at: expect.any(Number),
       },
     ]);
-    expect(saved.body.config.provider.only).toEqual(["acme"]);
+    expect(saved.body.config.provider.only).toEqual([named.acme]);
     expect((await get("/v1/presets/arm-cell")).body).toEqual(saved.body);
     const { body } = await get("/v1/presets");
     expect([body.object, body.data.map(({ name }: { name: string }) => name), body.has_more]).toEqual([
@@ -87,28 +90,30 @@ describe("200", () => {
   });
 
   it("fills in what act leaves open, and nothing that it says itself", async () => {
-    await put("near", { horizon: 4, provider: { only: ["acme"] }, instruction: "dock" });
+    await put("near", { horizon: 4, provider: { only: [named.acme] }, instruction: "dock" });
     const { status, body } = await act({ preset: "near" });
-    expect([status, body.action.steps.length, body.route.provider]).toEqual([200, 4, "acme"]);
+    expect([status, body.action.steps.length, body.route.provider]).toEqual([200, 4, named.acme]);
     expect(model.acts.at(-1)?.instruction).toBe("dock");
-    const own = await act({ preset: "near", horizon: 2, instruction: "leave", provider: { only: ["bolt"] } });
-    expect([own.body.action.steps.length, own.body.route.provider]).toEqual([2, "bolt"]);
+    const own = await act({ preset: "near", horizon: 2, instruction: "leave", provider: { only: [named.bolt] } });
+    expect([own.body.action.steps.length, own.body.route.provider]).toEqual([2, named.bolt]);
     expect(model.acts.at(-1)?.instruction).toBe("leave");
   });
 
   it("is shallow: a provider of the request takes the place of the whole provider of the preset", async () => {
-    await put("strict", { provider: { only: ["acme"], region: ["eu"] } });
-    const { body } = await act({ preset: "strict", provider: { order: ["bolt"], allow_fallbacks: false } });
-    expect(body.route.provider).toBe("bolt");
+    await put("strict", { provider: { only: [named.acme], region: ["eu"] } });
+    const { body } = await act({ preset: "strict", provider: { order: [named.bolt], allow_fallbacks: false } });
+    expect(body.route.provider).toBe(named.bolt);
   });
 
   it("keeps its constraints where the request's provider only names its session and its deadline", async () => {
-    await put("fenced", { provider: { only: ["bolt"], deadline_ms: 9_000 } });
+    await put("fenced", { provider: { only: [named.bolt], deadline_ms: 9_000 } });
     for (const provider of [{ session_id: "episode 7" }, { deadline_ms: 5_000 }, { session_id: "s", objective: {} }])
-      expect((await act({ preset: "fenced", provider })).body.route?.provider, JSON.stringify(provider)).toBe("bolt");
+      expect((await act({ preset: "fenced", provider })).body.route?.provider, JSON.stringify(provider)).toBe(
+        named.bolt,
+      );
     await put("nowhere", { provider: { only: ["nobody"] } });
-    const named = { preset: "nowhere", provider: { session_id: "episode 8" } };
-    expect((await act(named)).body.error?.code).toBe("no_route_available");
+    const nowhere = { preset: "nowhere", provider: { session_id: "episode 8" } };
+    expect((await act(nowhere)).body.error?.code).toBe("no_route_available");
   });
 
   it("lets an explicit false win", async () => {
@@ -118,22 +123,24 @@ describe("200", () => {
   });
 
   it("takes the fallback chain for one field, wherever the request has it", async () => {
-    expect((await put("chain", { provider: { models: ["other/base"] } })).body.config.models).toEqual(["other/base"]);
-    expect((await act({ preset: "chain", provider: { models: ["acme/base"] } })).status).toBe(200);
-    expect((await act({ preset: "chain", models: ["acme/base"] })).status).toBe(200);
+    expect((await put("chain", { provider: { models: [`${named.other}/base`] } })).body.config.models).toEqual([
+      `${named.other}/base`,
+    ]);
+    expect((await act({ preset: "chain", provider: { models: [`${named.acme}/base`] } })).status).toBe(200);
+    expect((await act({ preset: "chain", models: [`${named.acme}/base`] })).status).toBe(200);
   });
 
   it("holds for predict, its stream, ground and previews", async () => {
     await put("film", { horizon: 2, action_space: "base_twist_2d" });
-    const body = { model: "acme/world", observations: BODY.observations, preset: "film" };
+    const body = { model: `${named.acme}/world`, observations: BODY.observations, preset: "film" };
     expect((await app.call("/v1/predict", body, { key: caller.key })).body.frames).toHaveLength(2);
     const stream = await app.call("/v1/predict/stream", body, { key: caller.key });
     expect(stream.text.match(/^event: frame$/gm)).toHaveLength(2);
     const previewed = await app.call("/v1/routes/preview?contract=predict", body, { key: caller.key });
     expect(previewed.body.estimated_cost_usd.expected).toBe(0.002);
-    await put("elsewhere", { provider: { only: ["bolt"] } });
+    await put("elsewhere", { provider: { only: [named.bolt] } });
     const ground = {
-      model: "acme/world",
+      model: `${named.acme}/world`,
       observations: BODY.observations,
       instruction: "the cup",
       preset: "elsewhere",
@@ -146,7 +153,7 @@ describe("200", () => {
   it("holds over gRPC as over REST", async () => {
     await put("near", { horizon: 3 });
     const { action } = await inference(app, "grpc").act(
-      { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0.5] }], preset: "near" },
+      { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{ proprio: [0.5] }], preset: "near" },
       bearer(caller.key),
     );
     expect(action?.steps).toHaveLength(3);
@@ -162,7 +169,7 @@ describe("200", () => {
   });
 
   it("follows a change made on another replica", async () => {
-    const other = await openApp({ database: app.database });
+    const other = await ownGateway({ database: app.database });
     try {
       await put("shared", { horizon: 1 });
       const there = (preset: string) => other.call("/v1/act", { ...BODY, preset }, { key: caller.key });
@@ -177,14 +184,18 @@ describe("200", () => {
 
 describe("403", () => {
   it("a preset widens nothing: its models are looked at as if the request had named them", async () => {
-    await put("wide", { models: ["other/base"] });
-    const narrow = await app.key(caller.org, { role: "owner", models: ["acme/*"] });
+    await put("wide", { models: [`${named.other}/base`] });
+    const narrow = await app.key(caller.org, { role: "owner", models: [`${named.acme}/*`] });
     const { status, body } = await act({ preset: "wide" }, narrow);
     expect([status, body.error.code, body.error.param]).toEqual([403, "model_not_in_scope", "models.0"]);
     const hardware = await app.key(caller.org, { role: "owner", environment: "hardware" });
-    await app.catalog("acme/idea");
+    await app.catalog(`${named.acme}/idea`);
     await put("dreamy", { provider: { allow_simulated: true } });
-    const dreamt = await app.call("/v1/act", { ...BODY, model: "acme/idea", preset: "dreamy" }, { key: hardware });
+    const dreamt = await app.call(
+      "/v1/act",
+      { ...BODY, model: `${named.acme}/idea`, preset: "dreamy" },
+      { key: hardware },
+    );
     expect(dreamt.status).toBe(409);
   });
 

@@ -3,15 +3,16 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { Embodiment, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
 import { RegistryService } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
-import { type App, openApp } from "../../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { App } from "../../support/app.ts";
+import type { FreshDatabase } from "../../support/database.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 const DATA = join(import.meta.dirname, "..", "..", "..", "data");
 const TAXONOMY = JSON.parse(readFileSync(join(DATA, "taxonomy.json"), "utf8"));
@@ -27,15 +28,10 @@ let database: FreshDatabase;
 let app: App;
 let model: Model;
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   await importCatalog(database.sql, DATA);
-  app = await openApp({ database });
-  model = await startModel();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
-  await database.close();
+  app = await ownGateway({ database });
+  model = await openModel();
 });
 
 const get = async (path: string) => (await app.call(path)).body;

@@ -1,11 +1,12 @@
 /** GET /v1/models and GET /v1/models/{owner}/{name} over the real catalog. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
-import { ACT_DECLARATION, type Answer, type App, type Caller, openApp } from "../../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { ACT_DECLARATION, type Answer, type App, type Caller } from "../../support/app.ts";
+import type { FreshDatabase } from "../../support/database.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 const DATA = join(import.meta.dirname, "..", "..", "..", "data");
 type Row = Record<string, string & string[]>;
@@ -22,16 +23,11 @@ let app: App;
 let caller: Caller;
 let model: Model;
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   await importCatalog(database.sql, DATA);
-  app = await openApp({ database });
+  app = await ownGateway({ database });
   caller = await app.caller(10);
-  model = await startModel();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
-  await database.close();
+  model = await openModel();
 });
 
 const list = (query: object = {}): Promise<Answer> =>
@@ -291,7 +287,7 @@ describe("supply", () => {
   });
 
   it("never shows an offering that did not pass its probe, nor where any is reached", async () => {
-    const gone = await startModel();
+    const gone = await openModel();
     await gone.close();
     const { key } = await app.caller(0, { role: "supplier" });
     await app.call("/v1/supply/providers", { name: "broken" }, { key });

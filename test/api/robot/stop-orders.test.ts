@@ -13,8 +13,9 @@ import { hashSecret } from "../../../src/store/account/secret.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 let owner: Caller;
@@ -25,7 +26,7 @@ const faults: unknown[] = [];
 
 /** Another replica, as far as stops go, which nobody hears. */
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
   owner = await app.caller(0);
   notifications = await Notifications.open(app.database.url);
   book = new ActiveStops(app.sql, notifications, after);
@@ -42,7 +43,6 @@ afterAll(async () => {
   orders.close();
   book.close();
   await notifications.close();
-  await app.close();
 });
 
 const orderOf = (more: Partial<StopOrder> = {}): StopOrder => ({

@@ -1,16 +1,17 @@
 /** POST /v1/robots/stop, POST /v1/robots/release, GET /v1/robots/stops: the emergency stop, on two replicas. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
 import { notify } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { unsentEvents } from "../../../src/store/events/outbox.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let one: App;
 let two: App;
@@ -18,15 +19,10 @@ let model: Model;
 let owner: Caller;
 
 beforeAll(async () => {
-  [one, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: one.database });
+  [one, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: one.database });
   await one.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
   await eventually(async () => expect((await act(two, await one.caller(1))).status).toBe(200), { timeout: 30_000 });
-});
-afterAll(async () => {
-  await two.close();
-  await one.close();
-  await model.close();
 });
 
 const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0] }] };

@@ -1,9 +1,10 @@
 /** Lists of users: filters, sorting, pages, projections; and changes by path. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { KINDS } from "../../../src/services/scim/attributes.ts";
 import { parseFilter } from "../../../src/services/scim/filter.ts";
 import { matches } from "../../../src/services/scim/patch/match.ts";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import type { Answer, App, Caller } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
@@ -16,7 +17,7 @@ const listed = (query: Record<string, string>) => scim("GET", `/Users?${new URLS
 const names = ({ body }: Answer): string[] => body.Resources.map(({ userName }: { userName: string }) => userName);
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
   caller = await app.caller(0);
   for (const user of [
     { userName: "Ada@example.com", externalId: "X-1", title: "Engineer", name: { familyName: "O'Malley" } },
@@ -40,7 +41,6 @@ beforeAll(async () => {
     expect((await scim("POST", "/Users", user)).status).toBe(201);
   everyone = (await listed({})).body.Resources;
 });
-afterAll(() => app.close());
 
 /** Filters with how many of the five they find. */
 const FILTERS: readonly (readonly [string, number])[] = [

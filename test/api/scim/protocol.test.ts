@@ -2,17 +2,17 @@
  * What testers of SCIM servers look at, from RFC 7644 itself: each attribute is removed by a PATCH (3.5.2.2), a search by POST does what a
  * query does (3.4.3), and every refusal has SCIM's shape (3.12), at paths that are not there too.
  */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
   caller = await app.caller(1);
 });
-afterAll(() => app.close());
 
 const scim = (verb: string, path: string, body?: unknown) =>
   app.call(`/v1/scim/v2${path}`, body, {

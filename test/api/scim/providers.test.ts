@@ -1,15 +1,15 @@
 /** What the validators of identity providers ask of a service: the sequences of Microsoft Entra ID and of Okta, as they send them. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { Answer, App, Caller } from "../../support/app.ts";
+import { openWorld } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
   caller = await app.caller(0);
 });
-afterAll(() => app.close());
 
 const USER = "urn:ietf:params:scim:schemas:core:2.0:User";
 const GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group";

@@ -1,21 +1,18 @@
 /** Identity providers at work: users come, are sorted into groups, change, and go. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { Answer, App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let other: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp();
-  other = await openApp({ database: app.database });
+  app = await ownGateway();
+  other = await ownGateway({ database: app.database });
   caller = await app.caller(1);
-});
-afterAll(async () => {
-  await other.close();
-  await app.close();
 });
 
 const USER = "urn:ietf:params:scim:schemas:core:2.0:User";

@@ -1,26 +1,35 @@
 /** GET /v1/series: figures of calls over time. */
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { SeriesDimension } from "../../../gen/limber/v1/series_pb.ts";
 import { SeriesService } from "../../../gen/limber/v1/series_service_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 let caller: Caller;
 let lab: string;
 let inside: string;
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 5,
+  observations: [{ proprio: [0] }],
+};
 const act = (key: string, more: object = {}) => app.call("/v1/act", { ...BODY, ...more }, { key });
 const series = (key: string, query = "") => app.call(`/v1/series?${query}`, undefined, { key });
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  [app, model] = await Promise.all([openWorld(), openModel()]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
   caller = await app.caller(10);
   lab = (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key })).body.id;
   inside = await app.key(caller.org, { role: "owner", workspace_id: lab });
@@ -29,10 +38,6 @@ beforeAll(async () => {
   expect((await act(caller.key, { provider: { max_price_per_action_step: 0 } })).status).toBe(409);
   // A refusal is put on record after it was answered.
   await eventually(async () => expect((await series(caller.key)).body.total.calls).toBe(5));
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 describe("figures over time", () => {
@@ -55,11 +60,11 @@ describe("figures over time", () => {
       return body.series.map((each: any) => [each.other ? "other" : each.name, each.total.calls]);
     };
     expect(await by("model")).toEqual([
-      ["acme/base", 4],
+      [`${named.acme}/base`, 4],
       ["", 1],
     ]);
     expect(await by("provider")).toEqual([
-      ["acme", 4],
+      [named.acme, 4],
       ["", 1],
     ]);
     expect(await by("workspace")).toEqual([
@@ -77,7 +82,9 @@ describe("figures over time", () => {
     ]);
     expect(await by("contract")).toEqual([["act", 5]]);
     expect((await by("key")).length).toBe(2);
-    expect(await by("robot", "robot_id=left&model=acme/base&provider=acme&contract=act")).toEqual([["left", 2]]);
+    expect(await by("robot", `robot_id=left&model=${named.acme}/base&provider=${named.acme}&contract=act`)).toEqual([
+      ["left", 2],
+    ]);
     const client = createClient(SeriesService, createGrpcTransport({ baseUrl: app.url }));
     const told = await client.querySeries({ by: SeriesDimension.ROBOT, robotId: "left" }, bearer(caller.key));
     expect(told.series.map(({ name, total }) => [name, total?.calls])).toEqual([["left", 2]]);

@@ -9,9 +9,13 @@ import { KeyCache } from "../../../src/store/account/key-cache.ts";
 import { SessionCache } from "../../../src/store/account/session-cache.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { openForTest } from "../../edge/gateway.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { Browser, OWN_PAGE, signedIn } from "../../support/browser.ts";
 import { person } from "../../support/members.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let caller: Caller;
@@ -19,7 +23,7 @@ let notifications: Notifications;
 let keys: KeyCache;
 let sessions: SessionCache;
 beforeAll(async () => {
-  app = await openApp();
+  app = await openWorld();
   caller = await app.caller(1);
   notifications = await Notifications.open(app.database.url);
   keys = new KeyCache(app.sql, notifications);
@@ -29,7 +33,6 @@ afterAll(async () => {
   keys.close();
   sessions.close();
   await notifications.close();
-  await app.close();
 });
 
 it("is that of the person's organisation for the gateway's own pages, and nobody's for another site's or an unknown session", async () => {
@@ -61,7 +64,7 @@ it("is that of the person's organisation for the gateway's own pages, and nobody
   };
   const { base } = await openForTest({ overload });
   const shareOf = async (headers: Record<string, string>): Promise<string | undefined> => {
-    const body = JSON.stringify({ model: "acme/base" });
+    const body = JSON.stringify({ model: `${named.acme}/base` });
     const { status } = await fetch(`${base}/v1/act`, {
       method: "POST",
       headers: { "content-type": "application/json", ...headers },

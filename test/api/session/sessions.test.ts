@@ -1,14 +1,15 @@
 /** People who are signed in: what a session may, what it counts for, and what ends it. */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { SessionService } from "../../../gen/limber/v1/session_service_pb.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { Browser, OWN_PAGE, signedIn } from "../../support/browser.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Person, person } from "../../support/members.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let two: App;
@@ -16,15 +17,11 @@ let caller: Caller;
 let owner: Person;
 
 beforeAll(async () => {
-  app = await openApp();
-  two = await openApp({ database: app.database });
+  app = await ownGateway();
+  two = await ownGateway({ database: app.database });
   caller = await app.caller(10);
   owner = await person(app, caller.org, "owner");
 }, 60_000);
-afterAll(async () => {
-  await two.close();
-  await app.close();
-});
 
 const linkFor = async (userId: string, org = caller.org): Promise<string> =>
   (await app.admin(`/v1/orgs/${org}/members/${userId}/sign-in-link`, {})).token;
@@ -299,7 +296,7 @@ describe("nobody is signed in", () => {
   });
 
   it("over a connection that others can read", async () => {
-    const plain = await openApp({ database: app.database, publicUrl: "http://gateway.example" });
+    const plain = await ownGateway({ database: app.database, publicUrl: "http://gateway.example" });
     try {
       const headers = { origin: "http://gateway.example" };
       const { status, body } = await plain.call("/v1/session", { token: await linkFor(owner.userId) }, { headers });
@@ -310,7 +307,7 @@ describe("nobody is signed in", () => {
   });
 
   it("at a public address but with a cookie that other hosts can't set", async () => {
-    const secure = await openApp({ database: app.database, publicUrl: "https://gateway.example" });
+    const secure = await ownGateway({ database: app.database, publicUrl: "https://gateway.example" });
     try {
       const headers = { origin: "https://gateway.example" };
       const answer = await secure.call("/v1/session", { token: await linkFor(owner.userId) }, { headers });

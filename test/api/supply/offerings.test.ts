@@ -1,11 +1,15 @@
 /** Looking after supply: lists, changes of the cost basis, withdrawal, hardware, reports. */
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DescribeResponseSchema, type ServedModelSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import type { Served } from "../../support/policy-server.ts";
+import { openModel, openWorld, ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "theirs");
 
 let app: App;
 let model: Model;
@@ -14,14 +18,14 @@ let robot: Caller;
 let next = 0;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   supplier = await app.caller(0, { role: "supplier" });
   robot = await app.caller(10);
-  await app.call("/v1/supply/providers", { name: "acme", contact_email: "ops@acme.example" }, { key: supplier.key });
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  await app.call(
+    "/v1/supply/providers",
+    { name: named.acme, contact_email: "ops@acme.example" },
+    { key: supplier.key },
+  );
 });
 
 const get = (path: string, { key } = supplier) => app.call(path, undefined, { key });
@@ -29,12 +33,12 @@ const patch = (path: string, body: unknown, { key } = supplier) => app.call(path
 const remove = (id: string, query = "", { key } = supplier) =>
   app.call(`/v1/supply/offerings/${id}${query}`, undefined, { key, method: "DELETE" });
 const declare = async (more: object = {}) => {
-  const body = { ...ACT_DECLARATION, model: `acme/m${next++}`, endpoint: model.endpoint, ...more };
+  const body = { ...ACT_DECLARATION, model: `${named.acme}/m${next++}`, endpoint: model.endpoint, ...more };
   const {
     status,
     body: offering,
     text,
-  } = await app.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
+  } = await app.call(`/v1/supply/providers/${named.acme}/models`, body, { key: supplier.key });
   if (status !== 201) throw new Error(text);
   return offering;
 };
@@ -114,12 +118,12 @@ describe("what a server of the native wire says of itself", () => {
   const shownOf = async (id: string) => (await get(`/v1/supply/offerings/${id}`)).body;
 
   it("fills what its declaration left out, the model's summary too, and changes nothing that was declared", async () => {
-    const slug = `acme/m${next}`;
+    const slug = `${named.acme}/m${next}`;
     const said = {
       ...{ slug, summary: "Turns wheels.\n\u202eIn two numbers.", limits: "None on stairs.", dtMs: 20, maxHorizon: 8 },
       ...{ embodiments: ["mobile-base", "teapot"], parameters: ["seed", "rm -rf"] },
     };
-    model.script.describe = (served) => says(served, [{ slug: "acme/other", dtMs: 7 }, said]);
+    model.script.describe = (served) => says(served, [{ slug: `${named.acme}/other`, dtMs: 7 }, said]);
     const first = await live({ dt_ms: undefined });
     expect(await shownOf(first.id)).toMatchObject({
       ...{ dt_ms: 20, max_horizon: 8, embodiments: ["mobile-base"], parameters: ["seed"] },
@@ -128,13 +132,14 @@ describe("what a server of the native wire says of itself", () => {
       const { body } = await get(`/v1/models/${slug}`);
       expect(body).toMatchObject({ summary: "Turns wheels. In two numbers.", limits: "None on stairs." });
     });
-    model.script.describe = (served) => says(served, [{ slug: `acme/m${next}`, dtMs: 20, maxHorizon: 8 }]);
+    model.script.describe = (served) => says(served, [{ slug: `${named.acme}/m${next}`, dtMs: 20, maxHorizon: 8 }]);
     const second = await live({ dt_ms: 50, max_horizon: 4 });
     expect(await shownOf(second.id)).toMatchObject({ dt_ms: 50, max_horizon: 4 });
   });
 
   it("is believed no further than a declaration, and not at all of a model that others serve", async () => {
-    model.script.describe = (served) => says(served, [{ slug: `acme/m${next}`, dtMs: 4e9, maxHorizon: 100_000 }]);
+    model.script.describe = (served) =>
+      says(served, [{ slug: `${named.acme}/m${next}`, dtMs: 4e9, maxHorizon: 100_000 }]);
     const wild = await live({ dt_ms: undefined });
     expect(await shownOf(wild.id)).toMatchObject({ dt_ms: 100, max_horizon: 256 });
     model.script.describe = (served) => served.end(16);
@@ -142,11 +147,15 @@ describe("what a server of the native wire says of itself", () => {
     expect(offering.status).toBe("rejected");
 
     model.script.describe = undefined;
-    const theirs = await app.supply({ provider: "theirs", model: "theirs/base", endpoint: model.endpoint });
+    const theirs = await app.supply({
+      provider: named.theirs,
+      model: `${named.theirs}/base`,
+      endpoint: model.endpoint,
+    });
     expect(theirs).toMatch(/^off_/);
-    model.script.describe = (served) => says(served, [{ slug: "theirs/base", summary: "Ours now." }]);
-    await live({ model: "theirs/base" });
-    expect((await get("/v1/models/theirs/base")).text).not.toContain("Ours now.");
+    model.script.describe = (served) => says(served, [{ slug: `${named.theirs}/base`, summary: "Ours now." }]);
+    await live({ model: `${named.theirs}/base` });
+    expect((await get(`/v1/models/${named.theirs}/base`)).text).not.toContain("Ours now.");
   });
 });
 
@@ -154,11 +163,11 @@ describe("GET /v1/supply/providers", () => {
   it("lists and shows the organisation's own, and nobody else's", async () => {
     expect((await get("/v1/supply/providers")).body).toMatchObject({
       object: "list",
-      data: [{ name: "acme", contact_email: "ops@acme.example" }],
+      data: [{ name: named.acme, contact_email: "ops@acme.example" }],
       has_more: false,
     });
-    expect((await get("/v1/supply/providers/acme")).body.name).toBe("acme");
-    expect((await get("/v1/supply/providers/acme", robot)).status).toBe(404);
+    expect((await get(`/v1/supply/providers/${named.acme}`)).body.name).toBe(named.acme);
+    expect((await get(`/v1/supply/providers/${named.acme}`, robot)).status).toBe(404);
     expect((await get("/v1/supply/providers", robot)).body.data).toEqual([]);
   });
 });
@@ -168,16 +177,19 @@ describe("PATCH /v1/supply/providers/{provider}", () => {
     const { model: name } = await live();
     const deny = { provider: { data_collection: "deny" } };
     expect((await act(name, deny)).status).toBe(409);
-    const changed = await patch("/v1/supply/providers/acme", { display_name: "Acme Labs", data_collection: "deny" });
+    const changed = await patch(`/v1/supply/providers/${named.acme}`, {
+      display_name: "Acme Labs",
+      data_collection: "deny",
+    });
     expect(changed.body).toMatchObject({
       display_name: "Acme Labs",
       retains_frames: false,
       contact_email: "ops@acme.example",
     });
     expect((await act(name, deny)).status).toBe(200);
-    expect((await patch("/v1/supply/providers/acme", { name: "other" })).status).toBe(422);
-    expect((await patch("/v1/supply/providers/acme", { display_name: "x" }, robot)).status).toBe(404);
-    await patch("/v1/supply/providers/acme", { data_collection: "allow" });
+    expect((await patch(`/v1/supply/providers/${named.acme}`, { name: "other" })).status).toBe(422);
+    expect((await patch(`/v1/supply/providers/${named.acme}`, { display_name: "x" }, robot)).status).toBe(404);
+    await patch(`/v1/supply/providers/${named.acme}`, { data_collection: "allow" });
   });
 
   it("is outranked by what an offering says of itself", async () => {
@@ -259,7 +271,7 @@ describe("GET /v1/supply/offerings/{id}/report", () => {
 
   it("shows what the probe that runs has found so far, through any replica, and the last report when it has ended", async () => {
     const { id } = await declare();
-    const other = await openApp({ database: app.database });
+    const other = await ownGateway({ database: app.database });
     const running = (key = supplier.key) =>
       other.call(`/v1/supply/offerings/${id}/report?running=true`, undefined, { key });
     const { promise: seen, resolve: goOn } = Promise.withResolvers<void>();
@@ -313,7 +325,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
       endpoint: "grpc://elsewhere:1",
       contracts: ["predict"],
       action_spaces: ["joint_pos_7"],
-      model: "acme/other",
+      model: `${named.acme}/other`,
       auth: { type: "bearer", secret: "x" },
       profile: {},
       status: "live",
@@ -360,8 +372,10 @@ describe("GET /v1/supply/hardware", () => {
   });
 
   it("is required when a model is declared", async () => {
-    const body = { ...ACT_DECLARATION, model: "acme/bare", endpoint: model.endpoint, hardware: undefined };
-    const { status, body: answer } = await app.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
+    const body = { ...ACT_DECLARATION, model: `${named.acme}/bare`, endpoint: model.endpoint, hardware: undefined };
+    const { status, body: answer } = await app.call(`/v1/supply/providers/${named.acme}/models`, body, {
+      key: supplier.key,
+    });
     expect([status, answer.error.param]).toEqual([422, "hardware"]);
   });
 });

@@ -1,7 +1,8 @@
 /** A model that somebody declares is its declarer's alone until an offering of it passes its probe, and again when the last one is gone. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, openWorld } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -10,16 +11,12 @@ let owner: Caller;
 let stranger: Caller;
 
 beforeAll(async () => {
-  [app, model, gone] = await Promise.all([openApp(), startModel(), startModel()]);
+  [app, model, gone] = await Promise.all([openWorld(), openModel(), openModel()]);
   await gone.close();
   owner = await app.caller(1);
   stranger = await app.caller(1);
   await register(owner, "first");
   await register(stranger, "second");
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const register = (caller: Caller, name: string) => app.call("/v1/supply/providers", { name }, { key: caller.key });

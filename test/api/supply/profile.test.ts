@@ -1,7 +1,11 @@
 /** Wire profiles at the door: what is taken, what is refused and by which field's name. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
+import { openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("profiles");
 
 let app: App;
 let supplier: Caller;
@@ -10,12 +14,11 @@ let provider: string;
 let next = 0;
 
 beforeAll(async () => {
-  [app, server] = await Promise.all([openApp(), startOpenpiServer()]);
+  [app, server] = await Promise.all([openWorld(), startOpenpiServer()]);
   supplier = await app.caller(0, { role: "supplier" });
-  provider = (await app.call("/v1/supply/providers", { name: "profiles" }, { key: supplier.key })).body.name;
+  provider = (await app.call("/v1/supply/providers", { name: named.profiles }, { key: supplier.key })).body.name;
 });
 afterAll(async () => {
-  await app.close();
   await server.close();
 });
 
@@ -25,7 +28,7 @@ const declare = (profile: unknown, more: object = {}) =>
     {
       ...ACT_DECLARATION,
       runtime: "openpi-ws",
-      model: `profiles/m${next++}`,
+      model: `${named.profiles}/m${next++}`,
       endpoint: server.endpoint,
       profile,
       ...more,

@@ -1,7 +1,11 @@
 /** Action safety: what an offering must not exceed is never passed on, and never clamped. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme", "bolt", "odd");
 
 let app: App;
 let model: Model;
@@ -10,27 +14,29 @@ let robot: Caller;
 const BOUNDS = { lowest: [-1], highest: [1, 2], max_change: 0.5 };
 
 beforeAll(async () => {
-  [app, model, other] = await Promise.all([openApp(), startModel(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, bounds: BOUNDS });
-  await app.supply({ provider: "bolt", model: "acme/base", endpoint: other.endpoint });
+  [app, model, other] = await Promise.all([openWorld(), openModel(), openModel()]);
+  await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint, bounds: BOUNDS });
+  await app.supply({ provider: named.bolt, model: `${named.acme}/base`, endpoint: other.endpoint });
   await app.supply({
-    provider: "acme",
-    model: "acme/arm",
+    provider: named.acme,
+    model: `${named.acme}/arm`,
     endpoint: model.endpoint,
     action_spaces: ["joint_pos_7"],
     bounds: { max_start_jump: 5 },
   });
   robot = await app.caller(10);
 });
-afterAll(async () => {
-  await app.close();
-  await Promise.all([model.close(), other.close()]);
-});
 
 const act = (more: object = {}) =>
   app.call(
     "/v1/act",
-    { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }], ...more },
+    {
+      model: `${named.acme}/base`,
+      action_space: "base_twist_2d",
+      horizon: 2,
+      observations: [{ proprio: [0.5] }],
+      ...more,
+    },
     { key: robot.key },
   );
 const only = (provider: string) => ({ provider: { only: [provider] } });
@@ -44,7 +50,7 @@ describe("bounds of an offering", () => {
       [1, 2],
       [0.5, 1.5],
     ]);
-    const { status, body } = await act(only("acme"));
+    const { status, body } = await act(only(named.acme));
     expect([status, body.action.steps]).toEqual([
       200,
       [
@@ -85,23 +91,23 @@ describe("bounds of an offering", () => {
     ],
   ])("fail the attempt at %s: nothing of it is passed on, clamped or charged", async (_, steps) => {
     chunk(steps);
-    const { status, body } = await act(only("acme"));
+    const { status, body } = await act(only(named.acme));
     expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
     expect(body.route.attempts).toMatchObject([{ status: "error", reason: "unsafe_action" }]);
-    const fallen = await act({ provider: { order: ["acme"] } });
+    const fallen = await act({ provider: { order: [named.acme] } });
     expect([fallen.status, fallen.body.route.provider, fallen.body.route.attempts[0].reason]).toEqual([
       200,
-      "bolt",
+      named.bolt,
       "unsafe_action",
     ]);
-    expect((await app.call("/v1/usage?limit=1", undefined, { key: robot.key })).body.data[0].provider).toBe("bolt");
+    expect((await app.call("/v1/usage?limit=1", undefined, { key: robot.key })).body.data[0].provider).toBe(named.bolt);
   });
 
   it("fail the attempt at a start far from where the joints are, where the robot says where they are", async () => {
     const far = Array.from({ length: 2 }, () => [6, 0, 0, 0, 0, 0, 0]);
     chunk(far);
     const ask = (proprio: number[]) =>
-      act({ model: "acme/arm", action_space: "joint_pos_7", observations: [{ proprio }] });
+      act({ model: `${named.acme}/arm`, action_space: "joint_pos_7", observations: [{ proprio }] });
     expect((await ask([0, 0, 0, 0, 0, 0, 0])).body.route.attempts[0].reason).toBe("unsafe_action");
     expect((await ask([2, 0, 0, 0, 0, 0, 0])).status).toBe(200);
     expect((await ask([])).status).toBe(200);
@@ -110,16 +116,16 @@ describe("bounds of an offering", () => {
   it("are refused when no action could keep them, or when they fit no action of the space", async () => {
     const declare = (bounds: object) =>
       app.call(
-        "/v1/supply/providers/acme/models",
-        { ...ACT_DECLARATION, model: "acme/odd", endpoint: model.endpoint, bounds },
+        `/v1/supply/providers/${named.acme}/models`,
+        { ...ACT_DECLARATION, model: `${named.acme}/odd`, endpoint: model.endpoint, bounds },
         { key: robot.key },
       );
     const { key } = await app.caller(0, { role: "supplier" });
-    await app.call("/v1/supply/providers", { name: "odd" }, { key });
+    await app.call("/v1/supply/providers", { name: named.odd }, { key });
     const mine = (bounds: object) =>
       app.call(
-        "/v1/supply/providers/odd/models",
-        { ...ACT_DECLARATION, model: "odd/odd", endpoint: model.endpoint, bounds },
+        `/v1/supply/providers/${named.odd}/models`,
+        { ...ACT_DECLARATION, model: `${named.odd}/odd`, endpoint: model.endpoint, bounds },
         { key },
       );
     expect((await declare({})).status).toBe(404);
@@ -147,11 +153,11 @@ describe("bounds of a key", () => {
     expect([wider.status, wider.body.error.details.exceeds]).toEqual([403, ["bounds"]]);
     other.script.act = (_, answer) => answer([[0.3, 0]]);
     const body = {
-      model: "acme/base",
+      model: `${named.acme}/base`,
       action_space: "base_twist_2d",
       horizon: 1,
       observations: [{ proprio: [0.5] }],
-      ...only("bolt"),
+      ...only(named.bolt),
     };
     for (const key of [careful, child.body.key]) {
       const { status, body: answer } = await app.call("/v1/act", body, { key });

@@ -4,9 +4,10 @@ import type { SupplyDeps } from "../../../src/supply/deps.ts";
 import { probeDue } from "../../../src/supply/probe/schedule.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { createVault } from "../../../src/vault.ts";
-import { type App, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { App } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
 import { createUpstream, type Upstream } from "../../support/upstream.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -16,7 +17,7 @@ let next = 0;
 const warnings: string[] = [];
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   upstream = createUpstream({ allowPrivate: true });
   parts = {
     sql: app.sql,
@@ -30,8 +31,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await upstream.close();
-  await app.close();
-  await model.close();
 });
 
 const supply = () => app.supply({ provider: "acme", model: `acme/m${next++}`, endpoint: model.endpoint });

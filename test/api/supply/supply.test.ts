@@ -1,8 +1,12 @@
 /** Register, declare, verify. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { startPolicyServer } from "../../support/policy-server.ts";
+import { openModel, openWorld, ownGateway } from "../../support/world.ts";
+
+const named = uniqueNames("inside");
 
 let app: App;
 let model: Model;
@@ -11,13 +15,9 @@ let robot: Caller;
 let next = 0;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([openWorld(), openModel()]);
   supplier = await app.caller(0, { role: "supplier" });
   robot = await app.caller(10);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const freshName = (): string => `provider-${next++}`;
@@ -286,9 +286,9 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
 
 describe("where private addresses are not allowed", () => {
   it("supply at one is refused before it is dialled", async () => {
-    const strict = await openApp({ allowPrivateAddresses: false });
+    const strict = await ownGateway({ allowPrivateAddresses: false });
     const { key } = await strict.caller(0);
-    await strict.call("/v1/supply/providers", { name: "inside" }, { key });
+    await strict.call("/v1/supply/providers", { name: named.inside }, { key });
     for (const host of [
       "127.0.0.1:1",
       "localhost:1",
@@ -298,8 +298,8 @@ describe("where private addresses are not allowed", () => {
       "192.168.1.1:50051",
       "[fd00::1]:1",
     ]) {
-      const body = { ...ACT_DECLARATION, model: "inside/base", endpoint: `grpc://${host}` };
-      const answer = await strict.call("/v1/supply/providers/inside/models", body, { key });
+      const body = { ...ACT_DECLARATION, model: `${named.inside}/base`, endpoint: `grpc://${host}` };
+      const answer = await strict.call(`/v1/supply/providers/${named.inside}/models`, body, { key });
       if (answer.status === 201) {
         const verified = await strict.call(`/v1/supply/offerings/${answer.body.id}/verify`, {}, { key });
         expect(verified.body.report, host).toMatchObject({

@@ -1,10 +1,11 @@
 /** Whose supply serves whom: strangers' offerings reach nobody who did not ask for them, on any contract, by any road. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { signedIn } from "../../support/browser.ts";
 import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -12,16 +13,12 @@ let stranger: Caller;
 let robot: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   stranger = await app.caller(0, { role: "supplier" });
   robot = await app.caller(10);
   await app.supply({ provider: "trusted", model: "good/drive", endpoint: model.endpoint, price_per_action_step: 0.01 });
   await offer("cheap", "toy/drive");
   await offer("copycat", "good/drive");
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 /** A stranger's live offering, cheaper than all others. */

@@ -1,25 +1,25 @@
 /** Cold starts are claimed in the database; one word that it never answers holds up none after it. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import type { Queryable } from "../../../src/store/database/tx.ts";
 import { Wakes } from "../../../src/supply/wakes.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { gateway } from "../../support/attempts.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { uniqueNames } from "../../support/names.ts";
 import { offering } from "../../support/supply.ts";
+import { openModel, openWorld } from "../../support/world.ts";
+
+const named = uniqueNames("acme");
 
 let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
+  [app, model] = await Promise.all([openWorld(), openModel()]);
 });
 
 it("after a claim that is never answered the next one is, and pays", async () => {
-  const id = await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  const id = await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
   let isDeaf = true;
   const sql = new Proxy(app.sql, {
     apply: (target, self, words) => (isDeaf ? new Promise(() => {}) : Reflect.apply(target, self, words)),

@@ -1,23 +1,23 @@
 /** Webhooks: registered, sent, signed, tried again, given up. */
 import { Webhook } from "standardwebhooks";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
 const receivers: Receiver[] = [];
 
 beforeAll(async () => {
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   caller = await app.caller();
 });
 afterEach(async () => {
   await app.sql`delete from webhook`;
   for (const receiver of receivers.splice(0)) await receiver.close();
 });
-afterAll(() => app.close());
 
 async function receiver(): Promise<Receiver> {
   const started = await startReceiver();
@@ -278,7 +278,7 @@ describe("refusals", () => {
   });
 
   it("says no to private addresses where they are not allowed", async () => {
-    const strict = await openApp({ allowPrivateAddresses: false });
+    const strict = await ownGateway({ allowPrivateAddresses: false });
     try {
       const { key } = await strict.caller();
       for (const url of ["https://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/", "http://example.com/"]) {

@@ -2,17 +2,18 @@
 import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { tellOfEndingKeys } from "../../../src/services/account/expiry.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import type { App, Caller } from "../../support/app.ts";
+import type { FreshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
 import * as oauth from "../../support/oauth.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
+import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
 /** A scenario that runs elsewhere alone. */
@@ -27,9 +28,9 @@ let field: string;
 const receivers: Receiver[] = [];
 
 beforeAll(async () => {
-  database = await freshDatabase();
+  database = await ownDatabase();
   await importCatalog(database.sql, DATA);
-  [app, model] = await Promise.all([openApp({ database, roles: new Set(["api", "worker"]) }), startModel()]);
+  [app, model] = await Promise.all([ownGateway({ database, roles: new Set(["api", "worker"]) }), openModel()]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
 }, 60_000);
 beforeEach(async () => {
@@ -40,11 +41,6 @@ afterEach(async () => {
   model.script.act = undefined;
   await app.sql`delete from webhook`;
   for (const receiver of receivers.splice(0)) await receiver.close();
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
-  await database.close();
 });
 
 const workspace = async (name: string, more: object = {}, org = owner.org): Promise<string> =>
@@ -267,7 +263,7 @@ describe("the workspace of an event", () => {
   it("is that of the key whose session loses its pin, and whose call another offering answers", async () => {
     const providers = new Map<string, Model>();
     for (const provider of ["left", "right"]) {
-      const own = await startModel();
+      const own = await openModel();
       providers.set(provider, own);
       await app.supply({ provider, model: "shared/base", endpoint: own.endpoint });
     }

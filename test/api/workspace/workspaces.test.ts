@@ -1,8 +1,9 @@
 /** Workspaces: parts of an organisation with a budget of their own. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let two: App;
@@ -10,15 +11,10 @@ let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: app.database });
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
+  two = await ownGateway({ database: app.database });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  await two.close();
-  await app.close();
-  await model.close();
 });
 
 const at = (org: string, id = "") => `/v1/orgs/${org}/workspaces${id && `/${id}`}`;
