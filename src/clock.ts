@@ -24,6 +24,9 @@ const systemClock: Clock = {
   },
 };
 
+/** The machine's own clock, for how long connections and statements may take: no test moves it. */
+export const ioClock: Clock = systemClock;
+
 let clock: Clock = systemClock;
 /** A moment on both clocks at once: the database's, in unix milliseconds, and this process's steady one. */
 let anchor: { wall: number; steady: number } | undefined;
@@ -67,10 +70,11 @@ export function cpuMs(): number {
 /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
 
-/** Calls `run` every `ms` milliseconds, the first time after that long, until the returned function is called. */
-export function every(ms: number, run: () => void): () => void {
-  // The clock that it began with: what one test leaves running never comes onto the clock of the next.
-  const began = clock;
+/**
+ * Calls `run` every `ms` milliseconds, the first time after that long, until the returned function is called; always on the clock that it began
+ * with, so that what one test leaves running never comes onto the clock of the next.
+ */
+export function every(ms: number, run: () => void, began: Clock = clock): () => void {
   let forget = began.after(ms, function again() {
     forget = began.after(ms, again);
     run();
@@ -82,14 +86,15 @@ export function every(ms: number, run: () => void): () => void {
  * As `every`, and tells `run` how long ago it ran last, in milliseconds: at most twice `ms`, so that time in which this process stood still
  * itself is not counted as the silence of what it watches.
  */
-export function everySpan(ms: number, run: (spanMs: number) => void): () => void {
-  let ranAt = steadyNow();
-  return every(ms, () => {
-    const at = steadyNow();
+export function everySpan(ms: number, run: (spanMs: number) => void, began: Clock = clock): () => void {
+  let ranAt = began.steady();
+  const look = (): void => {
+    const at = began.steady();
     const spanMs = Math.min(at - ranAt, 2 * ms);
     ranAt = at;
     run(spanMs);
-  });
+  };
+  return every(ms, look, began);
 }
 
 /** Those of one interval take turns in so many parts of it. */
@@ -148,14 +153,14 @@ export function everyTogether(ms: number, run: () => void): () => void {
 export const processClock: Clock = { wall: now, steady: steadyNow, after };
 
 /** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
-export function sleep(ms: number, signal?: Signal): Promise<void> {
+export function sleep(ms: number, signal?: Signal, on: Clock = clock): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
     const leave = (): void => {
       cancel();
       reject(signal?.reason);
     };
-    const cancel = clock.after(ms, () => {
+    const cancel = on.after(ms, () => {
       signal?.removeEventListener("abort", leave);
       resolve();
     });
@@ -166,15 +171,17 @@ export function sleep(ms: number, signal?: Signal): Promise<void> {
 /** The end of a wait: after `ms` it rejects with what `late` makes. What comes later is given to `unwanted`; what fails later nobody hears. */
 export interface WaitEnd<T> {
   readonly ms: number;
+  /** The clock that measures `ms`: business time unless stated. */
+  readonly on?: Clock;
   late(): unknown;
   unwanted?(value: T): void;
 }
 
 /** What `done` resolves to, if it does so in time. */
-export function inTime<T>(done: PromiseLike<T>, { ms, late, unwanted }: WaitEnd<T>): Promise<T> {
+export function inTime<T>(done: PromiseLike<T>, { ms, on = clock, late, unwanted }: WaitEnd<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     let isLate = false;
-    const forget = clock.after(ms, () => {
+    const forget = on.after(ms, () => {
       isLate = true;
       reject(late());
     });

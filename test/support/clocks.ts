@@ -8,19 +8,19 @@ import { closedAtEnd } from "./opened.ts";
 import { SkippingClock } from "./skipping-clock.ts";
 
 /** Replaces business time by `clock`; open what is to follow it afterwards. The returned function puts the old one back early. */
-export function useClock<C extends Clock>(clock: C): C {
+export function setClock<C extends Clock>(clock: C): C {
   closedAtEnd(replaceAmbient({ clock }));
   return clock;
 }
 
 /** Business time that runs, and that the test skips and holds. */
-export const skippingClock = (): SkippingClock => useClock(new SkippingClock());
+export const skippingClock = (): SkippingClock => setClock(new SkippingClock());
 
 /** Business time that stands still until the test moves it; `epoch` is its start in Unix milliseconds. */
-export const manualClock = (epoch?: number): ManualClock => useClock(new ManualClock(epoch));
+export const manualClock = (epoch?: number): ManualClock => setClock(new ManualClock(epoch));
 
 /** Draws random numbers from `random` in [0, 1). */
-export function useRandom(random: () => number): void {
+export function setRandom(random: () => number): void {
   closedAtEnd(replaceAmbient({ random }));
 }
 

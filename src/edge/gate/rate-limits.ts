@@ -6,7 +6,7 @@
 
 import type { StepLimit } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
-import { every, inTime, now, sleep, steadyNow } from "../../clock.ts";
+import { every, inTime, ioClock, now, sleep, steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 import { Bucket, type Limit, type TokenPool, type WantedTokens } from "./token-bucket.ts";
@@ -320,7 +320,9 @@ export class RateLimits {
 
   /** What the database says; undefined when it doesn't, or too late. */
   async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
-    return inTime(this.#takeRates(asks), { ms: PATIENCE_MS, late: () => undefined }).catch(() => undefined);
+    return inTime(this.#takeRates(asks), { ms: PATIENCE_MS, on: ioClock, late: () => undefined }).catch(
+      () => undefined,
+    );
   }
 
   #tick(): void {

@@ -1,5 +1,5 @@
 /** Keys in memory, so that no warm call asks the database who is calling. */
-import { inTime, steadyNow } from "../../clock.ts";
+import { inTime, ioClock, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";
@@ -101,7 +101,7 @@ export class KeyCache {
     const { key } = entry;
     if (wantedFor === "urgentStop") return key;
     try {
-      return await inTime(reading, { ms: PATIENCE_MS, late: () => NOT_NOW });
+      return await inTime(reading, { ms: PATIENCE_MS, on: ioClock, late: () => NOT_NOW });
     } catch (thrown) {
       if (thrown === NOT_NOW || isOutage(thrown)) return key;
       throw thrown;

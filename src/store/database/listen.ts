@@ -1,5 +1,5 @@
 /** Hearing what other connections notify. */
-import { inTime, sleep, steadyNow } from "../../clock.ts";
+import { inTime, ioClock, sleep } from "../../clock.ts";
 import { databaseAddress, passOver, serverNow } from "./address.ts";
 import { type Client, openClient } from "./client.ts";
 import type { Pulse } from "./pulse.ts";
@@ -43,7 +43,7 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
         passOver(url, address, server);
       }
       await client.end({ timeout: 0 });
-      await sleep(REJOIN_MS, signal).catch(() => {});
+      await sleep(REJOIN_MS, signal, ioClock).catch(() => {});
     }
   };
   const stayed = stay();
@@ -56,10 +56,11 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
 /** Asks a database for its time, again and again; rejects when it owes an answer for too long, resolves when `signal` is aborted. */
 async function feel(client: Client, pulse: Pulse, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    const askedAt = steadyNow();
+    const askedAt = ioClock.steady();
     const asked = client<{ ms: number }[]>`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`;
-    const [answer] = await inTime(asked, { ms: GIVEN_UP_MS, late: () => new StoreUnavailable("no answer in time") });
-    pulse.answered(answer!.ms, askedAt, steadyNow());
-    await sleep(ASK_MS, signal).catch(() => {});
+    const late = (): Error => new StoreUnavailable("no answer in time");
+    const [answer] = await inTime(asked, { ms: GIVEN_UP_MS, on: ioClock, late });
+    pulse.answered(answer!.ms, askedAt, ioClock.steady());
+    await sleep(ASK_MS, signal, ioClock).catch(() => {});
   }
 }

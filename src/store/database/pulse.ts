@@ -1,5 +1,5 @@
 /** Whether the database answers: asked all the time on one connection, so that no statement waits long for a server that stands still. */
-import { everySpan, setWall } from "../../clock.ts";
+import { everySpan, ioClock, setWall } from "../../clock.ts";
 
 /** Without an answer for this long, in milliseconds, the database counts as silent. */
 export const SILENCE_MS = 3_000;
@@ -20,7 +20,7 @@ export class Pulse {
   #silentForMs = 0;
 
   constructor() {
-    this.#stop = everySpan(LOOK_MS, (spanMs) => this.#look(spanMs));
+    this.#stop = everySpan(LOOK_MS, (spanMs) => this.#look(spanMs), ioClock);
   }
 
   /** Whether the database has not answered for a while. */

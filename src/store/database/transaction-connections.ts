@@ -1,5 +1,5 @@
 /** Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost. */
-import { after } from "../../clock.ts";
+import { ioClock } from "../../clock.ts";
 import { type Client, type ClientOptions, openClient, POOLED_LIMITS } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
@@ -72,7 +72,7 @@ export class TransactionConnections {
 
   #wait(): Promise<TransactionConnection> {
     const { promise, resolve, reject } = Promise.withResolvers<TransactionConnection>();
-    const cancel = after(WAIT_MS, () => {
+    const cancel = ioClock.after(WAIT_MS, () => {
       this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
       reject(new StoreUnavailable(`No database connection came free within ${WAIT_MS} ms`));
     });

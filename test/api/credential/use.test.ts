@@ -199,7 +199,11 @@ describe("off", () => {
 describe("a key stored before its provider joined", () => {
   it("goes to nobody, even when a provider of that name appears", async () => {
     caller = await app.caller(10);
-    await app.call(`/v1/credentials/${named.late}`, { secret: "own-key-at-the-provider" }, { key: caller.key, method: "PUT" });
+    await app.call(
+      `/v1/credentials/${named.late}`,
+      { secret: "own-key-at-the-provider" },
+      { key: caller.key, method: "PUT" },
+    );
     await app.supply({ provider: named.late, model: `${named.late}/base`, endpoint: model.endpoint });
     seen.length = 0;
     await act({ model: `${named.late}/base` });

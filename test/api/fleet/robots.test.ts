@@ -190,7 +190,9 @@ describe("what can drive a robot", () => {
     };
     const body = await check(robot);
     expect([body.object, body.robot_id, body.considered, body.fit]).toEqual(["robot_check", "checked", 4, 1]);
-    expect(body.can_drive).toMatchObject([{ rank: 1, offering_id: ids[named.plain], provider: named.plain, declared: false }]);
+    expect(body.can_drive).toMatchObject([
+      { rank: 1, offering_id: ids[named.plain], provider: named.plain, declared: false },
+    ]);
     expect(against(body)).toEqual({
       [named.meaning]: ["actions"],
       [named.turner]: ["embodiment"],
@@ -209,10 +211,16 @@ describe("what can drive a robot", () => {
       proprio: { dimension: 1 },
     };
     const body = await check(robot);
-    expect([able(body), against(body)]).toEqual([[named.meaning, named.plain, named.reader], { [named.turner]: ["embodiment"] }]);
+    expect([able(body), against(body)]).toEqual([
+      [named.meaning, named.plain, named.reader],
+      { [named.turner]: ["embodiment"] },
+    ]);
     // Of a robot that says nothing, only what it lacks stands against it.
     const silent = await check(BASE);
-    expect([able(silent), against(silent)]).toEqual([[named.meaning, named.plain, named.turner], { [named.reader]: ["cameras"] }]);
+    expect([able(silent), against(silent)]).toEqual([
+      [named.meaning, named.plain, named.turner],
+      { [named.reader]: ["cameras"] },
+    ]);
   });
 
   it("tells what keeps an offering out beside the robot, and refuses a model that there is not", async () => {

@@ -1,7 +1,7 @@
-/** ActStream: how loops end, what hostile traffic does to them, and how they are resumed. */
+/** ActStream: how loops what hostile traffic does to them, and how they are resumed. */
 import * as http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
@@ -14,11 +14,10 @@ import { robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
 import { BOUNDLESS } from "../../support/pair.ts";
 import { ownGateway } from "../../support/world.ts";
-import { app, begin, caller, clock, end, endEach, isOver, OPEN, one, two } from "./act-stream-supply.ts";
+import { app, begin, caller, clock, endEach, isOver, OPEN, one, two } from "./act-stream-supply.ts";
 
 beforeAll(begin);
 afterEach(endEach);
-afterAll(end);
 
 describe("the end", () => {
   it("comes when the key is revoked", async () => {

@@ -1,5 +1,5 @@
 /** ActStream: episodes. What a reset overtook never arrives behind it, on its own stream or on the next one of the session. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
@@ -9,7 +9,7 @@ import { eventually } from "../../support/eventually.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
 import { ownGateway } from "../../support/world.ts";
-import { app, begin, caller, dead, end, endEach, isOver, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
+import { app, begin, caller, dead, endEach, isOver, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 
 let elsewhere: App;
 
@@ -21,9 +21,6 @@ beforeAll(async () => {
   );
 });
 afterEach(endEach);
-afterAll(async () => {
-  await end();
-});
 
 const LONG = { ...OPEN, horizon: 200 };
 const inSession = (sessionId: string, episode?: number) => ({

@@ -1,14 +1,13 @@
 /** ActStream: what loops do with bad input, and when providers, credit or limits go. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
-import { ACT, app, begin, caller, clock, dead, end, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
+import { ACT, app, begin, caller, clock, dead, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 
 beforeAll(begin);
 afterEach(endEach);
-afterAll(end);
 
 describe("a key's rate limit", () => {
   const FEW = { requests: 1, window_s: 3600, burst: 8 };

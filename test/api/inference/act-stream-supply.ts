@@ -1,7 +1,7 @@
 /** Two providers of one model and one of another, and a caller, for the whole of the file that imports this. */
 import { expect } from "vitest";
-import { replaceAmbient } from "../../support/ambient.ts";
 import type { App, Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
@@ -22,10 +22,9 @@ export let other: Model;
 export let caller: Caller;
 /** The time of every gateway in the file. */
 export const clock = new SkippingClock();
-let restore: () => void;
 
 export async function begin(): Promise<void> {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   [app, one, two, other] = await Promise.all([ownGateway(), openModel(), openModel(), openModel()]);
   await app.supply({ provider: "one", model: "acme/base", endpoint: one.endpoint });
   await app.supply({ provider: "two", model: "acme/base", endpoint: two.endpoint });
@@ -36,12 +35,6 @@ export async function begin(): Promise<void> {
 export function endEach(): void {
   clock.go();
   for (const model of [one, two, other]) model.script.act = undefined;
-}
-
-export async function end(): Promise<void> {
-  await app.close();
-  for (const model of [one, two, other]) await model.close();
-  restore();
 }
 
 export const dead: Model["script"]["act"] = (_call, _answer, { stream }) => stream.close(2);

@@ -326,7 +326,7 @@ describe("422", () => {
     const misspelt = await act({ provider: { max_latency: 5 } });
     expect([misspelt.status, misspelt.body.detail[0].loc]).toEqual([422, ["body", "provider", "max_latency"]]);
     expect(misspelt.body.detail[0].msg).toContain("max_latency_ms");
-    const unknown = await act({ provider: { ignore: ["acne"] } });
+    const unknown = await act({ provider: { ignore: [`${named.acme}x`] } });
     expect([unknown.status, unknown.body.error.param]).toEqual([422, "provider.ignore.0"]);
     expect(unknown.body.error.details.near).toEqual([named.acme]);
   });

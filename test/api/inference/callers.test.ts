@@ -131,7 +131,7 @@ describe("a server that rejects what it declared that it reads", () => {
     );
     await app.supply({
       provider: named.picky,
-      model: `${named.acme}/picky`,
+      model: `${named.acme}/${named.picky}`,
       runtime: "openpi-ws",
       endpoint: server.endpoint,
       profile,
@@ -156,7 +156,7 @@ describe("a server that rejects what it declared that it reads", () => {
     );
     await app.supply({
       provider: named.met,
-      model: `${named.acme}/met`,
+      model: `${named.acme}/${named.met}`,
       runtime: "openpi-ws",
       endpoint: server.endpoint,
       profile,

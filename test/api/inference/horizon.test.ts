@@ -213,6 +213,6 @@ describe("openpi's own client", () => {
   it("is told why nothing serves it where its address names too many steps", async () => {
     const [answer, isBinary] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d&horizon=60`);
     expect(isBinary).toBe(false);
-    expect(answer.toString()).toContain("aloha: at most 50 units in one answer, not 60");
+    expect(answer.toString()).toContain(`${named.aloha}: at most 50 units in one answer, not 60`);
   });
 });

@@ -32,6 +32,8 @@ beforeAll(async () => {
     runtime: "openpi-ws",
     endpoint: server.endpoint,
     action_spaces: ["base_twist_2d"],
+    // Attacks keep a busy machine from answering for long: that is no failure of the server.
+    timeout_s: 60,
     profile: { frames: [{ key: "observation/image", camera: "front", width: 32, height: 32 }] },
   });
   [good, attacker] = [await app.caller(100), await app.caller(100)];
@@ -110,8 +112,8 @@ describe("a picture", () => {
     const file = await bomb();
     const caller = new AbortController();
     const before = pictureTurns.figures;
-    const bombs = 12;
-    const answers = 20;
+    const bombs = TURN_LIMITS.all + 3;
+    const answers = 5;
     const most = await mostRunning(async () => {
       const attack = Array.from({ length: bombs }, () => act(attacker, file, caller.signal).catch(() => undefined));
       await eventually(() => expect(pictureTurns.figures.waiting).toBeGreaterThan(0));
@@ -156,7 +158,7 @@ describe("a robot", () => {
     await loop.expect("opened");
     const frames = ["front", "wrist"].map((camera) => ({ camera, data: padded }));
     for (let step = 1; step <= OBSERVATIONS; step++) loop.observe(step, { observations: [{ proprio: [0.5], frames }] });
-    const answers = 20;
+    const answers = 5;
     for (let i = 0; i < answers; i++) expect((await act(good, picture)).status).toBe(200);
     for (;;) {
       const told = await loop.next();

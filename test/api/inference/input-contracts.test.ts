@@ -166,7 +166,7 @@ describe("a call that is not what is read", () => {
     ]);
     expect(body.error.param).toBe("observations.0.frames");
     expect(body.error.details.needed).toEqual([
-      `${named.acme}/reads at reads reads pictures of front (64 by 48), wrist (32 by 32) if there is one; 2 values in m (x, y) of proprioception; an instruction`,
+      `${named.acme}/reads at ${named.reads} reads pictures of front (64 by 48), wrist (32 by 32) if there is one; 2 values in m (x, y) of proprioception; an instruction`,
     ]);
     expect(body.error.details.dropped).toMatchObject([{ model: `${named.acme}/reads`, reason: "input" }]);
     expect(model.acts.length).toBe(asked);

@@ -1,11 +1,11 @@
 /** POST /v1/predict, /v1/predict/stream, /v1/ground and their other transports. */
 import sharp from "sharp";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
 import { ACT_DECLARATION, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
+import { setClock } from "../../support/clocks.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import { frameOf, type Model, summary } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
@@ -17,11 +17,10 @@ let model: Model;
 let caller: Caller;
 let offering: string;
 let observations: object[];
-let restore: () => void;
 const clock = new SkippingClock();
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   market = await openMarket(
     [
       {
@@ -42,9 +41,6 @@ beforeAll(async () => {
 afterEach(() => {
   model.script.predict = undefined;
   model.script.ground = undefined;
-});
-afterAll(async () => {
-  restore();
 });
 
 const dataUrl = (png: Buffer): string => `data:image/png;base64,${png.toString("base64")}`;

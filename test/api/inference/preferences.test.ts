@@ -125,7 +125,7 @@ describe("422, with the field named and no upstream called", () => {
   });
 
   it("an unknown provider to ignore would constrain nothing: it is named with the nearest one", async () => {
-    const { status, text } = await refused({ provider: { ignore: ["acmee"] } });
+    const { status, text } = await refused({ provider: { ignore: [`${named.acme}e`] } });
     expect([status, text.includes(named.acme)]).toEqual([422, true]);
   });
 });
@@ -160,7 +160,7 @@ describe("invalid_argument, and no upstream called", () => {
   it.each([
     ["order", { order: Array(65).fill(named.acme) }],
     ["order", { order: ["x".repeat(129)] }],
-    ["ignore", { ignore: ["acmee"] }],
+    ["ignore", { ignore: [`${named.acme}e`] }],
     ["sort", { sort: 99 as SortAxis }],
     ["objective", { objective: { speed: 1 } }],
     ["objective", { objective: { price: -1 } }],
@@ -214,10 +214,10 @@ describe("409", () => {
 });
 
 it("names near providers where the only ones that may serve are unknown", async () => {
-  for (const provider of [{ only: ["acmee"] }, { order: ["acmee"], allow_fallbacks: false }]) {
+  for (const provider of [{ only: [`${named.acme}e`] }, { order: [`${named.acme}e`], allow_fallbacks: false }]) {
     const { status, details, text } = await refused({ provider });
     expect([status, details.near]).toEqual([409, [named.acme]]);
-    expect(text).toContain('there is no provider \\"acmee\\"');
+    expect(text).toContain(`there is no provider \\"${named.acme}e\\"`);
   }
   const { details } = await refused({ provider: { only: [named.acme], max_cost_usd: 0 } });
   expect(details.near).toBeUndefined();

@@ -1,8 +1,8 @@
 /** Offerings that rest after failures: the gateway itself finds out that they serve again, and no caller waits out the rest. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
 import type { App, Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import type { Model } from "../../support/model.ts";
@@ -14,17 +14,11 @@ const clock = new SkippingClock();
 
 let app: App;
 let caller: Caller;
-let restore: () => void;
-const models: Model[] = [];
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   app = await ownGateway();
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  for (const model of models) await model.close();
-  restore();
 });
 
 type Standing = { state: string; retry_at?: number };
@@ -33,7 +27,6 @@ type Standing = { state: string; retry_at?: number };
 async function supplied(name: string, count = 2) {
   const names = Array.from({ length: count }, (_, i) => `${name}-${i}`);
   const servers = await Promise.all(names.map(() => openModel()));
-  models.push(...servers);
   for (const [i, provider] of names.entries())
     await app.supply({ provider, model: `acme/${name}`, endpoint: servers[i]!.endpoint });
   const script = (act: Model["script"]["act"]): void => {

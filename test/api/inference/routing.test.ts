@@ -1,7 +1,7 @@
 /** Routing as callers see it: who serves, who is passed over, and why. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../support/ambient.ts";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { App, Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
@@ -12,7 +12,6 @@ let caller: Caller;
 const models = new Map<string, Model>();
 const offerings = new Map<string, string>();
 const clock = new SkippingClock();
-let restore: () => void;
 
 /** Cheap but slow, dear but fast, and one that keeps what it sees. */
 const PROVIDERS = {
@@ -23,7 +22,7 @@ const PROVIDERS = {
 type Name = keyof typeof PROVIDERS;
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   app = await ownGateway();
   caller = await app.caller(100);
   for (const [provider, facts] of Object.entries(PROVIDERS)) {
@@ -37,10 +36,6 @@ beforeAll(async () => {
 });
 afterEach(() => {
   for (const { script } of models.values()) script.act = undefined;
-});
-afterAll(async () => {
-  for (const model of models.values()) await model.close();
-  restore();
 });
 
 const act = (provider: object = {}, more: object = {}) =>

@@ -2,13 +2,13 @@
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { beforeAll, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
+import { setClock } from "../../support/clocks.ts";
 import { robot } from "../../support/loop-client.ts";
 import type { Model } from "../../support/model.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";
@@ -20,16 +20,12 @@ const clock = new SkippingClock();
 let app: App;
 let model: Model;
 let caller: Caller;
-let restore: () => void;
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   [app, model] = await Promise.all([ownGateway(), openModel()]);
   await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller(10);
-});
-afterAll(async () => {
-  restore();
 });
 
 const loopsOpen = async (): Promise<string | undefined> =>

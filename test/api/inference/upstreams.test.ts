@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { ActServer, Behaviour } from "../../support/act-server.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../../support/bad-upstream.ts";
+import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { startPolicyServer } from "../../support/policy-server.ts";
@@ -14,16 +14,14 @@ import { ownGateway } from "../../support/world.ts";
 let app: App;
 let caller: Caller;
 const clock = new SkippingClock();
-let restore: () => void;
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock });
+  setClock(clock);
   app = await ownGateway();
   caller = await app.caller(100);
 });
 afterAll(async () => {
   expect(await brokenInvariants(app.sql)).toEqual([]);
-  restore();
 });
 
 /** Longer than any machine needs for an answer: what takes so long is skipped. */
