@@ -1,10 +1,13 @@
 /** Repeated calls with an idempotency key: what a new call would be refused, they are refused too, and an action is never younger than it says. */
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
+import { uniqueNames } from "../../support/names.ts";
+
+const named = uniqueNames("acme", "other");
 
 let market: Market;
 let app: App;
@@ -15,16 +18,20 @@ const HARDWARE = { role: "owner", environment: "hardware" };
 
 beforeAll(async () => {
   market = await openMarket([
-    { provider: "acme", model: "acme/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
-    { provider: "other", model: "other/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
+    { provider: named.acme, model: `${named.acme}/base`, contracts: ["act", "predict"], price_per_frame: 0.001 },
+    { provider: named.other, model: `${named.other}/base`, contracts: ["act", "predict"], price_per_frame: 0.001 },
   ]);
   ({ app } = market);
   caller = await app.caller(10, HARDWARE);
 });
-afterAll(() => market.close());
 
 const freshName = (): string => `replay-${next++}`;
-const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const BODY = {
+  model: `${named.acme}/base`,
+  action_space: "base_twist_2d",
+  horizon: 2,
+  observations: [{ proprio: [0.5] }],
+};
 const act = (name: string, more: object = {}, key = caller.key): Promise<Answer> =>
   app.call("/v1/act", { ...BODY, ...more, idempotency_key: name }, { key });
 const good = ({ status, body, text }: Answer) => {
@@ -99,7 +106,12 @@ describe("a replay is refused", () => {
   it("for another key of the organization, and not for a key that descends from the one that called", async () => {
     const name = freshName();
     const predicted = freshName();
-    const frames = { model: "acme/base", horizon: 2, observations: [{ proprio: [1] }], idempotency_key: predicted };
+    const frames = {
+      model: `${named.acme}/base`,
+      horizon: 2,
+      observations: [{ proprio: [1] }],
+      idempotency_key: predicted,
+    };
     const first = good(await act(name));
     const frame = good(await app.call("/v1/predict", frames, { key: caller.key }));
     const sibling = await app.key(caller.org, HARDWARE);
@@ -116,12 +128,12 @@ describe("a replay is refused", () => {
 
   it("once the key may not use the model any more, by its name or by an alias that it answered for", async () => {
     const { id, key } = await keyOf({ name: "narrowed" });
-    const [named, aliased] = [freshName(), freshName()];
-    const alias = { model: "service/auto", provider: { only: ["acme"] } };
-    good(await act(named, {}, key));
+    const [byName, aliased] = [freshName(), freshName()];
+    const alias = { model: "service/auto", provider: { only: [named.acme] } };
+    good(await act(byName, {}, key));
     good(await act(aliased, alias, key));
-    expect((await patch(id, { models: ["other/*"] })).status).toBe(200);
-    await expect.poll(async () => (await act(named, {}, key)).body.error?.code).toBe("model_not_in_scope");
+    expect((await patch(id, { models: [`${named.other}/*`] })).status).toBe(200);
+    await expect.poll(async () => (await act(byName, {}, key)).body.error?.code).toBe("model_not_in_scope");
     refused(await act(aliased, alias, key), "no_route_available");
   });
 
@@ -144,10 +156,11 @@ describe("a replay is refused", () => {
 
   it("once the provider is not trusted any more, and is not charged while it is", async () => {
     const name = freshName();
-    const body = { model: "other/base" };
+    const body = { model: `${named.other}/base` };
     good(await act(name, body));
     expect(good(await act(name, body)).replayed).toBe(true);
-    const review = (standing: string) => app.admin("/v1/supply/providers/other/review", { standing, note: "a test" });
+    const review = (standing: string) =>
+      app.admin(`/v1/supply/providers/${named.other}/review`, { standing, note: "a test" });
     await review("rejected");
     await expect.poll(async () => (await act(name, body)).body.error?.code).toBe("no_route_available");
     await review("verified");
@@ -161,7 +174,7 @@ describe("jobs and payments", () => {
     const child = await keyOf({ name: "child of jobs" });
     const calls: readonly [path: string, body: object][] = [
       ["/v1/batch", { contract: "act", requests: [BODY] }],
-      ["/v1/evaluate", { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1 }],
+      ["/v1/evaluate", { policy_endpoint: `${named.acme}/base`, scenario: "base-nav", episodes: 1 }],
     ];
     for (const [path, asked] of calls) {
       const body = { ...asked, idempotency_key: freshName() };
@@ -181,7 +194,7 @@ describe("jobs and payments", () => {
     const evaluate = (name: string) =>
       app.call(
         "/v1/evaluate",
-        { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 1, idempotency_key: name },
+        { policy_endpoint: `${named.acme}/base`, scenario: "base-nav", episodes: 1, idempotency_key: name },
         { key },
       );
     const name = freshName();
