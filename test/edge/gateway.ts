@@ -138,36 +138,38 @@ export async function openOwn(options: HouseOptions = {}): Promise<TestGateway> 
 
 /** A gateway of the running file, and the RPCs that it has for the running test. */
 interface Shared {
+  readonly fast: FastPieces;
+  readonly port: PortOptions | undefined;
   readonly gateway: TestGateway;
   rpcs: HouseOptions["rpcs"];
   taken: boolean;
 }
 
-/** The gateways of the running file, by their pieces; undefined in a file whose tests have gateways of their own. */
-let shared: Map<FastPieces, Shared> | undefined;
+/** The gateways of the running file; undefined in a file whose tests have gateways of their own. */
+let shared: Shared[] | undefined;
 
 /** Makes the tests of a file share gateways: call it at the top of the file. */
 export function shareGateways(): void {
   beforeAll(() => {
-    shared = new Map();
+    shared = [];
   });
   afterAll(async () => {
-    const gateways = [...(shared?.values() ?? [])];
+    const gateways = shared ?? [];
     shared = undefined;
     for (const { gateway } of gateways) await gateway[Symbol.asyncDispose]();
   });
 }
 
 /**
- * Opens a gateway for the running test. In a file that shares gateways, tests that choose nothing but RPCs and pieces have one after the
- * other, with RPCs, log and heads of their own. A test that closes its gateway takes `openOwn`.
+ * Opens a gateway for the running test. In a file that shares gateways, tests that choose nothing but RPCs, pieces and the very same
+ * port options have one after the other, with RPCs, log and heads of their own. A test that closes its gateway takes `openOwn`.
  */
 export async function openForTest(options: HouseOptions = {}): Promise<TestGateway> {
-  const { rpcs, fast = fastOfRun(), ...others } = options;
-  const known = shared?.get(fast);
+  const { rpcs, port, fast = fastOfRun(), ...others } = options;
+  const known = shared?.find((each) => each.fast === fast && each.port === port);
   if (shared === undefined || known?.taken || Object.keys(others).length > 0) return openOwn(options);
-  const house = known ?? (await openShared(fast));
-  shared.set(fast, house);
+  const house = known ?? (await openShared(fast, port));
+  if (known === undefined) shared.push(house);
   house.rpcs = rpcs;
   house.taken = true;
   const { gateway } = house;
@@ -182,9 +184,10 @@ export async function openForTest(options: HouseOptions = {}): Promise<TestGatew
   return gateway;
 }
 
-async function openShared(fast: FastPieces): Promise<Shared> {
+async function openShared(fast: FastPieces, port: PortOptions | undefined): Promise<Shared> {
   const rpcs = new Proxy({}, { get: (_, name: string) => house.rpcs?.[name] });
-  const house: Shared = { gateway: await openGateway({ fast, rpcs }), rpcs: undefined, taken: false };
+  const gateway = await openGateway({ fast, rpcs, ...(port && { port }) });
+  const house: Shared = { fast, port, gateway, rpcs: undefined, taken: false };
   return house;
 }
 

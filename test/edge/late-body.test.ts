@@ -7,7 +7,9 @@ import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
-import { KEY, message, openGateway } from "./gateway.ts";
+import { KEY, message, openForTest, shareGateways } from "./gateway.ts";
+
+shareGateways();
 
 const GRPC = { "content-type": "application/grpc", te: "trailers", authorization: `Bearer ${KEY}` };
 const ACT = { ":method": "POST", ":path": "/limber.v1.InferenceService/Act", ...GRPC };
@@ -20,6 +22,7 @@ const REST = {
 const REFLECTION = { ...ACT, ":path": "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" };
 const HALF = frameMessage(toBinary(ActRequestSchema, create(ActRequestSchema, { model: "o/n" }))).subarray(0, 6);
 
+const SOON = { requestTimeoutMs: 300 };
 const RPCS = { GetHealth: () => message(GetHealthResponseSchema, {}) };
 
 it.each([
@@ -27,7 +30,7 @@ it.each([
   ["on gRPC's plain path", PLAIN, ACT, { "grpc-status": "4" }],
   ["on REST", ALL_FAST, REST, { ":status": 408 }],
 ])("a body that does not come is refused %s, and its place given back", async (_, fast, headers, said) => {
-  await using gateway = await openGateway({ rpcs: RPCS, fast, port: { requestTimeoutMs: 300 } });
+  const gateway = await openForTest({ rpcs: RPCS, fast, port: SOON });
   const session = http2.connect(gateway.base);
   try {
     const conversation = session.request(REFLECTION, { endStream: false });
@@ -57,7 +60,7 @@ it.each([
   ["on REST", ALL_FAST, REST],
 ])("a caller who resets a call %s while its key is looked up leaves nothing behind", async (_, fast, headers) => {
   const { promise: lookUp, resolve: found } = Promise.withResolvers<void>();
-  await using gateway = await openGateway({ rpcs: RPCS, fast, lookUp });
+  const gateway = await openForTest({ rpcs: RPCS, fast, lookUp });
   const session = http2.connect(gateway.base);
   try {
     const request = session.request(headers, { endStream: false });

@@ -1,22 +1,23 @@
 /** The listener for operations: what it serves, and that it serves while the port for calls is full. */
 import { connect, type Socket } from "node:net";
-import { afterEach, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, it, onTestFinished } from "vitest";
+import { replaceAmbient } from "../support/ambient.ts";
 import { ADMIN_TOKEN, type Answer, type App, callRest, openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
+import { SkippingClock } from "../support/skipping-clock.ts";
 
 let app: App;
 const sockets: Socket[] = [];
-afterEach(async () => {
-  for (const socket of sockets.splice(0)) socket.destroy();
-  await app.close();
-});
-
-const open = async (facts: object = {}): Promise<(...args: Rest) => Promise<Answer>> => {
-  app = await openApp({ operationsPort: 0, ...facts });
+beforeAll(async () => {
+  app = await openApp({ operationsPort: 0, maxConnections: 24 });
   await app.catalog("acme/base");
-  const url = `http://127.0.0.1:${app.gateway.operationsPort}`;
-  return (...args) => callRest(url, ...args);
-};
+});
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+});
+afterAll(() => app.close());
+
+const call = (...args: Rest): Promise<Answer> => callRest(`http://127.0.0.1:${app.gateway.operationsPort}`, ...args);
 type Rest = Parameters<typeof callRest> extends [string, ...infer R] ? R : never;
 
 /** A connection to the port for calls, and whether the gateway has closed it. */
@@ -35,7 +36,6 @@ async function hold(): Promise<{ isClosed: boolean }> {
 }
 
 it("serves health, readiness, metrics and emergency stops, and nothing else", async () => {
-  const call = await open();
   const { key, org } = await app.caller(1);
   expect((await call("/health")).body.status).toBe("ok");
   expect((await call("/health", undefined, { admin: ADMIN_TOKEN })).body.detail.live_offerings).toBe(0);
@@ -78,7 +78,6 @@ it("serves health, readiness, metrics and emergency stops, and nothing else", as
 });
 
 it("answers while the port for calls has as many connections as it may, and closes those beyond", async () => {
-  const call = await open({ maxConnections: 24 });
   const { key } = await app.caller(1);
   const held = await Promise.all(Array.from({ length: 64 }, hold));
   await eventually(async () => expect(held.filter(({ isClosed }) => !isClosed).length).toBeLessThanOrEqual(24));
@@ -89,10 +88,12 @@ it("answers while the port for calls has as many connections as it may, and clos
 });
 
 it("says that the gateway is not ready for as long as it drains, and is gone with it", async () => {
-  const call = await open();
-  const closed = app.gateway.close(5_000, 300);
+  const clock = new SkippingClock();
+  onTestFinished(replaceAmbient({ clock }));
+  const closed = app.gateway.close(5_000, 600_000);
   const ready = await call("/ready", undefined, { headers: { connection: "close" } });
   expect([ready.status, ready.body.error.code]).toEqual([503, "not_ready"]);
+  clock.skip(600_000);
   await closed;
   await expect(call("/health")).rejects.toThrow();
 });

@@ -13,9 +13,12 @@ import {
 import type { FastPieces } from "../../src/fast/install.ts";
 import { ALL_FAST, FAST, PLAIN } from "../support/fast.ts";
 import { selfSigned } from "../support/wire-client.ts";
-import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
+import { KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
+
+shareGateways();
 
 const tls = selfSigned();
+const PORT = { tls };
 const nodeOptions = { ca: tls.cert };
 const AUTH = { authorization: `Bearer ${KEY}` };
 const SOUND = { model: "o/n", observations: [{ proprio: [1] }] };
@@ -24,7 +27,7 @@ const frame = (index: number) => message(PredictStreamResponseSchema, { event: {
 
 const open = (fast = FAST): Promise<TestGateway> =>
   openForTest({
-    port: { tls },
+    port: PORT,
     fast,
     rpcs: {
       Act: () => CHUNK,

@@ -14,7 +14,9 @@ import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
-import { KEY, message, openGateway, type TestGateway } from "./gateway.ts";
+import { KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
+
+shareGateways();
 
 const PREDICT = { model: "o/n", observations: [{ proprio: [1] }] };
 const AUTH = { authorization: `Bearer ${KEY}` };
@@ -62,11 +64,9 @@ it.each<[string, Ask, general?: boolean]>([
 ])(
   "%s that nobody reads for a minute are closed, and what makes them is called off",
   async (_, ask, general = false) => {
-    const clock = new SkippingClock();
-    onTestFinished(replaceAmbient({ clock }));
     let made = 0;
     let ended = false;
-    const gateway = await openGateway({
+    const gateway = await openForTest({
       fast: general ? PLAIN : ALL_FAST,
       rpcs: {
         PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
@@ -81,7 +81,9 @@ it.each<[string, Ask, general?: boolean]>([
         },
       },
     });
-    onTestFinished(() => gateway[Symbol.asyncDispose]());
+    const clock = new SkippingClock();
+    clock.hold();
+    onTestFinished(replaceAmbient({ clock }));
     await ask(gateway);
     // It stands still when two looks, many turns apart, see the same.
     for (let before = -1; made === 0 || made !== before; ) {
