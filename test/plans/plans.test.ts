@@ -1,11 +1,6 @@
 /** Golden routing cases: a request over a fixed supply, and the plan or the refusal that it must have. */
-import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { afterAll, describe, expect, test } from "vitest";
-import { stringify } from "yaml";
+import { readdirSync } from "node:fs";
+import { describe, expect, test } from "vitest";
 import { type DropReason, DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
 import { factsOf, Refusal } from "../../src/errors.ts";
 import { explain, type PlanArgs, planFor } from "../../src/routing/index.ts";
@@ -99,48 +94,3 @@ for (const file of readdirSync(new URL("cases/", here)).sort()) {
     });
   });
 }
-
-describe("npm run plan", () => {
-  const folder = mkdtempSync(join(tmpdir(), "limber-plan-"));
-  afterAll(() => rmSync(folder, { recursive: true }));
-  const tool = fileURLToPath(new URL("../../tools/plan.ts", here));
-  const plan = (name: string, text: string): string => {
-    writeFileSync(join(folder, name), text);
-    return execFileSync(process.execPath, [tool, join(folder, name)], { encoding: "utf8" });
-  };
-
-  test("a case in YAML has the plan that it has in JSON", () => {
-    const given = {
-      request: { model: "service/auto:vla", provider: { objective: { price: 1, latency: 2 } } },
-      seed: 3,
-    };
-    const printed = plan("case.json", JSON.stringify(given));
-    expect(JSON.parse(printed)).toMatchObject({
-      object: "route_plan",
-      plan: [{ rank: 1 }, { rank: 2 }, { rank: 3 }, {}],
-    });
-    expect(plan("case.yaml", stringify(given))).toBe(printed);
-  });
-
-  test("reads a case's body as the gateway does, says what is wrong with it, and with a file that holds none", () => {
-    const said = (text: string) => {
-      writeFileSync(join(folder, "wrong.yaml"), text);
-      const { status, stdout, stderr } = spawnSync(process.execPath, [tool, join(folder, "wrong.yaml")], {
-        encoding: "utf8",
-      });
-      expect(stderr).not.toMatch(/^ +at /m);
-      return [status, stdout + stderr];
-    };
-    expect(said("request: { model: acme/arm, provider: { max_latancy_ms: 5 } }")).toEqual([
-      1,
-      expect.stringContaining("the nearest is max_latency_ms"),
-    ]);
-    expect(said("request: { model: acme/arm, preference: quick }")).toEqual([1, expect.stringContaining("cheapest")]);
-    expect(said("plan: [a1]")).toEqual([1, expect.stringContaining("validation_failed")]);
-    expect(said("request: [1")).toEqual([2, expect.stringContaining("line 1")]);
-    expect(said("request: { model: acme/arm, embodiment: arm, preference: cheapest }")).toEqual([
-      0,
-      expect.stringMatching(/"contract": "act".*"reason": "embodiment"/s),
-    ]);
-  });
-});

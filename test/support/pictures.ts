@@ -4,8 +4,11 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import sharp, { type Sharp } from "sharp";
+import { expect, onTestFinished } from "vitest";
+import { pictureTurns, TURN_LIMITS } from "../../src/codecs/pictures/turns.ts";
 import { type FrameOptions, FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/pictures/frames.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";
+import { eventually } from "./eventually.ts";
 
 /** Reaches what everybody may; every name leads inside. */
 export const publicAgent = guardedAgent({
@@ -21,6 +24,21 @@ export const open: (() => void)[] = [];
 /** What every test ends with. */
 export function closeEach(): void {
   for (const close of open.splice(0)) close();
+}
+
+/** Waits until no other test's picture is worked on, then takes all turns of the process; returns what gives them back. */
+export async function holdTurns(): Promise<() => Promise<void>> {
+  await eventually(() => expect(pictureTurns.figures).toMatchObject({ running: 0, waiting: 0 }));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const taken = Array.from({ length: TURN_LIMITS.all }, (_, i) =>
+    pictureTurns.run({ key: `busy ${i}`, robot: "" }, 1, () => promise),
+  );
+  const free = async (): Promise<void> => {
+    resolve();
+    await Promise.all(taken);
+  };
+  onTestFinished(free);
+  return free;
 }
 
 /** A web server of ours; counts the requests it gets. */
@@ -43,10 +61,11 @@ export const HEIGHT = 48;
 /** A picture without a straight edge or a flat spot, so that any wrong pixel shows. */
 export function landscape(width: number, height: number): Buffer {
   const pixels = Buffer.alloc(width * height * 3);
+  const across = Array.from({ length: 3 * width }, (_, i) => 60 * Math.sin((9 * Math.floor(i / 3)) / width + (i % 3)));
+  const down = Array.from({ length: 3 * height }, (_, i) => 60 * Math.cos((9 * Math.floor(i / 3)) / height - (i % 3)));
   for (let i = 0; i < pixels.length; i++) {
-    const x = Math.floor(i / 3) % width;
-    const y = Math.floor(i / 3 / width);
-    pixels[i] = 128 + 60 * Math.sin((9 * x) / width + (i % 3)) + 60 * Math.cos((9 * y) / height - (i % 3));
+    const y = Math.floor(i / across.length);
+    pixels[i] = 128 + across[i % across.length]! + down[3 * y + (i % 3)]!;
   }
   return pixels;
 }

@@ -34,8 +34,8 @@ export interface PolicyOptions {
 export interface PolicyServer extends ActServer {
   /** Every act's message as it came. */
   readonly requests: readonly Buffer[];
-  /** Asks every client to make no new calls on its connection. */
-  goAway(): void;
+  /** Asks every client to make no new calls on its connection; resolves when all have read it. */
+  goAway(): Promise<void>;
   /** Calls `listener` whenever a connection has ended. */
   onDisconnect(listener: () => void): void;
 }
@@ -94,8 +94,13 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
     requests,
     counts,
     behave: (...list) => behaviours.set(list),
-    goAway: () => {
-      for (const session of sessions) session.goaway(0);
+    goAway: async () => {
+      // Clients answer the ping after they have read what came before it.
+      const read = [...sessions].map((session) => {
+        session.goaway(0);
+        return new Promise<void>((resolve) => session.ping(() => resolve()));
+      });
+      await Promise.all(read);
     },
     onDisconnect: (listener) => onDisconnect.push(listener),
     restart,

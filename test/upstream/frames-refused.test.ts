@@ -1,17 +1,19 @@
 import { createHash } from "node:crypto";
 import type { RequestListener } from "node:http";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { steadyNow } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { FrameSet } from "../../src/upstream/pictures/frames.ts";
+import { replaceAmbient } from "../support/ambient.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import {
   closeEach,
   dataUrl,
   frameAt,
   gif,
+  holdTurns,
   jpeg,
   openly,
-  picture,
   png,
   publicAgent,
   refusalOf,
@@ -137,17 +139,21 @@ describe("FrameSet ends its waits", () => {
   });
 
   it("at the deadline, whether it fetches or decodes", async () => {
-    const { url } = await serve(() => {});
-    const soon = await refusalOf(setOf(url, { ...openly, deadline: steadyNow() + 50 }).bytes(0));
-    expect(soon.frameReason).toBe("frame_timed_out");
+    const clock = new ManualClock();
+    onTestFinished(replaceAmbient({ clock }));
+    const { promise: came, resolve: come } = Promise.withResolvers<void>();
+    const { url } = await serve(() => come());
+    const soon = refusalOf(setOf(url, { ...openly, deadline: steadyNow() + 50 }).bytes(0));
+    await came;
+    await clock.advance(50);
+    expect((await soon).frameReason).toBe("frame_timed_out");
     const { url: never, requests } = await serve(() => {});
     const late = await refusalOf(setOf(never, { ...openly, deadline: steadyNow() - 1 }).bytes(0));
     expect(late.frameReason).toBe("frame_timed_out");
     expect(requests()).toBe(0);
-    const large = await picture(6000, 6000, Buffer.alloc(6000 * 6000 * 3, 9))
-      .png({ compressionLevel: 1 })
-      .toBuffer();
-    const slow = await refusalOf(setOf(dataUrl(large), { deadline: steadyNow() + 5 }).rgb(0, WHOLE));
-    expect(slow.frameReason).toBe("frame_timed_out");
+    await holdTurns();
+    const slow = refusalOf(setOf(dataUrl(png), { deadline: steadyNow() + 5 }).rgb(0, WHOLE));
+    await clock.advance(5);
+    expect((await slow).frameReason).toBe("frame_timed_out");
   });
 });

@@ -1,10 +1,23 @@
 /** Pixels of a request: made once for all who ask, in turns, never for nobody, and no more of them than a request may have. */
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Cancel } from "../../src/cancellation.ts";
 import { pictureTurns } from "../../src/codecs/pictures/turns.ts";
 import { type FrameOptions, FrameSet, KeptPixels } from "../../src/upstream/pictures/frames.ts";
-import { closeEach, dataUrl, frameAt, openly, picture, png, refusalOf, setOf, WHOLE } from "../support/pictures.ts";
+import {
+  closeEach,
+  dataUrl,
+  frameAt,
+  holdTurns,
+  openly,
+  picture,
+  png,
+  refusalOf,
+  setOf,
+  WHOLE,
+} from "../support/pictures.ts";
 
+// Turns are counted for the process, in which other files ran before.
+beforeEach(async () => (await holdTurns())());
 afterEach(closeEach);
 
 const HALF = { width: 32, height: 24, fit: "pad" } as const;
@@ -17,18 +30,6 @@ async function begunBy(work: () => Promise<unknown>): Promise<number> {
   const before = pictureTurns.figures.begun;
   await work();
   return pictureTurns.figures.begun - before;
-}
-
-/** Keeps every turn taken until it is called off. */
-function busy(): () => Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const taken = Array.from({ length: 3 }, (_, i) =>
-    pictureTurns.run({ key: `busy ${i}`, robot: "" }, 1, () => promise),
-  );
-  return async () => {
-    resolve();
-    await Promise.all(taken);
-  };
 }
 
 describe("pixels", () => {
@@ -45,7 +46,7 @@ describe("pixels", () => {
     const pixels = new KeptPixels();
     const gone = new Error("gone");
     const leaving = new Cancel();
-    const free = busy();
+    const free = await holdTurns();
     const left = sharing(pixels, { signal: leaving }).rgb(0, HALF);
     const stayed = sharing(pixels).rgb(0, HALF);
     await new Promise(setImmediate);
@@ -58,7 +59,7 @@ describe("pixels", () => {
   it("are made for nobody who left before their turn, and for the next who asks", async () => {
     const pixels = new KeptPixels();
     const leaving = new Cancel();
-    const free = busy();
+    const free = await holdTurns();
     const calls = Array.from({ length: 50 }, () => sharing(new KeptPixels(), { signal: leaving }).rgb(0, HALF));
     calls.push(sharing(pixels, { signal: leaving }).rgb(0, HALF));
     for (const call of calls) call.catch(() => undefined);

@@ -175,7 +175,7 @@ describe("FrameSet.rgb", () => {
 });
 
 describe("FrameSet holds", () => {
-  it("against 10,000 damaged pictures: pixels of the size asked for, or a FrameRefused", async () => {
+  it("against damaged pictures: pixels of the size asked for, or a FrameRefused", async () => {
     const small = await Promise.all(
       [sharp(png).resize(9, 7).png(), sharp(png).resize(9, 7).jpeg(), sharp(png).resize(9, 7).webp()].map((image) =>
         image.toBuffer(),
@@ -198,14 +198,14 @@ describe("FrameSet holds", () => {
       }
     };
     const inFlight = new Set<Promise<void>>();
-    for (const bytes of mutations(small, runs(2_000), 11)) {
+    for (const bytes of mutations(small, runs(400), 11)) {
       const work: Promise<void> = one(bytes).finally(() => inFlight.delete(work));
       inFlight.add(work);
       if (inFlight.size >= 8) await Promise.race(inFlight);
     }
     await Promise.all(inFlight);
-    expect(refused).toBeGreaterThan(400);
-    expect(decoded).toBeGreaterThan(40);
+    expect(refused).toBeGreaterThan(80);
+    expect(decoded).toBeGreaterThan(8);
   });
 
   it("real camera frames, or noise where they aren't at hand", async () => {

@@ -7,6 +7,7 @@ import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { checkUrl } from "../../src/upstream/transport/guard.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Canary, startCanary } from "../support/canary.ts";
+import { IS_LONG } from "../support/runs.ts";
 import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile-urls.ts";
@@ -53,10 +54,13 @@ async function call(wire: Wire, endpoint: string): Promise<unknown> {
 const DIAL_NOBODY = ["simulated", "limber-outbound"];
 const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => !DIAL_NOBODY.includes(id));
 
-it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of six hundred addresses", async (id) => {
+/** The guard's own test tries all addresses. Each wire here has other ones of them, and the nightly run all. */
+const EVERY = IS_LONG ? 1 : 48;
+
+it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of the hostile addresses", async (id) => {
   const wire = upstream.wireOf(id)!;
-  const urls = hostileUrls(canary.port);
-  expect(urls.length).toBeGreaterThan(600);
+  const urls = hostileUrls(canary.port).filter((_, i) => i % EVERY === WIRES.indexOf(id) % EVERY);
+  expect(urls.length).toBeGreaterThan(600 / EVERY - 1);
   const scheme = wire.schemes[0]!;
   const reached: string[] = [];
   for (const text of urls) {

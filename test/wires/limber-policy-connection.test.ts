@@ -1,7 +1,6 @@
 /** How the native wire holds its connections, and the one stream that all acts share. */
 import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { setTimeout as realSleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -107,8 +106,7 @@ describe("the stream of acts", () => {
     server.behave({ kind: "later", steps: [[1, 1]], after: later }, { kind: "steps", steps: [[2, 2]] });
     const before = act({ horizon: 1 });
     await eventually(() => expect(server.acts).toHaveLength(1));
-    server.goAway();
-    await realSleep(20); // the GOAWAY has arrived
+    await server.goAway();
     expect(rowsOf(await act({ horizon: 1 }))).toEqual([[2, 2]]);
     expect(server.counts.connections).toBe(2);
     resolve();
