@@ -4,6 +4,7 @@ import { isIP } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 import { natsAddress } from "./events/nats/address.ts";
+import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
 
 /** What a process does: answers calls, works off jobs, or both. */
@@ -46,6 +47,7 @@ const SETTINGS = [
   "LIMBER_MASTER_KEY",
   "LIMBER_MASTER_KEY_PREVIOUS",
   "LIMBER_MAX_CONNECTIONS",
+  "LIMBER_MAX_PER_ORG",
   "LIMBER_METRICS_TOKEN",
   "LIMBER_OPERATIONS_PORT",
   "LIMBER_PROBE_EVERY_S",
@@ -162,6 +164,8 @@ export interface Config {
   operationsPort: number | undefined;
   /** The most connections at once on the port for calls. */
   maxConnections: number;
+  /** What an organization may have at most. */
+  orgCaps: OrgCaps;
   /** Bytes that the bodies of running calls may take: in all, and of one key. */
   bodyMemory: { all: number; perKey: number };
   /** How long a process that is asked to end says that it is not ready, and serves all the same, in milliseconds. */
@@ -237,6 +241,14 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const maxConnections = Number(text("LIMBER_MAX_CONNECTIONS") ?? "10000");
   if (!Number.isInteger(maxConnections) || maxConnections < 1 || maxConnections > 1_000_000)
     bad("LIMBER_MAX_CONNECTIONS", "a whole number from 1 to 1000000");
+
+  const orgCaps: Record<keyof OrgCaps, number> = { ...ORG_CAPS };
+  for (const pair of text("LIMBER_MAX_PER_ORG")?.split(",") ?? []) {
+    const [what = "", most = ""] = pair.split("=").map((word) => word.trim());
+    if (!(what in ORG_CAPS) || !/^[1-9][0-9]{0,11}$/.test(most))
+      bad("LIMBER_MAX_PER_ORG", `a list such as keys=10000, of ${Object.keys(ORG_CAPS).join(", ")}`);
+    else orgCaps[what as keyof OrgCaps] = Number(most); // seen just now
+  }
 
   const probeEveryS = Number(text("LIMBER_PROBE_EVERY_S") ?? "3600");
   if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
@@ -386,6 +398,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     gr00tModel,
     operationsPort,
     maxConnections,
+    orgCaps,
     bodyMemory: { all: memoryMib * MIB, perKey: keyMemoryMib * MIB },
     drainDelayMs: drainDelayS * 1000,
     drainMs: drainS * 1000,

@@ -11,6 +11,7 @@ import { Relay } from "../events/relay.ts";
 import { secretBytes } from "../random.ts";
 import { HASH_KEY_CONTEXT, keepHashKey } from "../store/account/hash-key.ts";
 import { nameMasterKey } from "../store/account/master-keys.ts";
+import { keepOrgCaps } from "../store/account/org-caps.ts";
 import { databaseAddress } from "../store/database/address.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
@@ -74,6 +75,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   const line = connect(url, { max: 1, plansOnce: true, pulse, pooled });
   closers.add(() => line.end());
   await patiently(log, () => bringCatalog(config, sql, log));
+  await patiently(log, () => keepOrgCaps(sql, config.orgCaps));
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";

@@ -2,6 +2,7 @@
 import { type Gateway, openGateway } from "../../src/app/gateway.ts";
 import type { Config } from "../../src/config.ts";
 import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
+import { ORG_CAPS } from "../../src/store/account/org-caps.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 import { rememberAnswer } from "./answers.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
@@ -108,6 +109,7 @@ const DEFAULTS = {
   gr00tModel: "service/auto",
   operationsPort: undefined,
   maxConnections: 10_000,
+  orgCaps: ORG_CAPS,
   bodyMemory: BODY_MEMORY,
   drainDelayMs: 0,
   drainMs: 10_000,

@@ -1,11 +1,14 @@
 /** What callers are told when the database is away. */
 import { Reason, refuse } from "../../errors.ts";
+import { overCapIn } from "../../store/account/org-caps.ts";
 import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
 
-/** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
+/** A database that is away is no bug, nor is text that no database holds, nor a cap that it keeps: the caller is told to come again, or to mend it. */
 export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
+  const overCap = overCapIn(thrown);
+  if (overCap !== undefined) return refuse(Reason.TOO_MANY, overCap, {}, { cause: thrown });
   if (!isOutage(thrown)) return thrown;
   if (isStarting(thrown))
     return refuse(

@@ -96,6 +96,44 @@ create table key (
   check ((budget_micro is null) = (budget_interval is null))
 );
 
+-- What an organization may have at most: `keepOrgCaps` writes what the configuration says.
+create table org_cap (
+  what text primary key check (what in ('keys', 'members', 'providers', 'queued_items')),
+  most bigint not null check (most > 0)
+);
+
+-- Inserts of one kind into one organization come one after the other from here to the end of their transactions, so that each counts the ones before.
+create function org_cap_turn(p_what text, p_org text) returns void language sql as $$
+  select pg_advisory_xact_lock(hashtextextended('org_cap ' || p_what || ' ' || p_org, 0))
+$$;
+
+-- Refuses the transaction that has gone beyond a cap.
+create function assert_org_cap(p_what text, p_count bigint) returns void language plpgsql as $$
+declare
+  cap bigint;
+begin
+  select most into cap from org_cap where what = p_what;
+  if p_count > cap then
+    raise exception 'an organization may have % % at most; remove some, or have the operator raise the limit', cap, replace(p_what, '_', ' ')
+      using errcode = 'LM001';
+  end if;
+end
+$$;
+
+create function key_cap() returns trigger language plpgsql as $$
+declare
+  org text;
+begin
+  for org in select distinct org_id from made where kind = 'api' order by 1 loop
+    perform org_cap_turn('keys', org);
+    perform assert_org_cap('keys', (select count(*) from key where org_id = org and kind = 'api' and revoked_at is null));
+  end loop;
+  return null;
+end
+$$;
+
+create trigger key_cap after insert on key referencing new table as made for each statement execute function key_cap();
+
 create index key_of_org on key (org_id, created);
 create index key_of_workspace on key (workspace_id) where workspace_id is not null;
 create index key_of_parent on key (parent_id) where parent_id is not null;

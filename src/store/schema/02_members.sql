@@ -26,6 +26,20 @@ create table member (
   check ((invite_hash is null) = (invite_ends is null))
 );
 
+create function member_cap() returns trigger language plpgsql as $$
+declare
+  org text;
+begin
+  for org in select distinct org_id from made order by 1 loop
+    perform org_cap_turn('members', org);
+    perform assert_org_cap('members', (select count(*) from member where org_id = org));
+  end loop;
+  return null;
+end
+$$;
+
+create trigger member_cap after insert on member referencing new table as made for each statement execute function member_cap();
+
 create unique index member_by_name on member (org_id, lower(user_name));
 create index member_by_email on member (org_id, lower(email));
 create index member_by_external_id on member (org_id, external_id) where external_id is not null;

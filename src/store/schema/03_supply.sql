@@ -18,6 +18,22 @@ create table provider (
   created timestamptz not null default now()
 );
 
+create index provider_of_org on provider (org_id);
+
+create function provider_cap() returns trigger language plpgsql as $$
+declare
+  org text;
+begin
+  for org in select distinct org_id from made order by 1 loop
+    perform org_cap_turn('providers', org);
+    perform assert_org_cap('providers', (select count(*) from provider where org_id = org));
+  end loop;
+  return null;
+end
+$$;
+
+create trigger provider_cap after insert on provider referencing new table as made for each statement execute function provider_cap();
+
 -- Whose an owner's name is, the part of a model's slug before the slash: the organisation whose offering was the first to pass under it, or the
 -- one that the operator gave it to. Names of the catalog are nobody's until the operator gives them.
 create table model_owner (

@@ -49,6 +49,23 @@ create table job (
 
 create unique index job_by_idempotency_key on job (org_id, idempotency_key, coalesce(workspace_id, ''))
   where idempotency_key is not null;
+create index job_open_of_org on job (org_id) where rank < 9;
+
+-- The items of jobs that have not ended count as queued.
+create function job_cap() returns trigger language plpgsql as $$
+declare
+  org text;
+begin
+  for org in select distinct org_id from made order by 1 loop
+    perform org_cap_turn('queued_items', org);
+    perform assert_org_cap('queued_items', (select sum(total) from job where org_id = org and rank < 9));
+  end loop;
+  return null;
+end
+$$;
+
+create trigger job_cap after insert on job referencing new table as made for each statement execute function job_cap();
+
 create index job_by_org on job (org_id, created desc, id desc);
 create index job_by_workspace on job (workspace_id, created desc, id desc) where workspace_id is not null;
 create index job_open on job (priority desc, created) where rank < 9;
