@@ -1,16 +1,16 @@
 /** A prediction as a Cog container takes it: the inputs that its own schema has, by their usual names. */
-import type { PredictInput } from "../../contracts/contract.ts";
 import { instructionIn, type Profile } from "../payload/profile.ts";
+import type { VideoQuestion } from "../payload/world-model.ts";
 
 /** The body of one prediction; `accepts` are the names of the model's inputs. */
 export function encodePrediction(
   profile: Profile,
   picture: string,
-  { instruction, horizon, seed, fps, actions }: PredictInput,
+  { instruction, pictures, seed, fps, actions }: VideoQuestion,
   accepts: ReadonlySet<string>,
 ): string {
   const known: [string, unknown][] = [
-    ["num_frames", horizon + 1],
+    ["num_frames", pictures],
     ["seed", seed],
     ["fps", fps],
     ["actions", actions.length > 0 ? JSON.stringify(actions.map(({ values }) => values)) : undefined],

@@ -2,7 +2,7 @@
 
 import { Profiles, picture, plainProfile } from "../payload/profile.ts";
 import { readsOf } from "../payload/reads.ts";
-import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
+import { dataUrlOf, newestPicture, VideoLengths } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
@@ -15,6 +15,7 @@ const PROFILES = new Profiles(plainProfile({ frames: [picture("", "image")], ins
 /** Opens the wire; connections are made on first use. */
 export function cog(reach: ServerReach): Wire {
   const servers = new HttpServers(reach, ["/predictions", "/health-check", "/openapi.json"]);
+  const lengths = new VideoLengths();
   return {
     id: "cog",
     schemes: Object.keys(HTTP_SCHEMES),
@@ -38,13 +39,14 @@ export function cog(reach: ServerReach): Wire {
     async *predict(target, input, frames, call) {
       const picture = dataUrlOf(await newestPicture(input, frames));
       const accepts = await inputsOf(servers, target, call);
-      const body = encodePrediction(PROFILES.of(target.profile), picture, input, accepts);
-      yield* partsOfFiles(
-        readPrediction(await predict(servers, target, call.requestId, body, call), call.requestId),
-        target,
-        input,
-        call,
-      );
+      let made = 0;
+      const make = async (pictures: number): Promise<Buffer[]> => {
+        // A container answers one id once.
+        const id = made++ === 0 ? call.requestId : `${call.requestId}-${made}`;
+        const body = encodePrediction(PROFILES.of(target.profile), picture, { ...input, pictures }, accepts);
+        return readPrediction(await predict(servers, target, id, body, call), id);
+      };
+      yield* lengths.predict(target, input, call, make, input.actions.length > 0 || !accepts.has("num_frames"));
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

@@ -1,22 +1,23 @@
 /** A prediction as NVIDIA's Cosmos NIM takes it: of its third generation where the offering names a `model_mode`, else of the earlier ones. */
-import type { PredictInput } from "../../contracts/contract.ts";
+
 import type { Profile } from "../payload/profile.ts";
+import type { VideoQuestion } from "../payload/world-model.ts";
 
 /** The body of one inference. Unknown fields are refused by the server, so only those are sent that it knows. */
-export function encodeInfer({ constants }: Profile, picture: string, input: PredictInput): string {
-  const { instruction, horizon, seed, fps, resolution, actions } = input;
+export function encodeInfer({ constants }: Profile, picture: string, input: VideoQuestion): string {
+  const { instruction, pictures, seed, fps, resolution, actions } = input;
   const fixed = Object.fromEntries(constants.map(({ key, value }) => [key, value]));
   if (fixed.model_mode === undefined) {
     return JSON.stringify({
       ...prompted(instruction),
       image: picture,
-      num_output_frames: horizon + 1,
+      num_output_frames: pictures,
       ...seeded(seed),
       ...fixed,
     });
   }
   // Of an action-conditioned mode the server knows the length: one more than the actions.
-  const length = actions.length > 0 ? { action: actions.map(({ values }) => values) } : { num_frames: horizon + 1 };
+  const length = actions.length > 0 ? { action: actions.map(({ values }) => values) } : { num_frames: pictures };
   return JSON.stringify({
     ...prompted(instruction),
     input_reference: picture,

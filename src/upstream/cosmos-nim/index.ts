@@ -2,7 +2,7 @@
 
 import { Profiles, plainProfile } from "../payload/profile.ts";
 import { readsOf } from "../payload/reads.ts";
-import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
+import { dataUrlOf, newestPicture, VideoLengths } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
@@ -15,6 +15,7 @@ const PROFILES = new Profiles(plainProfile({}));
 /** Opens the wire; connections are made on first use. */
 export function cosmosNim(reach: ServerReach): Wire {
   const servers = new HttpServers(reach, ["/v1/infer", "/v1/health/ready"]);
+  const lengths = new VideoLengths();
   return {
     id: "cosmos-nim",
     schemes: Object.keys(HTTP_SCHEMES),
@@ -22,8 +23,10 @@ export function cosmosNim(reach: ServerReach): Wire {
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
       const picture = dataUrlOf(await newestPicture(input, frames));
-      const answer = await infer(servers, target, encodeInfer(PROFILES.of(target.profile), picture, input), call);
-      yield* partsOfFiles(readInfer(answer), target, input, call);
+      const profile = PROFILES.of(target.profile);
+      const make = async (pictures: number): Promise<Buffer[]> =>
+        readInfer(await infer(servers, target, encodeInfer(profile, picture, { ...input, pictures }), call));
+      yield* lengths.predict(target, input, call, make, input.actions.length > 0);
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

@@ -2,10 +2,12 @@
 
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
+import { isMp4 } from "../../codecs/pictures/mp4.ts";
 import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
-import { framesOfFiles } from "../pictures/video.ts";
+import { framesOfFiles, picturesInVideo } from "../pictures/video.ts";
 import { malformed } from "../transport/failures.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { rejected } from "./observe.ts";
@@ -34,14 +36,123 @@ export function fileIn(text: unknown): Buffer {
   }
 }
 
-/** The files of an answer as the parts of a prediction. Throws an UpstreamFailure. */
-export async function* partsOfFiles(
+/** Most models make videos of one more picture than a multiple of these: Wan and HunyuanVideo 4k+1, LTX and Cosmos 8k+1. */
+const MULTIPLES = [4, 8] as const;
+const MAX_SERVERS = 1_024;
+/** How often one prediction may be asked for again at another length. */
+const MOST_LESSONS = 3;
+
+/** A prediction of which a server is asked for so many pictures. */
+export type VideoQuestion = PredictInput & { readonly pictures: number };
+
+/** What is known of the videos of one server. */
+interface Lengths {
+  /** Their lengths are one more than a multiple of this, and at least `least`. */
+  readonly multiple: number;
+  readonly least: number;
+  /** They begin with the picture that the server was given. */
+  readonly withGiven: boolean;
+  /** Nothing more is to be learned. */
+  readonly isSettled: boolean;
+}
+
+const ANY: Lengths = { multiple: 1, least: 1, withGiven: true, isSettled: false };
+
+/** The next length that a server makes. */
+const lawful = ({ multiple, least }: Lengths, pictures: number): number =>
+  Math.ceil((Math.max(pictures, least) - 1) / multiple) * multiple + 1;
+
+/**
+ * The lengths that servers of world models make. A server is asked for the next lawful length, and what is too much is cut. Where the offering
+ * declares no rule, it is learned from videos that are too short and from refusals, once for each server.
+ */
+export class VideoLengths {
+  readonly #byServer = new Map<string, Lengths>();
+
+  /**
+   * The parts of a prediction, of a server that `make`s files of so many pictures. `fixed`: their number follows from the actions, and is one
+   * more than the horizon. Throws an UpstreamFailure.
+   */
+  async *predict(
+    target: UpstreamTarget,
+    { horizon, fps }: PredictInput,
+    { signal }: CallOptions,
+    make: (pictures: number) => Promise<readonly Buffer[]>,
+    fixed = false,
+  ): AsyncGenerator<PredictAnswerPart> {
+    const server = `${target.endpoint} ${target.profile?.serverModel ?? target.model}`;
+    const declared = target.profile?.frameMultiple;
+    let known = this.#byServer.get(server) ?? (declared === undefined ? ANY : { ...ANY, multiple: declared });
+    let [asked, files]: [number, readonly Buffer[]] = [0, []];
+    for (let lessons = 0; ; lessons++) {
+      const isLast = fixed || lessons >= MOST_LESSONS;
+      asked = fixed ? horizon + 1 : lawful(known, horizon + 1);
+      let next: Lengths | undefined;
+      try {
+        files = await make(asked);
+        next = lessonOfVideo(files, known, { asked, horizon, isDeclared: declared !== undefined });
+      } catch (thrown) {
+        next = thrown instanceof UpstreamFailure ? lessonOfRefusal(thrown, known) : undefined;
+        if (isLast || next === undefined || lawful(next, horizon + 1) === asked) throw thrown;
+      }
+      if (isLast || next === undefined) break;
+      known = next;
+      this.#note(server, known);
+      // Learned from a video that will do.
+      if (lawful(known, horizon + 1) === asked || known.isSettled) break;
+    }
+    const dtMs = fps === undefined ? target.dtMs : 1_000 / fps;
+    const start = known.withGiven ? undefined : 0;
+    for (const frame of await framesOfFiles(files, { horizon, dtMs, signal, start })) yield { kind: "frame", frame };
+    yield { kind: "summary", gpuSeconds: 0, note: noteOf(known, { asked, horizon }) };
+  }
+
+  #note(server: string, lengths: Lengths): void {
+    if (!this.#byServer.has(server) && this.#byServer.size >= MAX_SERVERS) this.#byServer.clear();
+    this.#byServer.set(server, lengths);
+  }
+}
+
+const noteOf = (known: Lengths, { asked, horizon }: { asked: number; horizon: number }): string =>
+  asked > horizon + 1
+    ? `the server makes videos of ${lengthsOf(known)} pictures: ${asked} were asked for, and ${horizon} are given`
+    : "";
+
+/** What a video says of its server's lengths; undefined where it says nothing new. */
+function lessonOfVideo(
   files: readonly Buffer[],
-  { dtMs }: UpstreamTarget,
-  { horizon, fps }: PredictInput,
-  { signal }: CallOptions,
-): AsyncGenerator<PredictAnswerPart> {
-  const interval = fps === undefined ? dtMs : 1_000 / fps;
-  for (const frame of await framesOfFiles(files, { horizon, dtMs: interval, signal })) yield { kind: "frame", frame };
-  yield { kind: "summary", gpuSeconds: 0, note: "" };
+  known: Lengths,
+  { asked, horizon, isDeclared }: { asked: number; horizon: number; isDeclared: boolean },
+): Lengths | undefined {
+  const [first] = files;
+  if (known.isSettled || isDeclared || first === undefined || !isMp4(first)) return undefined;
+  const count = picturesInVideo(first);
+  if (count >= asked || count === 0) return undefined;
+  // One less than a length that more than one rule allows: it leaves out the picture that it was given.
+  if (count === asked - 1 && known.multiple > 1) return { ...ANY, withGiven: false, isSettled: true };
+  const next = MULTIPLES.find(
+    (multiple) =>
+      multiple > known.multiple && (count - 1) % multiple === 0 && lawful({ ...known, multiple }, horizon + 1) > asked,
+  );
+  if (next !== undefined && count <= horizon) return { ...known, multiple: next };
+  // No rule of ours: it makes what it makes, whatever it's asked for.
+  return count <= horizon && known.multiple > 1 ? { ...ANY, isSettled: true } : undefined;
+}
+
+const lengthsOf = ({ multiple, least }: Lengths): string => (multiple > 1 ? `${multiple}k+1` : `at least ${least}`);
+
+/** Rules in the words of refusals: "4k+1", "divisible by 8", "greater than or equal to 25". */
+const RULE = /(\d{1,2})\s*\*?\s*[a-z]\s*\+\s*1|(?:divisible|multiple)\s(?:by|of)\s(\d{1,2})/i;
+const LEAST = /(?:at least|>=|≥|greater than or equal to|minimum(?: of| is)?:?|no less than)\s*(\d{1,3})\b/i;
+const OF_FRAMES = /frame/i;
+
+/** What a refusal of a length says of its server's lengths; undefined where it speaks of something else. */
+function lessonOfRefusal({ failure, message }: UpstreamFailure, known: Lengths): Lengths | undefined {
+  if (failure !== AttemptFailure.INPUT_REJECTED && failure !== AttemptFailure.UPSTREAM_ERROR) return undefined;
+  if (!OF_FRAMES.test(message)) return undefined;
+  const [, factor, divisor] = RULE.exec(message) ?? [];
+  const multiple = Number(factor ?? divisor ?? known.multiple);
+  const least = Number(LEAST.exec(message)?.[1] ?? known.least);
+  if (!(multiple >= 1 && multiple <= 64 && least >= 1 && least <= 256)) return undefined;
+  return multiple === known.multiple && least === known.least ? undefined : { ...known, multiple, least };
 }

@@ -46,21 +46,26 @@ const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageForma
 
 /**
  * `horizon` frames of a server's files, `dtMs` apart: pictures as they are, or the pictures of one MP4 video. World models begin a video
- * with the picture that they were given, so of more pictures than asked for the first is left out. Their number is read from the container before
+ * with the picture that they were given, so of more pictures than asked for the first is left out, unless `start` says where to begin. Their number is read from the container before
  * anything is decoded. Throws an UpstreamFailure: fewer than asked for, or files that are neither.
  */
 export async function framesOfFiles(
   files: readonly Buffer[],
-  { horizon, dtMs, signal }: { horizon: number; dtMs: number; signal: Signal },
+  {
+    horizon,
+    dtMs,
+    signal,
+    start: begin,
+  }: { horizon: number; dtMs: number; signal: Signal; start?: number | undefined },
 ): Promise<PredictedFrame[]> {
   const [first] = files;
   if (first === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the answer has no pictures");
   if (!isMp4(first))
     return files
-      .slice(startIn(files.length, horizon))
+      .slice(startIn(files.length, horizon, begin))
       .slice(0, horizon)
       .map((file, i) => pictureOf(file, i, dtMs));
-  const start = startIn(countIn(first), horizon);
+  const start = startIn(picturesInVideo(first), horizon, begin);
   const decoded = (await decodeVideo(first, start + horizon, signal)).slice(start);
   if (decoded.length < horizon)
     throw new UpstreamFailure(
@@ -70,12 +75,13 @@ export async function framesOfFiles(
   return decoded.map(({ png }, i) => pictureOf(png, i, dtMs));
 }
 
-function startIn(count: number, horizon: number): number {
-  if (count >= horizon) return count > horizon ? 1 : 0;
+function startIn(count: number, horizon: number, begin: number | undefined): number {
+  if (count >= horizon) return begin ?? (count > horizon ? 1 : 0);
   throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${count} pictures, of ${horizon} asked for`);
 }
 
-function countIn(video: Buffer): number {
+/** How many pictures a video's container says that it holds. Throws an UpstreamFailure. */
+export function picturesInVideo(video: Buffer): number {
   try {
     return countMp4Frames(video);
   } catch (error) {

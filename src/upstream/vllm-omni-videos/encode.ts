@@ -1,6 +1,7 @@
 /** A prediction as vLLM-Omni takes it: a form with the picture as a file, and what it's conditioned on beside it. */
-import type { PredictInput } from "../../contracts/contract.ts";
+
 import type { Profile } from "../payload/profile.ts";
+import type { VideoQuestion } from "../payload/world-model.ts";
 import type { EncodedFrame } from "../pictures/frames.ts";
 
 /** A form, and the boundary between its parts. */
@@ -13,14 +14,14 @@ export interface Form {
 export function encodeJob(
   { constants, serverModel }: Profile,
   { bytes, format }: EncodedFrame,
-  { instruction, horizon, seed, fps, resolution, actions }: PredictInput,
+  { instruction, pictures, seed, fps, resolution, actions }: VideoQuestion,
   boundary: string,
 ): Form {
   const fixed = constants.map(({ key, value }) => [key, String(value)] as const);
   const fields: (readonly [string, string | undefined])[] = [
     ["prompt", instruction === "" ? undefined : instruction],
     ["model", serverModel],
-    ["num_frames", String(horizon + 1)],
+    ["num_frames", String(pictures)],
     ["seed", seed === undefined ? undefined : String(seed)],
     ["fps", fps === undefined ? undefined : String(fps)],
     ["size", resolution],
@@ -40,7 +41,7 @@ const head = (boundary: string, name: string): string =>
   `--${boundary}\r\ncontent-disposition: form-data; name="${name.replace(/["\r\n]/g, "_")}"`;
 
 /** Cosmos3's forward dynamics: the actions, in the space that the offering's domain has. */
-function extraParams(actions: PredictInput["actions"], domain: string | undefined): string | undefined {
+function extraParams(actions: VideoQuestion["actions"], domain: string | undefined): string | undefined {
   if (actions.length === 0) return undefined;
   return JSON.stringify({
     action_mode: "forward_dynamics",
