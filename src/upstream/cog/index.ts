@@ -37,7 +37,8 @@ export function cog(reach: ServerReach): Wire {
       },
     ],
     async *predict(target, input, frames, call) {
-      const picture = dataUrlOf(await newestPicture(input, frames));
+      const given = await newestPicture(input, frames);
+      const picture = dataUrlOf(given);
       const accepts = await inputsOf(servers, target, call);
       let made = 0;
       const make = async (pictures: number): Promise<Buffer[]> => {
@@ -46,7 +47,13 @@ export function cog(reach: ServerReach): Wire {
         const body = encodePrediction(PROFILES.of(target.profile), picture, { ...input, pictures }, accepts);
         return readPrediction(await predict(servers, target, id, body, call), id);
       };
-      yield* lengths.predict(target, input, call, make, input.actions.length > 0 || !accepts.has("num_frames"));
+      yield* lengths.predict(
+        target,
+        { ...input, given },
+        call,
+        make,
+        input.actions.length > 0 || !accepts.has("num_frames"),
+      );
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

@@ -22,11 +22,12 @@ export function cosmosNim(reach: ServerReach): Wire {
     wants: async ({ profile }) => PROFILES.wants(profile),
     reads: (profile) => readsOf(PROFILES.of(profile), profile),
     async *predict(target, input, frames, call) {
-      const picture = dataUrlOf(await newestPicture(input, frames));
+      const given = await newestPicture(input, frames);
+      const picture = dataUrlOf(given);
       const profile = PROFILES.of(target.profile);
       const make = async (pictures: number): Promise<Buffer[]> =>
         readInfer(await infer(servers, target, encodeInfer(profile, picture, { ...input, pictures }), call));
-      yield* lengths.predict(target, input, call, make, input.actions.length > 0);
+      yield* lengths.predict(target, { ...input, given }, call, make, input.actions.length > 0);
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

@@ -221,9 +221,10 @@ const isOfShares = (places: readonly PointPlace[], [x, y]: Per): boolean => {
 };
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.every(isEmptyList);
-/** Nothing but empty lists, objects and nulls: `{}`, `[null]`. */
+/** Nothing but empty lists, empty objects and nulls: `{}`, `[null]`. */
 const isHollow = (value: unknown): boolean =>
-  value === null || (typeof value === "object" && Object.values(value).every(isHollow));
+  value === null ||
+  (Array.isArray(value) ? value.every(isHollow) : typeof value === "object" && Object.keys(value).length === 0);
 
 /** An object that says that nothing is there: an empty list, no place at all, `"found": false`, a word such as "none". */
 function isNothing(item: JsonItem): boolean {
@@ -231,6 +232,7 @@ function isNothing(item: JsonItem): boolean {
   const place = [...KEYS.point, ...KEYS.box].map((key) => item[key]);
   return (
     Object.values(item).some(isEmptyList) ||
+    Object.values(item).every((each) => each === null) ||
     place.some((each) => each === null || (typeof each === "string" && isWordForNothing(each))) ||
     KEYS.found.some((key) => item[key] === false) ||
     isSentinel(item)

@@ -1,13 +1,17 @@
 /** What the wires of world models have in common: the newest picture as a file, and an answer of files as a prediction. */
 
+import sharp from "sharp";
+import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
 import { isMp4 } from "../../codecs/pictures/mp4.ts";
+import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { decodeVideo } from "../pictures/ffmpeg.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
-import { framesOfFiles, picturesInVideo } from "../pictures/video.ts";
+import { framesOfFiles, MODELS, picturesInVideo } from "../pictures/video.ts";
 import { malformed } from "../transport/failures.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { rejected } from "./observe.ts";
@@ -75,7 +79,7 @@ export class VideoLengths {
    */
   async *predict(
     target: UpstreamTarget,
-    { horizon, fps }: PredictInput,
+    { horizon, fps, given }: PredictInput & { readonly given: EncodedFrame },
     { signal }: CallOptions,
     make: (pictures: number) => Promise<readonly Buffer[]>,
     fixed = false,
@@ -90,7 +94,10 @@ export class VideoLengths {
       let next: Lengths | undefined;
       try {
         files = await make(asked);
-        next = lessonOfVideo(files, known, { asked, horizon, isDeclared: declared !== undefined });
+        next = declared === undefined ? lessonOfVideo(files, known, { asked, horizon }) : undefined;
+        // As many as are wanted: without the picture that was given, or rounded down to a video that begins with it.
+        if (next !== undefined && known.multiple === 1 && next.multiple > 1)
+          if (picturesInVideo(files[0]!) === horizon && !(await beginsWith(files[0]!, given, signal))) next = undefined;
       } catch (thrown) {
         next = thrown instanceof UpstreamFailure ? lessonOfRefusal(thrown, known) : undefined;
         if (isLast || next === undefined || lawful(next, horizon + 1) === asked) throw thrown;
@@ -113,6 +120,22 @@ export class VideoLengths {
   }
 }
 
+/** How far the numbers of two equal pictures may lie apart in the mean, after a video's codec. */
+const MOST_APART = 20;
+const THUMBNAIL = { width: 16, height: 16, fit: "fill" } as const;
+const thumbnailOf = (picture: Buffer): Promise<Buffer> =>
+  sharp(picture).removeAlpha().resize(THUMBNAIL).raw().toBuffer();
+
+/** Whether a video begins with a picture, as far as thumbnails tell. Throws an UpstreamFailure. */
+async function beginsWith(video: Buffer, { bytes }: EncodedFrame, signal: Signal): Promise<boolean> {
+  const [first] = await decodeVideo(video, 1, signal);
+  if (first === undefined) return false;
+  const work = (): Promise<Buffer[]> => Promise.all([first.png, bytes].map(thumbnailOf));
+  const [one, other] = await pictureTurns.run(MODELS, first.width * first.height, work);
+  const apart = one!.reduce((sum, value, i) => sum + Math.abs(value - other![i]!), 0);
+  return apart / one!.length <= MOST_APART;
+}
+
 const noteOf = (known: Lengths, { asked, horizon }: { asked: number; horizon: number }): string =>
   asked > horizon + 1
     ? `the server makes videos of ${lengthsOf(known)} pictures: ${asked} were asked for, and ${horizon} are given`
@@ -122,10 +145,10 @@ const noteOf = (known: Lengths, { asked, horizon }: { asked: number; horizon: nu
 function lessonOfVideo(
   files: readonly Buffer[],
   known: Lengths,
-  { asked, horizon, isDeclared }: { asked: number; horizon: number; isDeclared: boolean },
+  { asked, horizon }: { asked: number; horizon: number },
 ): Lengths | undefined {
   const [first] = files;
-  if (known.isSettled || isDeclared || first === undefined || !isMp4(first)) return undefined;
+  if (known.isSettled || first === undefined || !isMp4(first)) return undefined;
   const count = picturesInVideo(first);
   if (count >= asked || count === 0) return undefined;
   // One less than a length that more than one rule allows: it leaves out the picture that it was given.

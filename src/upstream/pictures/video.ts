@@ -40,7 +40,7 @@ export async function framesIn(video: NdArray, dtMs: number, most = MAX_PREDICTE
 }
 
 /** Pictures that models made share turns: no caller has more of them for its own. */
-const MODELS = { key: "models", robot: "" } as const;
+export const MODELS = { key: "models", robot: "" } as const;
 
 const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
 

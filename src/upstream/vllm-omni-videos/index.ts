@@ -31,7 +31,7 @@ export function vllmOmniVideos(reach: ServerReach): Wire {
           call,
         ),
       ];
-      yield* lengths.predict(target, input, call, make, input.actions.length > 0);
+      yield* lengths.predict(target, { ...input, given: picture }, call, make, input.actions.length > 0);
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),
