@@ -80,8 +80,9 @@ const WRITERS: Readonly<Record<string, Write>> = {
   "oip-v2": (instruction, parts) => JSON.stringify(tensorsOf(PROFILE, parts, instruction, INPUTS)),
 };
 const PREDICTS: Readonly<Record<string, Write>> = {
-  cog: (instruction) => encodePrediction(PROFILE, "data:", predictInput({ instruction }), new Set()),
+  cog: (instruction) => encodePrediction(PROFILE, "data:", videoQuestion(instruction), new Set()),
 };
+const videoQuestion = (instruction: string) => ({ ...predictInput({ instruction }), pictures: 3 });
 const written = async (write: Write, instruction: string, proprio: number[]): Promise<string> => {
   const seen = observed({ proprio });
   return String(await write(instruction, await partsOf(PROFILE, actInput({ observations: [seen] }), framesOf(seen))));
@@ -94,19 +95,19 @@ describe("Physical-Intelligence/openpi, default_prompt: a call without an instru
   });
 
   it.each([
-    ["cosmos-nim", (instruction: string) => encodeInfer(PROFILE, "data:", predictInput({ instruction }))],
+    ["cosmos-nim", (instruction: string) => encodeInfer(PROFILE, "data:", videoQuestion(instruction))],
     [
       "cosmos-nim by its mode",
       (instruction: string) =>
         encodeInfer(
           { ...PROFILE, constants: [{ key: "model_mode", value: "image2video" }] },
           "data:",
-          predictInput({ instruction }),
+          videoQuestion(instruction),
         ),
     ],
     [
       "vllm-omni-videos",
-      (instruction: string) => String(encodeJob(PROFILE, FILE, predictInput({ instruction }), "part").body),
+      (instruction: string) => String(encodeJob(PROFILE, FILE, videoQuestion(instruction), "part").body),
     ],
     [
       "vla-eval-ws, as an episode",
