@@ -288,7 +288,7 @@ class GetSettingsResponse(_message.Message):
     def __init__(self, settings: _Optional[_Union[_account_pb2.Settings, _Mapping]] = ...) -> None: ...
 
 class UpdateSettingsRequest(_message.Message):
-    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed", "self_registered_apps")
+    __slots__ = ("org_id", "retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed", "self_registered_apps", "clear")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_DAYS_FIELD_NUMBER: _ClassVar[int]
     ZDR_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +300,7 @@ class UpdateSettingsRequest(_message.Message):
     TRUST_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_SIGNED_FIELD_NUMBER: _ClassVar[int]
     SELF_REGISTERED_APPS_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     retention_days: int
     zdr: bool
@@ -311,7 +312,8 @@ class UpdateSettingsRequest(_message.Message):
     trust: _preferences_pb2.SupplyTrust
     require_signed: bool
     self_registered_apps: _account_pb2.AppPolicy
-    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ..., self_registered_apps: _Optional[_Union[_account_pb2.AppPolicy, str]] = ...) -> None: ...
+    clear: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, org_id: _Optional[str] = ..., retention_days: _Optional[int] = ..., zdr: _Optional[bool] = ..., cache_sharing: _Optional[bool] = ..., byok_mode: _Optional[_Union[_credential_pb2.ByokMode, str]] = ..., default_preset: _Optional[str] = ..., allowed_regions: _Optional[_Union[_account_pb2.RegionList, _Mapping]] = ..., max_hedge_ratio: _Optional[float] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., require_signed: _Optional[bool] = ..., self_registered_apps: _Optional[_Union[_account_pb2.AppPolicy, str]] = ..., clear: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateSettingsResponse(_message.Message):
     __slots__ = ("settings",)

@@ -54,18 +54,24 @@ class CreateBroadcastResponse(_message.Message):
     def __init__(self, target: _Optional[_Union[_broadcast_pb2.BroadcastTarget, _Mapping]] = ...) -> None: ...
 
 class ListBroadcastsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("limit", "cursor")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    cursor: str
+    def __init__(self, limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ListBroadcastsResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more")
+    __slots__ = ("object", "data", "has_more", "next_cursor")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[_broadcast_pb2.BroadcastTarget]
     has_more: bool
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_broadcast_pb2.BroadcastTarget, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_cursor: str
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_broadcast_pb2.BroadcastTarget, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class GetBroadcastRequest(_message.Message):
     __slots__ = ("target_id",)

@@ -81,10 +81,12 @@ class CancelEvaluationResponse(_message.Message):
     def __init__(self, evaluation: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...
 
 class WatchEvaluationRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "last_event_id")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    last_event_id: str
+    def __init__(self, job_id: _Optional[str] = ..., last_event_id: _Optional[str] = ...) -> None: ...
 
 class WatchEvaluationResponse(_message.Message):
     __slots__ = ("episode", "done")

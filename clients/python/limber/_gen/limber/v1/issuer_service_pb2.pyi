@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Issuer(_message.Message):
-    __slots__ = ("name", "issuer", "client_id", "has_secret", "domains", "join_role", "redirect_uri", "created", "updated")
+    __slots__ = ("name", "issuer", "client_id", "has_secret", "domains", "join_role", "redirect_uri", "created", "updated", "emails_verified")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ISSUER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class Issuer(_message.Message):
     REDIRECT_URI_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     UPDATED_FIELD_NUMBER: _ClassVar[int]
+    EMAILS_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     name: str
     issuer: str
     client_id: str
@@ -26,7 +27,8 @@ class Issuer(_message.Message):
     redirect_uri: str
     created: int
     updated: int
-    def __init__(self, name: _Optional[str] = ..., issuer: _Optional[str] = ..., client_id: _Optional[str] = ..., has_secret: _Optional[bool] = ..., domains: _Optional[_Iterable[str]] = ..., join_role: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., created: _Optional[int] = ..., updated: _Optional[int] = ...) -> None: ...
+    emails_verified: bool
+    def __init__(self, name: _Optional[str] = ..., issuer: _Optional[str] = ..., client_id: _Optional[str] = ..., has_secret: _Optional[bool] = ..., domains: _Optional[_Iterable[str]] = ..., join_role: _Optional[str] = ..., redirect_uri: _Optional[str] = ..., created: _Optional[int] = ..., updated: _Optional[int] = ..., emails_verified: _Optional[bool] = ...) -> None: ...
 
 class EmailDomain(_message.Message):
     __slots__ = ("domain", "issuer", "verified")
@@ -39,7 +41,7 @@ class EmailDomain(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., issuer: _Optional[str] = ..., verified: _Optional[int] = ...) -> None: ...
 
 class PutIssuerRequest(_message.Message):
-    __slots__ = ("org_id", "name", "issuer", "client_id", "client_secret", "domains", "join_role")
+    __slots__ = ("org_id", "name", "issuer", "client_id", "client_secret", "domains", "join_role", "emails_verified")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ISSUER_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +49,7 @@ class PutIssuerRequest(_message.Message):
     CLIENT_SECRET_FIELD_NUMBER: _ClassVar[int]
     DOMAINS_FIELD_NUMBER: _ClassVar[int]
     JOIN_ROLE_FIELD_NUMBER: _ClassVar[int]
+    EMAILS_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     name: str
     issuer: str
@@ -54,7 +57,8 @@ class PutIssuerRequest(_message.Message):
     client_secret: str
     domains: _containers.RepeatedScalarFieldContainer[str]
     join_role: str
-    def __init__(self, org_id: _Optional[str] = ..., name: _Optional[str] = ..., issuer: _Optional[str] = ..., client_id: _Optional[str] = ..., client_secret: _Optional[str] = ..., domains: _Optional[_Iterable[str]] = ..., join_role: _Optional[str] = ...) -> None: ...
+    emails_verified: bool
+    def __init__(self, org_id: _Optional[str] = ..., name: _Optional[str] = ..., issuer: _Optional[str] = ..., client_id: _Optional[str] = ..., client_secret: _Optional[str] = ..., domains: _Optional[_Iterable[str]] = ..., join_role: _Optional[str] = ..., emails_verified: _Optional[bool] = ...) -> None: ...
 
 class PutIssuerResponse(_message.Message):
     __slots__ = ("issuer",)
@@ -63,20 +67,26 @@ class PutIssuerResponse(_message.Message):
     def __init__(self, issuer: _Optional[_Union[Issuer, _Mapping]] = ...) -> None: ...
 
 class ListIssuersRequest(_message.Message):
-    __slots__ = ("org_id",)
+    __slots__ = ("org_id", "limit", "cursor")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     org_id: str
-    def __init__(self, org_id: _Optional[str] = ...) -> None: ...
+    limit: int
+    cursor: str
+    def __init__(self, org_id: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ListIssuersResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more")
+    __slots__ = ("object", "data", "has_more", "next_cursor")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[Issuer]
     has_more: bool
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[Issuer, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_cursor: str
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[Issuer, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class DeleteIssuerRequest(_message.Message):
     __slots__ = ("org_id", "name")
@@ -109,20 +119,26 @@ class VerifyDomainResponse(_message.Message):
     def __init__(self, domain: _Optional[_Union[EmailDomain, _Mapping]] = ...) -> None: ...
 
 class ListDomainsRequest(_message.Message):
-    __slots__ = ("org_id",)
+    __slots__ = ("org_id", "limit", "cursor")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     org_id: str
-    def __init__(self, org_id: _Optional[str] = ...) -> None: ...
+    limit: int
+    cursor: str
+    def __init__(self, org_id: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ListDomainsResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more")
+    __slots__ = ("object", "data", "has_more", "next_cursor")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[EmailDomain]
     has_more: bool
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[EmailDomain, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_cursor: str
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[EmailDomain, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class DeleteDomainRequest(_message.Message):
     __slots__ = ("org_id", "domain")

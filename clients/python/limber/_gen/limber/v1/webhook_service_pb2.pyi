@@ -30,18 +30,24 @@ class CreateWebhookResponse(_message.Message):
     def __init__(self, webhook: _Optional[_Union[_webhook_pb2.Webhook, _Mapping]] = ...) -> None: ...
 
 class ListWebhooksRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("limit", "cursor")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    cursor: str
+    def __init__(self, limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ListWebhooksResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more")
+    __slots__ = ("object", "data", "has_more", "next_cursor")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[_webhook_pb2.Webhook]
     has_more: bool
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_webhook_pb2.Webhook, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_cursor: str
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_webhook_pb2.Webhook, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class GetWebhookRequest(_message.Message):
     __slots__ = ("hook_id",)
