@@ -47,19 +47,28 @@ export class ActiveStops {
 
   /** A stop that was just ordered is in force at once: nothing is read before loops are cut. */
   add(stop: StopRecord): void {
+    const { orgId, scope, subject, id } = stop;
+    const standing = this.#orgs.get(orgId)?.get(scope)?.get(subject) ?? [];
+    // Ordered again and again, it stands once.
+    if (standing.some((each) => each.id === id && this.#held.get(id) !== each)) return;
     this.#heard.push(stop);
-    this.#changed();
+    this.#insert(stop);
   }
 
   /** A stop that the database does not have yet is in force at once, until it is dropped. */
   hold(stop: StopRecord): void {
+    this.drop(stop.id);
     this.#held.set(stop.id, stop);
-    this.#changed();
+    this.#insert(stop);
   }
 
   /** Lets a held stop go: the database has it, or nothing that it could stop. */
   drop(id: string): void {
-    if (this.#held.delete(id)) this.#changed();
+    const stop = this.#held.get(id);
+    if (stop === undefined) return;
+    this.#held.delete(id);
+    remove(this.#orgs, stop);
+    this.#tell();
   }
 
   /** Reads what stands. While the database is away, what was known stays in force, and is read again soon. */
@@ -100,9 +109,20 @@ export class ActiveStops {
     this.#forgetRetry();
   }
 
-  #changed(): void {
-    this.#orgs = byOrg([...this.#read, ...this.#heard, ...this.#held.values()]);
+  /** One more costs the same however many stand: a flood of stops must not slow down what asks them. */
+  #insert(stop: StopRecord): void {
+    insert(this.#orgs, stop);
+    this.#tell();
+  }
+
+  #tell(): void {
     for (const changed of this.#listeners) changed();
+  }
+
+  #changed(): void {
+    this.#orgs = new Map();
+    for (const stop of [...this.#read, ...this.#heard, ...this.#held.values()]) insert(this.#orgs, stop);
+    this.#tell();
   }
 
   async #readAll(): Promise<void> {
@@ -124,7 +144,7 @@ export class ActiveStops {
 }
 
 /** The stops of one organisation, by scope and subject: it may have ordered any number of them, and each of its actions asks. */
-type StopsOfOrg = ReadonlyMap<StopScope, ReadonlyMap<string, readonly StopRecord[]>>;
+type StopsOfOrg = Map<StopScope, Map<string, StopRecord[]>>;
 
 const SUBJECTS: Readonly<Record<StopScope, (mover: Mover) => readonly (string | undefined)[]>> = {
   robot: ({ robotIds }) => robotIds,
@@ -148,14 +168,23 @@ function stopOf(mover: Mover, stops: StopsOfOrg): StopRecord | undefined {
 
 const scopeWord = (scope: StopScope): string => (scope === "org" ? "organisation" : scope);
 
-function byOrg(stops: readonly StopRecord[]): Map<string, StopsOfOrg> {
-  const orgs = new Map<string, Map<StopScope, Map<string, StopRecord[]>>>();
-  for (const stop of stops) {
-    const scopes = entryOf(orgs, stop.orgId, () => new Map<StopScope, Map<string, StopRecord[]>>());
-    const subjects = entryOf(scopes, stop.scope, () => new Map<string, StopRecord[]>());
-    entryOf(subjects, stop.subject, (): StopRecord[] => []).push(stop);
-  }
-  return orgs;
+function insert(orgs: Map<string, StopsOfOrg>, stop: StopRecord): void {
+  const scopes = entryOf(orgs, stop.orgId, (): StopsOfOrg => new Map());
+  const subjects = entryOf(scopes, stop.scope, () => new Map<string, StopRecord[]>());
+  entryOf(subjects, stop.subject, (): StopRecord[] => []).push(stop);
+}
+
+/** Takes out this very record: another of the same stop may stand beside it. */
+function remove(orgs: Map<string, StopsOfOrg>, stop: StopRecord): void {
+  const scopes = orgs.get(stop.orgId);
+  const subjects = scopes?.get(stop.scope);
+  const stops = subjects?.get(stop.subject);
+  const place = stops?.indexOf(stop) ?? -1;
+  if (!scopes || !subjects || !stops || place < 0) return;
+  stops.splice(place, 1);
+  if (stops.length === 0) subjects.delete(stop.subject);
+  if (subjects.size === 0) scopes.delete(stop.scope);
+  if (scopes.size === 0) orgs.delete(stop.orgId);
 }
 
 function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
