@@ -12,6 +12,7 @@ import { type Estimate, shortage } from "./insufficient-credit.ts";
 import type { CreditWaiter, KeyCredit, Lease, Payer } from "./key-credit.ts";
 import { KeyCredits, today } from "./key-credits.ts";
 import type { CreditShortage, LedgerPort } from "./ledger-port.ts";
+import { Remainders } from "./remainders.ts";
 
 const TICK_MS = 1_000;
 /** Milliseconds between two heartbeats; well below the time after which the ledger takes the replica for dead. */
@@ -29,6 +30,8 @@ export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
   readonly #committer: GroupCommitter<I, S>;
   readonly #credits = new KeyCredits();
+  /** What charges of keys left open below a micro-dollar. */
+  readonly remainders = new Remainders();
   readonly #leases = new Map<string, Lease>();
   /** The key credits that calls wait for. */
   readonly #hungry = new Set<KeyCredit>();

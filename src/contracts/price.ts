@@ -12,6 +12,12 @@ export function microOf(units: number, nanoPerUnit: number): number {
   return rest > 500 || (rest === 500 && micro % 2 === 1) ? micro + 1 : micro;
 }
 
+/** The most that so many units are charged, in whole micro-dollars: what was left open of earlier charges may round them up. */
+export const mostMicroOf = (units: number, nanoPerUnit: number): number => {
+  const micro = microOf(units, nanoPerUnit);
+  return micro * 1000 < units * nanoPerUnit ? micro + 1 : micro;
+};
+
 /** What the gateway asks for an episode of an evaluation, in micro-dollars. */
 export const EPISODE_MICRO = 10_000;
 

@@ -1,6 +1,7 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { AttemptStatus, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
+import type { Durability } from "../billing/commit-ops.ts";
 import type { CreditLeaser } from "../billing/credit-leaser.ts";
 import { StoreAway } from "../billing/group-commit.ts";
 import type { Hold } from "../billing/hold.ts";
@@ -26,6 +27,8 @@ export interface Charge {
   units: number;
   /** The winner's part. */
   costMicro: number;
+  /** What that leaves open below a micro-dollar, in nano-dollars; it counts in the key's next charge. Nothing when absent. */
+  restNano?: number | undefined;
   /** What of it wakes the offering. */
   wakeUpMicro: number;
   /** The loser's part, where a hedge was sent. */
@@ -56,6 +59,7 @@ export interface CallFacts {
 /** The bill of one call. It ends once: settled, or void. */
 export class CallBilling {
   readonly #hold: Hold<IntentRecord, RequestRecord>;
+  readonly #remainders: Leaser["remainders"];
   readonly #call: Call;
   readonly #asked: CallFacts;
   readonly #intent: IntentRecord;
@@ -70,9 +74,11 @@ export class CallBilling {
     hold: Hold<IntentRecord, RequestRecord>,
     { plan, call, asked, endsAt }: { plan: Plan; call: Call; asked: CallFacts; endsAt: number },
     intent: IntentRecord,
+    remainders: Leaser["remainders"],
   ) {
     this.#endsAt = endsAt;
     this.#hold = hold;
+    this.#remainders = remainders;
     this.#plan = plan;
     this.#call = call;
     // Of what callers send, nothing is kept where their organisation retains no data: not in the log, not in spans.
@@ -113,7 +119,7 @@ export class CallBilling {
     // From here on the record of the call's end keeps the key with the answer, or frees it.
     if (call.idempotency) call.idempotency.promised = true;
     if (call.trail) call.trail.isBilled = true;
-    return new CallBilling(hold, { plan, call, asked, endsAt }, intent);
+    return new CallBilling(hold, { plan, call, asked, endsAt }, intent, leaser.remainders);
   }
 
   /** The most that may be charged, in micro-dollars. */
@@ -149,7 +155,7 @@ export class CallBilling {
   ): Promise<void> {
     this.#ended = true;
     const record = this.#record(charge, route, this.#claim(idempotency.seal?.(bytes) ?? bytes));
-    const kept = this.#kept(this.#hold.charge(record).promise);
+    const kept = this.#kept(this.#charged(record, charge).promise);
     await until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
   }
 
@@ -179,13 +185,19 @@ export class CallBilling {
       throw refusal;
     }
     this.#ended = true;
-    this.#hold.charge(this.#record(charge, route, {}));
+    this.#charged(this.#record(charge, route, {}), charge);
+  }
+
+  #charged(record: RequestRecord, { restNano }: Charge): Durability {
+    const done = this.#hold.charge(record);
+    this.#remainders.keep(this.#intent.keyId, restNano);
+    return done;
   }
 
   /** Charges what a stream delivered, without waiting for the commit. */
   close(charge: Charge, route: Route | undefined): void {
     this.#ended = true;
-    this.#hold.charge(this.#record(charge, route, {}));
+    this.#charged(this.#record(charge, route, {}), charge);
   }
 
   /** What came of a control loop's observations meanwhile, for the record. */

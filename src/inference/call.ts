@@ -5,7 +5,6 @@ import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import { type Preference, PreferenceSchema } from "../../gen/limber/v1/preferences_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
-import { charge } from "../billing/price.ts";
 import { type Call, type CallTrail, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import { processClock, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
@@ -205,8 +204,10 @@ export class InferenceCall {
     gpuSeconds?: number,
   ): Charge {
     const { wakeUpMicro } = step;
-    const costMicro = charge(units, step.unitNano) + wakeUpMicro;
-    return { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds };
+    const { remainders } = this.#deps.leaser;
+    const mostMicro = this.plan.maxCostMicro - wakeUpMicro;
+    const { micro, restNano } = remainders.charge(keyOf(this.call).keyId, units, step.unitNano, mostMicro);
+    return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds, restNano };
   }
 
   /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */

@@ -256,7 +256,8 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
     const { answer, step } = await owed(attempted);
     const asked = inferenceCall.charge(step, ground.unitsOf(answer));
     // Tokens are counted by the provider: what it counts beyond what was held is its own affair.
-    const charge = { ...asked, costMicro: Math.min(asked.costMicro, bill.ceilingMicro) };
+    const isBeyond = asked.costMicro > bill.ceilingMicro;
+    const charge = isBeyond ? { ...asked, costMicro: bill.ceilingMicro, restNano: 0 } : asked;
     const response = create(GroundResponseSchema, {
       id: inferenceCall.named("grnd"),
       object: "world.grounding",

@@ -1,6 +1,5 @@
 /** The way of a chunk from its answer to its caller: priced, on record, and only then sent. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { charge } from "../../billing/price.ts";
 import { steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { asRefusal, Reason, type Refusal } from "../../errors.ts";
@@ -60,7 +59,7 @@ export class ChunkSender {
     const { billing, tracker, idle } = this.#options;
     // The first chunk of an offering that this loop woke bears the wake-up.
     const wake = effect.step.cold ? tracker.takeWake(effect.step.offering.id) : undefined;
-    const charge = chargeOf(effect, false);
+    const charge = chargeOf(effect, this.#options, false);
     if (wake === undefined && this.#sending === undefined && billing.isReady(charge)) {
       this.#send(effect, charge, effect.at);
       return;
@@ -82,7 +81,7 @@ export class ChunkSender {
     let charge: Charge;
     try {
       const [pays] = await Promise.all([wake?.pays ?? false, this.#sending]);
-      charge = chargeOf(effect, pays);
+      charge = chargeOf(effect, this.#options, pays);
       if (!isOvertaken()) await billing.ready(charge, tracker.plan);
     } catch (thrown) {
       if (!isOvertaken()) this.#waiting -= 1;
@@ -140,8 +139,13 @@ export class ChunkSender {
   }
 }
 
-function chargeOf({ step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>, pays: boolean): Charge {
+function chargeOf(
+  { step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>,
+  { billing, tracker }: Pick<ChunkSenderOptions, "billing" | "tracker">,
+  pays: boolean,
+): Charge {
   const units = act.unitsOf(answer);
   const wakeUpMicro = pays ? step.wakeUpMicro : 0;
-  return { step, units, costMicro: charge(units, step.unitNano) + wakeUpMicro, wakeUpMicro, hedgeMicro, losers };
+  const { micro, restNano } = billing.priceOf(units, step.unitNano, tracker.plan.maxCostMicro - wakeUpMicro);
+  return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, restNano };
 }

@@ -3,7 +3,7 @@
  * opened while the last one is still good, so that no chunk waits for the ledger; what a chunk costs is added in memory.
  */
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
-import type { Call } from "../../call.ts";
+import { type Call, keyOf } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -138,9 +138,14 @@ export class LoopBilling {
     }
   }
 
+  /** What so many units come to for the loop's key. */
+  priceOf(units: number, nanoPerUnit: number, mostMicro: number): { micro: number; restNano: number } {
+    return this.#leaser.remainders.charge(keyOf(this.#call).keyId, units, nanoPerUnit, mostMicro);
+  }
+
   /** Charges a chunk that leaves at `at`, after `ready`. */
   add(
-    { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds = 0 }: Charge,
+    { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds = 0, restNano }: Charge,
     route: Route | undefined,
     at: number,
   ): void {
@@ -156,6 +161,7 @@ export class LoopBilling {
     if (losers) owed.losers = [...(owed.losers ?? []), ...losers];
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);
+    this.#leaser.remainders.keep(keyOf(this.#call).keyId, restNano);
     page.used += 1;
     page.usedAt = at;
   }

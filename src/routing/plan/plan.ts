@@ -2,7 +2,7 @@
 import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
-import { microOf } from "../../contracts/price.ts";
+import { microOf, mostMicroOf } from "../../contracts/price.ts";
 import type { Offering } from "../offering.ts";
 import { CONSTRAINTS, REMOVING, testsOf } from "./constrain.ts";
 import { refusalOf } from "./drops.ts";
@@ -188,14 +188,17 @@ function least(steps: readonly PlanStep[]): number {
   return micro;
 }
 
+/** The most that a step is charged. */
+const mostOf = ({ units, unitNano, wakeUpMicro }: PlanStep): number => mostMicroOf(units, unitNano) + wakeUpMicro;
+
 /** The dearest way: one step alone, or two of which the second is the first's hedge. Failed attempts cost nothing. */
 function ceilingOf(steps: readonly PlanStep[], hedges: boolean, maxCostMicro: number): number {
   let micro = 0;
-  for (const step of steps) micro = Math.max(micro, step.costMicro);
+  for (const step of steps) micro = Math.max(micro, mostOf(step));
   if (!hedges) return micro;
   for (const first of steps) {
     for (const second of steps) {
-      if (mayHedge(first, second, maxCostMicro)) micro = Math.max(micro, first.costMicro + second.costMicro);
+      if (mayHedge(first, second, maxCostMicro)) micro = Math.max(micro, mostOf(first) + mostOf(second));
     }
   }
   return micro;
