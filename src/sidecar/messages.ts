@@ -56,3 +56,7 @@ export function readPicture(seen: LerobotObservation, camera: string): NdArray {
   });
   return NdArray.uint8(bytes, picture.shape);
 }
+
+/** The number of an array that holds no more than one: a 0-d array, or LeRobot's own writer's, which gives a number of numpy's an axis of one. */
+export const onlyOf = (array: NdArray | undefined): number | undefined =>
+  array?.shape.every((length) => length === 1) ? array.toFloat64()[0] : undefined;

@@ -1,8 +1,10 @@
 /** What LeRobot's client says and hears: pickles of its own few classes, read without running any of them. */
-import { type DType, isDType, NdArray } from "../codecs/python/ndarray.ts";
+import { arrayFrom, dtypeOf, NdArray } from "../codecs/python/ndarray.ts";
 import { PyObject, type PyValue, readPickle } from "../codecs/python/pickle.ts";
 import { type Picklable, PyFloat, writePickle } from "../codecs/python/pickle-write.ts";
-import { camerasIn, type LerobotObservation, type LerobotSetup } from "./messages.ts";
+import { isTextType, type Texts } from "../codecs/python/texts.ts";
+import { textIn } from "../codecs/python/values.ts";
+import { camerasIn, type LerobotObservation, type LerobotSetup, onlyOf } from "./messages.ts";
 
 /** Where the client's classes live: since 0.4.0, and before. */
 const HELPERS = ["lerobot.async_inference.helpers", "lerobot.scripts.server.helpers"] as const;
@@ -40,11 +42,13 @@ export function readObservation(pickle: Buffer): LerobotObservation {
   const observation = fields.get("observation");
   if (timestamp === undefined || timestep === undefined || !(observation instanceof Map))
     throw new TypeError("the observation has no time, no step or nothing in it");
-  const task = observation.get("task");
+  const task = observation.get("task") ?? "";
+  const text = typeof task === "string" ? task : textIn(readIn(task) ?? null);
+  if (text === undefined) throw new TypeError("the task of the observation is no text");
   return {
     timestamp,
     timestep,
-    task: typeof task === "string" ? task : "",
+    task: text,
     number: (name) => numberIn(observation.get(name)),
     array: (name) => arrayIn(observation.get(name)),
   };
@@ -81,39 +85,47 @@ function instance(pickle: Buffer, kind: string): { name: string; fields: Map<PyV
 function numberIn(value: PyValue | undefined): number | undefined {
   if (typeof value === "number") return value;
   if (typeof value === "bigint" || typeof value === "boolean") return Number(value);
-  if (!(value instanceof PyObject)) return undefined;
-  const [type, data] = value.args;
-  const array = SCALAR.has(value.name) ? numbersOf([], type, "C", data) : arrayIn(value);
-  return array?.shape.length === 0 ? array.toFloat64()[0] : undefined;
+  return onlyOf(arrayIn(value));
 }
 
-/** An array as numpy rebuilds it: from its state, or from a buffer with its type, shape and order. */
 function arrayIn(value: PyValue | undefined): NdArray | undefined {
+  const read = readIn(value);
+  return read instanceof NdArray ? read : undefined;
+}
+
+/** An array or a scalar as numpy rebuilds it: from its state, or from a buffer with its type, shape and order. None for what holds neither numbers nor texts. */
+function readIn(value: Unread): NdArray | Texts | undefined {
   if (!(value instanceof PyObject)) return undefined;
+  if (SCALAR.has(value.name)) {
+    const [type, data] = value.args;
+    return arrayOf([], type, "C", data);
+  }
   if (FROM_BUFFER.has(value.name)) {
     const [data, type, shape, order] = value.args;
-    return numbersOf(shape, type, order, data);
+    return arrayOf(shape, type, order, data);
   }
   if (!RECONSTRUCT.has(value.name) || !Array.isArray(value.state)) return undefined;
   const [, shape, type, isFortran, data] = value.state;
-  return numbersOf(shape, type, isFortran === true ? "F" : "C", data);
+  return arrayOf(shape, type, isFortran === true ? "F" : "C", data);
 }
 
-/** None for what holds no numbers: texts, objects, records, an order that is no order. */
-function numbersOf(shape: Unread, type: Unread, order: Unread, data: Unread): NdArray | undefined {
-  const dtype = typeIn(type);
-  if (dtype === undefined || !Array.isArray(shape) || !Buffer.isBuffer(data)) return undefined;
-  if (order === "F") return NdArray.fromFortran(dtype, shape.map(Number), data);
-  return order === "C" ? new NdArray(dtype, shape.map(Number), data) : undefined;
+/** None for objects, records, an order that is no order. */
+function arrayOf(shape: Unread, type: Unread, order: Unread, data: Unread): NdArray | Texts | undefined {
+  const name = typeIn(type);
+  if (!Array.isArray(shape) || !Buffer.isBuffer(data)) return undefined;
+  const dtype = dtypeOf(name);
+  const sizes = shape.map(Number);
+  if (order === "F") return dtype && NdArray.fromFortran(dtype, sizes, data);
+  if (order !== "C") return undefined;
+  return dtype !== undefined || isTextType(name) ? arrayFrom(data, name, sizes) : undefined;
 }
 
 type Unread = PyValue | undefined;
 
 /** `f4` and a byte order that was given to it; a single byte has none. */
-function typeIn(type: Unread): DType | undefined {
-  if (!(type instanceof PyObject) || type.name !== "numpy.dtype") return undefined;
+function typeIn(type: Unread): string {
+  if (!(type instanceof PyObject) || type.name !== "numpy.dtype") return "";
   const [kind] = type.args;
   const order = Array.isArray(type.state) ? type.state[1] : undefined;
-  const dtype = `${String(order)}${String(kind)}`;
-  return isDType(dtype) ? dtype : undefined;
+  return `${String(order)}${String(kind)}`;
 }

@@ -1,7 +1,7 @@
 /** What LeRobot's client says and hears where its messages are JSON and safetensors. */
 import { type LerobotMessage, mapOf, readLerobotMessage, writeLerobotMessage } from "../codecs/python/lerobot.ts";
 import { NdArray } from "../codecs/python/ndarray.ts";
-import { camerasIn, type LerobotObservation, type LerobotSetup } from "./messages.ts";
+import { camerasIn, type LerobotObservation, type LerobotSetup, onlyOf } from "./messages.ts";
 
 /** The setup in a message. Throws an error that says what it lacks. */
 export function readSetup(bytes: Buffer): LerobotSetup {
@@ -27,11 +27,12 @@ export function readObservation(bytes: Buffer): LerobotObservation {
   const scalars = mapOf(told.get("scalar_data"));
   if (typeof timestamp !== "number" || typeof timestep !== "number" || scalars === undefined)
     throw new TypeError("the observation has no time, no step or nothing in it");
-  const task = scalars.get("task");
+  const task = scalars.get("task") ?? "";
+  if (typeof task !== "string") throw new TypeError("the task of the observation is no text");
   return {
     timestamp,
     timestep,
-    task: typeof task === "string" ? task : "",
+    task,
     number: (name) => numberOf(scalars.get(name)) ?? onlyOf(arrays.get(name)),
     array: (name) => arrays.get(name),
   };
@@ -56,7 +57,3 @@ function messageOf(bytes: Buffer, kind: string): LerobotMessage {
 /** Python's booleans count as numbers, as they do there. */
 const numberOf = (value: unknown): number | undefined =>
   typeof value === "number" || typeof value === "boolean" ? Number(value) : undefined;
-
-/** LeRobot's writer gives a single number of numpy's an axis of one. */
-const onlyOf = (array: NdArray | undefined): number | undefined =>
-  array?.shape.every((length) => length === 1) ? array.toFloat64()[0] : undefined;

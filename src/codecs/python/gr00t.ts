@@ -12,7 +12,7 @@ import {
   type UnpackedMap,
   type UnpackLimits,
 } from "./msgpack.ts";
-import { isDType, NdArray } from "./ndarray.ts";
+import { arrayFrom, type NdArray } from "./ndarray.ts";
 import { readNpy, writeNpy } from "./npy.ts";
 
 type Gr00tWireValue = Unpacked<NdArray>;
@@ -71,11 +71,5 @@ const toNumpy = ({ dtype, shape, data }: NdArray): Packable =>
     [NUMPY.data, data],
   ]);
 
-function numpyOf(map: UnpackedMap<NdArray>): NdArray {
-  const [isArray, dtype, data] = [map.get("nd"), map.get("type"), map.get("data")];
-  if (!Buffer.isBuffer(data)) throw new CodecError("bad_ndarray");
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
-  const shape = isArray === true ? map.get("shape") : [];
-  if (!Array.isArray(shape) || !shape.every((size) => typeof size === "number")) throw new CodecError("bad_shape");
-  return new NdArray(dtype, shape, data);
-}
+const numpyOf = (map: UnpackedMap<NdArray>): Gr00tWireValue =>
+  arrayFrom(map.get("data"), map.get("type"), map.get("nd") === true ? map.get("shape") : []);

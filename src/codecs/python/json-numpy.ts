@@ -5,7 +5,7 @@
 import { decodeBase64 } from "../base64.ts";
 import { CodecError } from "../error.ts";
 import type { Packable } from "./msgpack.ts";
-import { isDType, NdArray } from "./ndarray.ts";
+import { arrayFrom, NdArray } from "./ndarray.ts";
 
 /** A value as read. */
 export type JsonNumpy = null | boolean | number | string | NdArray | JsonNumpy[] | Map<string, JsonNumpy>;
@@ -55,12 +55,28 @@ function revived(value: unknown, depth: number, budget: { left: number }): JsonN
   if (Array.isArray(value)) return value.map((item) => revived(item, depth + 1, budget));
   const entries = Object.entries(value);
   if (Object.hasOwn(value, "__numpy__")) return arrayOf(Object.fromEntries(entries));
-  return new Map(entries.map(([key, item]) => [key, revived(item, depth + 1, budget)]));
+  return new Map(entries.map(([key, item]) => [key, revivedUnder(key, item, depth + 1, budget)]));
 }
 
-function arrayOf({ __numpy__: base64, dtype, shape }: Readonly<Record<string, unknown>>): NdArray {
+function revivedUnder(key: string, value: unknown, depth: number, budget: { left: number }): JsonNumpy {
+  try {
+    return revived(value, depth, budget);
+  } catch (thrown) {
+    if (thrown instanceof CodecError) thrown.under(key);
+    throw thrown;
+  }
+}
+
+function arrayOf({ __numpy__: base64, dtype, shape }: Readonly<Record<string, unknown>>): JsonNumpy {
   if (typeof base64 !== "string") throw new CodecError("bad_ndarray");
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
-  if (!Array.isArray(shape) || !shape.every((size) => typeof size === "number")) throw new CodecError("bad_shape");
-  return new NdArray(dtype, shape, decodeBase64(base64));
+  return arrayFrom(bytesIn(base64), dtype, shape);
+}
+
+function bytesIn(base64: string): Buffer {
+  try {
+    return decodeBase64(base64);
+  } catch (thrown) {
+    if (thrown instanceof CodecError) throw new CodecError("bad_ndarray");
+    throw thrown;
+  }
 }

@@ -338,10 +338,19 @@ class Unpacker<X> {
     const map: UnpackedMap<X> = new Map();
     for (let i = 0; i < size; i++) {
       const key = this.#key();
-      map.set(key, this.read(depth + 1));
+      map.set(key, this.#valueOf(key, depth + 1));
     }
     if (map.size !== size) throw new CodecError("duplicate_key");
     return this.#revive === undefined ? map : this.#revive(map);
+  }
+
+  #valueOf(key: string, depth: number): Unpacked<X> {
+    try {
+      return this.read(depth);
+    } catch (thrown) {
+      if (thrown instanceof CodecError) thrown.under(key);
+      throw thrown;
+    }
   }
 
   #key(): string {

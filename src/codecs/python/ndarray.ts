@@ -13,6 +13,7 @@ import {
   type UnpackedMap,
   type UnpackLimits,
 } from "./msgpack.ts";
+import { isTextType, type Texts, textsIn } from "./texts.ts";
 
 type ByteKind = "b1" | "u1" | "i1";
 type WordKind = "u2" | "i2" | "f2" | "u4" | "i4" | "f4" | "u8" | "i8" | "f8";
@@ -102,8 +103,8 @@ export const encodeNumpyText = (value: Packable<NdArray>, room?: MsgpackBudget):
   encodeMsgpack<NdArray>(value, ({ data, dtype, shape }) => ({ __ndarray__: true, data, dtype, shape }), room);
 
 /**
- * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) and
- * those that carry `__npgeneric__` into their number; the keys may be bin or str.
+ * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) or into texts, and
+ * those that carry `__npgeneric__` into their number or text; the keys may be bin or str.
  * Throws CodecError, also `bad_dtype`, `bad_shape` and `bad_ndarray`.
  */
 export const decodeNumpy = (bytes: Uint8Array, limits?: UnpackLimits): Unpacked<NdArray> =>
@@ -158,20 +159,26 @@ function toMap(array: NdArray): Packable {
 }
 
 function fromMap(map: UnpackedMap<NdArray>): Unpacked<NdArray> {
-  if (map.has("__ndarray__")) return arrayOf(map.get("data"), map.get("dtype"), map.get("shape"));
+  if (map.has("__ndarray__")) return arrayFrom(map.get("data"), map.get("dtype"), map.get("shape"));
   if (map.has("__npgeneric__")) return scalarOf(map.get("data"), map.get("dtype"));
   return map;
 }
 
-function arrayOf(data: unknown, dtype: unknown, shape: unknown): NdArray {
+/**
+ * An array by what a message says of it; of texts the texts themselves, in lists as deep as its shape. Throws CodecError: `bad_ndarray`,
+ * `bad_dtype`, `bad_shape`, `bad_text`.
+ */
+export function arrayFrom(data: unknown, dtype: unknown, shape: unknown): NdArray | Texts {
   if (!(data instanceof Uint8Array)) throw new CodecError("bad_ndarray");
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+  const type = dtypeOf(dtype);
+  if (type === undefined && !isTextType(dtype)) throw new CodecError("bad_dtype");
   if (!Array.isArray(shape) || !shape.every(isDimension)) throw new CodecError("bad_shape");
-  return new NdArray(dtype, shape, data);
+  return type === undefined ? textsIn(String(dtype), shape, data) : new NdArray(type, shape, data);
 }
 
-function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean {
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean | string {
+  if (isTextType(dtype) && typeof data === "string") return data;
+  if (dtypeOf(dtype) === undefined) throw new CodecError("bad_dtype");
   if (typeof data !== "number" && typeof data !== "bigint" && typeof data !== "boolean")
     throw new CodecError("bad_ndarray");
   return data;
@@ -181,8 +188,33 @@ function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean {
 const bytesOf = (values: Float32Array | Float64Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
-/** Whether this is an element type that we read. */
-export const isDType = (value: unknown): value is DType => DTYPES.has(value);
+/** numpy's longer names of its element types, which some clients write, in the byte order of nearly every machine. */
+const LONG_NAMES: ReadonlyMap<unknown, DType> = new Map<unknown, DType>([
+  ["bool", "|b1"],
+  ["uint8", "|u1"],
+  ["int8", "|i1"],
+  ["uint16", "<u2"],
+  ["int16", "<i2"],
+  ["float16", "<f2"],
+  ["uint32", "<u4"],
+  ["int32", "<i4"],
+  ["float32", "<f4"],
+  ["uint64", "<u8"],
+  ["int64", "<i8"],
+  ["float64", "<f8"],
+]);
+/** A type without its byte order, or with the machine's, or with one where a single byte has none. */
+const SHORT_NAME = /^(?:([<>=]?)([iuf][248])|([<>=|]?)([biu]1))$/;
+
+/** The element type of numbers that a message names, by whichever of numpy's names; undefined for any other. */
+export function dtypeOf(name: unknown): DType | undefined {
+  if (isDType(name)) return name;
+  const [, order, wide, , single] = SHORT_NAME.exec(String(name)) ?? [];
+  const dtype = single === undefined ? `${order === ">" ? ">" : "<"}${wide}` : `|${single}`;
+  return isDType(dtype) ? dtype : LONG_NAMES.get(name);
+}
+
+const isDType = (value: unknown): value is DType => DTYPES.has(value);
 
 const isDimension = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_DIMENSION;

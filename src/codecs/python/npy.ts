@@ -3,7 +3,8 @@
  * Source: numpy/lib/format.py, versions 1.0 to 3.0.
  */
 import { CodecError } from "../error.ts";
-import { isDType, NdArray } from "./ndarray.ts";
+import { dtypeOf, NdArray } from "./ndarray.ts";
+import { isTextType, type Texts, textsIn } from "./texts.ts";
 
 const MAGIC = Buffer.from("934e554d5059", "hex");
 const ALIGNMENT = 64;
@@ -28,13 +29,13 @@ export function writeNpy({ dtype, shape, data }: NdArray): Buffer {
 
 /** As numpy writes it; the order of the three is its own. */
 const HEADER =
-  /^\{'descr': '([<>|][a-z]\d{1,2})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\),? ?\} {0,10000}\n?$/;
+  /^\{'descr': '([<>|=]?[a-zA-Z][^']{0,20})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\),? ?\} {0,10000}\n?$/;
 
 /**
- * The array of one file, its data a view where the file has it in C order. Throws CodecError: `malformed`, `bad_dtype` (objects, text, records),
- * `bad_shape`, `unsupported` (a version beyond 3), `truncated`, `trailing_bytes`.
+ * The array of one file, its data a view where the file has it in C order; of texts the texts themselves. Throws CodecError: `malformed` (records
+ * too), `bad_dtype` (objects, times), `bad_shape`, `bad_text`, `unsupported` (a version beyond 3, texts in Fortran's order), `truncated`.
  */
-export function readNpy(bytes: Buffer): NdArray {
+export function readNpy(bytes: Buffer): NdArray | Texts {
   if (bytes.length < 12) throw new CodecError("truncated");
   if (!bytes.subarray(0, MAGIC.length).equals(MAGIC)) throw new CodecError("malformed");
   const major = bytes[MAGIC.length]!;
@@ -45,9 +46,15 @@ export function readNpy(bytes: Buffer): NdArray {
   if (start + length > bytes.length) throw new CodecError("truncated");
   const header = HEADER.exec(bytes.toString("latin1", start, start + length));
   if (header === null) throw new CodecError("malformed");
-  const [, dtype, order, sizes = ""] = header;
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+  const [, name = "", order, sizes = ""] = header;
+  const dtype = dtypeOf(name);
+  if (dtype === undefined && !isTextType(name)) throw new CodecError("bad_dtype");
   const shape = sizes.split(",").flatMap((size) => (size.trim() === "" ? [] : [Number(size)]));
   const data = bytes.subarray(start + length);
+  if (dtype === undefined) {
+    const isTurned = order === "True" && shape.filter((size) => size !== 1).length > 1;
+    if (isTurned) throw new CodecError("unsupported");
+    return textsIn(name, shape, data);
+  }
   return order === "True" ? NdArray.fromFortran(dtype, shape, data) : new NdArray(dtype, shape, data);
 }

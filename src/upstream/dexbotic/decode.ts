@@ -4,5 +4,5 @@ import { jsonActionIn, jsonAnswerIn } from "../payload/json-actions.ts";
 import type { Profile } from "../payload/profile.ts";
 
 /** The first `horizon` rows. Throws an UpstreamFailure. */
-export const readAction = (body: Buffer, profile: Profile, horizon: number): ActAnswer =>
-  jsonActionIn(jsonAnswerIn(body), profile, horizon, { usual: ["response"] });
+export const readAction = (body: Buffer, profile: Profile, horizon: number, dim?: number): ActAnswer =>
+  jsonActionIn(jsonAnswerIn(body), profile, horizon, { usual: ["response"], dim });

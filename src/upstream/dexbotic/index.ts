@@ -36,7 +36,7 @@ export function dexbotic(reach: ServerReach): Wire {
       const profile = PROFILES.of(target.profile);
       const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;
       const form = await encodeAct(profile, await partsOf(profile, input, frames), input.instruction, boundary);
-      return readAction(await postAct(servers, target, form, call), profile, input.horizon);
+      return readAction(await postAct(servers, target, form, call), profile, input.horizon, target.actionDim);
     },
     health: (target, call) => askAlive(servers, target, call),
     close: () => servers.close(),

@@ -27,7 +27,7 @@ export function gr00tHttp(reach: ServerReach): Wire {
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
       const body = encodeAct(profile, await partsOf(profile, input, frames), input.instruction);
-      return readAction(await postAct(servers, target, body, call), profile, input.horizon);
+      return readAction(await postAct(servers, target, body, call), profile, input.horizon, target.actionDim);
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

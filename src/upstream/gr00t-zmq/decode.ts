@@ -31,6 +31,7 @@ export function readAction(
   bytes: Buffer,
   { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
   horizon: number,
+  dim?: number,
 ): ActAnswer {
   const reply = readReply(bytes);
   const actions = Array.isArray(reply) ? reply[0] : reply;
@@ -40,7 +41,7 @@ export function readAction(
     if (!(part instanceof NdArray)) throw malformed(`there is no array of actions named ${key}`);
     return tableOf(part);
   });
-  return chunkOf(sideBySide(tables, actionDims), horizon);
+  return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }
 
 /** The names that a server's modalities have, and their moments; prefixes such as `video.` are left off. */

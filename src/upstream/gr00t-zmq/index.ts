@@ -51,6 +51,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
             await send(encodeCall("get_action", actionData(profile, shown, layout), token, arrays)),
             profile,
             input.horizon,
+            target.actionDim,
           );
         try {
           return await ask(speech);

@@ -115,7 +115,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
       if (names.length === 0)
         throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the model has no output of floats");
       const tables = names.map((name) => tableOf(numbersOf(outputOf(answered, name))));
-      return chunkOf(sideBySide(tables, profile.actionDims), input.horizon);
+      return chunkOf(sideBySide(tables, { dims: profile.actionDims, dim: target.actionDim }), input.horizon);
     },
     async *predict(target, input, frames, call) {
       const { names, answered } = await infer(target, input, frames, call, (_, { outputs }) =>

@@ -64,6 +64,8 @@ const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: OpenpiAnswer
 export interface Expected {
   readonly profile: Pick<Profile, "actionKeys" | "actionDims">;
   readonly horizon: number;
+  /** Numbers of the whole action, where they are declared. */
+  readonly dim?: number | undefined;
   /** The answer must name it, where it names any request. */
   readonly requestId: string;
   /** In which it was asked. */
@@ -74,7 +76,7 @@ export interface Expected {
  * The first `horizon` rows of the answer's action, each as long as the answer has it. Throws an UpstreamFailure: the server's own
  * error, no action, fewer rows than asked for, an answer to another request.
  */
-export function readAnswer(bytes: Buffer, { profile, horizon, requestId, dialect }: Expected): ActAnswer {
+export function readAnswer(bytes: Buffer, { profile, horizon, dim, requestId, dialect }: Expected): ActAnswer {
   const answer = decode(bytes);
   if (answer instanceof Map) throwIfError(answer);
   if (answer instanceof Map && (answer.get("request_id") ?? requestId) !== requestId) {
@@ -82,7 +84,7 @@ export function readAnswer(bytes: Buffer, { profile, horizon, requestId, dialect
   }
   const action = actionIn(answer, dialect);
   const tables = profile.actionKeys.length > 0 ? namedIn(answer, action, profile.actionKeys) : [tableAt(action)];
-  return chunkOf(sideBySide(tables, profile.actionDims), horizon, { gpuSeconds: gpuSecondsOf(answer) });
+  return chunkOf(sideBySide(tables, { dims: profile.actionDims, dim }), horizon, { gpuSeconds: gpuSecondsOf(answer) });
 }
 
 /** The video beside an action, where the answer has one (cosmos-framework), as pictures `dtMs` apart. Throws an UpstreamFailure. */

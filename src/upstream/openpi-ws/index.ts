@@ -66,7 +66,7 @@ export function openpiWs(reach: ServerReach): Wire {
         signal,
       });
       const { horizon, returnPrediction } = input;
-      const chunk = readAnswer(answer, { profile, horizon, requestId, dialect: spoken });
+      const chunk = readAnswer(answer, { profile, horizon, dim: target.actionDim, requestId, dialect: spoken });
       return returnPrediction ? { ...chunk, prediction: await readPrediction(answer, target.dtMs) } : chunk;
     },
     async health(target, { signal }) {

@@ -29,6 +29,7 @@ export function openvlaAct(reach: ServerReach): Wire {
               await postAct(servers, target, '{"instruction":"stand still"}', call),
               PROFILES.of(undefined),
               1,
+              target.actionDim,
             );
           } catch (error) {
             if (!(error instanceof UpstreamFailure)) throw error;
@@ -42,7 +43,7 @@ export function openvlaAct(reach: ServerReach): Wire {
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
       const body = encodeAct(profile, await partsOf(profile, input, frames), input.instruction);
-      return readAction(await postAct(servers, target, body, call), profile, input.horizon);
+      return readAction(await postAct(servers, target, body, call), profile, input.horizon, target.actionDim);
     },
     health: (target, call) => askAlive(servers, target, call),
     close: () => servers.close(),

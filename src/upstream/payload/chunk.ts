@@ -10,24 +10,65 @@ export interface Table {
   readonly rows: number;
   readonly columns: number;
   readonly values: Float64Array;
+  /** A single number without axes: an action where one of one number is declared. */
+  readonly isBare?: boolean;
 }
 
-/** Rows of an array of shape [T, D]; [1, T, D] loses its batch of one, and one action [D] is one row. Throws an UpstreamFailure. */
+/** A single number. */
+export const bareNumber = (value: number): Table => ({
+  rows: 1,
+  columns: 1,
+  values: Float64Array.of(value),
+  isBare: true,
+});
+
+/**
+ * Rows of an array of shape [T, D]; [1, T, D] loses its batch of one, and one action [D] is one row. Throws an UpstreamFailure.
+ */
 export function tableOf(array: NdArray): Table {
   const shape = array.shape.length === 3 && array.shape[0] === 1 ? array.shape.slice(1) : array.shape;
-  const [rows, columns] = shape.length === 1 ? [1, shape[0]] : shape;
-  if (shape.length > 2 || rows === undefined || columns === undefined)
-    throw malformed(`actions of shape [${array.shape}]`);
-  return { rows, columns, values: array.toFloat64() };
+  const [rows = 1, columns = 1] = shape.length === 1 ? [1, shape[0]] : shape;
+  if (shape.length > 2) throw malformed(`actions of shape [${array.shape}]`);
+  return { rows, columns, values: array.toFloat64(), isBare: shape.length === 0 };
+}
+
+/** How wide an action is, as far as that is declared. */
+export interface ActionWidth {
+  /** Numbers of each part; empty where none are declared. */
+  readonly dims: readonly number[];
+  /** Numbers of the whole action. */
+  readonly dim: number | undefined;
 }
 
 /**
- * Tables side by side, in this order; `dims` are the columns that each must have, where it isn't empty.
+ * Parts of one number may come as a list of T numbers, without an axis for their one column: they are T rows where the part is declared to have
+ * one number, where other parts have T rows, or where the action has as many numbers as parts.
+ */
+function inColumns(tables: readonly Table[], { dims, dim }: ActionWidth): readonly Table[] {
+  if (!tables.some(isOneRow)) return tables;
+  const long = tables.find(({ rows }) => rows > 1)?.rows;
+  const isOneEach = dim === tables.length && tables.every(({ columns }) => columns === tables[0]!.columns);
+  return tables.map((table, i) => {
+    if (!isOneRow(table)) return table;
+    const isColumn = dims[i] !== undefined ? dims[i] === 1 : long === undefined ? isOneEach : table.columns === long;
+    return isColumn ? { rows: table.columns, columns: 1, values: table.values } : table;
+  });
+}
+
+const isOneRow = ({ rows, columns }: Table): boolean => rows === 1 && columns > 1;
+
+/**
+ * Tables side by side, in this order, each as wide as it is declared.
  * Throws an UpstreamFailure: other columns than declared, or tables of different length.
  */
-export function sideBySide(tables: readonly Table[], dims: readonly number[] = []): Table {
+export function sideBySide(parts: readonly Table[], width: ActionWidth): Table {
+  const { dims } = width;
+  const tables = inColumns(parts, width);
   const [first] = tables;
   if (first === undefined) throw malformed("there is no array of actions");
+  const sum = tables.reduce((total, { columns }) => total + columns, 0);
+  if (tables.some(({ isBare }, i) => isBare && dims[i] !== 1 && sum !== width.dim))
+    throw malformed("a single number in the place of an action");
   for (const [i, { columns }] of tables.entries()) {
     if (dims[i] !== undefined && dims[i] !== columns) {
       throw new UpstreamFailure(
@@ -39,16 +80,15 @@ export function sideBySide(tables: readonly Table[], dims: readonly number[] = [
   if (tables.length === 1) return first;
   const { rows } = first;
   if (tables.some((table) => table.rows !== rows)) throw malformed("the parts of the action differ in length");
-  const columns = tables.reduce((sum, table) => sum + table.columns, 0);
-  const values = new Float64Array(rows * columns);
+  const values = new Float64Array(rows * sum);
   let left = 0;
   for (const table of tables) {
     for (let row = 0; row < rows; row++) {
-      values.set(table.values.subarray(row * table.columns, (row + 1) * table.columns), row * columns + left);
+      values.set(table.values.subarray(row * table.columns, (row + 1) * table.columns), row * sum + left);
     }
     left += table.columns;
   }
-  return { rows, columns, values };
+  return { rows, columns: sum, values };
 }
 
 /** As a horizon: as many rows as the server gives, of wires that ask for no number. */

@@ -12,8 +12,13 @@ import { ownerText } from "../transport/failures.ts";
 /** What the server says where it has no room; anything else is an error of its own. */
 const NO_ROOM: ReadonlySet<unknown> = new Set(["inference_executor_full", "queue_full"]);
 
-/** The first `horizon` rows. `showed` says whether a picture was sent. Throws an UpstreamFailure, also for rows that answer something else. */
-export function readAction(body: Buffer, profile: Profile, horizon: number, showed: boolean): ActAnswer {
+/** The first `horizon` rows, of `dim` numbers where that is declared. `showed` says whether a picture was sent. Throws an UpstreamFailure, also for rows that answer something else. */
+export function readAction(
+  body: Buffer,
+  profile: Profile,
+  horizon: number,
+  { showed, dim }: { showed: boolean; dim: number | undefined },
+): ActAnswer {
   const answer = jsonAnswerIn(body);
   const said = (key: string): JsonNumpy | undefined => (answer instanceof Map ? answer.get(key) : undefined);
   const error = said("error");
@@ -31,7 +36,7 @@ export function readAction(body: Buffer, profile: Profile, horizon: number, show
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "it acted without looking: its vision model did not run");
   const ms = said("amortized_latency_ms") ?? said("latency_ms");
   const gpuSeconds = typeof ms === "number" ? ms / 1_000 : 0;
-  return jsonActionIn(answer, profile, horizon, { gpuSeconds });
+  return jsonActionIn(answer, profile, horizon, { gpuSeconds, dim });
 }
 
 const violationsIn = (value: JsonNumpy | undefined): string[] => (Array.isArray(value) ? value.map(String) : []);

@@ -44,12 +44,8 @@ export function tetherAct(reach: ServerReach): Wire {
       // A call of no session is an episode of its own: nothing of another robot's chunk may be blended into its own.
       const about = { instruction, episode: episodeOf(input) ?? call.requestId, requestId: call.requestId };
       const answer = await postAct(servers, target, await encodeAct(profile, parts, about), call);
-      return readAction(
-        answer,
-        profile,
-        horizon,
-        parts.some(({ kind }) => kind === "frame"),
-      );
+      const showed = parts.some(({ kind }) => kind === "frame");
+      return readAction(answer, profile, horizon, { showed, dim: target.actionDim });
     },
     health: (target, call) => askHealth(servers, target, call),
     close: () => servers.close(),

@@ -55,7 +55,11 @@ export function failureOf(error: unknown): UpstreamFailure {
   if (error instanceof Refusal) throw error;
   if (error instanceof AddressRefused) return unreachable(`the address is refused: ${error.reason}`, error);
   if (error instanceof CodecError)
-    return new UpstreamFailure(codecFailure(error), `the answer is ${error.reason}`, error);
+    return new UpstreamFailure(
+      codecFailure(error),
+      `the answer is ${error.reason}${error.key === undefined ? "" : ` under ${ownerText(error.key)}`}`,
+      error,
+    );
   const code = codeOf(error);
   // The error of a stream whose session could not be opened; the reason is its cause.
   if (code === "ERR_HTTP2_STREAM_CANCEL" && error instanceof Error && error.cause) return failureOf(error.cause);

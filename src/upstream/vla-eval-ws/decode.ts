@@ -2,7 +2,7 @@
 import type { Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
 import { decodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";
+import { bareNumber, chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";
 import type { Profile } from "../payload/profile.ts";
 import { failureOf, malformed, toldFailure } from "../transport/failures.ts";
 
@@ -32,6 +32,7 @@ export function readAction(
   { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
   horizon: number,
   seq: number,
+  dim?: number,
 ): ActAnswer {
   const { payload, seq: answered } = payloadOf(frame, "action");
   if (answered !== seq) throw malformed("the answer is to another request");
@@ -40,12 +41,13 @@ export function readAction(
     actionKeys.length > 0
       ? actionKeys.map((key) => tableIn(usual instanceof Map ? usual.get(key) : payload.get(key)))
       : [tableIn(usual)];
-  return chunkOf(sideBySide(tables, actionDims), horizon);
+  return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }
 
 /** Rows of an array, or of lists of numbers; one list of numbers is one row. */
 function tableIn(value: VlaEvalValue | undefined): Table {
   if (value instanceof NdArray) return tableOf(value);
+  if (typeof value === "number") return bareNumber(value);
   if (!Array.isArray(value)) throw malformed("there is no array of actions");
   const rows = value.every(isNumber) ? [value] : value;
   const columns = Array.isArray(rows[0]) ? rows[0].length : 0;

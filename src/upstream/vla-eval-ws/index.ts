@@ -77,7 +77,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
         episode: episodeOf(given),
         signal,
       });
-      return readAction(answer, profile, horizon, seq);
+      return readAction(answer, profile, horizon, seq, target.actionDim);
     },
     async health(target, { signal }) {
       await askHealth(pools.addressOf(target), signal, "/health");

@@ -294,8 +294,8 @@ describe("a refusal", () => {
       // What is sensed and would not be heard: a picture's file, one without colours, and one of several moments.
       encodeNumpy({ "observation/image": Buffer.from("a file") }),
       encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(64), [8, 8, 1]) }),
-      encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]) }),
-      encodeNumpy({ "observation/state": [named.one, named.two] }),
+      encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(96), [2, 4, 4, 3]) }),
+      encodeNumpy({ "observation/state": ["one", "two"] }),
       encodeNumpy({ "observation/state": [1], session_id: "x".repeat(257) }),
     ])
       await expect(client.infer(bad)).rejects.toThrow(/\((400|422)\)/);

@@ -28,6 +28,7 @@ import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { encodedOnce } from "../../messages/encoded-once.ts";
 import { lineOf, refusalOf } from "../../messages/errors.ts";
 import { hand, listenHanded } from "../../server/handed.ts";
+import { unreadable } from "../unreadable.ts";
 import { modalitiesOf } from "./modalities.ts";
 import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
 
@@ -326,6 +327,8 @@ function modelOf(principal: Principal): string | undefined {
   return model.endsWith("/*") ? undefined : model;
 }
 
+const NO_MESSAGE = "a message is a map of msgpack with numpy arrays";
+
 function read(body: Buffer): {
   message: ReadonlyMap<unknown, ReturnType<typeof readGr00t>["value"]>;
   arrays: Gr00tArrays | undefined;
@@ -334,9 +337,10 @@ function read(body: Buffer): {
     const { value: message, arrays } = readGr00t(body, LIMITS);
     if (message instanceof Map) return { message, arrays };
   } catch (thrown) {
-    if (!(thrown instanceof CodecError)) throw thrown;
+    if (thrown instanceof CodecError) throw unreadable(thrown, NO_MESSAGE);
+    throw thrown;
   }
-  throw refuse(Reason.MALFORMED_BODY, "a message is a map of msgpack with numpy arrays");
+  throw refuse(Reason.MALFORMED_BODY, NO_MESSAGE);
 }
 
 const sizeOf = (parts: AskedAction["parts"]): number => parts.reduce((sum, [, size]) => sum + size, 0);

@@ -4,6 +4,7 @@ import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inf
 import { type EncodeOptions, headOf, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
+import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
 
 type Gr00tValue = Unpacked<NdArray>;
@@ -66,13 +67,13 @@ export async function actionAsked(
   const actionSpace = text("action_space") ?? (preset === undefined ? embodiment?.actionSpace : undefined);
   const moments = await momentsIn(fields.get("video"), by);
   const proprio = proprioIn(fields.get("state"), embodiment?.layout.state ?? []);
-  const [instruction] = [...entriesOf(fields.get("language"))].map(([key, value]) => firstText(key, value));
+  const instruction = instructionIn(fields.get("language"));
   const request = create(ActRequestSchema, {
     model,
     observations: [...moments.slice(0, -1).map((frames) => ({ frames })), { frames: moments.at(-1) ?? [], proprio }],
     provider: { sessionId: session },
     episode,
-    ...(instruction !== undefined && { instruction }),
+    ...(instruction !== "" && { instruction }),
     ...(preset !== undefined && { preset }),
     ...(robotId !== undefined && { robotId }),
     ...(actionSpace !== undefined && { actionSpace }),
@@ -121,11 +122,12 @@ async function momentsIn(
 function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]): number[] {
   const parts = new Map<string, number[]>();
   for (const [name, value] of entriesOf(state)) {
-    if (!(value instanceof NdArray)) throw unfit(name, "a state is an array");
-    assertOneRobot(value, name, STATE_AXES);
-    const dim = value.shape.at(-1) ?? 1;
+    const state = numbersIn(value);
+    if (state === undefined) throw unfit(name, "a state is an array, a number or a list of numbers");
+    assertOneRobot(state, name, STATE_AXES);
+    const dim = state.shape.at(-1) ?? 1;
     if (dim > MOST_NUMBERS) throw unfit(name, `has ${dim} numbers, and an observation ${MOST_NUMBERS} at most`);
-    parts.set(name, dim > 0 ? [...newestOf(value, dim).toFloat64()] : []);
+    parts.set(name, dim > 0 ? [...newestOf(state, dim).toFloat64()] : []);
   }
   const has = layout.filter(({ name }) => parts.has(name)).sort((a, b) => a.start - b.start);
   if (has.length === 0 || layout.some(({ name, optional }) => !optional && !parts.has(name)))
@@ -192,10 +194,16 @@ function picturesOf(array: NdArray, key: string): NdArray[] {
   );
 }
 
-function firstText(key: string, value: Gr00tValue): string {
-  if (Array.isArray(value) && value.length === 1) return firstText(key, value[0] as Gr00tValue);
-  if (typeof value !== "string") throw unfit(key, "a language is one text, in lists of one");
-  return value;
+/** The first text of a language; annotations of other kinds, such as whether a step is valid, stand beside it. */
+function instructionIn(language: Gr00tValue | Map<string, Gr00tValue> | undefined): string {
+  const given = [...entriesOf(language)].filter(([, value]) => value !== null);
+  for (const [, value] of given) {
+    const text = textIn(value);
+    if (text !== undefined) return text;
+  }
+  const [first] = given;
+  if (first === undefined) return "";
+  throw unfit(first[0], "a language is one text, in lists or arrays of one");
 }
 
 function partsOf(value: Gr00tValue | undefined): [string, number][] {

@@ -8,6 +8,7 @@ import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inf
 import { type EncodeOptions, headOf, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
+import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 
 /** What the address of a connection says about all of its calls. */
 export interface OpenpiQuery {
@@ -73,6 +74,9 @@ const LIBERO: Readonly<Record<string, Camera>> = { "observation/image": { name: 
 const FIRST_OF_TWO = "observation/exterior_image_0_left";
 const ROBOARENA: Readonly<Record<string, Camera>> = { "observation/exterior_image_1_left": { name: "exterior_2" } };
 
+/** Where the instruction stands, the first of them that is there. */
+const PROMPTS = ["prompt", "task"];
+
 /** Where the message is about, not what the robot senses. */
 const ADDRESS = new Set(["endpoint", "session_id"]);
 
@@ -96,12 +100,13 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
   let count = 0;
   const { sessionId, roboarena, ...request } = asked;
   for (const [key, value] of fields) {
-    if (ADDRESS.has(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
-    if (value instanceof NdArray && isPicture(value)) {
+    if (ADDRESS.has(key) || PROMPTS.includes(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
+    const picture = value instanceof NdArray ? pictureIn(value) : undefined;
+    if (picture) {
       if (pictures.length === MOST_PICTURES) throw unfit("", `an observation has ${MOST_PICTURES} pictures at most`);
-      pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value });
+      pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value: picture });
     } else if (isNumbers(value)) {
-      const read = numbersIn(value, key);
+      const read = valuesIn(value, key);
       count += read.length;
       if (count > MOST_NUMBERS) throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
       numbers.set(key, read);
@@ -112,8 +117,9 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
     ...NUMBERS.filter((key) => numbers.has(key)),
     ...[...numbers.keys()].filter((key) => !NUMBERS.includes(key)),
   ];
-  const prompt = fields.get("prompt") ?? fields.get("task");
-  if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
+  const promptKey = PROMPTS.find((key) => fields.get(key) != null);
+  const prompt = promptKey === undefined ? "" : textIn(fields.get(promptKey));
+  if (prompt === undefined) throw unfit(promptKey!, "a prompt is one text, or a list or an array of one");
   // Begun when nothing else can be wrong any more: what fails is heard.
   const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
     return { camera: name, data: await headOf(value, key, { ...by, turned }) };
@@ -122,7 +128,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
     ...request,
     // The client replays whatever chunk it gets, and its broker raises an error where one is shorter than it was told.
     ...(asked.horizon === undefined && { wholeChunk: true }),
-    ...(typeof prompt === "string" && { instruction: prompt }),
+    ...(prompt !== "" && { instruction: prompt }),
     observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
     provider: { sessionId },
   });
@@ -131,35 +137,38 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
 /** As many as an observation may have. */
 export const MOST_PICTURES = 16;
 
-type OpenpiNumbers = NdArray | number | OpenpiValue[];
+/** A picture, without axes of one in front of it. */
+function pictureIn(array: NdArray): NdArray | undefined {
+  const { dtype, shape, data } = array;
+  const extra = Math.max(0, shape.length - 3);
+  if (extra === 0) return isPicture(array) ? array : undefined;
+  const isOne = shape.slice(0, extra).every((size) => size === 1);
+  return isOne ? pictureIn(new NdArray(dtype, shape.slice(extra), data)) : undefined;
+}
 
-const isNumbers = (value: OpenpiValue): value is OpenpiNumbers =>
-  value instanceof NdArray || typeof value === "number" || Array.isArray(value);
+const isNumbers = (value: OpenpiValue): boolean => !isSaid(value) && !(value instanceof Map) && !Buffer.isBuffer(value);
 
 /** Texts and marks such as a session's name say nothing of what the robot senses. */
 const isSaid = (value: OpenpiValue): boolean =>
-  value === null || typeof value === "string" || typeof value === "boolean";
+  value === null || typeof value === "boolean" || (!Buffer.isBuffer(value) && textIn(value) !== undefined);
 
 /** What a robot senses in numbers: history and all, but no picture that lacks its colours. */
 const MOST_AXES = 2;
 /** As many as `proprio` may have. */
 const MOST_NUMBERS = 4096;
 
-function numbersIn(value: OpenpiNumbers, key: string): Float64Array {
-  if (typeof value === "number") return Float64Array.of(value);
-  const count = value instanceof NdArray ? value.shape.reduce((product, size) => product * size, 1) : value.length;
-  const isPlain = !(value instanceof NdArray) || value.shape.length <= MOST_AXES;
+function valuesIn(value: OpenpiValue, key: string): Float64Array {
+  const array = numbersIn(value);
+  if (array === undefined) throw unfit(key, "a list has numbers alone, in rows of one length");
+  const isPlain = array.shape.length <= MOST_AXES;
   // Refused before megabytes of them are read.
-  if (isPlain && count > MOST_NUMBERS) throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
-  if (value instanceof NdArray) {
-    if (isPlain) return value.toFloat64();
-    throw unfit(
-      key,
-      `an array of [${value.shape.join(", ")}] is neither numbers nor a picture, [height, width, 3] or [3, height, width]`,
-    );
-  }
-  if (!value.every((each) => typeof each === "number")) throw unfit(key, "a list has numbers alone");
-  return Float64Array.from(value);
+  if (isPlain && array.shape.reduce((product, size) => product * size, 1) > MOST_NUMBERS)
+    throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
+  if (isPlain) return array.toFloat64();
+  throw unfit(
+    key,
+    `an array of [${array.shape.join(", ")}] is neither numbers nor a picture, [height, width, 3] or [3, height, width]`,
+  );
 }
 
 /** Maps inside maps, as ALOHA has its pictures, under the keys joined by a dot. */

@@ -6,6 +6,7 @@ import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import { unreadable } from "../unreadable.ts";
 import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 
 /** Bytes go as binary frames, texts as text. */
@@ -90,8 +91,7 @@ export function messageIn(data: Buffer, isBinary: boolean): ReturnType<typeof de
   try {
     return decodeNumpy(data, LIMITS);
   } catch (thrown) {
-    if (thrown instanceof CodecError)
-      throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });
+    if (thrown instanceof CodecError) throw unreadable(thrown, "the message is not msgpack with numpy arrays");
     throw thrown;
   }
 }

@@ -12,7 +12,8 @@ import { now } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { type EncodeOptions, headOf, turnedFile, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Packable, Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
-import { encodeNumpyText, isDType, NdArray } from "../../../codecs/python/ndarray.ts";
+import { dtypeOf, encodeNumpyText, NdArray } from "../../../codecs/python/ndarray.ts";
+import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import { MOST_PICTURES, type OpenpiQuery } from "./observation.ts";
 import { type Heard, messageIn, type RobotProtocol } from "./protocol.ts";
 
@@ -65,15 +66,16 @@ export class VlaEvalProtocol implements RobotProtocol {
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "is a map");
     const { model, preset, actionSpace, sessionId, episode, robotId } = this.#asked;
-    const task = TASKS.map((key) => payload.get(key)).find((value) => value != null);
-    if (task !== undefined && typeof task !== "string") throw unfit("task_description", "is a text");
+    const taskKey = TASKS.find((key) => payload.get(key) != null);
+    const task = taskKey === undefined ? "" : textIn(payload.get(taskKey));
+    if (task === undefined) throw unfit(taskKey!, "is one text, or a list or an array of one");
     const request = create(ActRequestSchema, {
       model,
       horizon: 1,
       observations: [{ frames: await framesIn(payload, { ...by, turned: this.#turned }), proprio: stateIn(payload) }],
       provider: { sessionId },
       episode,
-      ...(task !== undefined && { instruction: task }),
+      ...(task !== "" && { instruction: task }),
       ...(preset !== undefined && { preset }),
       ...(actionSpace !== undefined && { actionSpace }),
       ...(robotId !== undefined && { robotId }),
@@ -151,9 +153,9 @@ async function fileOf(image: VlaEvalValue, camera: string, options: EncodeOption
 }
 
 function arrayIn(image: VlaEvalMap, data: Buffer, camera: string): NdArray {
-  const [dtype, shape] = [image.get("dtype"), image.get("shape")];
+  const [dtype, shape] = [dtypeOf(image.get("dtype")), image.get("shape")];
   try {
-    if (isDType(dtype) && Array.isArray(shape)) return new NdArray(dtype, shape.map(Number), data);
+    if (dtype !== undefined && Array.isArray(shape)) return new NdArray(dtype, shape.map(Number), data);
   } catch (thrown) {
     if (!(thrown instanceof CodecError)) throw thrown;
   }
@@ -162,8 +164,9 @@ function arrayIn(image: VlaEvalMap, data: Buffer, camera: string): NdArray {
 
 function stateIn(payload: VlaEvalMap): number[] {
   const key = STATES.find((name) => payload.get(name) != null);
-  const state = key === undefined ? [] : payload.get(key);
-  if (state instanceof NdArray && state.shape.length <= 1) return [...state.toFloat64()];
-  if (Array.isArray(state) && state.every((each) => typeof each === "number")) return state;
-  throw unfit(key ?? "", "a state is a list of numbers");
+  if (key === undefined) return [];
+  const state = numbersIn(payload.get(key)!);
+  const isOneRow = state?.shape.slice(0, -1).every((size) => size === 1);
+  if (!state || !isOneRow) throw unfit(key, "a state is one row of numbers");
+  return [...state.toFloat64()];
 }

@@ -237,26 +237,12 @@ describe("decodeNumpy on foreign and hostile maps", () => {
     expect((decodeNumpy(message) as NdArray).data.buffer).toBe(message.buffer);
   });
 
-  it.each([
-    "|O",
-    "|V8",
-    "<c8",
-    "<c16",
-    "<U2",
-    "|S4",
-    "<M8[ns]",
-    "=f4",
-    "f4",
-    "|f4",
-    "<u1",
-    "<b1",
-    "<f16",
-    "<f3",
-    "",
-    "__proto__",
-  ])("refuses dtype %j", (dtype) => {
-    expect(() => decodeNumpy(nd({ ...good, dtype }))).toThrow(new CodecError("bad_dtype"));
-  });
+  it.each(["|O", "|V8", "<c8", "<c16", "<M8[ns]", "|f4", "<f16", "<f3", "", "__proto__"])(
+    "refuses dtype %j",
+    (dtype) => {
+      expect(() => decodeNumpy(nd({ ...good, dtype }))).toThrow(new CodecError("bad_dtype"));
+    },
+  );
 
   it.each([
     ["no data", { dtype: "<f4", shape: [1] }, "bad_ndarray"],
@@ -275,7 +261,7 @@ describe("decodeNumpy on foreign and hostile maps", () => {
   it("refuses a scalar that isn't a number", () => {
     const scalar = (fields: Packable): Buffer => encodeMsgpack(fields);
     expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "<i8" }))).toThrow("bad_ndarray");
-    expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "<U1" }))).toThrow("bad_dtype");
+    expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "|O" }))).toThrow("bad_dtype");
   });
 
   it("meets damaged observations with a value or a CodecError, and reads no array larger than its message", () => {
