@@ -8,6 +8,7 @@ import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { RefusedCalls } from "../edge/refused-calls.ts";
 import { openArmedLoops } from "../edge/transports/armed.ts";
 import { demoKey, demoSignIn } from "../embedded/demo.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/embodiment.ts";
@@ -19,13 +20,14 @@ import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
 import { SessionCache } from "../store/account/session-cache.ts";
 import { endOf, findSession } from "../store/account/sessions.ts";
+import { isDamaged } from "../store/database/unavailable.ts";
 import { openBilling } from "./billing.ts";
 import { Closers } from "./closers.ts";
 import type { AppContext } from "./context.ts";
 import { openEvents } from "./events.ts";
 import { openGate } from "./gate.ts";
 import { openInference } from "./inference.ts";
-import { openPort } from "./port.ts";
+import { type OpenedPort, openPort } from "./port.ts";
 import type { ParentLink } from "./processes/child.ts";
 import { openReference } from "./reference.ts";
 import type { Subsystems } from "./services.ts";
@@ -79,7 +81,23 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
   const load = new LoadShedder();
   const listens = config.roles.has("api") || config.operationsPort !== undefined;
   const port = listens ? await openPort(context, logLines, load) : undefined;
+  try {
+    return await openBehind(context, load, port);
+  } catch (thrown) {
+    if (port === undefined || !isDamaged(thrown)) throw thrown;
+    const mend = "restore a backup and restart; until then the process answers health and refuses every other call";
+    log.error({ err: thrown }, `the store is damaged: ${thrown.message}; ${mend}`);
+    port.gate.refuse(unready(Reason.STATE_UNLOADED, "state unloaded: the gateway's store is damaged"));
+    const { url, otherUrls, gr00tPort, operationsPort, renew } = port.transports;
+    return { url, otherUrls, gr00tPort, operationsPort, demo: undefined, renew, close: () => closers.close() };
+  }
+}
 
+const unready = (reason: Reason, text: string): Refusal => refuse(reason, text, {}, { retryAfter: 1 });
+
+/** Opens everything behind the port, and lets calls in. */
+async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPort | undefined): Promise<Gateway> {
+  const { config, closers, log } = context;
   const storage = await openStorage(context);
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
   const keys = new KeyCache(sql, notifications);
@@ -118,9 +136,9 @@ async function open(config: Config, closers: Closers, parent: ParentLink | undef
     seals: new JobSeals(sql, vault),
     url: port?.transports.url,
     unready() {
-      if (phase.isDraining) return "the gateway is closing";
-      if (!supply.loader.loaded) return "the gateway's state is not loaded";
-      return supply.supply.snapshot.catalogued === 0 ? "the registry is empty" : undefined;
+      if (phase.isDraining) return unready(Reason.NOT_READY, "the gateway is closing");
+      if (!supply.loader.loaded) return unready(Reason.STATE_UNLOADED, "state unloaded: supply can't be read");
+      return supply.supply.snapshot.catalogued === 0 ? unready(Reason.NOT_READY, "the registry is empty") : undefined;
     },
   };
   const gate = openGate(subsystems, () => phase.isRefusing);

@@ -12,6 +12,17 @@ const { getHealth } = OperationsService.method;
 /** Says that the process lives, and refuses everything else with `not_ready`, until `open` gives it the gate that serves. */
 export class LateGate implements Gate {
   #gate: Gate | undefined;
+  #refusal = refuse(
+    Reason.NOT_READY,
+    "the gateway is starting and waits for its database; call again",
+    {},
+    { retryAfter: 1 },
+  );
+
+  /** From now on every call but health is refused by this. */
+  refuse(refusal: Refusal): void {
+    this.#refusal = refusal;
+  }
 
   /** From now on every call passes `gate`. */
   open(gate: Gate): void {
@@ -24,21 +35,21 @@ export class LateGate implements Gate {
 
   // What is handed on whole is not awaited: each call would pay for the promise between.
   admit(method: DescMethod, head: CallHead): Promise<Admission> {
-    return this.#gate?.admit(method, head) ?? admitEarly(method);
+    return this.#gate?.admit(method, head) ?? this.#admitEarly(method);
   }
 
   async identify(authorization: string | undefined): Promise<KeyPrincipal> {
-    if (!this.#gate) throw notReady();
+    if (!this.#gate) throw this.#refusal;
     return this.#gate.identify(authorization);
   }
 
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal {
-    if (!this.#gate) throw notReady();
+    if (!this.#gate) throw this.#refusal;
     return this.#gate.inNameOf(method, record);
   }
 
   unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
-    return this.#gate?.unary(method, admission, request, context) ?? answerEarly(method);
+    return this.#gate?.unary(method, admission, request, context) ?? this.#answerEarly(method);
   }
 
   serverStream(
@@ -47,7 +58,7 @@ export class LateGate implements Gate {
     request: Message,
     context: CallContext,
   ): AsyncIterable<Message> {
-    if (!this.#gate) throw notReady();
+    if (!this.#gate) throw this.#refusal;
     return this.#gate.serverStream(method, admission, request, context);
   }
 
@@ -57,20 +68,17 @@ export class LateGate implements Gate {
     speaker: Speaker<Message>,
     context: CallContext,
   ): Listener<Message> {
-    if (!this.#gate) throw notReady();
+    if (!this.#gate) throw this.#refusal;
     return this.#gate.conversation(method, admission, speaker, context);
   }
-}
 
-async function admitEarly(method: DescMethod): Promise<Admission> {
-  if (method !== getHealth) throw notReady();
-  return { principal: { kind: "public" }, headers: [], leave: () => {} };
-}
+  async #admitEarly(method: DescMethod): Promise<Admission> {
+    if (method !== getHealth) throw this.#refusal;
+    return { principal: { kind: "public" }, headers: [], leave: () => {} };
+  }
 
-async function answerEarly(method: DescMethod): Promise<Message> {
-  if (method !== getHealth) throw notReady();
-  return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
+  async #answerEarly(method: DescMethod): Promise<Message> {
+    if (method !== getHealth) throw this.#refusal;
+    return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
+  }
 }
-
-const notReady = (): Refusal =>
-  refuse(Reason.NOT_READY, "the gateway is starting and waits for its database; call again", {}, { retryAfter: 1 });

@@ -1,4 +1,5 @@
 /** Every public service and what serves it, in one table: a new service is one row here. */
+
 import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
@@ -36,6 +37,7 @@ import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { aboveOf } from "../edge/gate/authenticate.ts";
 import { payerOf } from "../edge/gate/principal.ts";
 import type { RateLimits } from "../edge/gate/rate-limits.ts";
+import type { Refusal } from "../errors.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { type AccountDeps, accountService } from "../services/account.ts";
 import { armingService } from "../services/arming.ts";
@@ -101,7 +103,7 @@ export interface Subsystems {
   /** Where the gateway listens; undefined where it serves nobody. */
   readonly url: string | undefined;
   /** Why the gateway should get no traffic; undefined where it should. */
-  unready(): string | undefined;
+  unready(): Refusal | undefined;
 }
 
 /** One service: its descriptor, and what builds its implementation. Who may call each RPC stands in the schema. */

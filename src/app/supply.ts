@@ -78,6 +78,7 @@ export function openSupply({
   const reader = new SupplyReader(sql);
   const evaluated = triedSpaces(scenarios.values());
   const opener = new SupplyOpener({ vault, upstream, evaluated, log: (text) => log.error(text) });
+  const warn = (text: string, cause: unknown): void => log.error({ err: cause }, text);
   const loader = new SupplyLoader(async () => {
     const [all, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
     const { open, own } = await inSlices(dividing(all), pause);
@@ -85,7 +86,7 @@ export function openSupply({
     await circuits.refresh();
     const providers = await inSlices(provenProviders(all), pause);
     await inSlices(registry.adopting({ ...open, providers }, catalog), pause);
-  });
+  }, warn);
   closers.add(async () => loader.close());
 
   const ageing = every(AGE_MS, () => void inSlices(supply.health.age(steadyNow())));

@@ -14,7 +14,7 @@ import { API_VERSION } from "../brand.ts";
 import { byCall, type Implementation } from "../call.ts";
 import { inTime, now, nowSeconds, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, refuse } from "../errors.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
 import { announceSunset } from "../store/billing/alerts.ts";
@@ -30,7 +30,7 @@ export interface OperationsDeps {
   sql: Sql;
   supply: LiveSupply;
   /** Why the instance should not receive traffic; undefined when it should. */
-  unready(): string | undefined;
+  unready(): Refusal | undefined;
   /** What the operator should look at. */
   warnings(): readonly string[];
   /** What is kept in memory, and how often it served since the start. */
@@ -100,8 +100,8 @@ export function operationsService({
     },
 
     async getReadiness() {
-      const why = unready();
-      if (why !== undefined) throw refuse(Reason.NOT_READY, why, {}, { retryAfter: 1 });
+      const refusal = unready();
+      if (refusal !== undefined) throw refusal;
       return create(GetReadinessResponseSchema, { status: "ready" });
     },
 

@@ -7,6 +7,7 @@ const RETRY_MS = 2_000;
 /** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
 export class SupplyLoader {
   readonly #load: () => Promise<void>;
+  readonly #warn: (text: string, cause: unknown) => void;
   #off = (): void => {};
   #running: Promise<void> | undefined;
   #again = false;
@@ -15,8 +16,10 @@ export class SupplyLoader {
   loaded = false;
   warnings: string[] = [];
 
-  constructor(load: () => Promise<void>) {
+  /** `warn` gets the first of several failures in a row. */
+  constructor(load: () => Promise<void>, warn: (text: string, cause: unknown) => void) {
     this.#load = load;
+    this.#warn = warn;
   }
 
   /** From now on loads whenever the database says that supply changed. */
@@ -45,7 +48,8 @@ export class SupplyLoader {
         await this.#load();
         this.loaded = true;
         this.warnings = [];
-      } catch {
+      } catch (cause) {
+        if (this.warnings.length === 0) this.#warn("the supply can't be read from the database", cause);
         this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
         this.#forget();
         if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());

@@ -125,6 +125,7 @@ inline constexpr ReasonFacts kReasons[] = {
     {"robot_absent", Family::kConflict, 409, false},
     {"payment_method_missing", Family::kBilling, 409, false},
     {"app_not_allowed", Family::kPermission, 403, false},
+    {"state_unloaded", Family::kServer, 503, true},
 };
 
 }  // namespace limber::internal

@@ -40,6 +40,13 @@ export function isOutage(error: unknown): boolean {
   return noSocket || NETWORK.test(code) || SERVER.test(code);
 }
 
+/** PostgreSQL's codes for pages that can't be read (XX), and for tables, columns and functions that the schema has and the database lacks. */
+const DAMAGE = /^(?:XX00[012]|42P01|42703|42883)$/;
+
+/** Whether an error tells of a store that lost or corrupted what was kept there: neither waiting nor a restart mends it. */
+export const isDamaged = (error: unknown): error is Error =>
+  error instanceof Error && "code" in error && DAMAGE.test(String(error.code));
+
 /** Whether the server refused the connection because it is starting or ending: nothing was done. */
 export const isStarting = (error: unknown): boolean =>
   error instanceof Error && "code" in error && error.code === "57P03";
