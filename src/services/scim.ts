@@ -10,10 +10,9 @@ import {
 } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import type { Implementation } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
+import { LIST_SCHEMA, type ScimDeps } from "./scim/answers.ts";
 import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
 import { groupCalls } from "./scim/groups.ts";
-import { LIST_SCHEMA } from "./scim/lists.ts";
-import type { ScimDeps } from "./scim/parts.ts";
 import { searchAll } from "./scim/search.ts";
 import { userCalls } from "./scim/users.ts";
 

@@ -189,3 +189,111 @@ describe("an issuer's address", () => {
     issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
   });
 });
+
+describe("SCIM", () => {
+  const USER = "urn:ietf:params:scim:schemas:core:2.0:User";
+  const ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
+  let key: string;
+  beforeAll(async () => {
+    ({ key } = await app.caller(0));
+  });
+
+  const scim = async (method: string, path: string, body?: unknown, wanted = 200) => {
+    const headers = { "content-type": "application/scim+json" };
+    const answer = await app.call(`/v1/scim/v2${path}`, body, { key, method, ...(body !== undefined && { headers }) });
+    expect([method, path, answer.status, answer.text]).toEqual([method, path, wanted, answer.text]);
+    return answer.body;
+  };
+  const made = (more: object = {}) =>
+    scim("POST", "/Users", { schemas: [USER], userName: `scim-${++born}@example.com`, ...more }, 201);
+  const patch = (id: string, ...Operations: object[]) =>
+    scim("PATCH", `/Users/${id}`, { schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"], Operations });
+
+  it("takes users as Entra, Okta and OneLogin write them: booleans as text, single values, nulls, numbers", async () => {
+    const user = await made({
+      active: "True",
+      externalId: 701984,
+      emails: { value: "a@example.com", type: "work", primary: "true" },
+      roles: ["driver", { value: "admin", primary: "False" }],
+      groups: [],
+      name: null,
+      phoneNumbers: null,
+      password: "secret",
+      [ENTERPRISE]: { manager: "26118915", employeeNumber: 17 },
+    });
+    expect(user).toMatchObject({
+      active: true,
+      externalId: "701984",
+      emails: [{ value: "a@example.com", type: "work", primary: true }],
+      roles: [{ value: "driver" }, { value: "admin", primary: false }],
+      [ENTERPRISE]: { manager: { value: "26118915" }, employeeNumber: "17" },
+    });
+    expect((await scim("PUT", `/Users/${user.id}`, { userName: user.userName, active: "false" })).active).toBe(false);
+  });
+
+  it("applies the paths of Entra's mappings: primary as text, values that no filter finds yet, whole paths as names", async () => {
+    const { id } = await made();
+    const first = await patch(
+      id,
+      { op: "Add", path: 'roles[primary eq "True"].value', value: "admin" },
+      { op: "Add", path: 'EMAILS[Type EQ "Work" ].Value', value: "w@example.com" },
+      {
+        op: "Replace",
+        value: { 'emails[type eq "work"].value': "v@example.com", "NAME.familyName": "F", active: "False" },
+      },
+      { op: "Add", path: `${ENTERPRISE}:manager`, value: "7" },
+      { op: "add", path: `${USER}:title`, value: [{ value: "T" }] },
+    );
+    expect(first).toMatchObject({
+      active: false,
+      title: "T",
+      name: { familyName: "F" },
+      roles: [{ value: "admin", primary: true }],
+    });
+    expect(first.emails).toContainEqual({ type: "Work", value: "v@example.com" });
+    expect(first[ENTERPRISE].manager).toEqual({ value: "7" });
+    const second = await patch(
+      id,
+      { op: "Remove", path: 'roles[primary eq "True"]' },
+      { op: "REPLACE", path: "Active", value: "TRUE" },
+    );
+    expect([second.roles, second.active]).toEqual([undefined, true]);
+  });
+
+  it("takes groups as Okta, Keycloak and OneLogin push them: members by filter, by value, as text", async () => {
+    const [a, b, c] = [(await made()).id, (await made()).id, (await made()).id];
+    const { id } = await scim("POST", "/Groups", { displayName: `g${++born}`, members: { value: a } }, 201);
+    const members = async (...Operations: object[]) =>
+      ((await scim("PATCH", `/Groups/${id}`, { Operations })).members ?? [])
+        .map(({ value }: { value: string }) => value)
+        .sort();
+    expect(await members({ op: "add", path: "members", value: b })).toEqual([a, b].sort());
+    expect(await members({ op: "ADD", value: { members: [{ value: c, display: "c" }] } })).toEqual([a, b, c].sort());
+    expect(await members({ op: "remove", path: `members[value eq "${a}" or value eq "${b}"]` })).toEqual([c]);
+    expect(await members({ op: "replace", path: "members", value: [a, { value: b }] })).toEqual([a, b].sort());
+    expect(await members({ op: "Remove", path: "members", value: [{ value: a }] })).toEqual([b]);
+    expect(await members({ op: "remove", path: "members" })).toEqual([]);
+    const one = await scim("PATCH", `/Groups/${id}`, {
+      operations: { op: "replace", path: "displayname", value: `h${born}` },
+    });
+    expect(one.displayName).toBe(`h${born}`);
+  });
+
+  it("finds users by the filters of each provider, and at paths that end in a slash", async () => {
+    const { id, userName } = await made({ externalId: "x-9", emails: [{ value: "find@example.com", type: "work" }] });
+    for (const filter of [
+      `userName eq "${userName}"`,
+      `USERNAME Eq "${userName.toUpperCase()}"`,
+      `${USER}:userName eq "${userName}"`,
+      'externalId eq "x-9" and active eq true',
+      'emails[type eq "work" and value eq "find@example.com"]',
+      'emails.value eq "FIND@example.com"',
+      'emails eq "find@example.com"',
+      `(userName eq "${userName}") or (id eq "nobody")`,
+      `id eq "${id}"`,
+    ]) {
+      const { totalResults, Resources } = await scim("GET", `/Users/?filter=${encodeURIComponent(filter)}`);
+      expect([filter, totalResults, Resources[0]?.id]).toEqual([filter, 1, id]);
+    }
+  });
+});

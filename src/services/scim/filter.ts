@@ -1,11 +1,10 @@
-/** Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2): read by SCIMMY, behind a guard, into a tree whose attributes exist. */
-import SCIMMY from "scimmy";
+/** Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2), read by recursive descent into a tree whose attributes exist. */
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type Attribute, type AttributePlace, type Kind, partOf, placeOf } from "./attributes.ts";
-import { assertNests, type Outer, outerOf, withoutTexts } from "./filter/guard.ts";
 
+const COMPARISONS = ["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"] as const;
 /** How a value is compared. */
-export type Comparison = "eq" | "ne" | "co" | "sw" | "ew" | "gt" | "ge" | "lt" | "le";
+export type Comparison = (typeof COMPARISONS)[number];
 
 /** What values are compared with. */
 export type Literal = string | number | boolean | null;
@@ -25,164 +24,153 @@ export interface Path {
   readonly part: Attribute | undefined;
 }
 
+const MAX_LENGTH = 4096;
 const MAX_TERMS = 256;
-const TEXTUAL: ReadonlySet<string> = new Set(["co", "sw", "ew"]);
-const ORDERED: ReadonlySet<string> = new Set(["gt", "ge", "lt", "le"]);
+const MAX_DEPTH = 32;
+/** A text, a bracket or the dot behind one, a word, or a number. */
+const TOKEN =
+  /\s*("(?:[^"\\]|\\.)*"|[()[\].]|[A-Za-z$][\w$:.-]*|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))/sy;
+const WORD = /^[A-Za-z$]/;
 
 /** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or names no attribute. */
 export function parseFilter(kind: Kind, text: string): Filter {
-  const reader = new FilterReader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
-  return reader.level(reader.text, undefined);
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
+  return reader.whole(() => reader.filter(undefined));
 }
 
-/** Reads the path of a change. Refuses with `invalid_path`. */
+/** Reads the path of a change, in which Microsoft Entra ID writes booleans as text. Refuses with `invalid_path`. */
 export function parsePath(kind: Kind, text: string): Path {
-  const reader = new FilterReader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`));
-  return reader.path();
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`), true);
+  return reader.whole(() => reader.path());
 }
 
-/** What SCIMMY makes of one comparison: `["eq", "ada"]`, `["not", "pr"]`; of several of one attribute, their list; of parts, an object. */
-type FilterText = readonly unknown[] | { readonly [part: string]: FilterText };
-
-const WORD = String.raw`[A-Za-z$][\w$:.\-]*`;
-const LITERAL = String.raw`"-\d+"|true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])`;
-const COMPARES = "(?i:eq|ne|co|sw|ew|gt|ge|lt|le)";
-const TERM = String.raw`(?:(?:(?i:not)\s+)?-g\d+ pr|-v\d+ pr|${WORD}\s+(?i:pr)|${WORD}\s+${COMPARES}\s+(?:${LITERAL}))`;
-/** What one level of a filter is, once its texts and groups are taken out of it. */
-const LEVEL = new RegExp(`^${TERM}(?:\\s+(?i:and|or)\\s+${TERM})*$`);
-const NAMED = new RegExp(`(?<![\\w$:.\\-])(${WORD})(?=\\s+(?:(?i:pr)|${COMPARES})(?:\\s|$))`, "g");
-const LAST_WORD = new RegExp(`(?<=^|\\s)(${WORD})\\s*$`);
-const PATH = new RegExp(`^\\s*(${WORD})(?:\\s*\\[(.*)\\](?:\\.(${WORD}))?)?\\s*$`);
-
-/**
- * Reads level by level. SCIMMY reads each: its words, comparisons and values, and which belong to which `and` and `or`. What it would
- * read wrongly is put aside for it, under names that no attribute has: `-0` for a text, `-g0` for a group, `-v0` for a choice among values,
- * `-a0` for an attribute made of parts.
- */
-class FilterReader {
-  readonly text: string;
+class Reader {
   readonly #kind: Kind;
   readonly #no: (text: string) => Refusal;
-  readonly #texts: readonly string[];
-  readonly #aside: Filter[] = [];
-  readonly #whole: AttributePlace[] = [];
+  readonly #isLenient: boolean;
+  readonly #tokens: string[] = [];
+  #at = 0;
+  #depth = 0;
   #terms = 0;
 
-  constructor(kind: Kind, text: string, no: (text: string) => Refusal) {
+  constructor(kind: Kind, text: string, no: (text: string) => Refusal, isLenient = false) {
     this.#kind = kind;
     this.#no = no;
-    const { rest, texts } = withoutTexts(text, no);
-    assertNests(rest, no);
-    this.text = rest;
-    this.#texts = texts;
+    this.#isLenient = isLenient;
+    if (text.length > MAX_LENGTH) throw no(`is longer than ${MAX_LENGTH} letters`);
+    const end = text.trimEnd().length;
+    TOKEN.lastIndex = 0;
+    while (TOKEN.lastIndex < end) {
+      const [, token] = TOKEN.exec(text) ?? [];
+      if (token === undefined) throw no("has a character that cannot be read");
+      this.#tokens.push(token);
+    }
   }
 
-  /** A filter; `inside` is the attribute whose parts it names. */
-  level(text: string, inside: Attribute | undefined): Filter {
-    let flat = "";
-    for (const outer of outerOf(text)) flat = this.#putAside(flat, outer, inside);
-    flat = flat.trim();
-    if (!LEVEL.test(flat)) throw this.#no("cannot be read");
-    const known = flat.replace(NAMED, (word) => this.#leaf(word, inside));
-    const branches = [...new SCIMMY.Types.Filter(known)] as Record<string, FilterText>[]; // what its documentation says it holds
-    return joined(
-      "or",
-      branches.map((branch) => joined("and", this.#read(branch, [], inside))),
-    );
+  /** What `read` makes of all tokens. */
+  whole<T>(read: () => T): T {
+    const made = read();
+    if (this.#at < this.#tokens.length) throw this.#no("goes on where it should end");
+    return made;
   }
 
   path(): Path {
-    const [, word = "", chosen, part] = PATH.exec(this.text) ?? [];
-    if (word === "") throw this.#no("cannot be read");
-    const place = this.#place(word, undefined);
-    if (chosen === undefined) return { place, filter: undefined, part: undefined };
+    const place = this.#place(this.#word(), undefined);
+    if (!this.#takes("[")) return { place, filter: undefined, part: undefined };
     const { attribute } = place;
     if (!attribute.multiValued) throw this.#no(`chooses among values of ${attribute.name}, which has one`);
-    const filter = this.level(chosen, attribute);
-    const found = part === undefined ? undefined : partOf(attribute, part);
-    if (part !== undefined && !found) throw this.#no("names a part that there is not");
-    return { place, filter, part: found };
+    const filter = this.#nested("]", attribute);
+    if (!this.#takes(".")) return { place, filter, part: undefined };
+    const part = partOf(attribute, this.#word());
+    if (!part) throw this.#no("names a part that does not exist");
+    return { place, filter, part };
   }
 
-  /**
-   * SCIMMY negates a group by negating each of its terms, multiplies groups out, and gives up the values that a bracket belongs to:
-   * groups are read by themselves.
-   */
-  #putAside(flat: string, { before, sign, inner }: Outer, inside: Attribute | undefined): string {
-    if (sign === undefined) return flat + before;
-    const at = this.#aside.length;
-    this.#aside.push({ op: "and", all: [] });
-    if (sign === "(") {
-      this.#aside[at] = this.level(inner, inside);
-      return `${flat}${before} -g${at} pr `;
-    }
-    const word = LAST_WORD.exec(before)?.[1];
-    if (word === undefined) throw this.#no("has a bracket without an attribute before it");
-    const place = this.#place(word, inside);
-    if (inside || place.attribute.type !== "complex")
-      throw this.#no(`looks for parts of ${place.attribute.name}, which has none`);
-    this.#aside[at] = { op: "some", place, inner: this.level(inner, place.attribute) };
-    return `${flat}${before.trimEnd().slice(0, -word.length)} -v${at} pr `;
+  /** A filter; `inside` is the attribute whose parts it names. */
+  filter(inside: Attribute | undefined): Filter {
+    return this.#joined("or", () => this.#joined("and", () => this.#term(inside)));
   }
 
-  /**
-   * Only attributes that exist get to SCIMMY, which would look up `__proto__`. It forgets what is said of an attribute as a whole when the
-   * same level names its parts too: the whole goes by another name.
-   */
-  #leaf(word: string, inside: Attribute | undefined): string {
+  #joined(op: "and" | "or", read: () => Filter): Filter {
+    const all = [read()];
+    while (this.#takes(op)) all.push(read());
+    return all.length === 1 ? all[0]! : { op, all };
+  }
+
+  #term(inside: Attribute | undefined): Filter {
+    if (this.#takes("(")) return this.#nested(")", inside);
+    const word = this.#word();
+    if (word.toLowerCase() === "not" && this.#takes("(")) return { op: "not", inner: this.#nested(")", inside) };
     if (++this.#terms > MAX_TERMS) throw this.#no(`has more than ${MAX_TERMS} terms`);
     const place = this.#place(word, inside);
-    if (place.attribute.type !== "complex") return word;
-    return `-a${this.#whole.push(place) - 1}`;
+    if (this.#takes("[")) {
+      if (inside || place.attribute.type !== "complex")
+        throw this.#no(`looks for parts of ${place.attribute.name}, which has none`);
+      return { op: "some", place, inner: this.#nested("]", place.attribute) };
+    }
+    const said = this.#word().toLowerCase();
+    if (said === "pr") return { op: "pr", place };
+    const op = COMPARISONS.find((each) => each === said);
+    if (op === undefined) throw this.#no("has a comparison that does not exist");
+    return this.#compared(place, op, this.#literal());
   }
 
-  #read(said: Record<string, FilterText>, path: readonly string[], inside: Attribute | undefined): Filter[] {
-    return Object.entries(said).flatMap(([name, more]) => {
-      const here = [...path, name];
-      if (!isList(more)) return this.#read(more, here, inside);
-      const each = more.every(isList) ? more : [more];
-      return each.map((one) => this.#compared(here.join("."), one, inside));
-    });
+  #nested(close: string, inside: Attribute | undefined): Filter {
+    if (++this.#depth > MAX_DEPTH) throw this.#no(`nests deeper than ${MAX_DEPTH} levels`);
+    const inner = this.filter(inside);
+    this.#depth -= 1;
+    if (!this.#takes(close)) throw this.#no(`lacks a ${close}`);
+    return inner;
   }
 
-  #compared(name: string, said: readonly unknown[], inside: Attribute | undefined): Filter {
-    const [, mark = "", number = ""] = /^-([agv])(\d+)$/.exec(name) ?? [];
-    const aside = mark === "g" || mark === "v" ? this.#aside[Number(number)] : undefined;
-    if (aside) return said[0] === "not" ? { op: "not", inner: aside } : aside;
-    const place = (mark === "a" ? this.#whole[Number(number)] : undefined) ?? this.#place(name, inside);
-    const [op, value] = said;
-    if (op === "pr") return { op, place };
-    return this.#valued(place, op as Comparison, value as Literal); // the guard let no other by
-  }
-
-  #valued(place: AttributePlace, op: Comparison, given: Literal): Filter {
+  #compared(place: AttributePlace, op: Comparison, given: Literal): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
     if (!at) throw this.#no(`compares ${place.attribute.name}, which is made of parts`);
-    const value = typeof given === "string" ? (this.#texts[Number(given.slice(1))] ?? "") : given;
     const { name, type } = at.attribute;
-    const wanted = type === "boolean" ? "boolean" : type === "integer" || type === "decimal" ? "number" : "string";
-    if (value !== null && typeof value !== wanted) throw this.#no(`compares ${name} with what it never is`);
-    if (value === null && op !== "eq" && op !== "ne") throw this.#no("compares with null, which has no order");
-    if (type === "boolean" && (TEXTUAL.has(op) || ORDERED.has(op)))
-      throw this.#no(`orders ${name}, which has no order`);
-    if (type !== "dateTime" || typeof value !== "string" || TEXTUAL.has(op)) return { op, place: at, value };
+    const isText = type === "boolean" && this.#isLenient && typeof given === "string" && /^(true|false)$/i.test(given);
+    const value = isText ? given.toLowerCase() === "true" : given;
+    const isEquality = op === "eq" || op === "ne";
+    if (value === null && !isEquality) throw this.#no("compares with null, which has no order");
+    if (value !== null && typeof value !== (type === "boolean" ? "boolean" : "string"))
+      throw this.#no(`compares ${name} with a value of another type`);
+    if (type === "boolean" && !isEquality) throw this.#no(`orders ${name}, which has no order`);
+    if (type !== "dateTime" || typeof value !== "string" || /co|sw|ew/.test(op)) return { op, place: at, value };
     const moment = Date.parse(value);
     if (Number.isNaN(moment)) throw this.#no(`compares ${name} with what is no time`);
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
+  #literal(): Literal {
+    let value: unknown;
+    try {
+      value = JSON.parse(this.#tokens[this.#at++] ?? "");
+    } catch {
+      throw this.#no("has a value that cannot be read");
+    }
+    if (typeof value === "string" && (!value.isWellFormed() || value.includes("\0")))
+      throw this.#no("has a text that no attribute has");
+    return value as Literal; // brackets are no JSON, and no token is an object
+  }
+
   #place(path: string, inside: Attribute | undefined): AttributePlace {
     const part = inside && partOf(inside, path);
     const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
-    if (!place) throw this.#no("speaks of an attribute that there is not");
+    if (!place) throw this.#no("names an attribute that does not exist");
     return place;
   }
+
+  #word(): string {
+    const token = this.#tokens[this.#at++];
+    if (token === undefined || !WORD.test(token)) throw this.#no("lacks a word");
+    return token;
+  }
+
+  #takes(token: string): boolean {
+    const isNext = this.#tokens[this.#at]?.toLowerCase() === token;
+    if (isNext) this.#at += 1;
+    return isNext;
+  }
 }
-
-const isList = (said: unknown): said is readonly unknown[] => Array.isArray(said);
-
-const joined = (op: "and" | "or", all: readonly Filter[]): Filter =>
-  all.length === 1 && all[0] !== undefined ? all[0] : { op, all };
 
 /** What a complex attribute is compared by: its value, such as that of a member or a manager. */
 function onlyValueOf({ names, attribute }: AttributePlace): AttributePlace | undefined {

@@ -35,13 +35,10 @@ import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import type { Authority } from "../authority.ts";
 import { actOn } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
+import { assertVersion, type Projection, pageOf, queryFor, type ScimDeps, shownOf } from "./answers.ts";
 import { KINDS } from "./attributes.ts";
-import { pageOf, queryFor } from "./lists.ts";
-import type { ScimDeps } from "./parts.ts";
 import { patched } from "./patch.ts";
-import { type Projection, projected, wishOf } from "./project.ts";
 import { changesOf } from "./users.ts";
-import { assertVersion } from "./version.ts";
 
 type GroupCalls =
   | "listGroups"
@@ -76,7 +73,7 @@ export function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<type
 
     async searchGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
-      const page = pageOf(query, await listGroups(sql, query), (each) => shown(each, wishOf(request)));
+      const page = pageOf(query, await listGroups(sql, query), (each) => shown(each, request));
       return create(SearchGroupsResponseSchema, page);
     },
 
@@ -254,7 +251,5 @@ function groupOf(resource: ScimResource): Group {
   }
 }
 
-function shown(resource: ScimResource, wish: Projection): Group {
-  const told = projected(KINDS.group, { schemas: [KINDS.group.schema.id], ...resource }, wish);
-  return fromJson(GroupSchema, told as JsonObject, { ignoreUnknownFields: true });
-}
+const shown = (resource: ScimResource, wish: Projection): Group =>
+  fromJson(GroupSchema, shownOf(KINDS.group, resource, wish) as JsonObject, { ignoreUnknownFields: true });

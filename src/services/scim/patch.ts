@@ -1,10 +1,9 @@
-/** Changes of resources (RFC 7644 section 3.5.2), on their JSON. */
-import { Reason, refuse } from "../../errors.ts";
-import { type Attribute, type Kind, partOf, placeOf } from "./attributes.ts";
+/** Changes of resources (RFC 7644 section 3.5.2), on their JSON, in the dialects of identity providers. */
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import { breathe } from "../../slices.ts";
+import { type Attribute, type Kind, partOf } from "./attributes.ts";
 import { type Filter, type Path, parsePath } from "./filter.ts";
-import { applied, EACH } from "./patch/apply.ts";
 import { matches } from "./patch/match.ts";
-import { isObject, tidied } from "./patch/tidy.ts";
 
 /** A JSON object that is being changed. */
 export type Resource = Record<string, unknown>;
@@ -19,6 +18,8 @@ export interface Change {
 type Op = "add" | "replace" | "remove";
 
 const MAX_CHANGES = 1000;
+/** Values of an attribute that does not refer to other resources, as members do. */
+const MAX_VALUES = 1000;
 
 /** A resource after some changes, in their order; the one that came in stays what it is. Refuses in SCIM's own words. */
 export async function patched(kind: Kind, resource: Resource, changes: readonly Change[]): Promise<Resource> {
@@ -26,32 +27,41 @@ export async function patched(kind: Kind, resource: Resource, changes: readonly 
   if (changes.length > MAX_CHANGES)
     throw refuse(Reason.MALFORMED_BODY, `Operations must have no more than ${MAX_CHANGES} operations`);
   const after = structuredClone(resource);
-  for (const change of changes) await applyOne(kind, after, change);
+  for (const each of changes) {
+    applyOne(kind, after, each);
+    await breathe(); // a group has many members
+  }
   return after;
 }
 
-async function applyOne(kind: Kind, resource: Resource, { op: said, path, value }: Change): Promise<void> {
+function applyOne(kind: Kind, resource: Resource, { op: said, path, value }: Change): void {
   const op = said?.toLowerCase();
   if (op !== "add" && op !== "replace" && op !== "remove")
     throw refuse(Reason.MALFORMED_BODY, "op must be add, replace or remove");
   if (path !== undefined && path !== "") {
-    await change(kind, resource, op, parsePath(kind, path), value);
+    change(kind, resource, op, parsePath(kind, path), value);
     return;
   }
   if (op === "remove") throw refuse(Reason.NO_TARGET, "a removal must have a path");
   if (!isObject(value))
     throw refuse(Reason.INVALID_VALUE, "an operation without a path must have an object for its value");
-  // SCIMMY adds to lists that such an operation replaces: each attribute is changed by itself.
   for (const [name, each] of Object.entries(value)) {
-    const place = placeOf(kind, name);
+    const path = knownPath(kind, name);
     // What is not for callers to change, or not known here, comes along in whole resources.
-    if (place && place.attribute.mutability !== "readOnly")
-      await change(kind, resource, op, { place, filter: undefined, part: undefined }, each);
+    if (path && path.place.attribute.mutability !== "readOnly") change(kind, resource, op, path, each);
   }
 }
 
-async function change(kind: Kind, resource: Resource, op: Op, path: Path, value: unknown): Promise<void> {
-  const { place, filter, part } = path;
+function knownPath(kind: Kind, name: string): Path | undefined {
+  try {
+    return parsePath(kind, name);
+  } catch (thrown) {
+    if (thrown instanceof Refusal && thrown.reason === Reason.INVALID_PATH) return undefined;
+    throw thrown;
+  }
+}
+
+function change(kind: Kind, resource: Resource, op: Op, { place, filter, part }: Path, value: unknown): void {
   const { attribute, parent } = place;
   const changed = part ?? attribute;
   if ([attribute, parent, part].some((each) => each?.mutability === "readOnly"))
@@ -60,30 +70,32 @@ async function change(kind: Kind, resource: Resource, op: Op, path: Path, value:
     throw refuse(Reason.NOT_MUTABLE, `${changed.name} cannot be removed`);
   if (op !== "remove" && value === undefined) throw refuse(Reason.INVALID_VALUE, `${changed.name} needs a value`);
   const extension = kind.extensions.find(({ id }) => id === place.names[0])?.id;
-  const names = extension === undefined ? place.names : place.names.slice(1);
-  if (extension !== undefined && names.length === 0) return changeAll(kind, resource, op, extension, value);
-  const holder = extension === undefined ? resource : isObject(resource[extension]) ? resource[extension] : {};
-  const [name = ""] = names;
-  const held = parent?.name === name ? parent : attribute;
-  const inner = part ?? (held === attribute ? undefined : attribute);
-  const target = { held, inner, filter };
-  const after = await (held.multiValued ? several : single)(holder[name], op, target, value);
-  if (after === undefined || after === null || (Array.isArray(after) && after.length === 0)) delete holder[name];
-  else holder[name] = after;
-  if (extension === undefined) return;
-  if (Object.keys(holder).length > 0) resource[extension] = holder;
-  else delete resource[extension];
-}
-
-/** An extension as a whole: SCIMMY would put a new one in its place, and so forget what is not spoken of. */
-async function changeAll(kind: Kind, resource: Resource, op: Op, extension: string, value: unknown): Promise<void> {
-  if (op === "remove" || value === null) {
-    delete resource[extension];
+  const [name, ...others] = extension === undefined ? place.names : place.names.slice(1);
+  if (name === undefined) {
+    changeAll(kind, resource, op, extension ?? "", value);
     return;
   }
-  if (!isObject(value)) throw refuse(Reason.INVALID_VALUE, `${extension} must be an object`);
-  const parts = Object.entries(value).map(([name, each]): [string, unknown] => [`${extension}:${name}`, each]);
-  await applyOne(kind, resource, { op, value: Object.fromEntries(parts) });
+  const holder = extension === undefined ? resource : isObject(resource[extension]) ? resource[extension] : {};
+  const held = others.length > 0 && parent ? parent : attribute;
+  const inner = part ?? (held === attribute ? undefined : attribute);
+  const target = { held, inner, filter };
+  const after = held.multiValued
+    ? several(holder[name], op, target, value)
+    : set(holder[name], target, op === "remove" ? undefined : value);
+  if (isEmpty(after)) delete holder[name];
+  else holder[name] = after;
+  if (extension === undefined) return;
+  if (isEmpty(holder)) delete resource[extension];
+  else resource[extension] = holder;
+}
+
+/** An extension as a whole: what a change does not name stays. */
+function changeAll(kind: Kind, resource: Resource, op: Op, extension: string, value: unknown): void {
+  if (op === "remove" || value === null) delete resource[extension];
+  else if (!isObject(value)) throw refuse(Reason.INVALID_VALUE, `${extension} must be an object`);
+  else
+    for (const [name, each] of Object.entries(value))
+      applyOne(kind, resource, { op, value: { [`${extension}:${name}`]: each } });
 }
 
 interface PatchTarget {
@@ -95,137 +107,115 @@ interface PatchTarget {
   readonly filter: Filter | undefined;
 }
 
-async function single(before: unknown, op: Op, { held, inner }: PatchTarget, value: unknown): Promise<unknown> {
-  const path = inner ? `${held.name}.${inner.name}` : held.name;
-  if (op === "remove" || value === null) return applied(held, before, { op: "remove", path });
-  // SCIMMY drops the parts that a replacement does not name, where they shall stay (section 3.5.2.3): an addition keeps them.
-  return applied(held, before, { op: "add", path, value: tidied(inner ?? held, value) });
-}
-
-async function several(held: unknown, op: Op, target: PatchTarget, value: unknown): Promise<unknown[]> {
-  const before = listOf(held);
-  const { held: attribute, inner, filter } = target;
-  if (filter || inner) {
-    const chosen = before.filter((each) => isObject(each) && (!filter || matches(filter, each)));
-    if (op === "remove") return lessened(attribute, before, chosen, inner);
-    if (chosen.length === 0) return joined(attribute, before, [newlyDescribed(op, target, value)]);
-    return altered(attribute, before, chosen, inner, value);
+/** A value after a part of it is set or taken away, or all that is named of it is set: other parts stay (section 3.5.2.3). */
+function set(before: unknown, { held, inner }: PatchTarget, value: unknown): unknown {
+  const parts = isObject(before) ? before : {};
+  if (inner) {
+    const { [inner.name]: _, ...others } = parts;
+    return value === undefined || value === null ? others : { ...others, [inner.name]: typed(inner, value) };
   }
-  const given = listOf(value).map((each) => tidied(attribute, each));
-  if (op === "add") return joined(attribute, before, given);
-  if (op === "replace") return joined(attribute, [], given);
-  if (given.length === 0) return lessened(attribute, before, before, undefined);
+  if (value === undefined || value === null) return undefined;
+  const made = typed(held, value);
+  return isObject(made) ? { ...parts, ...made } : made;
+}
+
+function several(held: unknown, op: Op, target: PatchTarget, value: unknown): unknown[] {
+  const { held: attribute, inner, filter } = target;
+  const before = listOf(held);
+  if (filter || inner) {
+    const chosen = new Set(before.filter((each) => isObject(each) && (!filter || matches(filter, each))));
+    const after = new Map([...chosen].map((each) => [each, set(each, target, op === "remove" ? undefined : value)]));
+    const values = before.map((each) => (chosen.has(each) ? after.get(each) : each));
+    if (op === "remove") return values.filter((each) => !isEmpty(each));
+    return chosen.size > 0 ? onePrimary(attribute, values, [...after.values()]) : described(before, op, target, value);
+  }
+  const given = listOf(value).map((each) => typed(attribute, each));
+  if (op !== "remove") return joined(attribute, op === "add" ? before : [], given);
   // Some identity providers name in the value what they want removed.
-  return lessened(attribute, before, before.filter(oneOf(given)), undefined);
+  const named = Map.groupBy(given, keyOf);
+  const isNamed = (each: unknown) => named.get(keyOf(each))?.some((one) => isSame(attribute, one, each)) ?? false;
+  return given.length === 0 ? [] : before.filter((each) => !isNamed(each));
 }
 
-/** Values without those that are chosen, or without a part of these. */
-async function lessened(
-  attribute: Attribute,
-  before: readonly unknown[],
-  chosen: readonly unknown[],
-  inner: Attribute | undefined,
-): Promise<unknown[]> {
-  const path = inner ? `${attribute.name}${EACH}.${inner.name}` : attribute.name;
-  const after = listOf(await applied(attribute, chosen, { op: "remove", path }));
-  const values = putBack(before, chosen, after);
-  return values.filter((each) => !isObject(each) || Object.keys(each).length > 0);
+/** Values with one that an addition makes where its filter chooses none yet, but describes one by equalities, as Microsoft Entra ID expects. */
+function described(before: readonly unknown[], op: Op, target: PatchTarget, value: unknown): unknown[] {
+  const { held, filter } = target;
+  const made = op === "add" && filter ? describedBy(filter) : undefined;
+  if (!made) throw refuse(Reason.NO_TARGET, `the path chooses no value of ${held.name}`);
+  return joined(held, before, [set(made, target, value)]);
 }
 
-/** Values, those changed that are chosen. */
-async function altered(
-  attribute: Attribute,
-  before: readonly unknown[],
-  chosen: readonly unknown[],
-  inner: Attribute | undefined,
-  value: unknown,
-): Promise<unknown[]> {
-  const path = inner ? `${attribute.name}${EACH}.${inner.name}` : attribute.name + EACH;
-  const after = listOf(await applied(attribute, chosen, { op: "add", path, value: tidied(inner ?? attribute, value) }));
-  return onePrimary(attribute, putBack(before, chosen, after), after);
-}
-
-/** Values, those that were chosen as they are after a change: none of them where it left none. */
-function putBack(before: readonly unknown[], chosen: readonly unknown[], after: readonly unknown[]): unknown[] {
-  const left = new Map(chosen.map((each, at) => [each, after[at]]));
-  return before.flatMap((each) => (left.has(each) ? (left.get(each) ?? []) : [each]));
-}
-
-/** The value that an addition makes where its filter chooses none yet, but describes one, as Microsoft Entra ID expects. */
-function newlyDescribed(op: Op, { held, inner, filter }: PatchTarget, value: unknown): Resource {
-  const described = op === "add" && filter ? describedBy(filter) : undefined;
-  if (!described) throw refuse(Reason.NO_TARGET, `the path chooses no value of ${held.name}`);
-  const made = inner ? { [inner.name]: tidied(inner, value) } : tidied(held, value);
-  return { ...described, ...(isObject(made) && made) };
-}
-
-/** What a filter of equalities describes: the value that an addition to it makes where there is none yet. */
 function describedBy(filter: Filter): Resource | undefined {
   if (filter.op === "eq") return { [filter.place.attribute.name]: filter.value };
-  if (filter.op !== "and") return undefined;
-  const all = filter.all.map(describedBy);
+  const all = filter.op === "and" ? filter.all.map(describedBy) : [undefined];
   return all.every((each) => each !== undefined) ? Object.assign({}, ...all) : undefined;
 }
 
-/** Values with more of them. SCIMMY takes what is there already a second time, and any number of primary ones; we don't. */
-async function joined(attribute: Attribute, before: readonly unknown[], more: readonly unknown[]): Promise<unknown[]> {
-  const { kept, fresh } = joining(before, more);
-  const added = listOf(await applied(attribute, [], { op: "add", path: attribute.name, value: fresh }));
-  return onePrimary(attribute, [...kept, ...added], more);
+/** Values with more of them, each once: what is said of one that is there is added to it. */
+function joined(attribute: Attribute, before: readonly unknown[], more: readonly unknown[]): unknown[] {
+  if (!isReference(attribute) && before.length + more.length > MAX_VALUES)
+    throw refuse(Reason.INVALID_VALUE, `${attribute.name} has at most ${MAX_VALUES} values`);
+  const values = [...before];
+  const places = Map.groupBy(values.keys(), (at) => keyOf(values[at]));
+  for (const each of more) {
+    const known = places.get(keyOf(each)) ?? [];
+    const at = known.find((one) => isSame(attribute, values[one], each));
+    if (at === undefined) places.set(keyOf(each), [...known, values.push(each) - 1]);
+    else if (isObject(each)) values[at] = { ...(values[at] as Resource), ...each };
+  }
+  return onePrimary(attribute, values, more);
 }
 
 /** Values of which one is primary at most: the last one that a change said to be. */
-async function onePrimary(attribute: Attribute, values: unknown[], said: readonly unknown[]): Promise<unknown[]> {
+function onePrimary(attribute: Attribute, values: unknown[], said: readonly unknown[]): unknown[] {
   const isPrimary = (each: unknown): each is Resource => isObject(each) && each.primary === true;
   const last = said.findLast(isPrimary);
   if (!last || !partOf(attribute, "primary")) return values;
-  const others = values.filter((each) => isPrimary(each) && !same(each, last));
-  const after = listOf(
-    await applied(attribute, others, { op: "add", path: `${attribute.name}${EACH}.primary`, value: false }),
-  );
-  return putBack(values, others, after);
+  return values.map((each) => (isPrimary(each) && !isSame(attribute, each, last) ? { ...each, primary: false } : each));
 }
+
+const isReference = (attribute: Attribute): boolean => partOf(attribute, "$ref") !== undefined;
+
+/** What values are looked up by: their value, or else all that they hold. */
+const keyOf = (each: unknown): string =>
+  isObject(each) && each.value !== undefined ? `=${each.value}` : JSON.stringify(each);
+
+/** Whether two values are one: references by their value, others by their type too, where both have one. */
+function isSame(attribute: Attribute, one: unknown, other: unknown): boolean {
+  if (!isObject(one) || !isObject(other) || keyOf(one) !== keyOf(other)) return one === other;
+  return isReference(attribute) || one.type === undefined || other.type === undefined || one.type === other.type;
+}
+
+/** Identifiers that some identity providers write as numbers. */
+const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
+
+/** A value as its attribute takes it, in the dialects of identity providers. Refuses with `invalid_value` what no attribute has. */
+function typed(attribute: Attribute, given: unknown): unknown {
+  const { name, type } = attribute;
+  // Microsoft Entra ID writes what has one value as a list of one too, and a plain value as an object that holds it.
+  const only = Array.isArray(given) && given.length === 1 ? given[0] : given;
+  const isHolder = type !== "complex" && isObject(only) && Object.keys(only).join() === "value";
+  const value = isHolder ? only.value : only;
+  if (type === "complex" && isObject(value)) {
+    const parts = Object.entries(value).map(([key, each]) => [partOf(attribute, key), each] as const);
+    const known = parts.flatMap(([part, each]) => (part && each !== null ? [[part.name, typed(part, each)]] : []));
+    return Object.fromEntries(known);
+  }
+  if (type === "boolean" && /^(true|false)$/i.test(String(value))) return String(value).toLowerCase() === "true";
+  const text = typeof value === "number" && NUMBERED.has(name) ? String(value) : value;
+  if (typeof text !== "string" || type === "boolean" || !text.isWellFormed() || text.includes("\0"))
+    throw refuse(Reason.INVALID_VALUE, `${name} does not take this value`);
+  if (type !== "complex") return text;
+  // A manager, or a member, may be written as its value alone.
+  if (!partOf(attribute, "value")) throw refuse(Reason.INVALID_VALUE, `${name} must be an object`);
+  return { value: text };
+}
+
+const isObject = (value: unknown): value is Resource =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const isEmpty = (value: unknown): boolean =>
+  value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0);
 
 const listOf = (value: unknown): unknown[] =>
   Array.isArray(value) ? value : value === undefined || value === null ? [] : [value];
-
-/** Whether two values are one: by their value and type where they have any, else by all that they hold. */
-function same(one: unknown, other: unknown): boolean {
-  if (!isObject(one) || !isObject(other)) return one === other;
-  if (one.value === undefined && other.value === undefined) return JSON.stringify(one) === JSON.stringify(other);
-  const sameType = one.type === undefined || other.type === undefined || one.type === other.type;
-  return one.value === other.value && sameType;
-}
-
-/** What values are looked up by: the same ones have the same. */
-const keyOf = (each: unknown): string =>
-  isObject(each) ? (each.value === undefined ? JSON.stringify(each) : `=${each.value}`) : `:${each}`;
-
-/** Tells whether a value is one of `some`, in a time that does not grow with their number. */
-function oneOf(some: readonly unknown[]): (each: unknown) => boolean {
-  const byKey = Map.groupBy(some, keyOf);
-  return (each) => byKey.get(keyOf(each))?.some((one) => same(each, one)) ?? false;
-}
-
-/**
- * Values that are there, each with what more is said of it, and those of the others that are new, each once. Its time grows with the
- * number of values: groups have many.
- */
-function joining(before: readonly unknown[], more: readonly unknown[]): { kept: unknown[]; fresh: unknown[] } {
-  const all = [...before];
-  const places = new Map<string, number[]>();
-  const remember = (each: unknown, at: number): void => {
-    const key = keyOf(each);
-    const known = places.get(key);
-    if (known) known.push(at);
-    else places.set(key, [at]);
-  };
-  for (const [at, each] of before.entries()) remember(each, at);
-  for (const each of more) {
-    const at = places.get(keyOf(each))?.find((known) => same(all[known], each));
-    const known = at === undefined ? undefined : all[at];
-    if (at === undefined) remember(each, all.push(each) - 1);
-    else if (isObject(each) && isObject(known)) all[at] = { ...known, ...each };
-  }
-  return { kept: all.slice(0, before.length), fresh: all.slice(before.length) };
-}

@@ -10,9 +10,8 @@ import { type Call, keyOf } from "../../call.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { listGroups, listUsers, type ScimPage, type ScimQuery } from "../../store/account/scim.ts";
 import type { Sql } from "../../store/database/tx.ts";
+import { LIST_SCHEMA, queryFor, shownOf } from "./answers.ts";
 import { KINDS, type Kind } from "./attributes.ts";
-import { LIST_SCHEMA, queryFor } from "./lists.ts";
-import { projected, wishOf } from "./project.ts";
 
 const LISTS: readonly (readonly [Kind, (sql: Sql, query: ScimQuery) => Promise<ScimPage>])[] = [
   [KINDS.user, listUsers],
@@ -37,7 +36,7 @@ export async function searchAll(sql: Sql, request: SearchRequest, call: Call): P
     total += page.total;
     offset = Math.max(0, offset - page.total);
     limit -= page.resources.length;
-    for (const each of page.resources) resources.push(shown(kind, each, request));
+    for (const each of page.resources) resources.push(shownOf(kind, each, request) as JsonObject);
   }
   return create(SearchResponseSchema, {
     schemas: [LIST_SCHEMA],
@@ -57,10 +56,4 @@ function queryOf(kind: Kind, orgId: string, request: SearchRequest): ScimQuery |
       return thrown;
     throw thrown;
   }
-}
-
-function shown(kind: Kind, resource: ScimPage["resources"][number], request: SearchRequest): JsonObject {
-  const followed = kind.extensions.filter(({ id }) => id in resource).map(({ id }) => id);
-  const whole = { schemas: [kind.schema.id, ...followed], ...resource };
-  return projected(kind, whole, wishOf(request)) as JsonObject;
 }

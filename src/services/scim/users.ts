@@ -38,12 +38,9 @@ import { toldRevoked } from "../account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import { isEmail } from "../identity/email.ts";
 import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
+import { assertVersion, type Projection, pageOf, queryFor, type ScimDeps, shownOf } from "./answers.ts";
 import { KINDS } from "./attributes.ts";
-import { pageOf, queryFor } from "./lists.ts";
-import type { ScimDeps } from "./parts.ts";
 import { type Change, patched } from "./patch.ts";
-import { type Projection, projected, wishOf } from "./project.ts";
-import { assertVersion } from "./version.ts";
 
 type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
 
@@ -62,7 +59,7 @@ export function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeo
 
     async searchUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
-      const page = pageOf(query, await listUsers(sql, query), (each) => shown(each, wishOf(request)));
+      const page = pageOf(query, await listUsers(sql, query), (each) => shown(each, request));
       return create(SearchUsersResponseSchema, page);
     },
 
@@ -224,9 +221,5 @@ function toldBy(user: User | undefined): ToldUser {
   return { userName, email, externalId, resource };
 }
 
-function shown(resource: ScimResource, wish: Projection): User {
-  const { schema, extensions } = KINDS.user;
-  const followed = extensions.filter(({ id }) => id in resource).map(({ id }) => id);
-  const told = projected(KINDS.user, { schemas: [schema.id, ...followed], ...resource }, wish);
-  return fromJson(UserSchema, told as JsonObject, { ignoreUnknownFields: true });
-}
+const shown = (resource: ScimResource, wish: Projection): User =>
+  fromJson(UserSchema, shownOf(KINDS.user, resource, wish) as JsonObject, { ignoreUnknownFields: true });

@@ -1,8 +1,6 @@
 /** Filters on one value in memory, as changes choose what they change. */
 import type { Comparison, Filter, Literal } from "../filter.ts";
 
-type MatchFields = Readonly<Record<string, unknown>>;
-
 /** Whether a filter over the parts of an attribute holds for one of its values. */
 export function matches(filter: Filter, value: unknown): boolean {
   switch (filter.op) {
@@ -17,31 +15,21 @@ export function matches(filter: Filter, value: unknown): boolean {
     case "some":
       return valuesAt(value, filter.place.names).some((each) => matches(filter.inner, each));
     case "ne":
-      return !compares(
-        filter.place.attribute.caseExact === true,
-        valuesAt(value, filter.place.names),
-        "eq",
-        filter.value,
-      );
+      return !matches({ ...filter, op: "eq" }, value);
     default:
-      return compares(
-        filter.place.attribute.caseExact === true,
-        valuesAt(value, filter.place.names),
-        filter.op,
-        filter.value,
-      );
+      return compares(filter.place.attribute.caseExact, valuesAt(value, filter.place.names), filter.op, filter.value);
   }
 }
 
 /** What lies at the end of some names, with every value of those that have several. */
-function valuesAt(value: unknown, names: readonly string[]): unknown[] {
-  return names.reduce<unknown[]>(
-    (all, name) => all.flatMap((each) => (isFields(each) ? (each[name] ?? []) : [])),
+const valuesAt = (value: unknown, names: readonly string[]): unknown[] =>
+  names.reduce<unknown[]>(
+    (all, name) =>
+      all.flatMap((each) =>
+        typeof each === "object" && each !== null ? ((each as Record<string, unknown>)[name] ?? []) : [],
+      ),
     [value],
   );
-}
-
-const isFields = (value: unknown): value is MatchFields => typeof value === "object" && value !== null;
 
 function compares(
   exact: boolean,
@@ -50,16 +38,13 @@ function compares(
   literal: Literal,
 ): boolean {
   if (literal === null) return values.length === 0;
-  const wanted = fold(literal, exact);
-  return values.some((each) => {
-    const found = fold(each, exact);
+  const fold = (each: unknown): unknown => (typeof each === "string" && !exact ? each.toLowerCase() : each);
+  const wanted = fold(literal);
+  return values.map(fold).some((found) => {
     if (typeof found === "string" && typeof wanted === "string") return TEXTS[op](found, wanted);
-    return typeof found === typeof wanted && found === wanted && (op === "eq" || op === "ge" || op === "le");
+    return found === wanted && (op === "eq" || op === "ge" || op === "le");
   });
 }
-
-const fold = (value: unknown, exact: boolean): unknown =>
-  typeof value === "string" && !exact ? value.toLowerCase() : value;
 
 const TEXTS: Readonly<Record<Exclude<Comparison, "ne">, (found: string, wanted: string) => boolean>> = {
   eq: (found, wanted) => found === wanted,

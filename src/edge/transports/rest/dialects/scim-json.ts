@@ -1,5 +1,5 @@
 /** RFC 7644's spelling of messages: fields by their JSON names, whatever their case; what is empty is left out. */
-import { type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, getOption, ScalarType } from "@bufbuild/protobuf";
 import { kept } from "../../../../../gen/limber/edge/v1/options_pb.ts";
 
 type ScimFields = Record<string, unknown>;
@@ -30,9 +30,21 @@ export function toNative(desc: DescMessage, value: unknown): unknown {
   const deps: ScimFields = {};
   for (const [name, given] of Object.entries(value)) {
     const field = fieldsOf(desc).get(name.toLowerCase());
-    if (field) deps[field.name] = inside(field, given, toNative);
+    if (field) deps[field.name] = toField(field, given);
   }
   return deps;
+}
+
+/** Identifiers that some identity providers write as numbers. */
+const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
+
+/** A value in the dialects of identity providers: one object in place of a list, booleans as text, identifiers as numbers. */
+function toField(field: DescField, given: unknown): unknown {
+  const values = field.fieldKind === "list" && isObject(given) ? [given] : given;
+  if (field.message !== undefined) return inside(field, values, toNative);
+  if (field.scalar === ScalarType.BOOL && typeof values === "string" && /^(true|false)$/i.test(values))
+    return values.toLowerCase() === "true";
+  return NUMBERED.has(field.jsonName) && typeof values === "number" ? String(values) : values;
 }
 
 /** JSON by the schema's names as identity providers read it; addresses that begin with a slash get `origin` before it. */
