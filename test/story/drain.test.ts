@@ -1,5 +1,5 @@
 /** A gateway that drains in the middle of its work. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { Request } from "zeromq";
 import { decodeGr00t, encodeGr00t } from "../../src/codecs/python/gr00t.ts";
@@ -16,9 +16,6 @@ let model: Model;
 
 beforeAll(async () => {
   [app, model] = await Promise.all([ownGateway(), openModel()]);
-});
-afterAll(async () => {
-  await app.database.close();
 });
 
 it("says that it is not ready and serves on, then refuses connections, ends what runs, charges what it answered, and is gone", async () => {
@@ -99,7 +96,6 @@ it("waits no longer than its patience: what still runs is told that the gateway 
   const [left] = await impatient.sql`select available_micro::int as available from account where org_id = ${org}`;
   expect(left?.available).toBe(1_000_000);
   expect(await brokenInvariants(impatient.sql)).toEqual([]);
-  await impatient.database.close();
 });
 
 it("asks control loops to move while it serves on, and takes their streams again", async () => {
@@ -122,7 +118,6 @@ it("asks control loops to move while it serves on, and takes their streams again
   expect(await again.expect("ended")).toMatchObject({ code: "not_ready" });
   await closed;
   expect(await brokenInvariants(moving.sql)).toEqual([]);
-  await moving.database.close();
 });
 
 it("ends the connections of openpi's and GR00T's clients after the answers that it owes", async () => {
@@ -160,5 +155,4 @@ it("ends the connections of openpi's and GR00T's clients after the answers that 
   await closed;
   gr00t.close();
   model.script.act = undefined;
-  await draining.database.close();
 });

@@ -1,6 +1,6 @@
 /** What partners see and earn: exact to the micro-dollar over hundreds of calls of all sorts, and nothing of who called. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { addUpServed } from "../../src/store/billing/earnings.ts";
@@ -62,9 +62,6 @@ beforeAll(async () => {
   await rollUp(database.sql, Math.floor(Date.now() / 60_000));
   app = await ownGateway({ database });
 }, 120_000);
-afterAll(async () => {
-  for (const model of Object.values(models)) await model.close();
-});
 
 async function offer(name: Name): Promise<string> {
   const { key } = owners[name];

@@ -1,5 +1,5 @@
 /** What an offering's calls came to, remembered by houses that come after. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import type { App } from "../support/app.ts";
 import type { FreshDatabase } from "../support/database.ts";
 import type { Model } from "../support/model.ts";
@@ -7,15 +7,11 @@ import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 let database: FreshDatabase;
 let first: App;
-let second: App | undefined;
 let model: Model;
 
 beforeAll(async () => {
   database = await ownDatabase();
   [first, model] = await Promise.all([ownGateway({ database }), openModel()]);
-});
-afterAll(async () => {
-  await second?.gateway.close(0);
 });
 
 it("counts what failed against min_uptime_30d, shows it in the model and in the status, and knows it after a restart", async () => {
@@ -33,9 +29,9 @@ it("counts what failed against min_uptime_30d, shows it in the model and in the 
   expect((await detail(first)).uptime_30d).toBe(0.999);
   expect((await act(first, { min_uptime_30d: 0.9 })).status).toBe(200);
   const measured = (await detail(first)).measured_ms;
-  await first.gateway.close(0);
+  await first.close();
 
-  second = await ownGateway({ database });
+  const second = await ownGateway({ database });
   const { body: status } = await second.call("/v1/status");
   expect(status.providers[0].offerings[0]).toMatchObject({ uptime_5m: 0.76, uptime_1d: 0.76, uptime_30d: 0.76 });
   expect(status.jobs).toEqual({ queued: 0, running: 0, failed_24h: 0 });

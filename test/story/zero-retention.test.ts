@@ -38,7 +38,7 @@ beforeAll(async () => {
   });
 }, 60_000);
 afterAll(async () => {
-  await Promise.all([model.close(), hook.close(), spans.close()]);
+  await Promise.all([hook.close(), spans.close()]);
 });
 
 const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };

@@ -1,4 +1,4 @@
-/** ActStream: how loops what hostile traffic does to them, and how they are resumed. */
+/** ActStream: how loops end, what hostile traffic does to them, and how they are resumed. */
 import * as http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -192,15 +192,15 @@ describe("hostile traffic", () => {
     loop.leave();
   });
 
-  it("ten thousand observations at once end in a chunk for the last", async () => {
+  it("a thousand observations at once end in a chunk for the last", async () => {
     const loop = robot(app, (await app.caller(100, { role: "owner", rate_limit: BOUNDLESS })).key, {
       ...OPEN,
       horizon: 50,
     });
     await loop.expect("opened");
-    for (let step = 1; step <= 10_000; step++) loop.observe(step);
+    for (let step = 1; step <= 1_000; step++) loop.observe(step);
     let chunks = 0;
-    for (let last = 10_000; ; ) {
+    for (let last = 1_000; ; ) {
       const told = await loop.next();
       if (told === undefined) throw new Error("the loop ended before its last chunk");
       // An answer that came too late on a busy machine is a hold: the robot looks again.
@@ -209,7 +209,7 @@ describe("hostile traffic", () => {
       chunks += 1;
       if (told.value.startStep === last) break;
     }
-    expect(chunks).toBeLessThan(10_000);
+    expect(chunks).toBeLessThan(1_000);
     loop.leave();
   }, 120_000);
 

@@ -149,7 +149,7 @@ describe("many pictures", () => {
 
 describe("a robot", () => {
   it("that sends 30 MiB in each of many observations has the newest decoded, and no other robot waits", async () => {
-    const OBSERVATIONS = 12;
+    const OBSERVATIONS = 4;
     // A whole picture, and as much behind its end as a frame may have.
     const padded = Buffer.concat([picture, Buffer.alloc((15 << 20) - picture.length)]);
     const open = { model: MODEL, actionSpace: "base_twist_2d", horizon: 4 };

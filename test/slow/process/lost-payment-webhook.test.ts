@@ -1,13 +1,13 @@
 /** A payment whose message never arrives: the payer asks, or the gateway does by itself, and the message comes late after all. */
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { tx } from "../../src/store/database/tx.ts";
-import { eventually } from "../support/eventually.ts";
-import { honestSteps } from "../support/model.ts";
-import { Pair } from "../support/pair.ts";
-import { StripeServer } from "../support/stripe.ts";
+import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
+import { tx } from "../../../src/store/database/tx.ts";
+import { eventually } from "../../support/eventually.ts";
+import { honestSteps } from "../../support/model.ts";
+import { Pair } from "../../support/pair.ts";
+import { StripeServer } from "../../support/stripe.ts";
 
 let stripe: StripeServer;
 let pair: Pair;

@@ -1,9 +1,9 @@
 /** One process that only answers and one that only works off jobs: what is asked of the one is done by the other. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ADMIN_TOKEN, type Caller } from "../support/app.ts";
-import { Crew } from "../support/crew.ts";
-import { eventually } from "../support/eventually.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { ADMIN_TOKEN, type Caller } from "../../support/app.ts";
+import { Crew } from "../../support/crew.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type Receiver, startReceiver } from "../../support/receiver.ts";
 
 let crew: Crew;
 let caller: Caller;
