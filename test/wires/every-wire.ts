@@ -18,6 +18,8 @@ export interface Question {
 /** One wire, a server of ours that speaks it, and how it is asked for two numbers twice. */
 export interface EveryWire extends ActWire {
   readonly contract: "act" | "predict" | "ground";
+  /** Whether its answers are video files, for each of which a decoder is started. */
+  readonly isVideo: boolean;
   /** Asks once; whatever the contract, the answer holds the numbers that the server was told to give. */
   ask(wire: Wire, target: UpstreamTarget, question?: Question, signal?: AbortSignal): Promise<Told>;
 }
@@ -68,14 +70,15 @@ const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<Upst
 
 /** All of them. */
 export const EVERY_WIRE: readonly EveryWire[] = [
-  ...ACT_WIRES.map((row) => ({ ...row, contract: "act" as const, ask: act })),
-  { ...HTTP, id: "vllm-omni-videos", contract: "predict", start: startOmniServer, ask: predict },
-  { ...HTTP, id: "cosmos-nim", contract: "predict", start: startCosmosServer, ask: predict },
-  { ...HTTP, id: "cog", contract: "predict", start: startCogServer, ask: predict },
+  ...ACT_WIRES.map((row) => ({ ...row, contract: "act" as const, isVideo: false, ask: act })),
+  { ...HTTP, id: "vllm-omni-videos", contract: "predict", isVideo: true, start: startOmniServer, ask: predict },
+  { ...HTTP, id: "cosmos-nim", contract: "predict", isVideo: true, start: startCosmosServer, ask: predict },
+  { ...HTTP, id: "cog", contract: "predict", isVideo: false, start: startCogServer, ask: predict },
   {
     ...HTTP,
     id: "openai-chat",
     contract: "ground",
+    isVideo: false,
     start: startPointingServer,
     told: told({ coordinates: CoordinateConvention.XY_1000 }),
     ask: ground,
