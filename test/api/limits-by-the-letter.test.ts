@@ -1,14 +1,14 @@
 /** Rows of the specification about limits, lists and addresses, and RFC 7396, over one gateway. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { App, Caller } from "../support/app.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let caller: Caller;
 beforeAll(async () => {
-  app = await openApp({ publicUrl: "https://api.example.com/base", directUrl: "https://direct.example.com" });
+  app = await ownGateway({ publicUrl: "https://api.example.com/base", directUrl: "https://direct.example.com" });
   caller = await app.caller(1);
 });
-afterAll(() => app.close());
 
 const call = (path: string, body?: object, method?: string, key = caller.key) =>
   app.call(path, body, { key, ...(method && { method }) });

@@ -1,16 +1,17 @@
 /** What providers answer, valid or not: every call ends as answered and charged, or as failed and not charged. */
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { GroundResponseSchema, PredictResponseSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, type RpcFace, readEvents, refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import type { Model } from "../../support/model.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -20,8 +21,8 @@ const SLUG = "numbers/world";
 
 beforeAll(async () => {
   picture = await redSquare(0.3, 0.3, 32);
-  model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  model = await openModel();
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   const id = await app.supply({
     provider: "numbers",
     model: SLUG,
@@ -33,10 +34,6 @@ beforeAll(async () => {
   // Failures of one answer must not keep the next call away.
   await app.admin(`/v1/status/offerings/${id}/circuit`, { state: "forced_closed" });
   caller = await app.caller(1_000);
-});
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const rarely = <T>(usual: fc.Arbitrary<T>, wild: readonly T[]): fc.Arbitrary<T> =>

@@ -1,15 +1,15 @@
 /** What other sites' pages and odd addresses get from sign-in, invitations and SCIM. */
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import { beforeAll, expect, it } from "vitest";
+import type { App, Caller } from "../../support/app.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   caller = await app.caller(0);
 });
-afterAll(() => app.close());
 
 const ODD = ["boss@victim.example@own.example", "Boss <boss@own.example>", '"boss@x"@own.example', "a b@own.example"];
 

@@ -1,24 +1,24 @@
 /** Emergency stops of a key that has used up its limits: refused by none of them, on any transport and on the port for operations. */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { bearer } from "../../support/clients.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let key: string;
 let org: string;
 
 beforeAll(async () => {
-  app = await openApp({ operationsPort: 0 });
+  app = await ownGateway({ operationsPort: 0 });
   const rate_limit = { requests: 1, window_s: 3600, burst: 1, concurrency: 1, streams: 1 };
   ({ key, org } = await app.caller(0, { role: "owner", rate_limit }));
   expect((await app.call("/v1/usage", undefined, { key })).status).toBe(200);
   const { status, text } = await app.call("/v1/usage", undefined, { key });
   expect(status, text).toBe(429);
 });
-afterAll(() => app.close());
 
 it("stops robots however often it asks, over REST, gRPC, Connect and MCP, and on the port for operations", async () => {
   const body = { robot_id: "arm" };
