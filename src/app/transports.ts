@@ -147,6 +147,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
   }
 
   const proxies = proxiesOf(config.trustedProxies);
+  const charged = (address: string): string | undefined => chargedAs(address, proxies);
   const edge = buildServer({
     services: SERVICES,
     gate,
@@ -162,7 +163,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       maxConnections: config.maxConnections,
       ...(tls && { tls }),
       ...fastPort(config.fast, common),
-      chargedAs: (address) => chargedAs(address, proxies),
+      chargedAs: charged,
     },
   });
   server = edge;
@@ -183,6 +184,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
             port: gr00tPort,
             model: config.gr00tModel,
             embodimentOf,
+            chargedAs: charged,
             isHanded,
           }),
         );

@@ -16,6 +16,7 @@ import { newId } from "../ids.ts";
 import { type CallLog, callerIdOf } from "./call-log.ts";
 import { browserOf, type OwnAddress } from "./gate/browser.ts";
 import type { Gate } from "./gate/gate.ts";
+import { slotOf } from "./server/slots.ts";
 
 /** What these addresses depend on. */
 export interface SignInOptions {
@@ -110,6 +111,7 @@ async function answer(
       authorization: undefined,
       adminToken: undefined,
       remoteAddress: request.raw.socket.remoteAddress ?? "",
+      slot: slotOf(request.raw.socket),
       forwardedFor: typeof forwardedFor === "string" ? forwardedFor : undefined,
       browser,
       requestId,

@@ -264,15 +264,4 @@ describe.each(WAYS)("rest, HTTP/2 %s,", (_way, way) => {
     pass(1000);
     expect(goawayIn(await wire.closed)).toBe(http2.constants.NGHTTP2_NO_ERROR);
   });
-
-  it("closes connections beyond the allowed number, and only those", async () => {
-    const { handler, held, release } = holding();
-    const { port } = await listen(handler, { ...way, maxConnections: 1 });
-    const first = await saying(port, GET);
-    await held();
-    const second = await saying(port, GET);
-    expect(await second.closed).toHaveLength(0);
-    release();
-    expect(await first.until(firstAnswer)).toMatchObject({ status: 200 });
-  });
 });

@@ -43,6 +43,8 @@ export interface CallHead {
   adminToken: string | undefined;
   /** The address that connected, for limits on calls without a key. */
   remoteAddress: string;
+  /** The slot of the connection, which keeps it once a key or a session was accepted. */
+  slot?: { authenticated(): void } | undefined;
   /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
   forwardedFor?: string | undefined;
   /** What the request tells of its browser, where it shows no key and may come from one. */
@@ -233,6 +235,7 @@ export function createGate(deps: GateDeps): Gate {
       const work = deps.load.tryEnter(priority) ?? (await deps.load.enter(priority, orgOf, head.deadline));
       try {
         const admission = await authenticator.admit(method, rule, head);
+        if (admission.principal.kind !== "public") head.slot?.authenticated();
         admission.work = work;
         if (head.browser !== undefined) admission.browser = head.browser;
         return admission;

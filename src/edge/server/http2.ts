@@ -17,6 +17,7 @@ import { type BudgetOptions, Costs } from "./http2-costs.ts";
 import { boundPieces } from "./pieces.ts";
 import type { ConnectionServer } from "./port.ts";
 import { RunningCalls } from "./running-calls.ts";
+import { type Slot, shareSlot } from "./slots.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
@@ -53,6 +54,7 @@ export const LATE_TRAILERS = {
 export interface From {
   readonly address: string;
   readonly isSecure: boolean;
+  readonly slot: Slot | undefined;
   /** A call was refused to its caller. */
   refused(): void;
 }
@@ -231,10 +233,11 @@ function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
   return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
 }
 
-/** Gives requests the address and the security of the connection that they came by. */
-function comesFrom(session: ServerHttp2Session, { address, isSecure }: From): void {
+/** Gives requests the address, the security and the slot of the connection that they came by. */
+function comesFrom(session: ServerHttp2Session, { address, isSecure, slot }: From): void {
   // Node shows its sockets from behind a proxy, of which this answer is the way out.
   const socket = session.socket.once("close", ignore);
   Object.defineProperty(socket, "remoteAddress", { value: address });
+  shareSlot(socket, slot);
   if (isSecure) Object.defineProperty(socket, "encrypted", { value: true });
 }

@@ -11,6 +11,7 @@ import { type Http2Limits, type NodeHttp2, nodeHttp2 } from "./http2.ts";
 import type { BudgetOptions } from "./http2-costs.ts";
 import { Penalties } from "./penalties.ts";
 import { tellProtocol } from "./preface.ts";
+import { Slots } from "./slots.ts";
 import type { WholeRequestHandler } from "./whole-requests.ts";
 import type { RefusalBody } from "./wire-faults.ts";
 
@@ -94,7 +95,7 @@ export interface PortOptions {
   readonly patience?: BudgetOptions;
   /** What an address is charged as for connections that were cut off; undefined for one that all callers share, such as a trusted proxy's. */
   readonly chargedAs?: (address: string) => string | undefined;
-  /** The most connections at once; further ones are closed unheard. Unbounded when absent. */
+  /** The most connections at once. Beyond, a new one replaces one that has shown no key, or is closed where there is none. Unbounded when absent. */
   readonly maxConnections?: number;
 }
 
@@ -156,6 +157,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       openNode: (other) => nodeHttp2({ handler, refusal, limits: { ...limits, ...other }, cutOff: () => undefined }),
       cutOff,
     }) ?? nodeHttp2({ handler, refusal, limits, cutOff });
+  const slots = new Slots(limits.maxConnections, chargedAs);
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
 
@@ -163,8 +165,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   server.on("listening", () => server.on("error", () => undefined));
   server.on("connection", (socket: Socket) => {
     hearErrors(socket);
-    // A server counts what it accepted itself, and not what other listeners on its port gave it.
-    if (sockets.size >= (limits.maxConnections ?? Number.POSITIVE_INFINITY)) {
+    // Counted here: a server knows of what it accepted itself, and not of what other listeners on its port gave it.
+    if (!slots.take(socket)) {
       socket.destroy();
       return;
     }
@@ -200,7 +202,10 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
 
   server.on(opened, (socket: Socket) => {
     // Under TLS it is another socket than the one that was accepted.
-    if (options.tls !== undefined) hearErrors(socket);
+    if (options.tls !== undefined) {
+      hearErrors(socket);
+      slots.secured(socket);
+    }
     if (socket.destroyed) return;
     const charged = chargedAs(socket.remoteAddress ?? "");
     const waitMs = charged === undefined ? 0 : penalties.waitMs(charged);
@@ -282,6 +287,5 @@ function listenerFor(limits: PortLimits): http.Server | https.Server {
         });
   // Node would drop the headers past its count in silence, and hide them from the checks; their size is bounded anyway.
   server.maxHeadersCount = 0;
-  if (limits.maxConnections !== undefined) server.maxConnections = limits.maxConnections;
   return server;
 }

@@ -210,6 +210,7 @@ class GrpcCall implements CallHearer {
         authorization: this.#headers.authorization,
         adminToken: this.#headers[ADMIN_HEADER],
         remoteAddress: this.#stream.address,
+        slot: this.#stream.slot,
         requestId: this.#requestId,
         trail: this.#trail,
         ...(this.#timeoutMs! > 0 && { deadline: this.#startedAt + this.#timeoutMs! }),

@@ -1,4 +1,5 @@
 /** A call on an HTTP/2 connection of the fast layer, as its taker sees it: no stream of node's, and nothing made for each message. */
+import type { Slot } from "../../edge/server/slots.ts";
 import { OutgoingData } from "../http2-frames/outgoing.ts";
 import type { HeadFields } from "./head.ts";
 
@@ -28,6 +29,7 @@ export type FindTaker = (head: HeadFields) => CallTaker | undefined;
 /** What a call asks of its connection. */
 export interface Carrier {
   readonly address: string;
+  readonly slot: Slot | undefined;
   /** Bytes that a call may send ahead of its hearer. */
   readonly window: number;
   /** Sends a packed block, in front of everything else. */
@@ -94,6 +96,11 @@ export class CallStream extends OutgoingData {
   /** The address at the other end. */
   get address(): string {
     return this.#carrier.address;
+  }
+
+  /** The slot of its connection. */
+  get slot(): Slot | undefined {
+    return this.#carrier.slot;
   }
 
   /** What was sent before is not read yet; the hearer's `room` is called when it is. */

@@ -2,6 +2,7 @@
 
 import { Arrivals, type Arriving } from "../../edge/server/arrivals.ts";
 import { LATE_TRAILERS } from "../../edge/server/http2.ts";
+import type { Slot } from "../../edge/server/slots.ts";
 import { CODE, FRAME } from "../http2-frames/frames.ts";
 import { packFields } from "../http2-frames/hpack.ts";
 import type { OutgoingData } from "../http2-frames/outgoing.ts";
@@ -75,6 +76,10 @@ export class Calls implements Carrier {
 
   get address(): string {
     return this.#connection.address;
+  }
+
+  get slot(): Slot | undefined {
+    return this.#connection.slot;
   }
 
   get(id: number): CallStream | undefined {

@@ -1,4 +1,5 @@
 /** What streams ask of the connection that they came by, be they answered here or elsewhere. */
+import type { Slot } from "../../edge/server/slots.ts";
 import type { Outbox } from "../http2-frames/outbox.ts";
 import type { Sender } from "../http2-frames/sender.ts";
 
@@ -6,6 +7,7 @@ import type { Sender } from "../http2-frames/sender.ts";
 export interface Http2Connection {
   /** The address at the other end. */
   readonly address: string;
+  readonly slot: Slot | undefined;
   readonly outbox: Outbox;
   readonly sender: Sender;
   /** What each stream lets us send at its beginning. */

@@ -9,6 +9,7 @@ import { after, steadyNow } from "../../clock.ts";
 import { type From, HEARD_MS, type Http2Limits } from "../../edge/server/http2.ts";
 import { Costs } from "../../edge/server/http2-costs.ts";
 import { PREFACE } from "../../edge/server/preface.ts";
+import { type Slot, slotOf } from "../../edge/server/slots.ts";
 import { countArrived } from "../collector.ts";
 import { countRequest, currentTurn, isTurnSpent } from "../event-loop-turn.ts";
 import { type Block, Blocks } from "../http2-frames/blocks.ts";
@@ -52,6 +53,7 @@ const ignore = (): void => undefined;
 /** One connection. */
 export class ServerSession implements BridgedConnection {
   readonly address: string;
+  readonly slot: Slot | undefined;
   readonly #socket: Socket;
   readonly #deps: SessionDeps;
   readonly #greeted: () => void;
@@ -102,6 +104,7 @@ export class ServerSession implements BridgedConnection {
   constructor(socket: Socket, greeted: () => void, deps: SessionDeps) {
     const { limits } = deps;
     this.address = socket.remoteAddress ?? "";
+    this.slot = slotOf(socket);
     this.#socket = socket;
     this.#deps = deps;
     this.#greeted = greeted;
@@ -183,7 +186,7 @@ export class ServerSession implements BridgedConnection {
   /** As PassageWay. */
   accept(pipe: Duplex): void {
     const isSecure = "encrypted" in this.#socket;
-    this.#deps.general(pipe, { address: this.address, isSecure, refused: () => this.refused() });
+    this.#deps.general(pipe, { address: this.address, isSecure, slot: this.slot, refused: () => this.refused() });
   }
 
   /** As PassageWay. */

@@ -5,6 +5,7 @@ import { cutAttacks, TRANSPORTS } from "./cuts.ts";
 import { differAttacks, PLAIN } from "./differ.ts";
 import { floodAttacks } from "./floods.ts";
 import { rowAttacks } from "./rows.ts";
+import { slotAttacks } from "./slots.ts";
 import { slowFirstAttacks } from "./slow-first.ts";
 import { openTarget, type Target } from "./target.ts";
 import { tlsAttacks, tlsSettings } from "./tls.ts";
@@ -22,6 +23,7 @@ export class Suite {
     ...floodAttacks(),
     ...bombAttacks(),
     ...slowFirstAttacks(),
+    ...slotAttacks(),
   ];
 
   async run(attack: Attack, seed: number, whole: boolean): Promise<Outcome> {

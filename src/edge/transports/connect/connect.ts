@@ -34,6 +34,7 @@ import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
 import { boundsOf } from "../../messages/bounds.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "../../messages/errors.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
+import { slotOf } from "../../server/slots.ts";
 import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
 import { NotSpoken } from "../grpc/status.ts";
 import { whileRead } from "../stalled-reader.ts";
@@ -306,6 +307,7 @@ function headOf(context: HandlerContext, requestId: string, startedAt: number, {
     browser: isPage && request && address ? browserOf(request.headers, request.method ?? "", address) : undefined,
     adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
     remoteAddress: request?.socket.remoteAddress ?? "",
+    slot: request && slotOf(request.socket),
     forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
     requestId,
     deadline: deadlineOf(context, startedAt),

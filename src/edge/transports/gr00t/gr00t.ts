@@ -28,6 +28,7 @@ import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { encodedOnce } from "../../messages/encoded-once.ts";
 import { lineOf, refusalOf } from "../../messages/errors.ts";
 import { hand, listenHanded } from "../../server/handed.ts";
+import { Slots, slotOf } from "../../server/slots.ts";
 import { unreadable } from "../unreadable.ts";
 import { modalitiesOf } from "./modalities.ts";
 import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
@@ -46,6 +47,10 @@ export interface Gr00tOptions {
   readonly model: string;
   /** How a live model acts; undefined where nothing live serves it, and of an alias. */
   embodimentOf(model: string): Embodiment | undefined;
+  /** The most connections; 1,000 where nothing is said. */
+  readonly maxConnections?: number;
+  /** What an address that connects counts as; undefined for a trusted proxy. */
+  readonly chargedAs?: (address: string) => string | undefined;
   /** Another process listens at the port, and hands connections over. */
   readonly isHanded?: boolean;
 }
@@ -81,14 +86,18 @@ const method = InferenceService.method.act;
 /** Listens. */
 export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport> {
   const peers = new Map<Socket, Gr00tPeer>();
+  const slots = new Slots(options.maxConnections ?? MOST_CONNECTIONS, options.chargedAs);
   const server = createServer({ noDelay: true, keepAlive: true }, (socket) => {
+    if (!slots.take(socket)) {
+      socket.destroy();
+      return;
+    }
     const peer = new Gr00tPeer(options, socket);
     peers.set(socket, peer);
     socket.on("error", () => socket.destroy());
     socket.once("close", () => peers.delete(socket));
     peer.begin();
   });
-  server.maxConnections = MOST_CONNECTIONS;
   if (options.isHanded) await listenHanded(server);
   else
     await new Promise<void>((resolve, reject) => {
@@ -99,7 +108,7 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
   return {
     port,
     take: (socket) => {
-      if (server.listening && peers.size < MOST_CONNECTIONS) hand(server, socket);
+      if (server.listening) hand(server, socket);
       else socket.destroy();
     },
     close: (patienceMs) =>
@@ -247,6 +256,7 @@ class Gr00tPeer {
         authorization: typeof token === "string" ? `Bearer ${token}` : undefined,
         adminToken: undefined,
         remoteAddress: this.#socket.remoteAddress ?? "",
+        slot: slotOf(this.#socket),
         priority: Priority.LOOP,
         requestId,
         trail,

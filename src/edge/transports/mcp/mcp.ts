@@ -25,6 +25,7 @@ import { decoderOf, Faults, parseCounted, toText } from "../../messages/json.ts"
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
 import { RunningCalls } from "../../server/running-calls.ts";
+import { slotOf } from "../../server/slots.ts";
 import { readBody } from "../rest/body.ts";
 import { originOf } from "../rest/dialects/origin.ts";
 import { type HttpRequest, type HttpResponse, headerOf } from "../rest/exchange.ts";
@@ -149,6 +150,7 @@ class McpTransport {
     exchange.assertOrigin();
     const { request } = exchange;
     exchange.principal = await gate.identify(request.headers.authorization);
+    slotOf(request.socket)?.authenticated();
     const body = await exchange.read().catch(async (thrown: unknown) => {
       // What cannot be read counts as a call, too.
       await exchange.plainly();
@@ -321,6 +323,7 @@ class Exchange {
       // What the operator may do is no tool.
       adminToken: undefined,
       remoteAddress: request.socket.remoteAddress ?? "",
+      slot: slotOf(request.socket),
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId,
       trail,

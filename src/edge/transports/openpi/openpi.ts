@@ -33,6 +33,7 @@ import { encodedOnce } from "../../messages/encoded-once.ts";
 import { lineOf, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
+import { slotOf } from "../../server/slots.ts";
 import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
 import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
 import { VlaEvalProtocol } from "./vla-eval.ts";
@@ -128,6 +129,7 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
     authorization: key === undefined ? undefined : `Bearer ${key}`,
     adminToken: undefined,
     remoteAddress: request.socket.remoteAddress ?? "",
+    slot: slotOf(request.socket),
     priority: Priority.LOOP,
   };
   const requestId = newId("req");

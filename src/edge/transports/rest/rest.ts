@@ -19,6 +19,7 @@ import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, toText, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { RunningCalls } from "../../server/running-calls.ts";
+import { slotOf } from "../../server/slots.ts";
 import { isWhole, type WholeRequestHandler } from "../../server/whole-requests.ts";
 import { type Dialect, native } from "./dialects/index.ts";
 import { eventMaker, eventsOfAnswer } from "./events.ts";
@@ -273,6 +274,7 @@ export class RestTransport implements WholeRequestHandler {
       browser: authorization === undefined && address ? browserOf(request.headers, route.verb, address) : undefined,
       adminToken: headerOf(request, ADMIN_HEADER),
       remoteAddress: request.socket.remoteAddress ?? "",
+      slot: slotOf(request.socket),
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
       isUrgent: context.isUrgent,
