@@ -4,10 +4,10 @@ import { describe, expect, it } from "vitest";
 import type { PortOptions } from "../../../src/edge/server/port.ts";
 import type { CallStream } from "../../../src/fast/http2/call.ts";
 import { fastHttp2 } from "../../../src/fast/http2/server.ts";
+import { open, saying } from "../../edge/port-caller.ts";
 import { eventually } from "../../support/eventually.ts";
 import { endOf, FLAG, FRAME, frame, HELLO, request } from "../../support/wire-client.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";
-import { open, saying } from "../../edge/port-caller.ts";
 import { callHead } from "./echo.ts";
 
 /** Sends frames of these sizes to a call that is paused, resumes it for `perTurn` pieces at a time, and tells what it received. */
