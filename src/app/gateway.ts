@@ -211,8 +211,11 @@ interface Phase {
   isRefusing: boolean;
 }
 
-/** How long calls are still served that were sent before their callers knew that this replica takes no new connection. */
-const LATE_CALLS_MS = 1_000;
+/**
+ * How long idle connections are read after the delay, and calls served that come by them: a caller that was silent all the while learns with
+ * its next answer that this replica ends, and not by a call that is lost.
+ */
+const IDLE_MS = 5_000;
 
 /** Moves callers elsewhere for `delayMs`, then takes no new work, and resolves when what runs has ended or `patienceMs` are over. */
 async function drain(
@@ -231,9 +234,11 @@ async function drain(
     await loops.moveOver(delayMs / 4);
     await sleep(Math.max(0, began + delayMs - steadyNow()));
   }
+  const idleMs = Math.min(IDLE_MS, delayMs);
+  const late = new AbortController();
   const idle = (async () => {
     // What callers sent before they knew is served.
-    if (delayMs > 0) await sleep(Math.min(LATE_CALLS_MS, delayMs));
+    if (idleMs > 0) await sleep(idleMs, late.signal).catch(() => undefined);
     phase.isRefusing = true;
     loops.drain();
     robots.drain();
@@ -244,7 +249,8 @@ async function drain(
   loops.move();
   const patience = new AbortController();
   const over = sleep(patienceMs, patience.signal).catch(() => undefined);
-  await transports.drain(patienceMs, idle);
+  await transports.drain(patienceMs, idle, idleMs);
+  late.abort();
   // A call whose caller has left may still have to be settled.
   await Promise.race([idle, over]);
   patience.abort();

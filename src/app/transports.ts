@@ -61,10 +61,10 @@ export interface Transports {
   /** Says that the process is not ready any more, and asks every peer to send its next request on another connection. Everything is served as before. */
   leave(): void;
   /**
-   * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Calling it
-   * twice is calling it once.
+   * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Idle connections are
+   * read for `idleMs`, and end with their next answer. Calling it twice is calling it once.
    */
-  drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
+  drain(patienceMs: number, enough?: Promise<unknown>, idleMs?: number): Promise<void>;
 }
 
 /** Opens the transports. */
@@ -207,8 +207,10 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       operations?.changed();
       edge.leave();
     },
-    drain(patienceMs, enough) {
-      drained ??= Promise.all([edge.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
+    drain(patienceMs, enough, idleMs) {
+      drained ??= Promise.all([edge.drain(patienceMs, enough, idleMs), gr00t?.close(patienceMs, idleMs)]).then(
+        () => {},
+      );
       return drained;
     },
   };

@@ -75,9 +75,9 @@ export interface EdgeServer {
   leave(): void;
   /**
    * Takes no new connection, lets running calls end for `patienceMs`, or until shortly after `enough` resolves, then ends them, and
-   * resolves when all are gone.
+   * resolves when all are gone. Idle connections are read for `idleMs`, and end with their next answer.
    */
-  drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
+  drain(patienceMs: number, enough?: Promise<unknown>, idleMs?: number): Promise<void>;
 }
 
 /** How long calls that were told to end have for their last answer, in milliseconds. */
@@ -167,7 +167,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
     leave() {
       port?.leave();
     },
-    async drain(patienceMs, enough) {
+    async drain(patienceMs, enough, idleMs = 0) {
       const reason = new ConnectError("the gateway is closing; call again elsewhere", Code.Unavailable);
       const timers: (() => void)[] = [];
       let closed = false;
@@ -179,6 +179,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
       endAfter(patienceMs);
       void enough?.then(() => endAfter(WRITTEN_MS));
       isOpen = false;
+      port?.readIdleFor(idleMs);
       await fastify.close();
       closed = true;
       for (const forget of timers) forget();

@@ -94,7 +94,8 @@ class BoundedRequest extends OwnedHttp2Request {
 
 /** A server that never listens and is handed its connections. */
 export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp2Options): NodeHttp2 {
-  const sessions = new Set<ServerHttp2Session>();
+  /** Sessions, and whether each has no open stream. */
+  const sessions = new Map<ServerHttp2Session, () => boolean>();
   let draining = false;
   const server = createServer(
     {
@@ -177,6 +178,8 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
       if (stream.destroyed) return tax(); // reset in the same read that opened it
       open++;
       served++;
+      // Its GOAWAY names this stream as the last.
+      if (draining) setImmediate(() => session.close());
       stream.on("close", closed);
       if (!stream.endAfterHeaders) endAtTooMany(stream, stream);
       // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
@@ -199,7 +202,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
       sessions.delete(session);
     });
     session.setLocalWindowSize(limits.sessionWindow);
-    sessions.add(session);
+    sessions.set(session, () => open === 0);
     restUnlessUsed(served);
   };
 
@@ -221,9 +224,16 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
     },
     // Node has no GOAWAY after which it begins another stream.
     leave: ignore,
-    drain() {
+    drain(idleMs = 0) {
       draining = true;
-      for (const session of sessions) session.close();
+      for (const [session, isIdle] of sessions) {
+        if (idleMs === 0 || !isIdle()) session.close();
+        else
+          session.once(
+            "close",
+            after(idleMs, () => session.close()),
+          );
+      }
     },
   };
 }

@@ -29,9 +29,10 @@ export interface ConnectionServer {
   leave(): void;
   /**
    * Ends every connection after the answers that it owes. Over HTTP/2 the last GOAWAY names the last stream that was begun, so that a
-   * client may send the later ones elsewhere.
+   * client may send the later ones elsewhere. A server that cannot ask idle clients first reads them for `idleMs`, and ends each with its
+   * next answer.
    */
-  drain(): void;
+  drain(idleMs?: number): void;
 }
 
 /** Opens a server for HTTP/1 connections in front of node:http, to which it hands over every connection that it does not serve. */
@@ -55,8 +56,8 @@ export type OpenHttp2 = (deps: {
 export interface UpgradeTaker {
   wants(request: http.IncomingMessage): boolean;
   take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
-  /** Ends each connection after the answers that it owes, and takes no other. */
-  drain(): void;
+  /** Ends each connection behind its next answer, an idle one after `idleMs` at the latest, and takes no other. */
+  drain(idleMs: number): void;
 }
 
 /** The port's limits and extension points; sizes in bytes, times in milliseconds. */
@@ -123,6 +124,8 @@ export type Port = (http.Server | https.Server) & {
    * as before.
    */
   leave(): void;
+  /** From now on closing the port reads idle connections for so long, and ends each behind the answer to its next request. */
+  readIdleFor(ms: number): void;
 };
 
 /** How long a connection without a byte is kept when the port closes, in milliseconds: its first request may be coming. */
@@ -228,12 +231,20 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
     });
   };
   const closeIdle = server.closeIdleConnections.bind(server);
+  let idleMs = 0;
+  /** Ends idle HTTP/1 connections: now, or once they were read for so long, and behind what has arrived until then. */
+  const endIdle = (end: () => void): void => {
+    if (idleMs === 0) end();
+    else onceGone(after(idleMs, () => setImmediate(end)));
+  };
   server.closeIdleConnections = () => {
-    closeIdle();
-    ahead?.drain();
-    http2.drain();
-    limits.upgrade?.drain();
-    const forget = after(FIRST_WORD_MS, () => {
+    endIdle(() => {
+      closeIdle();
+      ahead?.drain();
+    });
+    http2.drain(idleMs);
+    limits.upgrade?.drain(idleMs);
+    const forget = after(Math.max(FIRST_WORD_MS, idleMs), () => {
       for (const socket of undecided) socket.destroy();
     });
     onceGone(forget);
@@ -243,7 +254,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   };
   const close = server.close.bind(server);
   server.close = (done) => {
-    ahead?.drain();
+    endIdle(() => ahead?.drain());
     http1.drain();
     // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
     onceGone(after(limits.headersTimeoutMs, http1.destroyIdle));
@@ -254,6 +265,10 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       ahead?.leave();
       http1.leave();
       http2.leave();
+    },
+    readIdleFor(ms: number) {
+      idleMs = ms;
+      ahead?.leave();
     },
   });
 }

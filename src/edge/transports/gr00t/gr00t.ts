@@ -60,8 +60,8 @@ export interface Gr00tTransport {
   readonly port: number;
   /** Serves a connection that another process accepted. */
   take(socket: Socket): void;
-  /** Takes no new connection, and ends each after the answer that it owes, or after `patienceMs`. */
-  close(patienceMs: number): Promise<void>;
+  /** Takes no new connection, and ends each with its next answer, an idle one after `idleMs` and every one after `patienceMs`. */
+  close(patienceMs: number, idleMs?: number): Promise<void>;
 }
 
 /** Values of one message, those of its arrays apart. */
@@ -111,7 +111,7 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
       if (server.listening) hand(server, socket);
       else socket.destroy();
     },
-    close: (patienceMs) =>
+    close: (patienceMs, idleMs = 0) =>
       new Promise((resolve) => {
         const forget = after(patienceMs, () => {
           for (const socket of peers.keys()) socket.destroy();
@@ -120,7 +120,7 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
           forget();
           resolve();
         });
-        for (const peer of peers.values()) void peer.drain();
+        for (const peer of peers.values()) peer.drain(idleMs);
       }),
   };
 }
@@ -137,6 +137,7 @@ class Gr00tPeer {
   #turn: Promise<void> = Promise.resolve();
   /** Messages that are not answered. */
   #ahead = 0;
+  #isDraining = false;
   /** Bytes of a message that has not come whole, or is not answered. */
   #coming = 0;
   #owner = UNKNOWN;
@@ -151,11 +152,17 @@ class Gr00tPeer {
     this.#socket = socket;
   }
 
-  /** Ends the connection after the answer that it owes. */
-  async drain(): Promise<void> {
-    await this.#turn.catch(() => {}); // noted where it failed
+  /** Ends the connection once every message is answered; an idle one with its next answer, or after `idleMs`. */
+  drain(idleMs: number): void {
+    this.#isDraining = true;
+    if (this.#ahead > 0) return;
     // A peer that reads nothing does not hold the end.
-    this.#socket.end(() => this.#socket.destroy());
+    if (idleMs === 0) this.#socket.end(() => this.#socket.destroy());
+    else
+      this.#socket.once(
+        "close",
+        after(idleMs, () => this.drain(0)),
+      );
   }
 
   begin(): void {
@@ -217,6 +224,7 @@ class Gr00tPeer {
       this.#ahead -= 1;
       const isTaken = socket.destroyed || socket.write(Buffer.concat([requestHead(answer.length), answer]));
       this.#listen(isTaken);
+      if (this.#isDraining) this.drain(0);
     });
     this.#turn.catch((thrown) => {
       this.#socket.destroy();

@@ -73,7 +73,7 @@ export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
   const limits = { maxPayload: CONVERSATION_BYTES, ...WEBSOCKET_PIECES };
   const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, ...limits });
   const robots = new Set<OpenpiRobot>();
-  let draining = false;
+  let draining: number | undefined;
   options.closing.addEventListener("abort", () => {
     for (const robot of robots) robot.leave();
   });
@@ -82,7 +82,7 @@ export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
     robots.add(served);
     client.once("close", () => robots.delete(served));
     served.begin(socket);
-    if (draining) served.drain();
+    if (draining !== undefined) served.drain(draining);
   };
   return {
     wants: ({ url = "", headers }) =>
@@ -93,9 +93,9 @@ export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
         .then((robot) => server.handleUpgrade(request, socket, head, (client) => serve(client, robot, socket)))
         .catch((thrown) => refuseUpgrade(socket, refusalOf(thrown)));
     },
-    drain() {
-      draining = true;
-      for (const robot of robots) robot.drain();
+    drain(idleMs) {
+      draining = idleMs;
+      for (const robot of robots) robot.drain(idleMs);
     },
   };
 }
@@ -355,14 +355,20 @@ class OpenpiRobot {
         ahead.messages -= 1;
         ahead.bytes -= data.length;
         this.#hold();
-        if (this.#isDraining) this.drain();
+        if (this.#isDraining) this.drain(0);
       });
   }
 
-  /** Ends the connection once nothing that was asked is unanswered. */
-  drain(): void {
+  /** Ends the connection once every request is answered; an idle one with its next answer, or after `idleMs`. */
+  drain(idleMs: number): void {
     this.#isDraining = true;
-    if (this.#ahead.messages === 0) this.leave();
+    if (this.#ahead.messages > 0) return;
+    if (idleMs === 0) this.leave();
+    else
+      this.#client.once(
+        "close",
+        after(idleMs, () => this.drain(0)),
+      );
   }
 
   /** Ends the connection. */
