@@ -408,4 +408,13 @@ describe("tests", () => {
       .filter((file) => /^(before|after)(Each|All)\(/m.test(read(file)));
     expect(faults).toEqual([]);
   });
+
+  it("of the API, stories and clients open gateways, clocks and ports through test/support, which gives them back", () => {
+    // A sleep waits for a time, not for a fact; a port that was free a moment ago may be another file's.
+    const DIRECT = /\b(openApp|replaceAmbient|replaceClock|freePort)\b|\bsetTimeout\(/;
+    const faults = ["test/api", "test/clients", "test/story"]
+      .flatMap((folder) => filesUnder(folder))
+      .filter((file) => file.endsWith(".ts") && DIRECT.test(read(file)));
+    expect(faults).toEqual([]);
+  });
 });

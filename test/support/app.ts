@@ -193,7 +193,8 @@ export const ACT_DECLARATION = {
   action_spaces: ["base_twist_2d"],
   price_per_action_step: 0.0001,
   dt_ms: 5_000,
-  timeout_s: 5,
+  // A busy machine answers late: that is no failure of a model.
+  timeout_s: 20,
 } as const;
 
 function wellAnswered(what: string, { status, text, body }: Answer): Answer["body"] {

@@ -1,12 +1,14 @@
 /** A lab that brings its model server, and what its own client would get. */
 import sharp from "sharp";
-import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { afterEach, beforeAll, expect } from "vitest";
 import { WebSocket } from "ws";
-import { type Answer, type App, type Caller, openApp } from "./app.ts";
+import type { Answer, App, Caller } from "./app.ts";
 import { centreOfRed } from "./centre-of-red.ts";
+import { uniqueName } from "./names.ts";
 import { f4, type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "./openpi-server.ts";
 import { pack, unpack } from "./plain-msgpack.ts";
 import type { Chat } from "./servers/chat.ts";
+import { openWorld } from "./world.ts";
 
 /** Where labs register, declare and call. */
 export interface Lab {
@@ -27,20 +29,18 @@ export function useLab(): Lab {
   const app = {} as App;
   const supplier = {} as Caller;
   const robot = {} as Caller;
-  let next = 0;
   const open: { close(): unknown }[] = [];
   beforeAll(async () => {
-    Object.assign(app, await openApp());
+    Object.assign(app, await openWorld());
     Object.assign(supplier, await app.caller(0, { role: "supplier" }));
     Object.assign(robot, await app.caller(10));
   });
-  afterAll(() => app.close());
   afterEach(async () => {
     for (const each of open.splice(0)) await each.close();
   });
 
   async function join(declaration: object): Promise<{ model: string; status: number; body: Answer["body"] }> {
-    const provider = `lab-${next++}`;
+    const provider = uniqueName("lab");
     const model = `${provider}/policy`;
     const { key } = supplier;
     await app.call("/v1/supply/providers", { name: provider }, { key });

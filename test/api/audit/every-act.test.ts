@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { SERVICES } from "../../../src/app/services.ts";
 import { ADMIN_TOKEN } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { ACTS } from "./acts.ts";
 import { openStage, type Stage } from "./stage.ts";
 
@@ -77,8 +78,13 @@ describe("every RPC that may change something", () => {
     const status = typeof answer === "number" ? answer : answer.status;
     expect(status, typeof answer === "number" ? "" : answer.text).toBeLessThan(300);
     const other = orgOf && typeof answer !== "number" ? orgOf(answer) : undefined;
-    const all = other === undefined ? await recordsOf(owner.org) : await recordsOf(other);
-    const left = all.filter(({ seq }) => other !== undefined || seq > before);
+    // A stop is answered before it is on record.
+    const left = await eventually(async () => {
+      const all = await recordsOf(other ?? owner.org);
+      const rows = all.filter(({ seq }) => other !== undefined || seq > before);
+      expect(rows).not.toEqual([]);
+      return rows;
+    });
     expect(left.map((row) => row.action)).toEqual([action, ...also]);
     if (actor instanceof RegExp) expect(left[0]?.actor).toMatch(actor);
     else expect(left[0]?.actor).toBe(actor);

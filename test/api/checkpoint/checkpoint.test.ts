@@ -265,7 +265,7 @@ describe("who requires signed checkpoints", () => {
     await eventually(async () => expect((await act(REQUIRED)).status).toBe(409));
     await app.sql`update offering set bounds = ${app.sql.json(BOUNDS)} where id = ${signed}`;
     await eventually(async () => expect((await act(REQUIRED)).status).toBe(200));
-    await app.call("/v1/supply/owners/acme", { org_id: host.org }, { admin: ADMIN_TOKEN, method: "PUT" });
+    await app.call(`/v1/supply/owners/${named.acme}`, { org_id: host.org }, { admin: ADMIN_TOKEN, method: "PUT" });
     await eventually(async () => expect((await act(REQUIRED)).status).toBe(409));
   });
 });

@@ -248,7 +248,7 @@ describe("GET /v1/supply/offerings", () => {
 
   it("shows one, to others while it is live", async () => {
     const [{ id }, pending] = [await live(), await declare()];
-    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(5);
+    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(ACT_DECLARATION.timeout_s);
     expect((await get(`/v1/supply/offerings/${id}`, robot)).body).not.toHaveProperty("terms");
     expect((await get(`/v1/supply/offerings/${pending.id}`, robot)).status).toBe(404);
     expect((await get("/v1/supply/offerings/off_nobody")).status).toBe(404);
@@ -335,7 +335,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
       const { status, body } = await patch(`/v1/supply/offerings/${id}`, { timeout_s: 9, [field]: value });
       expect([status, body.error.code, body.error.param], field).toEqual([422, "immutable_field", field]);
     }
-    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(5);
+    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(ACT_DECLARATION.timeout_s);
     const unknown = await patch(`/v1/supply/offerings/${id}`, { hardwear: "H100" });
     expect([unknown.status, unknown.body.error.code]).toEqual([422, "validation_failed"]);
     for (const bad of [
