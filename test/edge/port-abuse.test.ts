@@ -1,6 +1,7 @@
 import { ServerResponse } from "node:http";
 import { describe, expect, it } from "vitest";
 import type { PortOptions } from "../../src/edge/server/port.ts";
+import { eventually } from "../support/eventually.ts";
 import {
   answersIn,
   endOf,
@@ -263,11 +264,11 @@ describe("slow clients", () => {
     let open = slow.length;
     for (const wire of slow) void wire.closed.then(() => open--);
     const good = await goodClient(port);
-    while (open > 0) {
+    await eventually(async () => {
       for (const wire of slow) if (!wire.socket.destroyed) wire.send("x");
       expect(await good()).toBe("ok");
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+      expect(open).toBe(0);
+    });
     const statuses = await Promise.all(slow.map(async (wire) => (await wire.closed).toString().slice(9, 12)));
     expect(new Set(statuses)).toEqual(new Set(["408"]));
     expect(new Set(paths)).toEqual(new Set(["/good"]));

@@ -1,11 +1,13 @@
 /** What happened is written with its cause: in one transaction, once. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { EVENT_NAMES } from "../../src/events/emit.ts";
 import { type OutboxEvent, pruneUnsent, unsentEvents } from "../../src/store/events/outbox.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
 import { startModel } from "../support/model.ts";
+import { SettableWall } from "../support/money.ts";
 
 let app: App;
 beforeAll(async () => {
@@ -31,12 +33,13 @@ describe("the list of events", () => {
 describe("an API call", () => {
   it("that makes a key causes one event, which names the key and holds no secret", async () => {
     const org = await organisation();
+    onTestFinished(replaceAmbient({ clock: new SettableWall(1_900_000_000_000) }));
     const made = await app.admin(`/v1/orgs/${org}/keys`, { name: "robot" });
     const events = await outbox(org);
     expect(events.map(({ row, event }) => [row.name, row.id, event.orgId, event.apiVersion, event.data])).toMatchObject(
       [["key.created", events[0]?.event.id, org, "0.1.0", { case: "keyCreated", value: { keyId: made.id } }]],
     );
-    expect(events[0]?.event.createdAt).toBe(made.created_at);
+    expect(events[0]?.event.createdAt).toBe(1_900_000_000);
     expect(Buffer.from(events[0]!.row.payload).toString("latin1")).not.toContain(made.key);
   });
 

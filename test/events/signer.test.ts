@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
 import { Signer } from "../../src/events/webhook-signer.ts";
+import { runs } from "../support/runs.ts";
 
 const secretOf = (bytes: Uint8Array) => `whsec_${Buffer.from(bytes).toString("base64")}`;
 const SECRET = secretOf(Buffer.alloc(24, 7));
@@ -19,9 +20,9 @@ const anything = fc.record({
   ),
   at: fc.date({ noInvalidDate: true }),
 });
-const bodies = fc.sample(anything, { seed: 8, numRuns: 1_000 });
+const bodies = fc.sample(anything, { seed: 8, numRuns: runs(200) });
 
-it("1,000 bodies are signed as the package signs them, as text and as bytes, and its own verifier accepts them", () => {
+it("bodies are signed as the package signs them, as text and as bytes, and its own verifier accepts them", () => {
   for (const { secret, id, body, at } of bodies) {
     const [ours, theirs] = [new Signer(secret), new Webhook(secret)];
     expect(ours.sign(id, at, body)).toBe(theirs.sign(id, at, body));

@@ -5,6 +5,7 @@ import { createOrg } from "../../src/store/account/orgs.ts";
 import { type Tx, tx } from "../../src/store/database/tx.ts";
 import { seeded } from "../support/chance.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { runs } from "../support/runs.ts";
 
 let database: FreshDatabase;
 
@@ -88,8 +89,8 @@ describe("a chain", () => {
   });
 });
 
-describe("of 100,000 records", () => {
-  const MANY = 100_000;
+describe("of thousands of records", () => {
+  const MANY = runs(4_000);
 
   it("any one that is changed, taken out or slipped in is found, whoever got past the triggers", async () => {
     const orgId = await org();
@@ -114,5 +115,5 @@ describe("of 100,000 records", () => {
       await tx`update audit as a set hash = audit_hash(a) where org_id = ${orgId} and seq = ${hashed}`;
     };
     expect(await faultsAfter(orgId, rehashed)).toEqual(["a record before it is missing or another"]);
-  }, 120_000);
+  });
 });

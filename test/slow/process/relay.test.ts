@@ -1,17 +1,17 @@
 /** Events on their way to NATS: at least once, one id, the order of each organisation; whatever happens to NATS. */
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { dial } from "../../src/events/nats/connect.ts";
-import { NatsLink } from "../../src/events/nats/link.ts";
-import { Relay, type RelayDeps } from "../../src/events/relay.ts";
-import { Notifications } from "../../src/store/database/notifications.ts";
-import { connect, tx } from "../../src/store/database/tx.ts";
-import { appendEvents, carryEvents, unsentEvents } from "../../src/store/events/outbox.ts";
-import { openApp } from "../support/app.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
-import { eventually } from "../support/eventually.ts";
-import { changeStream, type Heard, hear, makeStream, openNats, startNats, streamed } from "../support/nats.ts";
+import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { dial } from "../../../src/events/nats/connect.ts";
+import { NatsLink } from "../../../src/events/nats/link.ts";
+import { Relay, type RelayDeps } from "../../../src/events/relay.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
+import { connect, tx } from "../../../src/store/database/tx.ts";
+import { appendEvents, carryEvents, unsentEvents } from "../../../src/store/events/outbox.ts";
+import { openApp } from "../../support/app.ts";
+import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { changeStream, type Heard, hear, makeStream, openNats, startNats, streamed } from "../../support/nats.ts";
 
 const forgotten: (() => Promise<unknown>)[] = [];
 /** Closes it at the end of the test, before what was there earlier. */

@@ -1,8 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
-import { openClient } from "../../src/store/database/client.ts";
-import { freshDatabase } from "../support/database.ts";
+import { openClient } from "../../../src/store/database/client.ts";
+import { freshDatabase } from "../../support/database.ts";
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;

@@ -2,22 +2,22 @@
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "nats";
 import { afterEach, describe, expect, it } from "vitest";
-import { dial } from "../../src/events/nats/connect.ts";
-import { WorkFeeder } from "../../src/events/work-feeder.ts";
-import { WorkQueue } from "../../src/events/work-queue.ts";
-import { newId } from "../../src/ids.ts";
-import { type JobWork, Worker } from "../../src/jobs/worker.ts";
-import { Notifications } from "../../src/store/database/notifications.ts";
-import { tx } from "../../src/store/database/tx.ts";
-import { claimNamed, noteFailed } from "../../src/store/events/webhooks.ts";
-import { advance, createJob } from "../../src/store/jobs/jobs.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
-import { closing } from "../support/closing.ts";
-import { type FreshDatabase, freshDatabase } from "../support/database.ts";
-import { eventually } from "../support/eventually.ts";
-import { type Nats, startNats } from "../support/nats.ts";
-import { freePort } from "../support/owners.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { dial } from "../../../src/events/nats/connect.ts";
+import { WorkFeeder } from "../../../src/events/work-feeder.ts";
+import { WorkQueue } from "../../../src/events/work-queue.ts";
+import { newId } from "../../../src/ids.ts";
+import { type JobWork, Worker } from "../../../src/jobs/worker.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
+import { tx } from "../../../src/store/database/tx.ts";
+import { claimNamed, noteFailed } from "../../../src/store/events/webhooks.ts";
+import { advance, createJob } from "../../../src/store/jobs/jobs.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { closing } from "../../support/closing.ts";
+import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type Nats, startNats } from "../../support/nats.ts";
+import { freePort } from "../../support/owners.ts";
+import { type Receiver, startReceiver } from "../../support/receiver.ts";
 
 const { closers, kept, closeAll } = closing();
 afterEach(closeAll);
@@ -87,7 +87,7 @@ describe("webhooks", () => {
       expect(row?.after).toBe(120);
     });
     expect(await waiting(connection)).toBe(1);
-    await eventually(async () => expect(await states(app)).toEqual(["delivered", "delivered"]), { timeout: 15_000 });
+    await eventually(async () => expect(await states(app)).toEqual(["delivered", "delivered"]));
     expect(countOf(to)).toBe(2);
     await eventually(async () => expect(await waiting(connection)).toBe(0));
   });
@@ -111,7 +111,7 @@ describe("webhooks", () => {
     ])
       await forge(connection, "webhook", text);
     for (const text of ["job_gone", "", "\u0000", "x".repeat(10_000)]) await forge(connection, "batch", text);
-    await eventually(async () => expect(await waiting(connection)).toBe(0), { timeout: 15_000 });
+    await eventually(async () => expect(await waiting(connection)).toBe(0));
     expect(to.received).toHaveLength(1);
     await happen(app, caller);
     await eventually(() => expect(countOf(to)).toBe(1));
@@ -197,7 +197,7 @@ describe("NATS", () => {
     await server.wipe();
     await server.start();
     const again = await connected(server.url);
-    await eventually(async () => expect(await waiting(again)).toBe(0), { timeout: 30_000 });
+    await eventually(async () => expect(await waiting(again)).toBe(0));
     await happen(app, caller);
     await eventually(() => expect(countOf(to)).toBe(2));
   });
@@ -215,8 +215,8 @@ describe("NATS", () => {
     await (await jetstreamManager(connection)).streams.delete(STREAM);
     to.answer((_, response) => response.writeHead(204).end());
     await happen(app, caller);
-    await eventually(async () => expect(await states(app)).toEqual(["delivered", "delivered"]), { timeout: 30_000 });
-    await eventually(async () => expect(await waiting(connection)).toBe(0), { timeout: 30_000 });
+    await eventually(async () => expect(await states(app)).toEqual(["delivered", "delivered"]));
+    await eventually(async () => expect(await waiting(connection)).toBe(0));
   });
 
   it("whose stream is purged gets again what it lost, once its time is over", async () => {
@@ -256,10 +256,10 @@ describe("NATS", () => {
     const app = await openWorker(url.replace("//", "//limited:secret@"));
     const [to, caller] = [await receiver(), await app.caller()];
     await registered(app, caller, to);
-    await eventually(() => expect(countOf(to, "ping")).toBe(1), { timeout: 20_000 });
+    await eventually(() => expect(countOf(to, "ping")).toBe(1));
     for (let i = 1; i <= 5; i++) {
       await happen(app, caller);
-      await eventually(() => expect(countOf(to)).toBe(i), { timeout: 20_000 });
+      await eventually(() => expect(countOf(to)).toBe(i));
     }
   });
 });
@@ -384,6 +384,6 @@ describe("jobs", () => {
     for (let i = 0; i < 5; i++) await asked("org_a");
     await eventually(() => expect(running).toEqual(["org_a", "org_a"]));
     over.resolve();
-    await eventually(() => expect(running).toHaveLength(5), { timeout: 20_000 });
+    await eventually(() => expect(running).toHaveLength(5));
   });
 });

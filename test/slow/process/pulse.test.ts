@@ -1,15 +1,15 @@
 /** A database that stands still without closing anything. */
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { now, setWall, steadyNow } from "../../src/clock.ts";
-import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
-import { Notifications } from "../../src/store/database/notifications.ts";
-import { Pulse } from "../../src/store/database/pulse.ts";
-import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
-import { isOutage } from "../../src/store/database/unavailable.ts";
-import { eventually } from "../support/eventually.ts";
-import { freeze } from "../support/freeze.ts";
-import { scratchDir } from "../support/gateway.ts";
+import { now, setWall, steadyNow } from "../../../src/clock.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../../src/embedded/postgres.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
+import { Pulse } from "../../../src/store/database/pulse.ts";
+import { connect, type Sql, tx } from "../../../src/store/database/tx.ts";
+import { isOutage } from "../../../src/store/database/unavailable.ts";
+import { eventually } from "../../support/eventually.ts";
+import { freeze } from "../../support/freeze.ts";
+import { scratchDir } from "../../support/gateway.ts";
 
 const dir = scratchDir();
 let postgres: EmbeddedPostgres;
