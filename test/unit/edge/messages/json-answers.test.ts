@@ -99,6 +99,7 @@ describe("an answer", () => {
       orgId: "o",
       name: "n",
       scopes: ["act"],
+      models: ["acme/*"],
       budget: { limitUsd: 1.5, interval: 2 },
       rateLimit: { requests: 1, windowS: 2 },
       environment: 2,
