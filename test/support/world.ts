@@ -4,7 +4,6 @@
  * and loses the offerings that a file supplied.
  */
 import { readFileSync } from "node:fs";
-import { test as base } from "vitest";
 import { clockReplacements } from "./ambient.ts";
 import { type App, type AppOptions, openApp, supplierOf } from "./app.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
@@ -90,9 +89,3 @@ export async function openModel(script?: Script): Promise<Model> {
   const model = await startModel(script);
   return { ...model, close: closedAtEnd(() => model.close()) };
 }
-
-/** Vitest's `test` with the shared gateway as `world`. */
-export const test = base.extend<{ world: World }>({
-  // biome-ignore lint/correctness/noEmptyPattern: Vitest reads which fixtures this one needs from the pattern.
-  world: [async ({}, use) => use(await openWorld()), { scope: "file" }],
-});
