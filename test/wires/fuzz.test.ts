@@ -265,7 +265,11 @@ it("reads no text for long, however it is made to", () => {
   for (const bomb of bombs) {
     const text = bomb.repeat(Math.floor(256_000 / bomb.length));
     const began = process.threadCpuUsage();
-    readChat(Buffer.from(completion(text)));
+    try {
+      readChat(Buffer.from(completion(text)));
+    } catch (error) {
+      if (!(error instanceof UpstreamFailure)) throw error;
+    }
     const { user, system } = process.threadCpuUsage(began);
     if (user + system > 1_000_000) slow.push(bomb); // coarse: seven readers of 256 KiB each
   }

@@ -20,7 +20,7 @@ it("leaves no timer behind, whatever became of its calls, and calls off those th
     };
     const probed = {
       offering: { id: "off_1", model: "o/n", contracts: [Contract.EVALUATE], actionSpaces: [], coldTimeoutMs: 5_000 },
-      target: {},
+      target: { endpoint: "test://a" },
       record: { region: "", providerRegions: [] },
       wire: { id: "test", schemes: ["test:"], health, close: async () => {} },
     } as unknown as Probed;
