@@ -60,12 +60,12 @@ export function checkAnswer(answer: GroundAnswer, frames: number): AttemptFailur
   let sound = isTokenCount(answer.inputTokens) && isTokenCount(answer.outputTokens);
   for (const { x, y, confidence, frame } of answer.points) {
     if (!Number.isFinite(x + y + confidence)) return AttemptFailure.NON_FINITE_ACTION;
-    sound &&= isShare(x) && isShare(y) && isShare(confidence) && isIndex(frame, frames);
+    sound &&= isShare(x) && isShare(y) && isShare(confidence) && isIndex(frame, Math.max(frames, 1));
   }
   for (const { xMin, yMin, xMax, yMax, confidence, frame } of answer.boxes) {
     if (!Number.isFinite(xMin + yMin + xMax + yMax + confidence)) return AttemptFailure.NON_FINITE_ACTION;
     sound &&= isShare(xMin) && isShare(yMin) && isShare(xMax) && isShare(yMax) && isShare(confidence);
-    sound &&= xMin <= xMax && yMin <= yMax && isIndex(frame, frames);
+    sound &&= xMin <= xMax && yMin <= yMax && isIndex(frame, Math.max(frames, 1));
   }
   return sound ? undefined : AttemptFailure.MALFORMED_ANSWER;
 }

@@ -19,7 +19,7 @@ const refused = async (path: string, body?: object) => {
 it("name the page that explains them by its whole address, and the document names the server", async () => {
   expect((await refused("/v1/models/a/b")).docs_url).toBe("https://api.example.com/docs/errors#model_not_found");
   const { body } = await app.call("/openapi.json");
-  expect(body.servers).toEqual([{ url: "https://api.example.com/base" }]);
+  expect(body.servers).toEqual([{ url: "https://api.example.com/base", description: "public" }]);
 });
 
 it("name the path that was meant, and redirect to no other host", async () => {

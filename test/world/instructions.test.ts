@@ -7,8 +7,6 @@ import { encodePrediction } from "../../src/upstream/cog/encode.ts";
 import { encodeInfer } from "../../src/upstream/cosmos-nim/encode.ts";
 import { encodeAct as dexbotic } from "../../src/upstream/dexbotic/encode.ts";
 import { actionData, type Layout, momentOf } from "../../src/upstream/gr00t-zmq/encode.ts";
-import { writeObservation as inPickles } from "../../src/upstream/lerobot-async/pickles.ts";
-import { writeObservation as inTensors } from "../../src/upstream/lerobot-async/tensors.ts";
 import { tensorsOf } from "../../src/upstream/oip/model.ts";
 import { encodeRequest } from "../../src/upstream/openpi-ws/encode.ts";
 import { encodeAct as openvla } from "../../src/upstream/openvla-act/encode.ts";
@@ -113,8 +111,6 @@ describe("Physical-Intelligence/openpi, default_prompt: a call without an instru
       "vla-eval-ws, as an episode",
       (instruction: string) => String(encodeEpisode(instruction, 1)).replace("name", "prompt"),
     ],
-    ["lerobot-async", (task: string) => String(inTensors([], task, 1, 1)).replace("task", "prompt")],
-    ["lerobot-async in pickles", (task: string) => String(inPickles([], task, 1, 1)).replace("task", "prompt")],
   ] as const)("has none under its own name for the server of %s", (_, write) => {
     expect(write("")).not.toContain("prompt");
     expect(write("fold it")).toContain("prompt");

@@ -70,7 +70,7 @@ export function writeObservation(
   timestamp: number,
 ): Buffer {
   const observation = new Map<string, Picklable>(parts.map((part) => [part.key, pickled(part, arrayOf(part))]));
-  if (task !== "") observation.set("task", task);
+  observation.set("task", task);
   const fields = new Map<string, Picklable>([
     ["timestamp", new PyFloat(timestamp)],
     ["timestep", timestep],

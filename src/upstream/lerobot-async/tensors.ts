@@ -44,7 +44,7 @@ export function writeObservation(
     if (part.kind === "frame") arrays.set(part.key, array);
     else scalars.push([part.key, array.toFloat64()[0]!]); // a motor has one number, as the profile was checked for
   }
-  if (task !== "") scalars.push(["task", task]);
+  scalars.push(["task", task]);
   return writeLerobotMessage(
     {
       type: "TimedObservation",

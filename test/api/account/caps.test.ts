@@ -1,12 +1,12 @@
 /** What an organization may have at most: exactly so many, however many ask at once, and a refusal that says what to do. */
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { type Answer, type App, openApp } from "../../support/app.ts";
+import { beforeAll, expect, it } from "vitest";
+import type { Answer, App } from "../../support/app.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp({ orgCaps: { keys: 4, members: 3, providers: 2, queued_items: 5 } });
+  app = await ownGateway({ orgCaps: { keys: 4, members: 3, providers: 2, queued_items: 5 } });
 });
-afterAll(() => app.close());
 
 /** Makes ten at once in an organization of its own; answers what was made and how the others were refused. */
 async function flood(make: (org: string, key: string, i: number) => Promise<Answer>) {

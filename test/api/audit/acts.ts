@@ -1,10 +1,12 @@
 /** Every act that is on record: an RPC that may change something, what it needs to be called, and what the record then says. */
+
 import { generateKeyPairSync } from "node:crypto";
 import { ACT_DECLARATION, type Answer } from "../../support/app.ts";
 import { Browser, signedIn } from "../../support/browser.ts";
 import { EMAIL, type LyingIssuer, startLyingIssuer } from "../../support/identity-provider.ts";
 import { person } from "../../support/members.ts";
 import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
+import { letStay } from "../../support/opened.ts";
 import { type Stage, USER } from "./stage.ts";
 
 const PUBLIC_KEY = generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" });
@@ -28,7 +30,11 @@ export interface Act {
 
 let lying: Promise<LyingIssuer> | undefined;
 /** One for all that need one, which goes with the process. */
-const lyingIssuer = (): Promise<LyingIssuer> => (lying ??= startLyingIssuer());
+const lyingIssuer = (): Promise<LyingIssuer> =>
+  (lying ??= startLyingIssuer().then((issuer) => {
+    letStay(1);
+    return issuer;
+  }));
 
 /** A person who comes back from an identity provider. */
 async function signingIn({ app, send, orgs, asOperator }: Stage) {

@@ -328,7 +328,7 @@ describe("422", () => {
     expect(misspelt.body.detail[0].msg).toContain("max_latency_ms");
     const unknown = await act({ provider: { ignore: [`${named.acme}x`] } });
     expect([unknown.status, unknown.body.error.param]).toEqual([422, "provider.ignore.0"]);
-    expect(unknown.body.error.details.near).toEqual([named.acme]);
+    expect(unknown.body.error.details.near).toContain(named.acme);
   });
 
   it("keeps metadata to 16 keys of 512 characters", async () => {

@@ -177,7 +177,7 @@ describe("over Connect", () => {
       { name: "a\u0000b" },
       { headers: { "x-service-admin-token": ADMIN_TOKEN } },
     );
-    expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "malformed_body" });
+    expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "validation_failed" });
   });
 
   it("U+0000 in what is only logged does no harm", async () => {

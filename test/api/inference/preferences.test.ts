@@ -216,7 +216,7 @@ describe("409", () => {
 it("names near providers where the only ones that may serve are unknown", async () => {
   for (const provider of [{ only: [`${named.acme}e`] }, { order: [`${named.acme}e`], allow_fallbacks: false }]) {
     const { status, details, text } = await refused({ provider });
-    expect([status, details.near]).toEqual([409, [named.acme]]);
+    expect([status, details.near]).toEqual([409, expect.arrayContaining([named.acme])]);
     expect(text).toContain(`there is no provider \\"${named.acme}e\\"`);
   }
   const { details } = await refused({ provider: { only: [named.acme], max_cost_usd: 0 } });

@@ -90,9 +90,6 @@ describe.each([
     return { server, model };
   };
 
-  // One server for all faults: after each of them it answers well, which closes its breaker again.
-  let faulty: ReturnType<typeof live> | undefined;
-
   /** The answer to a call, when `ms` have passed since the server was asked. */
   const skipping = async <T>(server: ActServer, call: () => Promise<T>, ms: number): Promise<T> => {
     const before = server.acts.length;
@@ -107,8 +104,7 @@ describe.each([
   it.each(sayable)(
     "%s is a failed attempt, costs nothing, and leaves the next call well",
     async (name, fault, reason) => {
-      faulty ??= live("faulty");
-      const { server, model } = await faulty;
+      const { server, model } = await live(name.replaceAll(" ", "-"));
       const payer = await app.caller(1);
       server.behave(fault, GOOD);
       const { status, body, text } = await act(model, {}, payer);

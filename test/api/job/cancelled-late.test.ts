@@ -1,8 +1,9 @@
 /** DELETE /v1/batch/{id} after the last item was begun: nothing is left to cancel. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type App, openApp } from "../../support/app.ts";
+import type { App } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -10,7 +11,7 @@ const held: (() => void)[] = [];
 
 beforeAll(async () => {
   model = await startModel();
-  app = await openApp({ roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
 });
 afterAll(async () => {

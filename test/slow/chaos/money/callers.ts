@@ -191,11 +191,11 @@ export class Callers {
     if (status === 200) {
       this.answers++;
       if (told.text === undefined) {
-        told.text = text;
+        told.text = firstOf(text);
         // A replay comes under a request id of its own; in it stands the one under which the call ran.
         told.answered.set(runOf(body), Math.round(body.usage.cost_usd * 1e6));
         if (told.keyed) this.#replayable.push(told);
-      } else if (told.text !== text) this.faults.push(`${told.id} was answered in two ways`);
+      } else if (told.text !== firstOf(text)) this.faults.push(`${told.id} was answered in two ways`);
       return true;
     }
     const code = body?.error?.code;
@@ -219,3 +219,9 @@ const EXPECTED = new Set([
   "not_ready",
   "capacity_exhausted",
 ]);
+
+/** An answer without what a replay adds to the first one: that it is replayed, whether it has expired, and its age. */
+function firstOf(text: string): string {
+  const { replayed: _, expired: __, observation_age_ms: ___, ...first } = JSON.parse(text) as Record<string, unknown>;
+  return JSON.stringify(first);
+}

@@ -380,7 +380,11 @@ class Run {
     };
     for (let tries = 0; (await settled()) < this.#served && tries < 100; tries++) await wait(100);
     const [ledger] = await this.#sql<{ charged: number }[]>`
-      select coalesce(sum(amount_micro), 0)::int8 as charged from entry where kind = 'charge'`;
+      with own as (select name as provider, org_id from provider)
+      select (coalesce(sum(cost_micro - coalesce(hedge_cost_micro, 0)), 0) + (
+        select coalesce(sum(cost_micro), 0) from hedge_loser where (provider, org_id) not in (select provider, org_id from own)
+      ))::int8 as charged
+      from request where status = 'settled' and (provider, org_id) not in (select provider, org_id from own)`;
     const charged = Number(ledger?.charged ?? 0);
     let [told, earned] = [0, 0];
     const micro = (usd: number): number => Math.round(usd * 1e6);
