@@ -104,7 +104,7 @@ describe.each([
   it.each(sayable)(
     "%s is a failed attempt, costs nothing, and leaves the next call well",
     async (name, fault, reason) => {
-      const { server, model } = await live(name.replaceAll(" ", "-"));
+      const { server, model } = await live(name.replaceAll(" ", "-").toLowerCase());
       const payer = await app.caller(1);
       server.behave(fault, GOOD);
       const { status, body, text } = await act(model, {}, payer);
