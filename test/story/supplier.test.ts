@@ -310,7 +310,7 @@ describe("what happens to an offering", () => {
     expect(data.value).toMatchObject({ offeringId: offerings.good, changed: ["cost_usd_per_second", "timeout_s"] });
     const told = await app.sql`
       select distinct name, org_id from outbox where name like 'offering.%' or name like 'provider.%'`;
-    expect(told.map(({ name }) => name)).toEqual(expect.arrayContaining(["offering.circuit_opened"]));
+    expect(told.map(({ name }) => name)).toEqual(expect.arrayContaining(["offering.verified"]));
     const orgs = new Set(Object.values(owners).map(({ org }) => org));
     expect(told.filter(({ orgId }) => !orgs.has(orgId))).toEqual([]);
     const acts = await app.sql`select from audit where action = 'provider.share_set' and org_id = ${owners.flaky.org}`;
