@@ -1,7 +1,7 @@
 /** More connections than there are slots, by strangers who never send a request: clients with keys keep getting in. */
 import type { Socket } from "node:net";
 import { GREETING, READY } from "../../../src/codecs/zmtp.ts";
-import { HELLO, PREFACE } from "../../support/wire-client.ts";
+import { FLAG, FRAME, frame, HELLO, PREFACE } from "../../support/wire-client.ts";
 import { type Attack, type AttackContext, attackerAddress, dial, spread, turns } from "./attack.ts";
 
 /** Beyond the 10,000 connections of a port, and the 1,000 of that for GR00T. */
@@ -12,12 +12,15 @@ const REFILLS = 8;
 const ANSWERS = 40;
 const DRIP_MS = 500;
 
+/** A complete greeting of HTTP/2: such a connection may rest for minutes. */
+const GREETED = Buffer.concat([HELLO, frame(FRAME.settings, FLAG.ack, 0)]);
+
 /** What strangers say, and then never a request. `drips` comes byte by byte. */
 const STRANGERS: Readonly<Record<string, { readonly says?: Buffer; readonly drips?: Buffer }>> = {
   "are idle": {},
   "have sent half a head": { says: Buffer.from("POST /v1/act HTTP/1.1\r\nHost: a\r\nX-") },
   "send a slow preface": { drips: PREFACE },
-  "have opened HTTP/2 and are idle": { says: HELLO },
+  "have opened HTTP/2 and are idle": { says: GREETED },
 };
 
 /** A stranger's way to hold a connection. */
@@ -74,7 +77,7 @@ export const slotAttacks = (): Attack[] => [
   })),
   {
     name: `${CONNECTIONS.calls} connections of many addresses that have opened HTTP/2 and are idle`,
-    run: (context) => siege(context, { says: HELLO }, { ...at(context), address: attackerAddress }),
+    run: (context) => siege(context, { says: GREETED }, { ...at(context), address: attackerAddress }),
   },
   {
     name: `${CONNECTIONS.calls} connections of one address that never begin their handshake of TLS`,
