@@ -5,7 +5,7 @@ import { after } from "../clock.ts";
 /** A client that has made no handshake on its connection, where none of an earlier one can stand for it. */
 export class NotSetUp extends Error {
   override readonly name = "NotSetUp";
-  /** The connection was not told before. */
+  /** Whether the connection has not been notified yet. */
   readonly isFirst: boolean;
 
   constructor(message: string, isFirst: boolean) {
@@ -21,7 +21,7 @@ interface LerobotClient {
 
 /** How long a connection may take to answer a ping before it counts as lost. */
 const PING_MS = 1_000;
-/** Before a client that is told to make a handshake asks again. */
+/** How long a client waits between a refusal that asks for a handshake and its next request. */
 const PAUSE_MS = 100;
 /** Lost connections that are remembered. */
 const MOST_LOST = 16;
@@ -47,7 +47,7 @@ export class LerobotClients<C extends LerobotClient> {
     return this.#open.get(session);
   }
 
-  /** A client made a handshake: whoever left its machine before is not waited for. */
+  /** Records a handshake; lost clients of the same machine are no longer expected back. */
   supersede(client: C): void {
     this.#lost = this.#lost.filter((each) => !this.#isNear(each, client));
   }

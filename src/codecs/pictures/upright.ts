@@ -3,7 +3,7 @@ import sharp, { type Sharp } from "sharp";
 import { type Orientation, UPRIGHTING } from "./exif.ts";
 import type { ImageFormat, ImageHeader } from "./image.ts";
 
-/** The picture upright, and turned clockwise by `degrees` more. For a picture of which nothing else is wanted: other steps may come in between. */
+/** Returns the picture upright, then turned clockwise by `degrees`. Use it only if no other step follows: sharp may reorder steps. */
 export function uprighted(picture: Sharp, orientation: Orientation, degrees: 0 | 180 = 0): Sharp {
   const { flip, flop, degrees: own } = UPRIGHTING[orientation];
   const turn = (own + degrees) % 360;

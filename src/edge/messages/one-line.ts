@@ -10,7 +10,7 @@ const LONGEST_NAME = 256n;
 const CONTROL = /[\p{Cc}\u2028\u2029]/u;
 
 type Path = readonly (string | number)[];
-/** Whether a value holds only names of one line; the paths of those that are not are added where somebody wants them. */
+/** Reports whether every name in a value is on one line; adds the paths of the others to `bad` if it is given. */
 type Check = (value: unknown, path: Path, bad: Path[] | undefined) => boolean;
 
 const isOneLine: Check = (value, path, bad) => {

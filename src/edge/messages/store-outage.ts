@@ -3,7 +3,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { overCapIn } from "../../store/account/org-caps.ts";
 import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
 
-/** A database that is away is no bug, nor is text that no database holds, nor a cap that it keeps: the caller is told to come again, or to mend it. */
+/** Turns errors of the store that are not bugs into refusals: an outage, text that PostgreSQL cannot hold, and a cap of the organization. */
 export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });

@@ -343,7 +343,7 @@ class GrpcCall implements CallHearer {
     this.#held.to(this.#heard);
   }
 
-  /** Unpacks one message after the other, and hears each before the next. */
+  /** Decompresses waiting messages one at a time and handles each before the next. */
   #hearInTurn(message: Buffer, compressed: boolean): void {
     if (compressed && !this.#coding) throw unreadable();
     this.#packed.push({ message, compressed });

@@ -97,7 +97,7 @@ export class StopOrders {
     const before = this.#writing.get(target);
     const written = before === undefined ? this.#begin(target, order) : before.then(() => this.#begin(target, order));
     written
-      .catch(() => {}) // who waits for it hears of it
+      .catch(() => {}) // the callers that await `written` get the error
       .finally(() => {
         turns.orders--;
         this.#tidy(stop.orgId, turns);

@@ -35,7 +35,7 @@ const plain = (name: string): string =>
     .replace(/^(https?:\/\/[^/]+\/|models\/|hf:(\/\/)?)/, "")
     .replaceAll(/[\s._-]/g, "");
 
-/** None where both are spelled alike; else by the letters as they are, or, as one mistake more, by those that are spelled. */
+/** The number of mistakes between two names: 0 if their plain forms are equal; otherwise the lesser of their edit distance and that of their plain forms plus one. */
 function distanceBetween(name: string, asked: string, form: string, reach: number): number {
   const whole = plain(form);
   if (asked === whole && asked !== "") return 0;

@@ -50,7 +50,7 @@ export function assertMayReplay(args: PlanArgs, by: AnsweredBy): void {
 
 const stands = (ask: Ask, row: number): boolean => ask.targets.some((target) => universeOf(ask, target).includes(row));
 
-/** Of an offering that is gone nobody can say whether it would still be trusted: its answers are for callers whom nothing restricts. */
+/** The trust of a removed offering is unknown, so its answers are replayed only to callers without restrictions. */
 function assertUnrestricted({ scope, intent }: PlanArgs, by: AnsweredBy): void {
   if (!inScope(scope.models, by.model)) throw outOfScope(by);
   const { reach, requireSigned = false, settings, environment } = scope;

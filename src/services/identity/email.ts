@@ -1,4 +1,4 @@
-/** E-mail addresses, read in one way everywhere: an address that two readers could take for two people belongs to nobody. */
+/** E-mail addresses, read the same way everywhere. An address that two parsers could read differently is invalid. */
 
 /**
  * A plain addr-spec of RFC 5322: one `@`, no quotes, no comments, no display name; letters of any script before the `@` (RFC 6531). Invitations

@@ -72,7 +72,7 @@ async function joined(tx: Tx, member: MemberRecord, call: Call): Promise<void> {
   await audit(tx, { ...actOn(member, "member.joined", call), actor: userId });
 }
 
-/** Why an identity provider's claims make nobody a member: the word that the sign-in page is given, and the sentence. */
+/** Why an identity provider's claims match no member: the code for the sign-in page, and the sentence. */
 const FAULTS = {
   email_malformed: "its e-mail address is not a plain address such as name@example.com",
   email_missing: "it names no known member and sends no e-mail address; map the claim `email`",

@@ -214,7 +214,7 @@ function toldBy(user: User | undefined): ToldUser {
   const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
   const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
   const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
-  // A user name without an `@` is no address, and signs nobody in by one.
+  // A user name without an `@` is not an e-mail address, so no user can sign in by it.
   const odd = [email, ...emails.map(({ value = "" }) => value)].find((each) => each.includes("@") && !isEmail(each));
   if (odd !== undefined)
     throw refuse(Reason.INVALID_VALUE, `${JSON.stringify(odd)} is not a plain e-mail address such as name@example.com`);

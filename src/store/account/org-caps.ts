@@ -1,4 +1,4 @@
-/** What an organization may have at most of things that cost the gateway something. The triggers in the schema hold it, whoever inserts. */
+/** Caps on what an organization can create. Triggers in the schema enforce them for every writer. */
 import type { Sql } from "../database/tx.ts";
 
 /** Each cap with its default: generous, so that only a fault or an attack reaches it. */

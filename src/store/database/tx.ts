@@ -226,7 +226,7 @@ async function problemAt(url: string, pooled: boolean): Promise<Problem | undefi
 const isRefusedParameter = (cause: unknown): boolean =>
   codeOf(cause) === "08P01" && cause instanceof Error && cause.message.includes("startup parameter");
 
-/** A certificate that is signed by nobody known here, as Node names the ways in which it can be. */
+/** Node's error codes for a certificate with an unknown issuer. */
 const UNKNOWN_SIGNERS = [
   "SELF_SIGNED_CERT_IN_CHAIN",
   "DEPTH_ZERO_SELF_SIGNED_CERT",

@@ -43,7 +43,7 @@ export function isOutage(error: unknown): boolean {
 /** PostgreSQL's codes for pages that can't be read (XX), and for tables, columns and functions that the schema has and the database lacks. */
 const DAMAGE = /^(?:XX00[012]|42P01|42703|42883)$/;
 
-/** Whether an error tells of a store that lost or corrupted what was kept there: neither waiting nor a restart mends it. */
+/** Reports whether an error means that the store has lost or corrupted data, which neither waiting nor a restart repairs. */
 export const isDamaged = (error: unknown): error is Error =>
   error instanceof Error && "code" in error && DAMAGE.test(String(error.code));
 

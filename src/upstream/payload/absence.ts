@@ -66,7 +66,7 @@ const ABSENCES: RegExp[] = [
 const BARE = /^no (.+)$/;
 ABSENCES.push(BARE);
 
-/** How a sentence goes on after "nothing" or "none" of its own. */
+/** Words that can follow "nothing" or "none". */
 const AT_ONCE = /^(?:matching|like|in|on|within|here|visible|present|found|detected|that (?:match|fit|look)\w*)\b/;
 const IMAGE = /\b(?:image|picture|photo|photograph|frame|scene|view|screenshot|front)s?\b/;
 
@@ -115,7 +115,7 @@ const namesIn = (text: string): string[] => wordsOf(text).filter((word) => !EMPT
 const isNamedIn = (text: string, wanted: readonly string[]): boolean =>
   namesIn(text).some((word) => wanted.includes(word));
 
-/** Whether a sentence goes on with a place that is neither the picture nor a part of what was asked for: the thing may be in another. */
+/** Reports whether a sentence names another place than the picture, where the object may be after all. */
 function isElsewhere(rest: string, wanted: readonly string[]): boolean {
   const place = /\b(?:in|on|inside|within|at|under|near|behind|by|over|among|beside)\b(.*)$/.exec(rest)?.[1];
   return place !== undefined && !IMAGE.test(place) && !isNamedIn(place, wanted) && namesIn(place).length > 0;

@@ -43,5 +43,5 @@ function headerOf({ data, url }: Frame): ImageHeader | undefined {
   return undefined;
 }
 
-/** A larger picture is refused when it is wanted. */
+/** Larger pictures are refused when a wire reads them. */
 const MOST_BYTES = 16 << 20;

@@ -40,7 +40,7 @@ export interface RestRoute {
   readonly events: boolean;
   /** The answer is JSON Lines. */
   readonly lines: boolean;
-  /** A reader of its events goes on behind the last one that it read (`Last-Event-ID`). */
+  /** Its event stream resumes after the last event that the reader received (`Last-Event-ID`). */
   readonly resumed: boolean;
   /** The most that its body may be. */
   readonly bounds: Bounds;
