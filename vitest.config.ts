@@ -17,7 +17,7 @@ export default defineConfig({
     // These limits only end tests that hang. A busy machine may take ten times as long as a quiet one.
     testTimeout: 120_000,
     hookTimeout: 180_000,
-    // Until the regrouped suites have been green twenty times in a row, CI runs a failed test once more; Vitest prints it.
+    // Until the regrouped suites have been green twenty times in a row, CI runs a failed test once more and prints its name.
     retry: process.env.CI === undefined ? 0 : 1,
     expect: { poll: { timeout: 60_000 } },
     pool: "forks",

@@ -24,9 +24,12 @@ export function replaceAmbient(by: { clock?: Clock; random?: () => number }): ()
   return restore;
 }
 
-/** Puts back whatever is still replaced, newest first; returns what it was. */
-export function restoreReplaced(): string[] {
-  const left = inForce.length;
-  for (const restore of inForce.toReversed()) restore();
-  return left === 0 ? [] : [`${left} replacements of the clock or of randomness`];
+/** How many replacements are in force. */
+export const replacementsNow = (): number => inForce.length;
+
+/** Puts back what was replaced since `kept` replacements were in force, newest first; returns what it was. */
+export function restoreReplaced(kept = 0): string[] {
+  const left = inForce.slice(kept);
+  for (const restore of left.toReversed()) restore();
+  return left.length === 0 ? [] : [`${left.length} replacements of the clock or of randomness`];
 }

@@ -1,5 +1,5 @@
 /**
- * A reporter that adds up what a run costs in CPU-seconds and compares it with `test/budget.json`. A calibration loop is timed in the same
+ * A reporter that names flaky tests, adds up what a run costs in CPU-seconds and compares it with `test/budget.json`. A calibration loop is timed in the same
  * run, so that a slow or busy machine does not look like a slower suite. `BUDGET=write` records the run, `BUDGET=hold` fails it beyond the budget.
  */
 import { readFileSync, writeFileSync, writeSync } from "node:fs";
@@ -15,6 +15,14 @@ const TOLERANCE = 1.5;
 /** A file of the fast suite may cost this many CPU-seconds, unless the budget file lists it as large. */
 const MOST_OF_A_FILE_S = 4;
 
+/** Prints the tests that passed only when they were run again. */
+function printFlaky(modules: readonly TestModule[]): void {
+  for (const module of modules)
+    for (const test of module.children.allTests())
+      if (test.diagnostic()?.flaky)
+        print([`flaky, passed when run again: ${relative(process.cwd(), module.moduleId)}: ${test.fullName}`]);
+}
+
 /** What a run has cost: by file, in CPU-seconds of the reference machine. */
 type Costs = Readonly<Record<string, number>>;
 
@@ -23,6 +31,7 @@ export default class BudgetReporter implements Reporter {
   readonly #calibrations = [calibrate()];
 
   onTestRunEnd(modules: readonly TestModule[]): void {
+    printFlaky(modules);
     this.#calibrations.push(calibrate());
     const scale = CALIBRATION_S / (this.#calibrations.reduce((sum, each) => sum + each, 0) / this.#calibrations.length);
     const projects = Map.groupBy(modules, ({ project }) => project.name);

@@ -3,7 +3,7 @@
  * hooks puts back whatever the file left replaced or open. A file that left something behind fails, and the next file starts clean.
  */
 import { afterAll, afterEach, beforeEach, expect } from "vitest";
-import { restoreReplaced } from "./ambient.ts";
+import { replacementsNow, restoreReplaced } from "./ambient.ts";
 import { answersOfTest, forgetAnswers } from "./answers.ts";
 import { childSeconds, ownSeconds } from "./cpu.ts";
 import { closeDatabases } from "./database.ts";
@@ -23,13 +23,17 @@ const OF_PACKAGES = new Set(["VIPSHOME"]);
 const environment = { ...process.env };
 const resources = openResources();
 let openBefore: ReadonlySet<unknown> = new Set();
+let replacedBefore = 0;
 
 beforeEach(() => {
   forgetAnswers();
   openBefore = openNow();
+  replacedBefore = replacementsNow();
 });
 afterEach(async ({ task }) => {
   if (task.result?.state === "fail") for (const answer of answersOfTest()) console.error(answer);
+  // A test that fails in its middle does not reach its own restore.
+  restoreReplaced(replacedBefore);
   await closeOpened(openBefore);
 });
 
