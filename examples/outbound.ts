@@ -6,7 +6,7 @@
  * It is refused, and dials again, until its provider is registered. Declare the model once, with the runtime `limber-outbound`, while this
  * runs; the probe waits for it:
  *
- *   npm run provider -- register --provider acme --model acme/cruise --runtime limber-outbound --endpoint outbound://acme \
+ *   npx limber provider register --provider acme --model acme/cruise --runtime limber-outbound --endpoint outbound://acme \
  *     --action-space base_twist_2d
  */
 import { setTimeout } from "node:timers/promises";

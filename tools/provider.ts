@@ -1,4 +1,4 @@
-/** Brings a model server to a gateway over its public API: `npm run provider -- register …`. Registers, declares, verifies. */
+/** Brings a model server to a gateway over its public API: `npx limber provider register …`. Registers, declares, verifies. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { addressUnder } from "../src/codecs/base-address.ts";

@@ -55,8 +55,4 @@ if [ $# -eq 0 ]; then
   until grep -q drives "$scratch/driven"; do kill -0 "$driver"; read -rt 0.05 <> <(:) || true; done
   kill -INT "$driver"
   wait "$driver"
-  # The same at the gateway of the last release.
-  start last "$(node "$root/test/support/last-release.ts")/gateway/src/cli.js" start
-  ready last
-  "$build/base_nav" 2
 fi

@@ -68,16 +68,9 @@ LIMBER_URL=$(said today 'limber ready ')
 export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 
 if [ "$quick" != --quick ]; then
-  # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos:python`.
+  # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos python`.
   LIMBER_PYTHON="$venv/bin/python" node "$root/test/slow/chaos/python.ts" 15 5
 fi
-# The gateway of the last release, beside it.
-LIMBER_LAST=$(node "$root/test/support/last-release.ts")
-start last "$LIMBER_LAST/gateway/src/cli.js" start
-LIMBER_LAST_KEY=$(said last LIMBER_KEY=)
-LIMBER_LAST_URL=$(said last 'limber ready ')
-export LIMBER_LAST LIMBER_LAST_KEY LIMBER_LAST_URL
-
 export PYTHONPATH=$tested PYTHONDONTWRITEBYTECODE=1
 # What is installed is tested, and not what lies here.
 [ -n "$tested" ] || export PYTHONSAFEPATH=1

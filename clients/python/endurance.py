@@ -1,4 +1,4 @@
-"""A robot that looks for what no robot may do: `python endurance.py URL,URL KEY SECONDS`; `npm run chaos:python` runs it.
+"""A robot that looks for what no robot may do: `python endurance.py URL,URL KEY SECONDS`; `npm run chaos python` runs it.
 
 At 100 Hz it sends what its model's answers can be told by: the episode, and a number for each observation. So each action that the client has
 it execute says what it answers, and the robot checks that by itself, whatever the client counted. A new episode begins every seven seconds. It

@@ -1,5 +1,5 @@
 /**
- * The web console: what `npm run build:console` made of `console/`, from memory. A gateway without it serves its API as ever.
+ * The web console: what `npm run console build` made of `console/`, from memory. A gateway without it serves its API as ever.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";

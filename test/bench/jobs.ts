@@ -1,5 +1,5 @@
 /**
- * What happens later, and how fast. `npm run bench:jobs -- [PART ...]`, of `batch` (MODEL_MS=20 says how long its model takes), `webhooks`,
+ * What happens later, and how fast. `npm run bench jobs [PART ...]`, of `batch` (MODEL_MS=20 says how long its model takes), `webhooks`,
  * `delivery` (W1), `work` (a hundred workers with NATS and without), `events`, `stream` (N1), `logs` and `physics`; all of them without a name.
  */
 import { batches } from "./jobs/batch.ts";

@@ -3,7 +3,7 @@
  * An observation of two cameras at 224 by 224, decoded beforehand, and three numbers; a chunk of sixteen steps of seven, two frames or two
  * points. Videos are taken apart by a program of its own, whose time is not counted. Columns: CPU time of
  * this thread, how pictures travel, bytes of fresh buffers (every copy lands in one), and for openpi the ratio to a bare `ws` client that
- * sends the same bytes. Run: `npm run bench:wires`.
+ * sends the same bytes. Run: `npm run bench wires`.
  */
 import { Worker } from "node:worker_threads";
 import { create } from "@bufbuild/protobuf";

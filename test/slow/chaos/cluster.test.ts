@@ -1,4 +1,4 @@
-/** The short form of `npm run chaos:cluster`: the leader of a cluster of NATS is killed under work. */
+/** The short form of `npm run chaos cluster`: the leader of a cluster of NATS is killed under work. */
 import { expect, it } from "vitest";
 import { freshDatabase } from "../../support/database.ts";
 import { drill } from "./cluster/drill.ts";

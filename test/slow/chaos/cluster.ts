@@ -1,4 +1,4 @@
-/** `npm run chaos:cluster -- KILLS`: the leader of three nats-servers is killed under work, again and again. It ends with 1 where any work was lost. */
+/** `npm run chaos cluster KILLS`: the leader of three nats-servers is killed under work, again and again. It ends with 1 where any work was lost. */
 import { join } from "node:path";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
 import { migrate } from "../../../src/store/database/migrate.ts";
@@ -9,7 +9,7 @@ import { tell } from "./findings.ts";
 
 const kills = Number(process.argv[2] ?? 10);
 if (!Number.isSafeInteger(kills) || kills < 1) {
-  console.error("usage: npm run chaos:cluster -- [KILLS]");
+  console.error("usage: npm run chaos cluster [KILLS]");
   process.exit(2);
 }
 const dir = scratchDir();

@@ -1,4 +1,4 @@
-/** Two failovers; `npm run chaos:failover` is the whole. */
+/** Two failovers; `npm run chaos failover` is the whole. */
 import { expect, it } from "vitest";
 import { failOver } from "./failover/failover.ts";
 

@@ -8,7 +8,7 @@ import { honestSteps } from "../../support/model.ts";
 import { IS_LONG } from "../../support/runs.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
-/** `npm run chaos:jobs` kills as often as it is told to. */
+/** `npm run chaos jobs` kills as often as it is told to. */
 const KILLS = IS_LONG ? 6 : 2;
 
 it(`${KILLS} kills of workers in the middle of batches: each item has one outcome and one charge, each job ends and is told of once`, async () => {

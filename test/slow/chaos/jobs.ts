@@ -1,11 +1,11 @@
-/** `npm run chaos:jobs -- KILLS [SEED]`: kill -9 of workers in the middle of batches, and what became of every item. */
+/** `npm run chaos jobs KILLS [SEED]`: kill -9 of workers in the middle of batches, and what became of every item. */
 import { tell } from "./findings.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
 const kills = Number(process.argv[2] ?? 50);
 const seed = Number(process.argv[3] ?? 1);
 if (!Number.isSafeInteger(kills) || kills < 1 || !Number.isSafeInteger(seed)) {
-  console.error("usage: npm run chaos:jobs -- KILLS [SEED]");
+  console.error("usage: npm run chaos jobs KILLS [SEED]");
   process.exit(2);
 }
 let told = 0;

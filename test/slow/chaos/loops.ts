@@ -1,5 +1,5 @@
 /**
- * `npm run chaos:loops -- [SECONDS] [EVERY]`: the two example robots in their loops at 50 Hz, in TypeScript and in Python, while one of the
+ * `npm run chaos loops [SECONDS] [EVERY]`: the two example robots in their loops at 50 Hz, in TypeScript and in Python, while one of the
  * two equal providers that serve them is killed every so many seconds. It ends with 1 where a stale chunk came, or a robot gave up.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -14,7 +14,7 @@ import { tell } from "./findings.ts";
 const seconds = Number(process.argv[2] ?? 300);
 const everyS = Number(process.argv[3] ?? 20);
 if (!(seconds > 0) || !(everyS > 0)) {
-  console.error("usage: npm run chaos:loops -- [SECONDS] [EVERY]");
+  console.error("usage: npm run chaos loops [SECONDS] [EVERY]");
   process.exit(2);
 }
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));

@@ -4,7 +4,7 @@ import { IS_LONG } from "../../support/runs.ts";
 import { byKind } from "./findings.ts";
 import { besiege } from "./money/siege.ts";
 
-/** `npm run chaos:money` takes any number of kills. */
+/** `npm run chaos money` takes any number of kills. */
 const KILLS = IS_LONG ? 20 : 5;
 /** Enough callers to keep both gateways busy between two kills: restarting the killed gateway takes most of the time. */
 const CALLERS = 8;

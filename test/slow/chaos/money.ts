@@ -1,11 +1,11 @@
-/** `npm run chaos:money -- KILLS [SEED]`: kill -9 of one of two gateways, or of PostgreSQL, and what became of the money. */
+/** `npm run chaos money KILLS [SEED]`: kill -9 of one of two gateways, or of PostgreSQL, and what became of the money. */
 import { tell } from "./findings.ts";
 import { besiege } from "./money/siege.ts";
 
 const kills = Number(process.argv[2] ?? 50);
 const seed = Number(process.argv[3] ?? 1);
 if (!Number.isSafeInteger(kills) || kills < 1 || !Number.isSafeInteger(seed)) {
-  console.error("usage: npm run chaos:money -- KILLS [SEED]");
+  console.error("usage: npm run chaos money KILLS [SEED]");
   process.exit(2);
 }
 const tty = process.stderr.isTTY;

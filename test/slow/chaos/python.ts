@@ -1,5 +1,5 @@
 /**
- * `npm run chaos:python -- [SECONDS] [EVERY]`: a robot in its loop at 100 Hz by the Python client, over two gateways of which one is killed in
+ * `npm run chaos python [SECONDS] [EVERY]`: a robot in its loop at 100 Hz by the Python client, over two gateways of which one is killed in
  * turn every so many seconds. It ends with 1 where the robot was given a stale action or one of another episode, or was hardly served. Python
  * is the one of `clients/python/check.sh`, or that of `LIMBER_PYTHON`.
  */
@@ -14,7 +14,7 @@ import { tell } from "./findings.ts";
 const seconds = Number(process.argv[2] ?? 3600);
 const everyS = Number(process.argv[3] ?? 20);
 if (!(seconds > 0) || !(everyS > 0)) {
-  console.error("usage: npm run chaos:python -- [SECONDS] [EVERY]");
+  console.error("usage: npm run chaos python [SECONDS] [EVERY]");
   process.exit(2);
 }
 const CLIENT = fileURLToPath(new URL("../../../clients/python", import.meta.url));

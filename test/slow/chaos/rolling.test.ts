@@ -1,4 +1,4 @@
-/** One rolling restart; `npm run chaos:rolling` is the whole. */
+/** One rolling restart; `npm run chaos rolling` is the whole. */
 import { describe, expect, it } from "vitest";
 import { IS_LONG } from "../../support/runs.ts";
 import { HAPROXY } from "./rolling/haproxy.ts";

@@ -1,5 +1,5 @@
 /**
- * `npm run chaos:rolling -- RESTARTS [DELAY_S] [CALLS_A_SECOND LOOPS [MODE]]`: rolling restarts of three gateways behind haproxy, in both of its modes
+ * `npm run chaos rolling RESTARTS [DELAY_S] [CALLS_A_SECOND LOOPS [MODE]]`: rolling restarts of three gateways behind haproxy, in both of its modes
  * or in one, tcp or http, with a load of that size where one is given, as 500 and 100. It ends with 1 where a call failed, and prints how soon loops got their next chunk.
  */
 import { tell } from "./findings.ts";
@@ -13,7 +13,7 @@ const load = process.argv.length > 4 ? { callsASecond, loops } : undefined;
 const isLoad = load === undefined || (callsASecond >= 20 && Number.isSafeInteger(loops) && loops >= 1);
 const modes = (["tcp", "http"] as const).filter((mode) => (process.argv[6] ?? mode) === mode);
 if (modes.length === 0 || !Number.isSafeInteger(restarts) || restarts < 1 || !(delayS >= 0) || !isLoad) {
-  console.error("usage: npm run chaos:rolling -- [RESTARTS] [DELAY_S] [CALLS_A_SECOND LOOPS [MODE]]");
+  console.error("usage: npm run chaos rolling [RESTARTS] [DELAY_S] [CALLS_A_SECOND LOOPS [MODE]]");
   process.exit(2);
 }
 if (HAPROXY === undefined) {

@@ -1,4 +1,4 @@
-/** A small season; `npm run chaos:season` is the whole: 200 items, 50 episodes of every scenario in each of its action spaces. */
+/** A small season; `npm run chaos season` is the whole: 200 items, 50 episodes of every scenario in each of its action spaces. */
 import { expect, it } from "vitest";
 import { CASES, liveThrough } from "./season/season.ts";
 

@@ -1,4 +1,4 @@
-/** A short season of providers and callers; `npm run chaos:suppliers` is the whole: 10,000 calls. */
+/** A short season of providers and callers; `npm run chaos suppliers` is the whole: 10,000 calls. */
 import { expect, it } from "vitest";
 import { runs } from "../../support/runs.ts";
 import { tradeThrough } from "./suppliers/season.ts";

@@ -1,4 +1,4 @@
-/** Writes the Grafana dashboards of `deploy/grafana/` from the queries below: `npm run gen:dashboards`. Another folder may be named. */
+/** Writes the Grafana dashboards of `deploy/grafana/` from the queries below: `npm run gen`. Another folder may be named. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {

@@ -1,6 +1,6 @@
 /**
  * What anyone may send, against a gateway as operators run it: it lives, it serves the good client beside the attacker, and its memory
- * comes back. A quarter of the attacks, chosen by a seed; `npm run chaos:hostile -- 60` tries everything for an hour.
+ * comes back. A quarter of the attacks, chosen by a seed; `npm run hostile 60` tries everything for an hour.
  */
 import { afterAll, describe, expect, it } from "vitest";
 import { IS_LONG } from "../../support/runs.ts";

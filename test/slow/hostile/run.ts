@@ -1,5 +1,5 @@
 /**
- * `npm run chaos:hostile -- [MINUTES] [SEED] [WORD]`: every attack of the suite, again and again with new seeds, against one gateway, for so
+ * `npm run hostile [MINUTES] [SEED] [WORD]`: every attack of the suite, again and again with new seeds, against one gateway, for so
  * many minutes. It prints figures each minute, and ends with 1 where anything was found.
  */
 import { tell } from "../chaos/findings.ts";
@@ -9,7 +9,7 @@ import { driftOf, lineOf, Suite } from "./suite.ts";
 const minutes = Number(process.argv[2] ?? 60);
 const seed = Number(process.argv[3] ?? 1 + (Date.now() % 1_000_000));
 if (!(minutes > 0) || !Number.isSafeInteger(seed)) {
-  console.error("usage: npm run chaos:hostile -- [MINUTES] [SEED] [WORD]");
+  console.error("usage: npm run hostile [MINUTES] [SEED] [WORD]");
   process.exit(2);
 }
 /** Attacks whose name holds this word; all where none is given. */

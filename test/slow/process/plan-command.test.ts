@@ -1,4 +1,4 @@
-/** `npm run plan`: the plan of a request that stands in a file. */
+/** `npx limber plan`: the plan of a request that stands in a file. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { stringify } from "yaml";
 
-describe("npm run plan", () => {
+describe("npx limber plan", () => {
   const folder = mkdtempSync(join(tmpdir(), "limber-plan-"));
   afterAll(() => rmSync(folder, { recursive: true }));
   const tool = fileURLToPath(new URL("../../../tools/plan.ts", import.meta.url));

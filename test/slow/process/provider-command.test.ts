@@ -1,4 +1,4 @@
-/** A partner brings a server with one command: `npm run provider -- register`. */
+/** A partner brings a server with one command: `npx limber provider register`. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";

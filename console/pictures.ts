@@ -1,6 +1,6 @@
 /**
- * `npm run console:pictures`: a picture of every page of the console, in both themes and at the width of a phone, into `docs/console/`. It
- * starts a gateway of its own with the embedded database, and uses it a little first. Names of pages as arguments make the pictures of these alone.
+ * `npm run console pictures`: takes a picture of every page of the console, in both themes and at the width of a phone, into `docs/console/`. It starts
+ * a gateway of its own with the embedded database, and makes some calls first. With names of pages as arguments it takes those only.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -9,13 +9,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import sharp from "sharp";
-import { buildConsole, isStale } from "../../../console/build.ts";
-import { callRest } from "../../support/app.ts";
-import { openBrowser } from "../../support/chromium.ts";
-import { ACT, fill } from "./fill.ts";
-import { PLACES } from "./places.ts";
+import { ACT, fill } from "../test/slow/console/fill.ts";
+import { PLACES } from "../test/slow/console/places.ts";
+import { callRest } from "../test/support/app.ts";
+import { openBrowser } from "../test/support/chromium.ts";
+import { buildConsole, isStale } from "./build.ts";
 
-const ROOT = join(import.meta.dirname, "../../..");
+const ROOT = join(import.meta.dirname, "..");
 const OUT = join(ROOT, "docs/console");
 const LOOKS = [
   { look: "light", width: 1280, colorScheme: "light" },

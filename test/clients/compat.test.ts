@@ -26,26 +26,23 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Command, Limber, observationOf, Refused } from "../../../clients/typescript/src/index.ts";
-import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
-import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
-import { ActRequestSchema, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { RegistryService } from "../../../gen/limber/v1/registry_service_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
-import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { type Command, Limber, observationOf, Refused } from "../../clients/typescript/src/index.ts";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { ActRequestSchema, InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+import type { App, Caller } from "../support/app.ts";
+import { honestSteps, type Model } from "../support/model.ts";
+import { openModel, ownGateway } from "../support/world.ts";
 
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   caller = await app.caller(1_000);
-}, 120_000);
-afterAll(async () => {
-  await app.close();
-  await model.close();
 });
 
 const ACT = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4 };
