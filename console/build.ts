@@ -14,8 +14,10 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const DIST = join(HERE, "dist");
+/** The schema's messages, which the console shares with the TypeScript client. */
+const MESSAGES = "../clients/typescript/src/gen";
 /** What the build is made of, beside the packages. */
-const SOURCES = ["src", "public", "index.html", "build.ts", "package.json"];
+const SOURCES = ["src", "public", "index.html", "build.ts", "package.json", MESSAGES];
 /** What is worth compressing. */
 const TEXT = /\.(?:js|css|html|svg|json)$/;
 
@@ -51,6 +53,7 @@ export async function buildConsole({ watch = false } = {}): Promise<void> {
     configFile: false,
     logLevel: "warn",
     plugins: [react(), tailwind()],
+    resolve: { alias: { "#messages": join(HERE, MESSAGES) } },
     build: {
       outDir,
       emptyOutDir: true,

@@ -15,7 +15,6 @@ const filesOf = (folder: string): string[] =>
 
 run("buf", "generate", "--output", fresh);
 run("buf", "generate", "--template", join(CLIENT, "buf.gen.yaml"), "--output", fresh);
-run("buf", "generate", "--template", "buf.gen.console.yaml", "--output", fresh);
 run(process.execPath, "tools/openapi.ts", join(fresh, "gen"));
 run(process.execPath, "tools/client-reasons.ts", join(fresh, CLIENT, "src/gen/reasons.ts"));
 run(process.execPath, "tools/client-cpp.ts", join(fresh, CPP));
@@ -32,7 +31,7 @@ const staleIn = (folder: string): string[] => {
     .map((name) => join(folder, name));
 };
 
-const stale = ["gen", join(CLIENT, "src/gen"), "console/src/gen", CPP].flatMap(staleIn);
+const stale = ["gen", join(CLIENT, "src/gen"), CPP].flatMap(staleIn);
 rmSync(fresh, { recursive: true, force: true });
 if (stale.length > 0) {
   console.error(`generated code is stale: run npm run gen\n  ${stale.join("\n  ")}`);

@@ -1,7 +1,7 @@
 /** What a refusal says: the gateway's sentence, its word, and what would help. */
 import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
-import { type ErrorDetails, ErrorDetailsSchema } from "../gen/limber/v1/error_pb.ts";
+import { ErrorInfoSchema } from "#messages/google/rpc/error_details_pb.ts";
+import { type ErrorDetails, ErrorDetailsSchema } from "#messages/limber/v1/error_pb.ts";
 
 /** A refusal, as a page shows it. */
 export interface Said {

@@ -1,6 +1,6 @@
 /** Who is signed in: what the gateway says of the caller, and what the caller may. */
 import { useQuery } from "@connectrpc/connect-query";
-import { type Session, SessionService } from "../gen/limber/v1/session_service_pb.ts";
+import { type Session, SessionService } from "#messages/limber/v1/session_service_pb.ts";
 
 /** The person, or the key, that the page speaks for. */
 export interface Who

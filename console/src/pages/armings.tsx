@@ -2,8 +2,8 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { type Arming, ArmingSchema } from "../gen/limber/v1/arming_pb.ts";
-import { ArmingService } from "../gen/limber/v1/arming_service_pb.ts";
+import { type Arming, ArmingSchema } from "#messages/limber/v1/arming_pb.ts";
+import { ArmingService } from "#messages/limber/v1/arming_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { clock } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";

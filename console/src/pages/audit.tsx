@@ -2,8 +2,8 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
-import { type AuditRecord, AuditRecordSchema } from "../gen/limber/v1/audit_pb.ts";
-import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
+import { type AuditRecord, AuditRecordSchema } from "#messages/limber/v1/audit_pb.ts";
+import { AuditService } from "#messages/limber/v1/audit_service_pb.ts";
 import { restJson } from "../lib/json.ts";
 import { useList } from "../lib/list.ts";
 import { useWho } from "../lib/session.ts";

@@ -1,8 +1,8 @@
 /** Calls: what was called, what became of it, and why it went where it went. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";
-import { LogKindSchema, type LogRecord } from "../gen/limber/v1/log_pb.ts";
-import { LogService } from "../gen/limber/v1/log_service_pb.ts";
+import { LogKindSchema, type LogRecord } from "#messages/limber/v1/log_pb.ts";
+import { LogService } from "#messages/limber/v1/log_service_pb.ts";
 import { count, percent } from "../lib/format.ts";
 import { useList } from "../lib/list.ts";
 import { numberOfCode, spaced, wordOf } from "../lib/words.ts";

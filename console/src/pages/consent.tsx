@@ -2,9 +2,9 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { FleetService } from "../gen/limber/v1/fleet_service_pb.ts";
-import { type DescribeConsentResponse, OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
-import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
+import { type DescribeConsentResponse, OauthService } from "#messages/limber/v1/oauth_service_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { isSignedOut } from "../lib/errors.ts";
 import { dollars } from "../lib/format.ts";
 import { wordsIn } from "../lib/lists.ts";

@@ -1,9 +1,9 @@
 /** The robots that an organisation has written down: what each is, which keys are its own, and what can drive it. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
-import type { Robot } from "../gen/limber/v1/fleet_pb.ts";
-import { FleetService } from "../gen/limber/v1/fleet_service_pb.ts";
-import { EmbodimentSchema } from "../gen/limber/v1/registry_pb.ts";
+import type { Robot } from "#messages/limber/v1/fleet_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
+import { EmbodimentSchema } from "#messages/limber/v1/registry_pb.ts";
 import { useList } from "../lib/list.ts";
 import { useMay, useWho } from "../lib/session.ts";
 import { wordOf } from "../lib/words.ts";

@@ -2,7 +2,7 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
-import { ContractSchema } from "../gen/limber/v1/contract_pb.ts";
+import { ContractSchema } from "#messages/limber/v1/contract_pb.ts";
 import {
   type BatchItem,
   BatchItemStatusSchema,
@@ -12,8 +12,8 @@ import {
   JobKindSchema,
   JobStatus,
   JobStatusSchema,
-} from "../gen/limber/v1/job_pb.ts";
-import { JobService } from "../gen/limber/v1/job_service_pb.ts";
+} from "#messages/limber/v1/job_pb.ts";
+import { JobService } from "#messages/limber/v1/job_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";

@@ -9,8 +9,8 @@ import {
   EnvironmentSchema,
   type Key,
   KeySchema,
-} from "../gen/limber/v1/account_pb.ts";
-import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
+} from "#messages/limber/v1/account_pb.ts";
+import { AccountService } from "#messages/limber/v1/account_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { dollars, percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";

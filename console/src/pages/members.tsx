@@ -2,9 +2,9 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
-import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
-import { type Member, MemberSchema, MemberStatus, MemberStatusSchema } from "../gen/limber/v1/member_pb.ts";
-import { SessionService } from "../gen/limber/v1/session_service_pb.ts";
+import { IdentityService } from "#messages/limber/v1/identity_service_pb.ts";
+import { type Member, MemberSchema, MemberStatus, MemberStatusSchema } from "#messages/limber/v1/member_pb.ts";
+import { SessionService } from "#messages/limber/v1/session_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { restJson } from "../lib/json.ts";
 import { useList } from "../lib/list.ts";

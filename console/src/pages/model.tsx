@@ -2,7 +2,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useMemo } from "react";
-import { ContractSchema } from "../gen/limber/v1/contract_pb.ts";
+import { ContractSchema } from "#messages/limber/v1/contract_pb.ts";
 import {
   CircuitState,
   CircuitStateSchema,
@@ -10,10 +10,10 @@ import {
   ModelKindSchema,
   type ModelOffering,
   ModelSchema,
-} from "../gen/limber/v1/registry_pb.ts";
-import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
-import { SeriesService } from "../gen/limber/v1/series_service_pb.ts";
-import { OfferingStatusSchema } from "../gen/limber/v1/supply_pb.ts";
+} from "#messages/limber/v1/registry_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
+import { SeriesService } from "#messages/limber/v1/series_service_pb.ts";
+import { OfferingStatusSchema } from "#messages/limber/v1/supply_pb.ts";
 import { dollars, percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";
 import { useMay } from "../lib/session.ts";

@@ -3,9 +3,9 @@ import { useQuery } from "@connectrpc/connect-query";
 import { keepPreviousData } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
-import { ContractSchema } from "../gen/limber/v1/contract_pb.ts";
-import { FleetService } from "../gen/limber/v1/fleet_service_pb.ts";
-import { DropReasonSchema } from "../gen/limber/v1/plan_pb.ts";
+import { ContractSchema } from "#messages/limber/v1/contract_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
+import { DropReasonSchema } from "#messages/limber/v1/plan_pb.ts";
 import {
   DomainSchema,
   EmbodimentSchema,
@@ -13,8 +13,8 @@ import {
   ModelKindSchema,
   ModelTier,
   ModelTierSchema,
-} from "../gen/limber/v1/registry_pb.ts";
-import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+} from "#messages/limber/v1/registry_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { count } from "../lib/format.ts";
 import { named } from "../lib/routes.ts";
 import { useMay, useWho } from "../lib/session.ts";

@@ -13,9 +13,9 @@ import {
   PredictRequestSchema,
   type PredictResponse,
   PredictResponseSchema,
-} from "../gen/limber/v1/inference_service_pb.ts";
-import { InputNeed, type ProprioSpec } from "../gen/limber/v1/input_contract_pb.ts";
-import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+} from "#messages/limber/v1/inference_service_pb.ts";
+import { InputNeed, type ProprioSpec } from "#messages/limber/v1/input_contract_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { restJson } from "../lib/json.ts";
 import { Choice, CopyCall, Empty, Head, Json, Money, Ms, Refused, Status, TextField, Tick } from "../parts/basics.tsx";
 import { Chunk } from "./playground/chunk.tsx";

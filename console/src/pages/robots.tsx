@@ -2,11 +2,11 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
-import { BudgetInterval, Environment } from "../gen/limber/v1/account_pb.ts";
-import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
-import { LoopState } from "../gen/limber/v1/loop_pb.ts";
-import { type RobotStop, StopScopeSchema } from "../gen/limber/v1/robot_pb.ts";
-import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
+import { BudgetInterval, Environment } from "#messages/limber/v1/account_pb.ts";
+import { AccountService } from "#messages/limber/v1/account_service_pb.ts";
+import { LoopState } from "#messages/limber/v1/loop_pb.ts";
+import { type RobotStop, StopScopeSchema } from "#messages/limber/v1/robot_pb.ts";
+import { RobotService } from "#messages/limber/v1/robot_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { dollars, plain } from "../lib/format.ts";
 import { useList } from "../lib/list.ts";

@@ -2,7 +2,7 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { SessionService } from "../gen/limber/v1/session_service_pb.ts";
+import { SessionService } from "#messages/limber/v1/session_service_pb.ts";
 import { queryClient } from "../lib/api.ts";
 import { spaced } from "../lib/words.ts";
 import { Card, Head, Refused, Status, TextField } from "../parts/basics.tsx";

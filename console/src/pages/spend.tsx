@@ -2,10 +2,10 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
-import { type Payment, PaymentKindSchema, PaymentStatusSchema } from "../gen/limber/v1/payment_pb.ts";
-import { type Series, SeriesDimension } from "../gen/limber/v1/series_pb.ts";
-import { SeriesService } from "../gen/limber/v1/series_service_pb.ts";
+import { BillingService } from "#messages/limber/v1/billing_service_pb.ts";
+import { type Payment, PaymentKindSchema, PaymentStatusSchema } from "#messages/limber/v1/payment_pb.ts";
+import { type Series, SeriesDimension } from "#messages/limber/v1/series_pb.ts";
+import { SeriesService } from "#messages/limber/v1/series_service_pb.ts";
 import { count, dollars, percent } from "../lib/format.ts";
 import { useList } from "../lib/list.ts";
 import { useMay } from "../lib/session.ts";

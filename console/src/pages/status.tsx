@@ -7,8 +7,8 @@ import {
   HealthTierSchema,
   type OfferingStatusRecord,
   OperationsService,
-} from "../gen/limber/v1/operations_service_pb.ts";
-import { AttemptFailureSchema } from "../gen/limber/v1/route_pb.ts";
+} from "#messages/limber/v1/operations_service_pb.ts";
+import { AttemptFailureSchema } from "#messages/limber/v1/route_pb.ts";
 import { count, duration, percent } from "../lib/format.ts";
 import { spaced, wordOf } from "../lib/words.ts";
 import { Code, Empty, Facts, Head, Ms, None, Pairs, Part, Refused, Time, Word } from "../parts/basics.tsx";

@@ -8,8 +8,8 @@ import {
   OfferingStatus,
   OfferingStatusSchema,
   ProviderStandingSchema,
-} from "../gen/limber/v1/supply_pb.ts";
-import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
+} from "#messages/limber/v1/supply_pb.ts";
+import { SupplyService } from "#messages/limber/v1/supply_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { dollars, percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";

@@ -9,8 +9,8 @@ import {
   WebhookSchema,
   WebhookStatus,
   WebhookStatusSchema,
-} from "../gen/limber/v1/webhook_pb.ts";
-import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
+} from "#messages/limber/v1/webhook_pb.ts";
+import { WebhookService } from "#messages/limber/v1/webhook_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { restJson } from "../lib/json.ts";
 import { useList } from "../lib/list.ts";

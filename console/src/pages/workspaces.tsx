@@ -2,9 +2,9 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
-import { BudgetInterval, BudgetIntervalSchema } from "../gen/limber/v1/account_pb.ts";
-import { type Workspace, WorkspaceSchema } from "../gen/limber/v1/workspace_pb.ts";
-import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
+import { BudgetInterval, BudgetIntervalSchema } from "#messages/limber/v1/account_pb.ts";
+import { type Workspace, WorkspaceSchema } from "#messages/limber/v1/workspace_pb.ts";
+import { WorkspaceService } from "#messages/limber/v1/workspace_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { dollars } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";

@@ -2,7 +2,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
-import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import type { Page } from "../lib/routes.ts";
 import type { router } from "../router.tsx";
 import { Modal } from "./basics.tsx";

@@ -2,8 +2,8 @@
 import { create } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
 import { useEffect, useRef, useState } from "react";
-import type { RobotStop } from "../gen/limber/v1/robot_pb.ts";
-import { RobotService, type StopRobotsRequest, StopRobotsRequestSchema } from "../gen/limber/v1/robot_service_pb.ts";
+import type { RobotStop } from "#messages/limber/v1/robot_pb.ts";
+import { RobotService, type StopRobotsRequest, StopRobotsRequestSchema } from "#messages/limber/v1/robot_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { useKeys } from "../lib/keys.ts";
 import { Modal, Refused, Status } from "./basics.tsx";

@@ -2,11 +2,11 @@
 import { create } from "@bufbuild/protobuf";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useEffect, useState } from "react";
-import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
-import { type SafetyBounds, SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
-import { ArmingService } from "../../gen/limber/v1/arming_service_pb.ts";
-import { FleetService } from "../../gen/limber/v1/fleet_service_pb.ts";
-import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
+import { AccountService } from "#messages/limber/v1/account_service_pb.ts";
+import { type SafetyBounds, SafetyBoundsSchema } from "#messages/limber/v1/action_pb.ts";
+import { ArmingService } from "#messages/limber/v1/arming_service_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
+import { OauthService } from "#messages/limber/v1/oauth_service_pb.ts";
 import { refresh } from "../../lib/api.ts";
 import { numberIn, numbersIn, wordsIn } from "../../lib/lists.ts";
 import { useMay, useWho } from "../../lib/session.ts";

@@ -7,8 +7,8 @@ import {
   type LoggedPlan,
   type LogRecord,
   LogRecordSchema,
-} from "../../gen/limber/v1/log_pb.ts";
-import { LogService } from "../../gen/limber/v1/log_service_pb.ts";
+} from "#messages/limber/v1/log_pb.ts";
+import { LogService } from "#messages/limber/v1/log_service_pb.ts";
 import { duration } from "../../lib/format.ts";
 import { restJson } from "../../lib/json.ts";
 import { named } from "../../lib/routes.ts";

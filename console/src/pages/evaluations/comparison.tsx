@@ -1,5 +1,5 @@
 /** Two evaluations of one scenario beside each other: the difference, its interval, and what that says. */
-import type { Evaluation, SuccessRate } from "../../gen/limber/v1/evaluation_pb.ts";
+import type { Evaluation, SuccessRate } from "#messages/limber/v1/evaluation_pb.ts";
 import { Choice, Part, Status } from "../../parts/basics.tsx";
 
 /** Newcombe's interval of the difference of two rates (1998, method 10), from their Wilson intervals at 95 %. */

@@ -1,5 +1,5 @@
 /** A rate as a dot with its interval as a bar, on an axis from 0 to 1 that all rows share. */
-import type { SuccessRate } from "../../gen/limber/v1/evaluation_pb.ts";
+import type { SuccessRate } from "#messages/limber/v1/evaluation_pb.ts";
 import { percent } from "../../lib/format.ts";
 import { None } from "../../parts/basics.tsx";
 

@@ -1,9 +1,9 @@
 /** Asks for an evaluation. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import { EvaluationMedia } from "../../gen/limber/v1/evaluation_pb.ts";
-import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+import { EvaluationMedia } from "#messages/limber/v1/evaluation_pb.ts";
+import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { refresh } from "../../lib/api.ts";
 import { Choice, Refused, TextField, Tick } from "../../parts/basics.tsx";
 import { Sheet } from "../../parts/sheet.tsx";

@@ -2,9 +2,9 @@
 import { createClient } from "@connectrpc/connect";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useEffect, useMemo, useState } from "react";
-import { type EpisodeRecord, EvaluationSchema } from "../../gen/limber/v1/evaluation_pb.ts";
-import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import { JobStatus, JobStatusSchema } from "../../gen/limber/v1/job_pb.ts";
+import { type EpisodeRecord, EvaluationSchema } from "#messages/limber/v1/evaluation_pb.ts";
+import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
+import { JobStatus, JobStatusSchema } from "#messages/limber/v1/job_pb.ts";
 import { refresh, transport } from "../../lib/api.ts";
 import { percent, plain } from "../../lib/format.ts";
 import { restJson } from "../../lib/json.ts";

@@ -2,9 +2,9 @@
 import { create } from "@bufbuild/protobuf";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
-import { type Robot, RobotCameraSchema, type RobotConfig, RobotConfigSchema } from "../../gen/limber/v1/fleet_pb.ts";
-import { FleetService } from "../../gen/limber/v1/fleet_service_pb.ts";
+import { SafetyBoundsSchema } from "#messages/limber/v1/action_pb.ts";
+import { type Robot, RobotCameraSchema, type RobotConfig, RobotConfigSchema } from "#messages/limber/v1/fleet_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
 import {
   ActionMeaningSchema,
   ActionReferenceSchema,
@@ -12,10 +12,10 @@ import {
   GripperMeaningSchema,
   ProprioSpecSchema,
   RotationFormSchema,
-} from "../../gen/limber/v1/input_contract_pb.ts";
-import { ImageFormatSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { EmbodimentSchema } from "../../gen/limber/v1/registry_pb.ts";
-import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+} from "#messages/limber/v1/input_contract_pb.ts";
+import { ImageFormatSchema } from "#messages/limber/v1/observation_pb.ts";
+import { EmbodimentSchema } from "#messages/limber/v1/registry_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { refresh } from "../../lib/api.ts";
 import { numberIn, numbersIn, phrasesIn } from "../../lib/lists.ts";
 import { useWho } from "../../lib/session.ts";

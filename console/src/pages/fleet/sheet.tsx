@@ -1,24 +1,24 @@
 /** One robot: what it is, its keys, and which offerings can drive it. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
-import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import type { SafetyBounds } from "#messages/limber/v1/action_pb.ts";
 import {
   type DrivingOffering,
   type Robot,
   type RobotCamera,
   RobotSchema,
   type UnfitOffering,
-} from "../../gen/limber/v1/fleet_pb.ts";
-import { FleetService } from "../../gen/limber/v1/fleet_service_pb.ts";
+} from "#messages/limber/v1/fleet_pb.ts";
+import { FleetService } from "#messages/limber/v1/fleet_service_pb.ts";
 import {
   ActionReferenceSchema,
   CameraRoleSchema,
   type ProprioSpec,
   RotationFormSchema,
-} from "../../gen/limber/v1/input_contract_pb.ts";
-import { ImageFormatSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
-import { EmbodimentSchema } from "../../gen/limber/v1/registry_pb.ts";
+} from "#messages/limber/v1/input_contract_pb.ts";
+import { ImageFormatSchema } from "#messages/limber/v1/observation_pb.ts";
+import { DropReasonSchema } from "#messages/limber/v1/plan_pb.ts";
+import { EmbodimentSchema } from "#messages/limber/v1/registry_pb.ts";
 import { refresh } from "../../lib/api.ts";
 import { restJson } from "../../lib/json.ts";
 import { named } from "../../lib/routes.ts";

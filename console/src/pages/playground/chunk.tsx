@@ -1,8 +1,8 @@
 /** An action chunk: a strip for each number of a step, with its name and unit, and the table behind it. */
 import { useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import type { Action } from "../../gen/limber/v1/action_pb.ts";
-import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+import type { Action } from "#messages/limber/v1/action_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { plain } from "../../lib/format.ts";
 import { Table } from "../../parts/table.tsx";
 

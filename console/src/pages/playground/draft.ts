@@ -1,6 +1,6 @@
 /** What the playground is about to ask: the draft of a request, its examples, and the messages that are made of it. */
 import { create } from "@bufbuild/protobuf";
-import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { Contract } from "#messages/limber/v1/contract_pb.ts";
 import {
   type ActRequest,
   ActRequestSchema,
@@ -11,15 +11,15 @@ import {
   PreviewedRequestSchema,
   type PreviewRoutesRequest,
   PreviewRoutesRequestSchema,
-} from "../../gen/limber/v1/inference_service_pb.ts";
-import { type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
+} from "#messages/limber/v1/inference_service_pb.ts";
+import { type Observation, ObservationSchema } from "#messages/limber/v1/observation_pb.ts";
+import { DropReason } from "#messages/limber/v1/plan_pb.ts";
 import {
   DataCollection,
   Preference,
   ProviderPreferencesSchema,
   SupplyTrust,
-} from "../../gen/limber/v1/preferences_pb.ts";
+} from "#messages/limber/v1/preferences_pb.ts";
 
 /** The contracts that the playground calls. */
 export type Called = "act" | "predict" | "ground";

@@ -1,7 +1,7 @@
 /** The pictures of a request: dropped, chosen, or taken by this computer's camera; with what an answer points at over them. */
 import { useEffect, useRef, useState } from "react";
-import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
-import type { CameraSpec } from "../../gen/limber/v1/input_contract_pb.ts";
+import type { GroundedBox, GroundedPoint } from "#messages/limber/v1/grounding_pb.ts";
+import type { CameraSpec } from "#messages/limber/v1/input_contract_pb.ts";
 import { percent } from "../../lib/format.ts";
 import { Status } from "../../parts/basics.tsx";
 import type { Picture } from "./draft.ts";

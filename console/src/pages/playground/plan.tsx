@@ -2,8 +2,8 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { keepPreviousData } from "@tanstack/react-query";
 import { useDeferredValue, useEffect, useState } from "react";
-import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { type DroppedOffering, type DropReason, DropReasonSchema, type PlanStep } from "../../gen/limber/v1/plan_pb.ts";
+import { InferenceService } from "#messages/limber/v1/inference_service_pb.ts";
+import { type DroppedOffering, type DropReason, DropReasonSchema, type PlanStep } from "#messages/limber/v1/plan_pb.ts";
 import { spaced, wordOf } from "../../lib/words.ts";
 import { Code, Money, Ms, Part, Refused, Status } from "../../parts/basics.tsx";
 import { Table } from "../../parts/table.tsx";

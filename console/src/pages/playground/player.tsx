@@ -1,7 +1,7 @@
 /** Predicted frames as films: played or moved through by hand, all of them at once, and held against what came and against each other. */
 import { useEffect, useMemo, useState } from "react";
-import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
-import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
+import { ImageFormat } from "#messages/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "#messages/limber/v1/prediction_pb.ts";
 import { plain } from "../../lib/format.ts";
 import { Part } from "../../parts/basics.tsx";
 import { Table } from "../../parts/table.tsx";

@@ -2,15 +2,15 @@
 import { create } from "@bufbuild/protobuf";
 import { useQuery } from "@connectrpc/connect-query";
 import { useEffect, useRef, useState } from "react";
-import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { Contract } from "#messages/limber/v1/contract_pb.ts";
 import {
   InferenceService,
   PreviewedRequestSchema,
   PreviewRoutesRequestSchema,
   type PreviewRoutesResponse,
-} from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CameraSpec, InputContract, ProprioSpec } from "../../gen/limber/v1/input_contract_pb.ts";
-import { ImageFormat, ImageFormatSchema } from "../../gen/limber/v1/observation_pb.ts";
+} from "#messages/limber/v1/inference_service_pb.ts";
+import type { CameraSpec, InputContract, ProprioSpec } from "#messages/limber/v1/input_contract_pb.ts";
+import { ImageFormat, ImageFormatSchema } from "#messages/limber/v1/observation_pb.ts";
 import { wordOf } from "../../lib/words.ts";
 import type { Draft, Picture, StateValue } from "./draft.ts";
 

@@ -1,8 +1,8 @@
 /** The control loops that run, as they are watched: the newest state of each, and the last minutes of its figures. */
 import { createClient } from "@connectrpc/connect";
 import { useEffect, useState } from "react";
-import type { RunningLoop } from "../../gen/limber/v1/loop_pb.ts";
-import { LoopService } from "../../gen/limber/v1/loop_service_pb.ts";
+import type { RunningLoop } from "#messages/limber/v1/loop_pb.ts";
+import { LoopService } from "#messages/limber/v1/loop_service_pb.ts";
 import { transport } from "../../lib/api.ts";
 
 /** What one second of a loop was. */

@@ -1,8 +1,8 @@
 /** One control loop: its rate and the age of what it acts on, on one axis of time. */
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { HoldReasonSchema } from "../../gen/limber/v1/control_loop_pb.ts";
-import { RunningLoopSchema } from "../../gen/limber/v1/loop_pb.ts";
+import { HoldReasonSchema } from "#messages/limber/v1/control_loop_pb.ts";
+import { RunningLoopSchema } from "#messages/limber/v1/loop_pb.ts";
 import { restJson } from "../../lib/json.ts";
 import { named } from "../../lib/routes.ts";
 import { useMay } from "../../lib/session.ts";

@@ -1,6 +1,6 @@
 /** What a loop does, in a word. */
-import { HoldReasonSchema } from "../../gen/limber/v1/control_loop_pb.ts";
-import { LoopState, type RunningLoop } from "../../gen/limber/v1/loop_pb.ts";
+import { HoldReasonSchema } from "#messages/limber/v1/control_loop_pb.ts";
+import { LoopState, type RunningLoop } from "#messages/limber/v1/loop_pb.ts";
 import { wordOf } from "../../lib/words.ts";
 import { Status } from "../../parts/basics.tsx";
 

@@ -1,7 +1,7 @@
 /** The conformance probe, check by check, as each ends. */
 import { useQuery } from "@connectrpc/connect-query";
 import { keepPreviousData } from "@tanstack/react-query";
-import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
+import { SupplyService } from "#messages/limber/v1/supply_service_pb.ts";
 import { spaced } from "../../lib/words.ts";
 import { Facts, Ms, Refused, Status } from "../../parts/basics.tsx";
 

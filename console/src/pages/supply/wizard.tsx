@@ -1,10 +1,10 @@
 /** Registers a server: an address, a model, and the probe that says whether it is routable. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import { Contract } from "../../gen/limber/v1/contract_pb.ts";
-import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
-import { ProviderAuthType } from "../../gen/limber/v1/supply_pb.ts";
-import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
+import { Contract } from "#messages/limber/v1/contract_pb.ts";
+import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
+import { ProviderAuthType } from "#messages/limber/v1/supply_pb.ts";
+import { SupplyService } from "#messages/limber/v1/supply_service_pb.ts";
 import { refresh } from "../../lib/api.ts";
 import { Choice, Refused, Status, TextField } from "../../parts/basics.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
