@@ -867,6 +867,14 @@ class AppNotAllowed(family.PermissionRefused):
     retryable = False
 
 
+class StateUnloaded(family.ServerError):
+    """The gateway's store is damaged, and could not be loaded: an operator has to restore it."""
+
+    code = "state_unloaded"
+    status = 503
+    retryable = True
+
+
 #: Each class by the word of its reason.
 BY_CODE: dict[str, type[family.Refused]] = {
     "missing_api_key": MissingApiKey,
@@ -977,6 +985,7 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "robot_absent": RobotAbsent,
     "payment_method_missing": PaymentMethodMissing,
     "app_not_allowed": AppNotAllowed,
+    "state_unloaded": StateUnloaded,
 }
 
 __all__ = [
@@ -1077,6 +1086,7 @@ __all__ = [
     "SessionTakenOver",
     "SignInInterrupted",
     "SignInRefused",
+    "StateUnloaded",
     "StoreUnavailable",
     "StreamUnsupported",
     "TooMany",

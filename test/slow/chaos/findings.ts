@@ -36,7 +36,7 @@ export function tell(name: string, seed: number, figures: object, findings: read
     console.log(`${count} × ${kind}`);
     for (const example of examples) console.log(`    ${example}`);
   }
-  const file = fileURLToPath(new URL(`../../.limber/chaos/${name}-${seed}.json`, import.meta.url));
+  const file = fileURLToPath(new URL(`../../../.limber/chaos/${name}-${seed}.json`, import.meta.url));
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, `${JSON.stringify({ seed, ...figures, kinds, findings }, null, 2)}\n`);
   console.log(JSON.stringify({ seed, ...figures, wrong: findings.length }));

@@ -116,7 +116,11 @@ it("kill -9 during 200 concurrent acts leaves every answered call on record, not
   const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
   const asked = model.acts.length;
   for (const { idempotencyKey, text } of witnesses.flatMap(({ replayable }) => replayable.slice(-25)))
-    expect((await call("/v1/act", body, { "idempotency-key": idempotencyKey })).text).toBe(text);
+    expect((await call("/v1/act", body, { "idempotency-key": idempotencyKey })).body).toMatchObject({
+      ...JSON.parse(text),
+      replayed: true,
+      observation_age_ms: expect.any(Number),
+    });
   expect(model.acts.length).toBe(asked);
   for (const idempotencyKey of witnesses.flatMap(({ unanswered }) => unanswered.slice(0, 20)))
     expect((await call("/v1/act", body, { "idempotency-key": idempotencyKey })).status).toBe(200);

@@ -18,7 +18,7 @@ if (!(seconds > 0) || !(everyS > 0)) {
   process.exit(2);
 }
 const CLIENT = fileURLToPath(new URL("../../../clients/python", import.meta.url));
-const VENV = fileURLToPath(new URL("../../node_modules/.cache/python/bin/python", import.meta.url));
+const VENV = fileURLToPath(new URL("../../../node_modules/.cache/python/bin/python", import.meta.url));
 const python = process.env.LIMBER_PYTHON ?? (existsSync(VENV) ? VENV : "python3");
 
 const pair = await Pair.open();

@@ -149,7 +149,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     ["no proof", { code_challenge: undefined }, "no code without PKCE"],
     ["a plain proof", { code_challenge_method: "plain" }, "has to be S256"],
     ["another response", { response_type: "token" }, "has to be code"],
-    ["a scope that it does not have", { scope: "act keys.write" }, "a scope is not among"],
+    ["a scope that it does not have", { scope: "act keys.write" }, "may not ask for keys.write"],
     ["another server's key", { resource: "https://other.example/mcp" }, "none of this gateway"],
   ] as const)("shows what is wrong with %s, and sends nobody anywhere", async (_, change, sentence) => {
     const config = await registered();

@@ -100,7 +100,7 @@ describe.skipIf(!canBrowse)("every page", () => {
 });
 
 describe("the size of the build", () => {
-  const dist = new URL("../../console/dist/", import.meta.url);
+  const dist = new URL("../../../console/dist/", import.meta.url);
   const packed = (name: string): number => readFileSync(new URL(`${name}.gz`, dist)).byteLength;
 
   it("keeps all scripts of the first page within 230 kB of gzip, and loads each other page when it is opened", async () => {

@@ -9,7 +9,7 @@ import { type OpenpiServer, startOpenpiServer } from "../../support/openpi-serve
 
 const TOOL = fileURLToPath(new URL("../../../tools/provider.ts", import.meta.url));
 /** What Node made of its sources: to read them anew is most of what a command costs. */
-const NODE_COMPILE_CACHE = fileURLToPath(new URL("../../node_modules/.cache/commands", import.meta.url));
+const NODE_COMPILE_CACHE = fileURLToPath(new URL("../../../node_modules/.cache/commands", import.meta.url));
 let app: App;
 let model: Model;
 let supplier: Caller;

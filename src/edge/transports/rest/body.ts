@@ -46,6 +46,11 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
     let body = new GatheredBody(most);
     let size = 0;
     let isRefused = false;
+    const refused = (thrown: unknown): void => {
+      isRefused = true;
+      body = new GatheredBody(0);
+      reject(thrown);
+    };
     request.on("data", (chunk: Buffer) => {
       // What comes after a refusal is read and dropped: a connection closed on unread bytes is reset before the answer is read.
       if (isRefused) return;
@@ -55,12 +60,10 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
         hold(Math.max(size, Number(request.headers["content-length"] ?? 0)));
         body.add(chunk);
       } catch (thrown) {
-        isRefused = true;
-        body = new GatheredBody(0);
-        reject(thrown);
+        refused(thrown);
       }
     });
-    const left = (): void => reject(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
+    const left = (): void => refused(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
     request.once("end", () => {
       request.off("close", left); // every request closes; only an early one means that the caller left
       resolve(body.bytes());

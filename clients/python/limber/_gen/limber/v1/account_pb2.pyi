@@ -309,20 +309,24 @@ class Balance(_message.Message):
     def __init__(self, org_id: _Optional[str] = ..., currency: _Optional[str] = ..., granted_usd: _Optional[float] = ..., spent_usd: _Optional[float] = ..., balance_usd: _Optional[float] = ..., held_usd: _Optional[float] = ..., available_usd: _Optional[float] = ..., byok_usd: _Optional[float] = ..., owed_usd: _Optional[float] = ..., commitment: _Optional[_Union[Commitment, _Mapping]] = ...) -> None: ...
 
 class Commitment(_message.Message):
-    __slots__ = ("min_monthly_usd", "used_usd", "remaining_usd", "period_start", "period_end", "unpaid_fee_usd")
+    __slots__ = ("min_monthly_usd", "used_usd", "remaining_usd", "period_start", "period_end", "unpaid_fee_usd", "due_usd", "prorated")
     MIN_MONTHLY_USD_FIELD_NUMBER: _ClassVar[int]
     USED_USD_FIELD_NUMBER: _ClassVar[int]
     REMAINING_USD_FIELD_NUMBER: _ClassVar[int]
     PERIOD_START_FIELD_NUMBER: _ClassVar[int]
     PERIOD_END_FIELD_NUMBER: _ClassVar[int]
     UNPAID_FEE_USD_FIELD_NUMBER: _ClassVar[int]
+    DUE_USD_FIELD_NUMBER: _ClassVar[int]
+    PRORATED_FIELD_NUMBER: _ClassVar[int]
     min_monthly_usd: float
     used_usd: float
     remaining_usd: float
     period_start: int
     period_end: int
     unpaid_fee_usd: float
-    def __init__(self, min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., remaining_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ..., unpaid_fee_usd: _Optional[float] = ...) -> None: ...
+    due_usd: float
+    prorated: bool
+    def __init__(self, min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., remaining_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ..., unpaid_fee_usd: _Optional[float] = ..., due_usd: _Optional[float] = ..., prorated: _Optional[bool] = ...) -> None: ...
 
 class Settings(_message.Message):
     __slots__ = ("retention_days", "zdr", "cache_sharing", "byok_mode", "default_preset", "allowed_regions", "max_hedge_ratio", "trust", "require_signed", "self_registered_apps", "hardware_keys")

@@ -248,18 +248,22 @@ class SetCommitmentRequest(_message.Message):
     def __init__(self, org_id: _Optional[str] = ..., min_monthly_usd: _Optional[float] = ..., starts_on: _Optional[str] = ...) -> None: ...
 
 class SetCommitmentResponse(_message.Message):
-    __slots__ = ("org_id", "min_monthly_usd", "used_usd", "period_start", "period_end")
+    __slots__ = ("org_id", "min_monthly_usd", "used_usd", "period_start", "period_end", "due_usd", "prorated")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_MONTHLY_USD_FIELD_NUMBER: _ClassVar[int]
     USED_USD_FIELD_NUMBER: _ClassVar[int]
     PERIOD_START_FIELD_NUMBER: _ClassVar[int]
     PERIOD_END_FIELD_NUMBER: _ClassVar[int]
+    DUE_USD_FIELD_NUMBER: _ClassVar[int]
+    PRORATED_FIELD_NUMBER: _ClassVar[int]
     org_id: str
     min_monthly_usd: float
     used_usd: float
     period_start: int
     period_end: int
-    def __init__(self, org_id: _Optional[str] = ..., min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ...) -> None: ...
+    due_usd: float
+    prorated: bool
+    def __init__(self, org_id: _Optional[str] = ..., min_monthly_usd: _Optional[float] = ..., used_usd: _Optional[float] = ..., period_start: _Optional[int] = ..., period_end: _Optional[int] = ..., due_usd: _Optional[float] = ..., prorated: _Optional[bool] = ...) -> None: ...
 
 class SetHardwareKeysRequest(_message.Message):
     __slots__ = ("org_id", "allowed")

@@ -115,6 +115,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_ROBOT_ABSENT: _ClassVar[Reason]
     REASON_PAYMENT_METHOD_MISSING: _ClassVar[Reason]
     REASON_APP_NOT_ALLOWED: _ClassVar[Reason]
+    REASON_STATE_UNLOADED: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_MISSING_API_KEY: Reason
 REASON_INVALID_API_KEY: Reason
@@ -224,3 +225,4 @@ REASON_ROBOT_BUSY: Reason
 REASON_ROBOT_ABSENT: Reason
 REASON_PAYMENT_METHOD_MISSING: Reason
 REASON_APP_NOT_ALLOWED: Reason
+REASON_STATE_UNLOADED: Reason

@@ -177,7 +177,7 @@ class ModelOfferings(_message.Message):
     def __init__(self, offerings: _Optional[_Iterable[_Union[ModelOffering, _Mapping]]] = ...) -> None: ...
 
 class ModelOffering(_message.Message):
-    __slots__ = ("id", "provider", "status", "circuit", "runtime", "region", "precision", "hardware", "contracts", "action_spaces", "embodiments", "prices", "wake_up_usd", "cold", "advertised_ms", "measured_ms", "uptime_30d", "max_horizon", "dt_ms", "action_dim", "parameters", "data_collection", "input", "input_source", "actions", "actions_source")
+    __slots__ = ("id", "provider", "status", "circuit", "runtime", "region", "precision", "hardware", "contracts", "action_spaces", "embodiments", "prices", "wake_up_usd", "cold", "advertised_ms", "measured_ms", "uptime_30d", "max_horizon", "dt_ms", "action_dim", "parameters", "data_collection", "input", "input_source", "actions", "actions_source", "uptime_measured")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class ModelOffering(_message.Message):
     INPUT_SOURCE_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_MEASURED_FIELD_NUMBER: _ClassVar[int]
     id: str
     provider: str
     status: _supply_pb2.OfferingStatus
@@ -230,7 +231,8 @@ class ModelOffering(_message.Message):
     input_source: _input_contract_pb2.ContractSource
     actions: _input_contract_pb2.ActionMeanings
     actions_source: _input_contract_pb2.ContractSource
-    def __init__(self, id: _Optional[str] = ..., provider: _Optional[str] = ..., status: _Optional[_Union[_supply_pb2.OfferingStatus, str]] = ..., circuit: _Optional[_Union[CircuitState, str]] = ..., runtime: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., prices: _Optional[_Iterable[_Union[OfferingPrice, _Mapping]]] = ..., wake_up_usd: _Optional[float] = ..., cold: _Optional[bool] = ..., advertised_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., measured_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., uptime_30d: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., action_dim: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[_preferences_pb2.DataCollection, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., input_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., actions_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ...) -> None: ...
+    uptime_measured: bool
+    def __init__(self, id: _Optional[str] = ..., provider: _Optional[str] = ..., status: _Optional[_Union[_supply_pb2.OfferingStatus, str]] = ..., circuit: _Optional[_Union[CircuitState, str]] = ..., runtime: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., hardware: _Optional[str] = ..., contracts: _Optional[_Iterable[_Union[_contract_pb2.Contract, str]]] = ..., action_spaces: _Optional[_Iterable[str]] = ..., embodiments: _Optional[_Iterable[str]] = ..., prices: _Optional[_Iterable[_Union[OfferingPrice, _Mapping]]] = ..., wake_up_usd: _Optional[float] = ..., cold: _Optional[bool] = ..., advertised_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., measured_ms: _Optional[_Union[LatencyFigures, _Mapping]] = ..., uptime_30d: _Optional[float] = ..., max_horizon: _Optional[int] = ..., dt_ms: _Optional[int] = ..., action_dim: _Optional[int] = ..., parameters: _Optional[_Iterable[str]] = ..., data_collection: _Optional[_Union[_preferences_pb2.DataCollection, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., input_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeanings, _Mapping]] = ..., actions_source: _Optional[_Union[_input_contract_pb2.ContractSource, str]] = ..., uptime_measured: _Optional[bool] = ...) -> None: ...
 
 class OfferingPrice(_message.Message):
     __slots__ = ("contract", "unit", "list_usd", "now_usd")
