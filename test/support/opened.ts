@@ -30,12 +30,26 @@ export async function closeOpened(before: ReadonlySet<unknown> = new Set()): Pro
   if (failures.length > 0) throw failures[0];
 }
 
-let staying = 0;
+/** What outlives the files of a worker process: the shared gateway. */
+interface Staying {
+  /** Its listening sockets. */
+  readonly sockets: number;
+  readonly close: Close;
+}
 
-/** How many listening sockets outlive the files of this process: those of the shared gateway. */
-export const socketsThatStay = (): number => staying;
+let staying: Staying | undefined;
 
-/** Counts `sockets` more that stay, or fewer. */
-export function letStay(sockets: number): void {
-  staying += sockets;
+/** How many listening sockets outlive the files of this process. */
+export const socketsThatStay = (): number => staying?.sockets ?? 0;
+
+/** Lets `what` stay open after the file. */
+export function letStay(what: Staying): void {
+  staying = what;
+}
+
+/** Closes what stays open after files. */
+export async function closeStaying(): Promise<void> {
+  const closing = staying;
+  staying = undefined;
+  await closing?.close();
 }

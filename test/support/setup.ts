@@ -2,13 +2,14 @@
  * Runs before each test file. It measures what the file costs, prints the latest REST answers of a failed test, and after the file's own
  * hooks puts back whatever the file left replaced or open. A file that left something behind fails, and the next file starts clean.
  */
-import { afterAll, afterEach, beforeEach, expect } from "vitest";
+import { readFileSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { replacementsNow, restoreReplaced } from "./ambient.ts";
 import { answersOfTest, forgetAnswers } from "./answers.ts";
 import { childSeconds, ownSeconds } from "./cpu.ts";
 import { closeDatabases } from "./database.ts";
 import { eventually } from "./eventually.ts";
-import { closeOpened, openNow, socketsThatStay } from "./opened.ts";
+import { closeOpened, closeStaying, openNow, socketsThatStay } from "./opened.ts";
 
 declare module "vitest" {
   interface TaskMeta {
@@ -20,11 +21,17 @@ declare module "vitest" {
 const startedAt = ownSeconds() + childSeconds();
 /** sharp sets this one when it is first loaded. */
 const OF_PACKAGES = new Set(["VIPSHOME"]);
+const REPLACES_CLOCK = /support\/(ambient|clocks|manual-clock)\.ts"/;
 const environment = { ...process.env };
 const resources = openResources();
 let openBefore: ReadonlySet<unknown> = new Set();
 let replacedBefore = 0;
 
+// Timers of the shared gateway would run on the clock of a test that replaces it, and it is opened again afterwards anyway.
+// biome-ignore lint/correctness/noEmptyPattern: Vitest reads which fixtures a hook needs from this pattern.
+beforeAll(async ({}, suite) => {
+  if (REPLACES_CLOCK.test(readFileSync(suite.file.filepath, "utf8"))) await closeStaying();
+});
 beforeEach(() => {
   forgetAnswers();
   openBefore = openNow();

@@ -9,7 +9,7 @@ import { type App, type AppOptions, openApp, supplierOf } from "./app.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { type Model, type Script, startModel } from "./model.ts";
 import { uniqueName } from "./names.ts";
-import { closedAtEnd, letStay } from "./opened.ts";
+import { closedAtEnd, closeStaying, letStay } from "./opened.ts";
 
 /** The shared gateway, as one file uses it. */
 export interface World extends App {
@@ -21,8 +21,6 @@ export interface World extends App {
 
 interface Shared {
   readonly app: App;
-  /** Its listening sockets. */
-  readonly sockets: number;
   /** `clockReplacements()` when it was opened. */
   readonly clocks: number;
 }
@@ -33,16 +31,18 @@ let database: FreshDatabase | undefined;
 /** The shared gateway, opened again if the clock was replaced meanwhile: its timers and caches would have seen time jump. */
 async function sharedApp(): Promise<App> {
   if (shared?.clocks === clockReplacements()) return shared.app;
-  if (shared !== undefined) {
-    await shared.app.close();
-    letStay(-shared.sockets);
-    shared = undefined;
-  }
+  await closeStaying();
   database ??= await freshDatabase({ stays: true });
   const app = await openApp({ database });
   const sockets = socketsOn(Number(new URL(app.url).port));
-  letStay(sockets);
-  shared = { app, sockets, clocks: clockReplacements() };
+  letStay({
+    sockets,
+    close: async () => {
+      shared = undefined;
+      await app.close();
+    },
+  });
+  shared = { app, clocks: clockReplacements() };
   return app;
 }
 

@@ -6,7 +6,7 @@ import { Browser, signedIn } from "../../support/browser.ts";
 import { EMAIL, type LyingIssuer, startLyingIssuer } from "../../support/identity-provider.ts";
 import { person } from "../../support/members.ts";
 import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
-import { letStay } from "../../support/opened.ts";
+import { closedAtEnd } from "../../support/opened.ts";
 import { type Stage, USER } from "./stage.ts";
 
 const PUBLIC_KEY = generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" });
@@ -28,13 +28,11 @@ export interface Act {
   readonly run: () => Promise<Answer | number>;
 }
 
-let lying: Promise<LyingIssuer> | undefined;
-/** One for all that need one, which goes with the process. */
-const lyingIssuer = (): Promise<LyingIssuer> =>
-  (lying ??= startLyingIssuer().then((issuer) => {
-    letStay(1);
-    return issuer;
-  }));
+async function lyingIssuer(): Promise<LyingIssuer> {
+  const issuer = await startLyingIssuer();
+  closedAtEnd(() => issuer.close());
+  return issuer;
+}
 
 /** A person who comes back from an identity provider. */
 async function signingIn({ app, send, orgs, asOperator }: Stage) {

@@ -134,6 +134,19 @@ describe("attenuates", () => {
     );
   });
 
+  it.each([
+    ["lowest", [-2]],
+    ["lowestRest", -2],
+    ["highest", [2]],
+    ["highestRest", 2],
+    ["maxChange", 2],
+    ["maxStartJump", 2],
+  ] as const)("does not hold of bounds that are wider in %s alone", (field, wider) => {
+    const outer = { lowest: [-1], lowestRest: -1, highest: [1], highestRest: 1, maxChange: 1, maxStartJump: 1 };
+    expect(ORDERS.bounds.within({ ...outer, [field]: wider }, outer)).toBe(false);
+    expect(ORDERS.bounds.within(outer, { ...outer, [field]: wider })).toBe(true);
+  });
+
   it("compares budgets by what the one could spend in any interval of the other", () => {
     const within = (inner: [number, BudgetInterval], outer: [number, BudgetInterval]): boolean =>
       ORDERS.budget.within(
