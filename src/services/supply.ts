@@ -7,11 +7,19 @@ import {
   VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
 import { HARDWARE } from "../billing/hardware.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { steadyNow } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { tx } from "../store/database/tx.ts";
-import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
+import { recordJob } from "../store/jobs/jobs.ts";
+import {
+  addModel,
+  createOffering,
+  findOffering,
+  type OfferingRecord,
+  setOfferingStatus,
+} from "../store/supply/supply.ts";
 import type { SupplyDeps } from "../supply/deps.ts";
 import { PROBEABLE, verify } from "../supply/probe/verify.ts";
 import { assertSigned, checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
@@ -23,6 +31,20 @@ import { providerRpcs } from "./supply/providers.ts";
 /** The supply RPCs. */
 export function supplyService(deps: SupplyDeps): Implementation<typeof SupplyService> {
   const { sql } = deps;
+  /** A probe that its owner waits for is listed as a job of the kind `verification` once it has ended, whatever came of it. */
+  const recorded = async (call: Call, { id }: OfferingRecord, run: () => ReturnType<typeof verify>) => {
+    const { orgId, keyId, workspaceId } = keyOf(call);
+    const job = { kind: "verification", orgId, keyId, workspaceId, request: { offering_id: id } } as const;
+    const begun = steadyNow();
+    let passed = false;
+    try {
+      const verified = await run();
+      passed = verified?.report.passed ?? false;
+      return verified;
+    } finally {
+      await recordJob(sql, job, { passed, tookMs: steadyNow() - begun });
+    }
+  };
   return {
     ...providerRpcs(deps),
     ...offeringRpcs(deps),
@@ -61,7 +83,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       }
       // A live offering stays live while it is looked at again.
       if (known.status === "pending") await setOfferingStatus(sql, offeringId, { from: ["pending"], to: "verifying" });
-      const verified = await verify(deps, known, { ...byCall(call), owner: true });
+      const verified = await recorded(call, known, () => verify(deps, known, { ...byCall(call), owner: true }));
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
       const { offering, report } = verified;
       return create(VerifyOfferingResponseSchema, { offering: offeringMessage(offering), report });

@@ -154,6 +154,31 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   return id;
 }
 
+/** What became of work that its caller waited for. */
+export interface DoneWork {
+  readonly passed: boolean;
+  readonly tookMs: number;
+}
+
+/** Records work that was done while its caller waited, as a job of one part that has ended. No worker ever takes it. */
+export async function recordJob(
+  sql: Queryable,
+  job: Pick<NewJob, "kind" | "orgId" | "keyId" | "workspaceId" | "request">,
+  { passed, tookMs }: DoneWork,
+): Promise<void> {
+  const { kind, orgId, keyId, workspaceId, request } = job;
+  const id = newId("job");
+  const status = passed ? "completed" : "failed";
+  const begun = sql`now() - make_interval(secs => ${tookMs / 1000})`;
+  await sql`
+    with done as (
+      insert into job (id, kind, org_id, key_id, workspace_id, status, rank, request, total, created, started, finished, expires)
+      values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${status}, ${RANKS[status]}, ${sql.json(request as never)}, 1,
+        ${begun}, ${begun}, now(), now())
+      returning id)
+    insert into job_item (job_id, index, state, rank) select id, 0, ${status}, ${RANKS[status]} from done`;
+}
+
 /** The job that an idempotency key made in the last day; refuses with `idempotency_conflict` as `createJob` does. */
 export async function jobOfKey(
   sql: Queryable,

@@ -273,10 +273,10 @@ function freeForm(value: unknown, faults: Faults): unknown {
 }
 
 function enumReader(desc: DescEnum): FieldReader {
-  const { toNumber } = wordsOf(desc);
+  const { toNumber, synonyms } = wordsOf(desc);
   const sentence = `must be one of ${[...toNumber.keys()].join(", ")}`;
   return (value, faults) => {
-    const number = typeof value === "string" ? toNumber.get(value) : undefined;
+    const number = typeof value === "string" ? (toNumber.get(value) ?? synonyms.get(value)) : undefined;
     return number ?? faults.add("enum", sentence);
   };
 }

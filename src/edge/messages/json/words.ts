@@ -1,6 +1,6 @@
 /** The words that REST JSON writes for the values of an enum. */
 import { type DescEnum, type DescEnumValue, getOption, hasOption } from "@bufbuild/protobuf";
-import { spelling } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { spelling, synonym } from "../../../../gen/limber/edge/v1/options_pb.ts";
 
 /** The words of one enum, both ways. */
 export interface EnumWords {
@@ -8,6 +8,8 @@ export interface EnumWords {
   readonly ofNumber: ReadonlyMap<number, string>;
   /** Word to number; what is unspecified has no word that a caller may send. */
   readonly toNumber: ReadonlyMap<string, number>;
+  /** Words that a caller may send as well, to number: `(synonym)` names them. Documents and answers have only those of `toNumber`. */
+  readonly synonyms: ReadonlyMap<string, number>;
 }
 
 const known = new WeakMap<DescEnum, EnumWords>();
@@ -20,6 +22,7 @@ export function wordsOf(desc: DescEnum): EnumWords {
     words = {
       ofNumber: new Map(all),
       toNumber: new Map(all.filter(([number]) => number !== 0).map(([number, word]) => [word, number])),
+      synonyms: new Map(desc.values.flatMap((value) => getOption(value, synonym).map((word) => [word, value.number]))),
     };
     known.set(desc, words);
   }
