@@ -263,7 +263,7 @@ describe("Physical-Intelligence/openpi: pictures as floats", () => {
       ]),
       { model: "a/b", sessionId: "s", episode: 1 },
       ASKER,
-    ).then(({ observations }) => observations);
+    ).then(({ request }) => request.observations);
   const gr00t = (picture: NdArray) =>
     actionAsked(new Map([["video.wrist", picture]]), {
       model: "a/b",

@@ -76,7 +76,7 @@ const gr00t = async (data: Packable) =>
       by: BY,
     })
   ).request;
-const openpi = (data: Packable) => requestOf(decodeNumpy(encodeMsgpack(data)), ASKED, BY);
+const openpi = async (data: Packable) => (await requestOf(decodeNumpy(encodeMsgpack(data)), ASKED, BY)).request;
 const LANGUAGE = "annotation.human.task_description";
 
 describe("Isaac Lab, RoboCasa, RLinf: an instruction as an array of numpy's", () => {

@@ -80,7 +80,10 @@ const MOST_TOLD = 3;
 /** A refusal in one line, for clients that show a text and nothing beside it: with why offerings were dropped. */
 export function lineOf({ message, details }: Refusal): string {
   const dropped = details.dropped ?? [];
-  const told = dropped.slice(0, MOST_TOLD).map(({ provider, detail }) => `${provider}: ${detail}`);
+  const told = dropped
+    .slice(0, MOST_TOLD)
+    .map(({ provider, detail }) => `${provider}: ${detail}`)
+    .filter((each) => !message.includes(each));
   const more = dropped.length > MOST_TOLD ? [`and ${dropped.length - MOST_TOLD} more`] : [];
   return told.length === 0 ? message : `${message} (${[...told, ...more].join("; ")})`;
 }

@@ -78,11 +78,43 @@ const firstOf = ({ broken }: Drop): Constraint => CONSTRAINTS[31 - Math.clz32(br
 /** A row breaks one constraint and no other. */
 const isAlone = ({ broken }: Drop): boolean => (broken & (broken - 1)) === 0;
 
+/** How far a row is from serving: first those that could serve the contract at all, and of these those that break the fewest constraints. */
+function distanceOf({ broken }: Drop): number {
+  let distance = (broken & UNABLE) === 0 ? 0 : CONSTRAINTS.length;
+  for (let bits = broken; bits !== 0; bits &= bits - 1) distance++;
+  return distance;
+}
+
+/** Drops with the decisive ones first; equally near ones stay in the order of the request. */
+const nearestFirst = (drops: readonly Drop[]): Drop[] =>
+  drops
+    .map((drop) => ({ drop, distance: distanceOf(drop) }))
+    .sort((a, b) => a.distance - b.distance)
+    .map(({ drop }) => drop);
+
+/** The constraints that a row breaks, in the order of the table. */
+const allOf = ({ broken }: Drop): Constraint[] => CONSTRAINTS.filter((_, place) => (broken & (1 << place)) !== 0);
+
+/** What keeps the nearest offerings out, in a clause; empty where none could serve the contract at all. `drops` have the nearest first. */
+function decisiveOf(ask: Ask, drops: readonly Drop[]): string {
+  const [nearest] = drops;
+  if (nearest === undefined || (nearest.broken & UNABLE) !== 0) return "";
+  const { provider } = ask.snapshot.offerings[nearest.row]!;
+  const why = `${provider}: ${firstOf(nearest).detail(ask, nearest.row)}`;
+  if (!isAlone(nearest)) {
+    const reasons = allOf(nearest).map(({ reason }) => `\`${wordOf(reason)}\``);
+    return `; the nearest is kept out by ${[...new Set(reasons)].join(", ")} (${why})`;
+  }
+  const { reason } = firstOf(nearest);
+  const count = drops.filter((drop) => isAlone(drop) && firstOf(drop).reason === reason).length;
+  return `; \`${wordOf(reason)}\` alone keeps out ${count} of them (${why})`;
+}
+
 /** The refusal of a request that nothing may serve. */
 export function refusalOf(ask: Ask): Refusal {
   const early = wrongActionSpace(ask) ?? withoutSupply(ask);
   if (early) return early;
-  const drops = dropsOf(ask);
+  const drops = nearestFirst(dropsOf(ask));
   const details = detailsOf(ask, drops);
   const considered = `${drops.length} offering${drops.length === 1 ? "" : "s"} considered`;
   const resting = drops.filter(({ broken }) => (broken & ~RESTING) === 0);
@@ -102,7 +134,7 @@ export function refusalOf(ask: Ask): Refusal {
   const unread = unreadOf(ask, drops, details);
   if (unread) return unread;
   const strangers = strangersOf(ask);
-  const text = `${considered}, none satisfies the constraints${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
+  const text = `${considered}, none satisfies the constraints${decisiveOf(ask, drops)}${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
   const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
   return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
 }
@@ -176,14 +208,14 @@ const INPUT = bitsOf(DropReason.INPUT);
 const RESTING = bitsOf(DropReason.CIRCUIT_OPEN);
 const LATE = bitsOf(DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE);
 
+/** `drops` have the nearest first: what they are listed by. */
 function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
-  const reasons = new Set(drops.map((drop) => firstOf(drop).reason));
+  const [nearest] = drops;
+  const constraints = [...(nearest ? allOf(nearest) : []), ...drops.map(firstOf)];
   return {
     dropped: droppedOf(ask, drops),
     // Two constraints may have one reason: the caller's regions and the organisation's.
-    excludedBy: [
-      ...new Set(CONSTRAINTS.filter(({ reason }) => reasons.has(reason)).map(({ reason }) => wordOf(reason))),
-    ],
+    excludedBy: [...new Set(constraints.map(({ reason }) => wordOf(reason)))],
     suggestions: suggestionsOf(ask, drops),
   };
 }

@@ -66,8 +66,21 @@ export function picturesFor({ frames: slots }: Profile, input: ModelInput): { sl
     if (cameras[index] !== undefined)
       return [{ slot: isOwn ? { ...slot, rotate180: false } : slot, index: first + index }];
     if (slot.optional) return [];
-    throw rejected(`the profile wants a picture for ${slot.key}`);
+    throw rejected(`${wanted(slot)}; ${shown(cameras)}`);
   });
+}
+
+const MOST_ECHOED = 64;
+
+/** The picture that is missing, by the server's key and the camera's name. */
+const wanted = ({ key, camera }: FrameSlot): string =>
+  `the profile wants a picture for ${key}${camera === "" || camera === key ? "" : ` (the camera ${camera})`}`;
+
+/** The pictures that a caller sent, by its own names for them. */
+function shown(cameras: readonly string[]): string {
+  if (cameras.length === 0) return "the observation has none";
+  const names = cameras.map((name) => (name === "" ? "a camera without a name" : name.slice(0, MOST_ECHOED)));
+  return `the observation has one of ${names.join(", ")}`;
 }
 
 /**

@@ -26,9 +26,10 @@ import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { encodedOnce } from "../../messages/encoded-once.ts";
-import { lineOf, refusalOf } from "../../messages/errors.ts";
+import { refusalOf } from "../../messages/errors.ts";
 import { hand, listenHanded } from "../../server/handed.ts";
 import { Slots, slotOf } from "../../server/slots.ts";
+import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { unreadable } from "../unreadable.ts";
 import { modalitiesOf } from "./modalities.ts";
 import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
@@ -247,6 +248,7 @@ class Gr00tPeer {
     const startedAt = steadyNow();
     const trail: CallTrail = { inputBytes: body.length };
     let refusal: Refusal | undefined;
+    let own: OwnRequest | undefined;
     try {
       const { message, arrays } = read(body);
       this.#arrays = arrays ?? this.#arrays;
@@ -283,6 +285,7 @@ class Gr00tPeer {
           episode: this.#episode,
           by: this.#by,
         });
+        own = asked;
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
@@ -303,7 +306,8 @@ class Gr00tPeer {
     } catch (thrown) {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
-      const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${lineOf(refusal)}`;
+      const said =
+        status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${ownLineOf(refusal, own)}`;
       return { error: `${said} [${requestId}]` };
     } finally {
       this.#note(requestId, steadyNow() - startedAt, refusal, trail);

@@ -1,17 +1,17 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
 import { create } from "@bufbuild/protobuf";
-import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { type EncodeOptions, headOf, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
+import type { OwnRequest } from "../own-keys.ts";
 
 type Gr00tValue = Unpacked<NdArray>;
 
 /** A request, and how its answer is to be written. */
-export interface AskedAction {
-  readonly request: ActRequest;
+export interface AskedAction extends OwnRequest {
   /** Parts are named `action.<name>`, as who sends a flat observation expects them. */
   readonly dotted: boolean;
   /** N1.5: the answer is a map of [T, D], nothing beside it. */
@@ -68,6 +68,12 @@ export async function actionAsked(
   const moments = await momentsIn(fields.get("video"), by);
   const proprio = proprioIn(fields.get("state"), embodiment?.layout.state ?? []);
   const instruction = instructionIn(fields.get("language"));
+  const keys = {
+    cameras: new Map([...entriesOf(fields.get("video"))].map(([camera]) => [camera, `video.${camera}`])),
+    frames: "video",
+    proprio: "state",
+    instruction: instructionKeyOf(fields.get("language"), dotted),
+  };
   const request = create(ActRequestSchema, {
     model,
     observations: [...moments.slice(0, -1).map((frames) => ({ frames })), { frames: moments.at(-1) ?? [], proprio }],
@@ -81,7 +87,7 @@ export async function actionAsked(
     ...(horizon === undefined ? { wholeChunk: true } : { horizon: horizon >>> 0 }),
   });
   const usualParts = embodiment?.layout.action ?? [];
-  return { request, dotted, bare, parts: partsOf(option("action_keys")), usualParts };
+  return { request, keys, dotted, bare, parts: partsOf(option("action_keys")), usualParts };
 }
 
 /** As many as `proprio` may have. */
@@ -204,6 +210,13 @@ function instructionIn(language: Gr00tValue | Map<string, Gr00tValue> | undefine
   const [first] = given;
   if (first === undefined) return "";
   throw unfit(first[0], "a language is one text, in lists or arrays of one");
+}
+
+/** Where the instruction stands, or would: N1.5 and its like have it among annotations. */
+function instructionKeyOf(language: Gr00tValue | Map<string, Gr00tValue> | undefined, dotted: boolean): string {
+  const [name] = [...entriesOf(language)].map(([name]) => name);
+  const key = name ?? (dotted ? "human.task_description" : "annotation.human.task_description");
+  return `${dotted ? "annotation" : "language"}.${key}`;
 }
 
 function partsOf(value: Gr00tValue | undefined): [string, number][] {

@@ -4,11 +4,12 @@
  * description (robo-arena/roboarena, roboarena/policy_server.py at 3034234, policy_client.py at 55aa8a8).
  */
 import { create } from "@bufbuild/protobuf";
-import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { type EncodeOptions, headOf, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
+import type { OwnRequest } from "../own-keys.ts";
 
 /** What the address of a connection says about all of its calls. */
 export interface OpenpiQuery {
@@ -87,7 +88,7 @@ const POSE = "observation/cartesian_position";
 const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
 
 /** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
-export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by: EncodeOptions): Promise<ActRequest> {
+export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by: EncodeOptions): Promise<OwnRequest> {
   if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
   const fields = flatten(observation);
   const cameras = {
@@ -124,7 +125,13 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
   const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
     return { camera: name, data: await headOf(value, key, { ...by, turned }) };
   });
-  return create(ActRequestSchema, {
+  const keys = {
+    cameras: new Map(pictures.map(({ camera, key }) => [camera.name, key])),
+    frames: "the observation",
+    proprio: order.join(" and ") || "observation/state",
+    instruction: promptKey ?? "prompt",
+  };
+  const act = create(ActRequestSchema, {
     ...request,
     // The client replays whatever chunk it gets, and its broker raises an error where one is shorter than it was told.
     ...(asked.horizon === undefined && { wholeChunk: true }),
@@ -132,6 +139,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
     observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
     provider: { sessionId },
   });
+  return { request: act, keys };
 }
 
 /** As many as an observation may have. */

@@ -30,10 +30,11 @@ import type { CallLog } from "../../call-log.ts";
 import type { CallHead, Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { encodedOnce } from "../../messages/encoded-once.ts";
-import { lineOf, refusalOf, restAnswer } from "../../messages/errors.ts";
+import { refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
 import { slotOf } from "../../server/slots.ts";
+import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
 import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
 import { VlaEvalProtocol } from "./vla-eval.ts";
@@ -391,6 +392,7 @@ class OpenpiRobot {
     const startedAt = steadyNow();
     let refusal: Refusal | undefined;
     let keyId: string | undefined;
+    let own: OwnRequest | undefined;
     const trail: CallTrail = { inputBytes: data.length };
     try {
       const said = this.#protocol.aside(data, isBinary);
@@ -402,6 +404,7 @@ class OpenpiRobot {
         if (this.#fault) throw this.#fault;
         const request = await this.#protocol.read(data, isBinary, { asker: this.#asker, signal: this.#gone });
         if (request.kind === "frames") return this.#tell(request.frames);
+        own = request;
         const encode = encodedOnce((answer) =>
           // Sound: the method answers no other message.
           this.#protocol.written(answer as ActResponse, steadyNow() - startedAt),
@@ -422,7 +425,7 @@ class OpenpiRobot {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
       // The client raises it as the server's error, and may call again.
-      this.#send(this.#protocol.refused(`${code} (${status}): ${lineOf(refusal)} [${requestId}]`));
+      this.#send(this.#protocol.refused(`${code} (${status}): ${ownLineOf(refusal, own)} [${requestId}]`));
     }
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({

@@ -1,11 +1,12 @@
 /** What a connection speaks: openpi's protocol and RoboArena's form of it here, vla-evaluation-harness's in a file of its own. */
-import type { ActRequest, ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import type { ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { API_VERSION, BRAND } from "../../../brand.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import type { OwnRequest } from "../own-keys.ts";
 import { unreadable } from "../unreadable.ts";
 import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 
@@ -14,7 +15,7 @@ export type RobotFrame = Buffer | string;
 
 /** What a message comes to: an act, or frames that answer it without one. */
 export type Heard =
-  | { readonly kind: "act"; readonly request: ActRequest }
+  | ({ readonly kind: "act" } & OwnRequest)
   | { readonly kind: "frames"; readonly frames: readonly RobotFrame[] };
 
 /** One connection's side of a protocol. Messages come one after the other, each after the one before was answered. */
@@ -57,7 +58,7 @@ export class OpenpiProtocol implements RobotProtocol {
     const observation = messageIn(message, isBinary);
     const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
     if (endpoint === "infer")
-      return { kind: "act", request: await requestOf(observation, { ...this.#asked, sessionId }, by) };
+      return { kind: "act", ...(await requestOf(observation, { ...this.#asked, sessionId }, by)) };
     // Nothing is run for it, and nothing billed.
     this.#asked = { ...this.#asked, episode: this.#asked.episode + 1 };
     return { kind: "frames", frames: [RESET_DONE] };

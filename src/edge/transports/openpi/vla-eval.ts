@@ -80,7 +80,14 @@ export class VlaEvalProtocol implements RobotProtocol {
       ...(actionSpace !== undefined && { actionSpace }),
       ...(robotId !== undefined && { robotId }),
     });
-    return { kind: "act", request };
+    const cameras = request.observations[0]?.frames.map(({ camera }): [string, string] => [camera, `images.${camera}`]);
+    const keys = {
+      cameras: new Map(cameras),
+      frames: "images",
+      proprio: STATES.find((key) => payload.get(key) != null) ?? STATES[0]!,
+      instruction: taskKey ?? TASKS[0]!,
+    };
+    return { kind: "act", request, keys };
   }
 
   written({ action }: ActResponse): Buffer {
