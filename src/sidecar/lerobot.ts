@@ -82,7 +82,38 @@ export async function serveLerobot(options: LerobotOptions): Promise<LerobotServ
 
 const EMPTY = Buffer.alloc(0);
 
-/** One call: its messages are gathered, then answered with one. A fault is logged, and told as LeRobot's own server tells it. */
+/** gRPC's codes, none of which LeRobot's channel retries by itself: its client prints them with their message, and asks again. */
+const Code = { INVALID_ARGUMENT: 3, RESOURCE_EXHAUSTED: 8, FAILED_PRECONDITION: 9 } as const;
+
+/** The gateway answered no, or not at all. The message is for the person at the robot. */
+class Refused extends Error {
+  override readonly name = "Refused";
+  readonly code: number;
+
+  constructor(message: string, code: number) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const MOST_TOLD = 1_000;
+
+/** A text as gRPC carries it in a trailer: percent-encoded, and short. */
+const told = (text: string): string => encodeURI(text.slice(0, MOST_TOLD).toWellFormed());
+
+/** The trailers of a call that failed. */
+function trailersOf(thrown: unknown): Record<string, string> {
+  const text = thrown instanceof Error ? thrown.message : String(thrown);
+  if (thrown instanceof NotSetUp)
+    return { "grpc-status": String(Code.FAILED_PRECONDITION), "grpc-message": told(text) };
+  if (thrown instanceof Refused) return { "grpc-status": String(thrown.code), "grpc-message": told(text) };
+  return {
+    "grpc-status": String(Code.INVALID_ARGUMENT),
+    "grpc-message": told(`the message cannot be read: ${text}`),
+  };
+}
+
+/** One call: its messages are gathered, then answered with one. A fault is logged, and is the status that LeRobot's client prints. */
 function serve(stream: ServerHttp2Stream, path: string, robot: LerobotRobot, log: (text: string) => void): void {
   const method = METHODS[path.slice("/transport.AsyncInference/".length)];
   stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
@@ -101,12 +132,9 @@ function serve(stream: ServerHttp2Stream, path: string, robot: LerobotRobot, log
   });
   const fail = (thrown: unknown): void => {
     const text = thrown instanceof Error ? thrown.message : String(thrown);
-    const isNotSetUp = thrown instanceof NotSetUp;
     // Its client asks again and again.
-    if (!isNotSetUp || thrown.isFirst) log(`${path}: ${text}`);
-    trailers = isNotSetUp
-      ? { "grpc-status": "9", "grpc-message": text }
-      : { "grpc-status": "3", "grpc-message": "the message cannot be read" };
+    if (!(thrown instanceof NotSetUp) || thrown.isFirst) log(`${path}: ${text}`);
+    trailers = trailersOf(thrown);
     if (!stream.destroyed) stream.end();
   };
   stream.on("data", (chunk: Buffer) => {
@@ -245,8 +273,14 @@ class LerobotRobot {
     this.#setup = setup;
     this.#clients.supersede(this);
     if (this.#options.actionSpace !== undefined || this.#options.preset !== undefined) return;
-    const { ok, body } = await this.#ask(`/v1/models/${setup.model.split(":")[0]}`);
-    if (ok) this.#actionSpace = (body as { action_spaces?: string[] }).action_spaces?.[0];
+    try {
+      const body = await this.#ask(`/v1/models/${setup.model.split(":")[0]}`);
+      this.#actionSpace = (body as { action_spaces?: string[] }).action_spaces?.[0];
+    } catch (thrown) {
+      // Aliases are no models, and the first act says what else is wrong.
+      if (!(thrown instanceof Refused)) throw thrown;
+      this.#options.log(thrown.message);
+    }
   }
 
   see(seen: LerobotObservation): void {
@@ -254,15 +288,14 @@ class LerobotRobot {
     this.#wake();
   }
 
-  /** Actions for the newest observation; empty when none came in time, or the gateway has none for it. */
+  /** Actions for the newest observation; empty when none came in time. Rejects with Refused where the gateway has none for it. */
   async actions(gone: () => boolean): Promise<Buffer> {
     if (!this.#seen) await this.#observation();
     const [setup, seen] = [this.#setup, this.#seen];
     // A client that has left takes no observation from the one that comes after it.
     if (!setup || !seen || gone()) return EMPTY;
     this.#seen = undefined;
-    const { ok, body } = await this.#ask("/v1/act", await this.#request(setup, seen));
-    if (!ok) return EMPTY;
+    const body = await this.#ask("/v1/act", await this.#request(setup, seen), (text) => inOwnNames(text, setup));
     const { steps, dt_ms } = (body as { action: { steps: number[][]; dt_ms: number } }).action;
     return setup.actions(seen, steps.slice(0, setup.chunk), dt_ms);
   }
@@ -300,21 +333,44 @@ class LerobotRobot {
     };
   }
 
-  async #ask(path: string, body?: object): Promise<{ ok: boolean; body: unknown }> {
-    const { gateway, key, log } = this.#options;
-    try {
-      const response = await fetch(addressUnder(gateway, path), {
-        method: body === undefined ? "GET" : "POST",
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        signal: AbortSignal.timeout(DEADLINE_MS + 1_000),
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      });
-      const answer = (await response.json()) as { detail?: unknown };
-      if (!response.ok) log(`${path} answered ${response.status}: ${JSON.stringify(answer.detail)}`);
-      return { ok: response.ok, body: answer };
-    } catch (thrown) {
-      log(`the gateway cannot be reached: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
-      return { ok: false, body: undefined };
-    }
+  /** The answer of the gateway. Rejects with Refused, in words that `named` has put into the client's own names. */
+  async #ask(path: string, body?: object, named = (text: string): string => text): Promise<unknown> {
+    const { gateway, key } = this.#options;
+    const response = await fetch(addressUnder(gateway, path), {
+      method: body === undefined ? "GET" : "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      signal: AbortSignal.timeout(DEADLINE_MS + 1_000),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    }).catch((thrown: unknown) => {
+      const text = thrown instanceof Error ? thrown.message : String(thrown);
+      throw new Refused(`the gateway cannot be reached: ${text}`, Code.FAILED_PRECONDITION);
+    });
+    const answer: unknown = await response.json().catch(() => undefined);
+    if (response.ok && answer !== undefined) return answer;
+    const { status } = response;
+    const code = status === 429 || status === 503 ? Code.RESOURCE_EXHAUSTED : Code.FAILED_PRECONDITION;
+    throw new Refused(named(`${path} answered ${status}: ${reasonIn(answer)}`), code);
   }
+}
+
+interface ErrorBody {
+  readonly error?: { readonly code?: string; readonly message?: string; readonly request_id?: string };
+}
+
+/** The gateway's reason, in a line. */
+function reasonIn(answer: unknown): string {
+  const { code, message, request_id: id } = (answer as ErrorBody | undefined)?.error ?? {};
+  return message === undefined ? "no reason" : `${code}: ${message} [${id}]`;
+}
+
+/** Paths of an act request, as refusals have them, in the names of the robot's own observation. */
+function inOwnNames(text: string, { cameras }: LerobotSetup): string {
+  return text
+    .replace(/\bobservations\.0\.frames\.(\d+)(?:\.\w+)?/g, (path, place) => {
+      const camera = cameras[Number(place)];
+      return camera === undefined ? path : `observation.images.${camera}`;
+    })
+    .replaceAll("observations.0.frames", "observation.images")
+    .replace(/\bobservations\.0\.proprio(?:_names)?\b/g, "observation.state")
+    .replace(/\binstruction(?= is (?:missing|not read)\b)/g, "task");
 }

@@ -50,7 +50,7 @@ async function call(
   method: string,
   messages: readonly Uint8Array[],
   session = client,
-): Promise<{ status: string; answer: Buffer }> {
+): Promise<{ status: string; message: string; answer: Buffer }> {
   const stream = session.request({
     ":method": "POST",
     ":path": `/transport.AsyncInference/${method}`,
@@ -59,12 +59,16 @@ async function call(
   });
   const chunks: Buffer[] = [];
   let status = "";
+  let message = "";
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-  stream.on("trailers", (trailers) => (status = String(trailers["grpc-status"])));
+  stream.on("trailers", (trailers) => {
+    status = String(trailers["grpc-status"]);
+    message = decodeURIComponent(String(trailers["grpc-message"] ?? ""));
+  });
   for (const message of messages) stream.write(frameMessage(message));
   stream.end();
   await once(stream, "close");
-  return { status, answer: Buffer.concat(chunks).subarray(5) };
+  return { status, message, answer: Buffer.concat(chunks).subarray(5) };
 }
 
 const setup = (pickle: Buffer): Uint8Array =>
@@ -211,13 +215,14 @@ describe("a client of LeRobot", () => {
     expect(await actionsOf("arm 2")).toBeGreaterThan(0);
   });
 
-  it("gets an empty answer when the gateway has none, and the reason is told on the robot", async () => {
+  it("gets the gateway's reason as the status that its client prints, and the log has it too", async () => {
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
     await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);
-    const { status, answer } = await call("GetActions", [new Uint8Array()]);
+    const { status, message, answer } = await call("GetActions", [new Uint8Array()]);
     model.script.act = undefined;
-    expect([status, answer.length]).toEqual(["0", 0]);
-    expect(said.at(-1)).toContain("/v1/act answered 502");
+    expect([status, answer.length]).toEqual(["9", 0]);
+    expect(message).toMatch(/^\/v1\/act answered 502: all_attempts_failed: .* \[req_\w+\]$/);
+    expect(said.at(-1)).toContain(message);
   });
 
   it("shares nothing with another one", async () => {

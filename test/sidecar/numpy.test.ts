@@ -17,7 +17,7 @@ const [MOTORS, STATE] = [
   [-9.25, 91.5, -34.75],
 ];
 
-describe.each([4, 5])("an observation in pickle's protocol %i", (protocol) => {
+describe.each([2, 3, 4, 5])("an observation in pickle's protocol %i", (protocol) => {
   const seen = readObservation(sample(`lerobot_observation_numpy_${protocol}.pkl`));
 
   it("has its time, its step and its task", () => {
@@ -53,9 +53,9 @@ describe.each([4, 5])("an observation in pickle's protocol %i", (protocol) => {
   });
 });
 
-describe("a setup in pickle's protocol 5", () => {
+describe.each([2, 5])("a setup in pickle's protocol %i", (protocol) => {
   it("names the cameras that see colours, and no depth", () => {
-    expect(readSetup(sample("lerobot_policy_setup_5.pkl"))).toMatchObject({
+    expect(readSetup(sample(`lerobot_policy_setup_${protocol}.pkl`))).toMatchObject({
       model: "lerobot/smolvla_base",
       motors: MOTORS,
       cameras: ["front", "wrist", "side"],

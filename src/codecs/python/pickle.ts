@@ -181,7 +181,7 @@ class Machine {
     const callee = this.#stack.pop();
     if (!Array.isArray(args) || !isGlobal(callee)) fault();
     const name = (callee as { [GLOBAL]: string })[GLOBAL]; // both were looked at
-    this.push(name === ORDERED && args.length === 0 ? new Map() : new PyObject(name, args));
+    this.push(name === ORDERED && args.length === 0 ? new Map() : (bytesOf(name, args) ?? new PyObject(name, args)));
   }
 
   /** NEWOBJ_EX: by arguments and by named ones, which nothing here reads. */
@@ -262,6 +262,21 @@ class Machine {
     this.at = start + length;
     return start;
   }
+}
+
+/** How Python 3 writes bytes in protocol 2, which has no opcode for them: as the text of the same Latin-1 letters, to be encoded. */
+const ENCODE = "_codecs.encode";
+const BYTES = new Set(["__builtin__.bytes", "builtins.bytes"]);
+const BYTE_ARRAYS = new Set(["__builtin__.bytearray", "builtins.bytearray"]);
+const BEYOND_LATIN_1 = /[^\0-\xff]/;
+
+/** The bytes that such a call stands for; undefined for any other. */
+function bytesOf(name: string, args: readonly PyValue[]): Buffer | undefined {
+  const [value, encoding] = args;
+  if (name === ENCODE && typeof value === "string" && encoding === "latin1")
+    return BEYOND_LATIN_1.test(value) ? fault() : Buffer.from(value, "latin1");
+  if ((BYTES.has(name) || BYTE_ARRAYS.has(name)) && args.length === 0) return Buffer.alloc(0);
+  return BYTE_ARRAYS.has(name) && Buffer.isBuffer(value) ? value : undefined;
 }
 
 const isGlobal = (item: PickleItem | undefined): boolean =>
