@@ -199,6 +199,7 @@ describe("an answer", () => {
     ["of another type", (envelope) => ({ ...envelope, message_type: "language_result" })],
     ["of another version", (envelope) => ({ ...envelope, version: 2 })],
     ["to another observation", withBody({ sequence: 9 })],
+    ["named after another observation", withBody({ observation_id: "other" })],
     ["of another checkpoint", withBody({ artifact_identity: "sha256:2" })],
     ["of more rows than are to be executed", withBody({ execution_steps: 9 })],
     ["of no rows", withBody({ canonical_actions: null })],

@@ -318,7 +318,7 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--contract", required=True, metavar="FILE", help="JSON: what the robot senses and does, and the model")
     part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="as Zenoh writes it; anyone who reaches it uses this key")
     part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
-    part.add_argument("--timeout-s", type=float, default=5, help="seconds that an action may take")
+    part.add_argument("--timeout-s", type=float, default=4.5, help="seconds that an action may take; LeRobot's client waits for 5")
 
     part = command("probe", probe, "Looks whether a policy server does what a gateway expects of it.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")

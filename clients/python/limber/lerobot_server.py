@@ -4,7 +4,10 @@ LeRobot's protocol carries no key, so that the server stands beside the robot, h
 (`lerobot-rollout --inference.type=remote`). What the robot senses and does is its contract, which LeRobot compares before anything moves. One client
 at a time; each reset is an episode, and what was asked before it is stale. Every observation is an act call of the gateway.
 
-Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py, codec.py at 0c72316, server.py at 0b20ce1.
+Chunks are appended, or aligned by the cursors that the client sends: all generations of LeRobot's client with protocol version 1 are served.
+
+Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py, codec.py at 0c72316, server.py at 140f481, client.py at a8401e9, chunk_contract.py
+at 0b20ce1 and 3583dfb.
 """
 
 from __future__ import annotations
@@ -37,6 +40,15 @@ _MAX_DECODED = 64 * 1024 * 1024
 #: A client that is gone for so long has left its session.
 _GRACE_S = 10.0
 _IMAGES = "observation.images."
+#: The longest task of an observation.
+_MAX_TASK = 4_096
+#: What names a contract of alignment, and the fields of its settings. LeRobot's second one leaves blending to the client.
+_ALIGNMENTS: dict[str, frozenset[str]] = {
+    "chunk_alignment_v2": frozenset({"chunk_merge"}),
+    "chunk_alignment_v1": frozenset({"chunk_merge", "blend_steps", "blend_weight", "blend_components"}),
+}
+#: Actions that the client had committed to: when it looked, and when it asked. An aligned answer says both again.
+_CURSORS = ("observation_cursor", "cursor")
 #: What an observation says of itself, and its answer says again.
 _IDENTITY: dict[str, tuple[type, ...]] = {
     "sequence": (int,),
@@ -150,6 +162,8 @@ class Contract:
             raise BadInput(f"{file}: action_interval is above 0, execution_steps from 1 to 256, and an action is one row")
         if any(each.kind == "tensor" and each.dtype not in ("float32", "float64") for each in contract.features):
             raise BadInput(f"{file}: what a model reads of a robot is floats and pictures")
+        if contract.action.kind != "tensor" or contract.action.dtype != "float32":
+            raise BadInput(f"{file}: action_feature must be a tensor of float32, got {contract.action.kind} of {contract.action.dtype}")
         return contract
 
 
@@ -235,6 +249,11 @@ class _Session:
     episode: str
     generation: int = 0
     sequence: int = -1
+    #: The client merges chunks by its cursors.
+    is_aligned: bool = False
+    #: The request that opened it, and the answer: asked again, it is answered again.
+    opened_by: str = ""
+    accepted: dict[str, Any] | None = None
 
 
 class Worker:
@@ -302,12 +321,19 @@ class Worker:
             "artifact_identity": self.artifact,
             "semantics": contract.semantics,
             "capabilities": capabilities,
-            "execution_contracts": [],
+            "execution_contracts": list(_ALIGNMENTS),
             "blendable_components": [],
             "ready": True,
             "available": self.session is None,
             "failure": None,
-            "limits": {"action_deadline_s": self.timeout_s, "language_deadline_s": self.timeout_s, "idle_timeout_s": _GRACE_S, "inflight_inference": 1},
+            "limits": {
+                "action_deadline_s": self.timeout_s,
+                "language_deadline_s": self.timeout_s,
+                "idle_timeout_s": _GRACE_S,
+                "max_input_chars": _MAX_TASK,
+                "max_output_chars": _MAX_TASK,
+                "inflight_inference": 1,
+            },
         }
 
     def _do(self, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -316,7 +342,7 @@ class Worker:
         if header.instance_id != self.instance:
             raise _Refusal("stale", "this is another start of the server")
         if header.message_type == "open":
-            return self._opened(body)
+            return self._opened(header, body)
         session = self.session
         if session is None or header.session_id != session.identity:
             raise _Refusal("stale", "there is no such session")
@@ -326,12 +352,13 @@ class Worker:
             return self._acted(session, header, body)
         raise _Refusal("unsupported", "the model answers with actions alone")
 
-    def _opened(self, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-        contract = self.contract
-        if self.session is not None:
+    def _opened(self, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        contract, session = self.contract, self.session
+        if session is not None and session.accepted is not None and session.opened_by == header.request_id:
+            return "accepted", session.identity, session.accepted
+        if session is not None:
             raise _Refusal("busy", "another client has the robot; it has to close its session first")
-        if body.get("required_capabilities", []) != []:
-            raise _Refusal("unsupported", "chunks come plain: without alignment and blending")
+        settings = _settings_in(body)
         if body.get("mode") != "chunk" or body.get("encoding") not in ("raw", "jpeg"):
             raise _Refusal("unsupported", "the mode is chunk, and pictures are raw or jpeg")
         if body.get("expected_artifact") not in (None, self.artifact):
@@ -342,9 +369,11 @@ class Worker:
         features = [each.plain() for each in contract.features]
         if (body.get("features"), body.get("action_feature"), body.get("semantics")) != (features, contract.action.plain(), contract.semantics):
             raise _Refusal("incompatible", "features, their order or their semantics are others than the contract's")
-        self.session = _Session(uuid.uuid4().hex, uuid.uuid4().hex)
+        accepted = {**self.descriptor(), "mode": "chunk", "chunk_settings": settings}
+        is_aligned = settings["chunk_merge"] == "aligned"
+        self.session = _Session(uuid.uuid4().hex, uuid.uuid4().hex, is_aligned=is_aligned, opened_by=header.request_id, accepted=accepted)
         self._seen.clear()
-        return "accepted", self.session.identity, {**self.descriptor(), "mode": "chunk"}
+        return "accepted", self.session.identity, accepted
 
     def _controlled(self, session: _Session, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         operation = body.get("operation")
@@ -370,11 +399,13 @@ class Worker:
             raise _Refusal("stale", "the observation was seen before, or has no number")
         if body.get("artifact_identity") != self.artifact:
             raise _Refusal("incompatible", f"the model is {self.artifact}")
-        if not isinstance(task, str) or len(task) > 4_096 or not isinstance(supplied, dict):
+        if not isinstance(task, str) or len(task) > _MAX_TASK or not isinstance(supplied, dict):
             raise _Refusal("malformed", "an observation has a task of at most 4,096 letters, and features")
         identity = {key: body.get(key) for key in _IDENTITY}
         if any(not isinstance(identity[key], kinds) for key, kinds in _IDENTITY.items()):
             raise _Refusal("malformed", "an observation has a name, a time and a version of its task")
+        if session.is_aligned:
+            identity.update(_cursors_in(body))
         seen = self._observation(supplied)
         self._seen[header.request_id] = None
         while len(self._seen) > 128:
@@ -417,6 +448,30 @@ class Worker:
             else:
                 state.extend(float(number) for number in value.ravel())
         return Observation(images=images, state=state)
+
+
+def _settings_in(body: dict[str, Any]) -> dict[str, Any]:
+    """How chunks are merged, as the client states it. Raises a refusal for settings that its required capabilities do not stand for."""
+    required, settings = body.get("required_capabilities", []), body.get("chunk_settings", {"chunk_merge": "append"})
+    if not isinstance(required, list) or any(not isinstance(name, str) or name not in _ALIGNMENTS for name in required):
+        raise _Refusal("unsupported", f"`required_capabilities` may have {' or '.join(_ALIGNMENTS)}, got {required!r}")
+    merge = settings.get("chunk_merge") if isinstance(settings, dict) else None
+    if not isinstance(settings, dict) or merge not in ("append", "aligned") or frozenset(settings) not in _ALIGNMENTS.values():
+        raise _Refusal("incompatible", f"`chunk_settings` has `chunk_merge`: append or aligned, got {settings!r}")
+    expected = [] if merge == "append" else [name for name, fields in _ALIGNMENTS.items() if fields == frozenset(settings)]
+    if required != expected:
+        raise _Refusal("incompatible", f"`chunk_settings` {settings!r} requires the capabilities {expected}, got {required!r}")
+    if settings.get("blend_steps", 0) != 0:
+        raise _Refusal("incompatible", "`blend_steps` must be 0: no component may be blended")
+    return settings
+
+
+def _cursors_in(body: dict[str, Any]) -> dict[str, int]:
+    """The client's cursors. Raises a refusal for what cannot be one, and for an observation that is younger than its request."""
+    seen, asked = (body.get(name) for name in _CURSORS)
+    if type(seen) is not int or type(asked) is not int or not 0 <= seen <= asked < 2**63:
+        raise _Refusal("malformed", f"aligned chunks need 0 <= observation_cursor <= cursor < 2**63, got {seen!r} and {asked!r}")
+    return {"observation_cursor": seen, "cursor": asked}
 
 
 class _Refusal(Exception):
@@ -506,13 +561,16 @@ class ModelServer:
                 self._admit(answered.session_id)
             if kind == "control" and answered.message_type == "ack" and header.generation == 0 and self._channels is not None and self._worker.session is not None:
                 # The client hears actions from here on; before, they would be lost.
-                self._transport.wait_for_subscriber(f"{self._channels.key}/act", 5.0)
+                for suffix in ("/act", "/language/result"):
+                    self._transport.wait_for_subscriber(self._channels.key + suffix, 5.0)
             pending.reply(answer)
         except (LimberError, TimeoutError):
             pending.drop()
 
     def _admit(self, session: str) -> None:
         key = f"{self._instance}/sessions/{session}"
+        if self._channels is not None and self._channels.key == key:
+            return  # the same request, asked again
         self._channels = _Channels(
             key,
             self._transport.declare_queryable(f"{key}/control", capacity=4),

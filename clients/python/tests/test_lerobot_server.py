@@ -232,6 +232,7 @@ def test_what_the_gateway_refuses_is_an_error_and_no_action(worker: Worker, gate
 def test_strangers_are_refused(worker: Worker) -> None:
     talk, other = Talk(worker), Talk(worker)
     talk.open()
+    other.count = 100
     assert refused(other.open()) == "busy"
     other.session = "guessed"
     assert [refused(other.observe(1)), refused(other.say("control", operation="close"))] == ["stale", "stale"]
@@ -425,3 +426,72 @@ def test_a_contract_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFi
         assert cli.main(["lerobot-server", "--deployment", "arm", "--contract", str(file)]) == 3
         assert "lerobot[remote]" in capsys.readouterr().err
     assert cli.main(["lerobot-server", "--deployment", "../arm", "--contract", str(file)]) == 2
+
+
+ALIGNED = {"chunk_settings": {"chunk_merge": "aligned"}, "required_capabilities": ["chunk_alignment_v2"]}
+FIRST_ALIGNED = {
+    "chunk_settings": {"chunk_merge": "aligned", "blend_steps": 0, "blend_weight": 0.5, "blend_components": []},
+    "required_capabilities": ["chunk_alignment_v1"],
+}
+
+
+@pytest.mark.parametrize("asked", [ALIGNED, FIRST_ALIGNED])
+def test_aligned_chunks_say_the_cursors_of_their_observation_again(worker: Worker, asked: dict[str, Any]) -> None:
+    talk = Talk(worker)
+    described = talk.say("describe", instance="")[1]
+    assert asked["required_capabilities"][0] in described["execution_contracts"] and described["limits"]["max_input_chars"] > 0
+    kind, accepted = talk.open(**asked)
+    assert kind == "accepted" and accepted["chunk_settings"] == asked["chunk_settings"]
+    kind, body = talk.observe(1, observation_cursor=5, cursor=2**63 - 1)
+    assert (kind, body["observation_cursor"], body["cursor"]) == ("action", 5, 2**63 - 1)
+
+
+@pytest.mark.parametrize("cursors", [(None, 2), (2, None), (-1, 2), (3, 2), (True, 2), (2, 2**63), (1.0, 2)])
+def test_cursors_that_cannot_be_are_refused_before_the_model_runs(worker: Worker, gateway: FakeGateway, cursors: tuple[Any, Any]) -> None:
+    talk = Talk(worker)
+    talk.open(**ALIGNED)
+    seen, asked = cursors
+    assert refused(talk.observe(1, observation_cursor=seen, cursor=asked)) == "malformed"
+    assert not gateway.received
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({**ALIGNED, "required_capabilities": []}, "incompatible"),
+        ({**ALIGNED, "required_capabilities": ["chunk_alignment_v1"]}, "incompatible"),
+        ({**ALIGNED, "required_capabilities": ["chunk_alignment_v2", "chunk_alignment_v1"]}, "incompatible"),
+        ({**ALIGNED, "required_capabilities": ["rtc_model_space_v1"]}, "unsupported"),
+        ({**ALIGNED, "required_capabilities": "chunk_alignment_v2"}, "unsupported"),
+        ({**ALIGNED, "required_capabilities": [{}]}, "unsupported"),
+        ({**ALIGNED, "chunk_settings": {"chunk_merge": "append"}}, "incompatible"),
+        ({**ALIGNED, "chunk_settings": {"chunk_merge": "blended"}}, "incompatible"),
+        ({**ALIGNED, "chunk_settings": {"chunk_merge": ["aligned"]}}, "incompatible"),
+        ({**ALIGNED, "chunk_settings": ["aligned"]}, "incompatible"),
+        ({**ALIGNED, "chunk_settings": {"chunk_merge": "aligned", "blend_steps": 2}}, "incompatible"),
+        ({**FIRST_ALIGNED, "chunk_settings": {**FIRST_ALIGNED["chunk_settings"], "blend_steps": 2}}, "incompatible"),
+    ],
+)
+def test_settings_and_required_capabilities_have_to_stand_for_each_other(worker: Worker, more: dict[str, Any], code: str) -> None:
+    assert refused(Talk(worker).open(**more)) == code
+    assert worker.session is None
+
+
+def test_appended_chunks_carry_no_cursor(worker: Worker) -> None:
+    talk = Talk(worker)
+    assert talk.open(chunk_settings={"chunk_merge": "append"})[1]["chunk_settings"] == {"chunk_merge": "append"}
+    assert not {"cursor", "observation_cursor"} & talk.observe(1, cursor=4)[1].keys()
+
+
+def test_an_open_that_is_asked_again_is_answered_again(worker: Worker) -> None:
+    sent: list[bytes] = []
+
+    def answer(payload: bytes) -> bytes:
+        sent.append(payload)
+        return worker.answer(payload)
+
+    talk = Talk(worker, answer)
+    accepted = talk.open(**ALIGNED)
+    again = msgpack.unpackb(worker.answer(sent[0]))
+    assert ((again["message_type"], again["body"]), again["session_id"]) == (accepted, talk.session)
+    assert refused(talk.open(**ALIGNED)) == "busy"

@@ -95,9 +95,13 @@ export function readReply(
   return message;
 }
 
-/** The first `horizon` rows of an action. Throws an UpstreamFailure: actions for another observation, what is no tensor of rows. */
-export function readAction({ body }: RemoteMessage, server: RemoteServer, horizon: number): ActAnswer {
-  if (body.get("sequence") !== server.sequence || body.get("artifact_identity") !== server.artifact)
+/**
+ * The first `horizon` rows of an action. An observation has the name of its request; servers of LeRobot's first drafts say its number again too.
+ * Throws an UpstreamFailure: actions for another observation, what is no tensor of rows.
+ */
+export function readAction({ request, body }: RemoteMessage, server: RemoteServer, horizon: number): ActAnswer {
+  const isNamed = body.get("observation_id") === request && body.get("artifact_identity") === server.artifact;
+  if (!isNamed || (body.get("sequence") ?? server.sequence) !== server.sequence)
     throw malformed("the actions are those of another observation");
   const actions = body.get("canonical_actions");
   if (!(actions instanceof NdArray) || actions.shape.length !== 2) throw malformed("there is no tensor of actions");

@@ -43,6 +43,9 @@ export const feature = (name: string, shape: readonly number[], more: object = {
   ...more,
 });
 
+/** What an answer says again of its observation. */
+const IDENTITY = ["artifact_identity", "observation_id", "capture_time", "task", "task_version"];
+
 /** Starts a server on loopback. */
 export async function startRemoteServer(options: RemoteOptions = {}): Promise<RemoteServer> {
   const said: RemoteSaid[] = [];
@@ -111,9 +114,7 @@ export async function startRemoteServer(options: RemoteOptions = {}): Promise<Re
     answer(steps, bytes) {
       const message = saidIn(bytes);
       const body = {
-        sequence: message.body.get("sequence"),
-        artifact_identity: message.body.get("artifact_identity"),
-        observation_id: message.body.get("observation_id"),
+        ...Object.fromEntries(IDENTITY.map((key) => [key, message.body.get(key)])),
         canonical_actions: tensor(steps),
         model_actions: null,
         execution_steps: steps.length,
