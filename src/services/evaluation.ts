@@ -295,6 +295,7 @@ const RUNTIMES: readonly string[] = [
   "oip-v2-rest",
   "vla-eval-ws",
   "lerobot-remote",
+  "xpolicylab-ws",
   "dexbotic",
   "tether-act",
 ];

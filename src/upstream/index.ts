@@ -26,6 +26,7 @@ import { FoundAddresses, type ServerReach } from "./transport/servers.ts";
 import { vlaEvalWs } from "./vla-eval-ws/index.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
 import type { Wire } from "./wire.ts";
+import { xpolicylabWs } from "./xpolicylab-ws/index.ts";
 
 /** Every wire, with its connections. */
 export interface Upstream {
@@ -77,6 +78,7 @@ export function createUpstream(
     tetherAct(reach), // Tether
     lerobotAsync(reach, leases), // LeRobot's asynchronous inference
     lerobotRemote(reach), // and its remote inference
+    xpolicylabWs(reach, leases), // XPolicyLab
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
     vllmOmniVideos(reach), // world models, as jobs

@@ -12,6 +12,7 @@ import { startLerobotServer } from "../support/servers/lerobot.ts";
 import { startRemoteServer } from "../support/servers/lerobot-remote.ts";
 import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
 import { startVlaEvalServer } from "../support/servers/vla-eval.ts";
+import { startXPolicyServer } from "../support/servers/xpolicylab.ts";
 
 /** One wire and a server of ours that speaks it. */
 export interface ActWire {
@@ -123,6 +124,7 @@ export const ACT_WIRES: readonly ActWire[] = [
     atOnce: 1,
     carriesNaN: false,
   },
+  { ...USUAL, id: "xpolicylab-ws", scheme: "ws", start: () => startXPolicyServer(), atOnce: 1 },
   { ...HTTP, id: "oip-v2-rest", scheme: "http", start: startOipRestServer },
   { ...USUAL, id: "oip-v2-grpc", scheme: "grpc", start: startOipGrpcServer, says: /ValueError: \[31mx{50,}$/ },
 ];

@@ -33,12 +33,14 @@ import { failureOf } from "../../src/upstream/transport/failures.ts";
 import { MAX_MESSAGE_BYTES } from "../../src/upstream/transport/servers.ts";
 import { readAction as readHarnessAction, readHello } from "../../src/upstream/vla-eval-ws/decode.ts";
 import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
+import { readActions as readXPolicyActions } from "../../src/upstream/xpolicylab-ws/decode.ts";
 import { f4 } from "../support/openpi-server.ts";
 import { pack } from "../support/plain-msgpack.ts";
 import { runs } from "../support/runs.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";
 import { tree } from "../support/servers/vla-eval.ts";
+import { nd } from "../support/servers/xpolicylab.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 
 const recorded = (name: string): Buffer =>
@@ -168,6 +170,14 @@ const HARNESS_ACTION = harness("action", {
   ]),
 });
 
+const XPOLICY_ACTIONS = pack(
+  tree({
+    message_type: "infer_result",
+    message_id: "m-1",
+    payload: { actions: [tree({ arm_joint_state: nd([1, 2]), ee_joint_state: nd([3]) })], latency_ms: 1 },
+  }),
+);
+
 const READERS: readonly Reader[] = [
   ...[PROTOBUF_CODEC, FAST_CODEC].flatMap(readersBy),
   ["openpi's metadata", [recorded("openpi_metadata")], readMetadata],
@@ -186,6 +196,11 @@ const READERS: readonly Reader[] = [
     "a harness's answer",
     [HARNESS_ACTION],
     (bytes) => readHarnessAction(bytes, { actionKeys: [], actionDims: [] }, 2, 7),
+  ],
+  [
+    "XPolicyLab's actions",
+    [XPOLICY_ACTIONS],
+    (bytes) => readXPolicyActions(bytes, { actionKeys: [], actionDims: [] }, 2, "m-1"),
   ],
   ["a chat's answer", SAID, readChat],
   [

@@ -7,6 +7,7 @@ import { CodecError } from "../error.ts";
 import {
   decodeMsgpack,
   encodeMsgpack,
+  type MsgpackBudget,
   type Packable,
   type Unpacked,
   type UnpackedMap,
@@ -44,8 +45,8 @@ export function readGr00t(
 }
 
 /** A value as a message, its arrays as npy files unless told otherwise. */
-export const encodeGr00t = (value: Packable<NdArray>, arrays: Gr00tArrays = "npy"): Buffer =>
-  encodeMsgpack(value, arrays === "npy" ? toNpy : toNumpy);
+export const encodeGr00t = (value: Packable<NdArray>, arrays: Gr00tArrays = "npy", room?: MsgpackBudget): Buffer =>
+  encodeMsgpack(value, arrays === "npy" ? toNpy : toNumpy, room);
 
 const toNpy = (array: NdArray): Packable =>
   new Map<string, Packable>([

@@ -125,6 +125,16 @@ const TOLD: Readonly<Record<string, RuntimeFacts>> = {
     streaming: false,
     discovery: "descriptor",
   },
+  "xpolicylab-ws": {
+    name: "XPolicyLab policy server",
+    transport: "websocket",
+    direction: "gateway_dials",
+    encodings: ["msgpack"],
+    auth: ANY_AUTH,
+    stateful: "exclusive",
+    streaming: false,
+    discovery: "hello",
+  },
   "oip-v2-grpc": {
     name: "Open Inference Protocol v2 over gRPC (KServe, Triton)",
     transport: "grpc",

@@ -11,6 +11,7 @@ import { startTetherServer } from "../../support/servers/json-acts.ts";
 import { startLerobotServer } from "../../support/servers/lerobot.ts";
 import { startRemoteServer } from "../../support/servers/lerobot-remote.ts";
 import { startVlaEvalServer } from "../../support/servers/vla-eval.ts";
+import { startXPolicyServer } from "../../support/servers/xpolicylab.ts";
 import { ownGateway } from "../../support/world.ts";
 
 let app: App;
@@ -120,6 +121,14 @@ describe("a server at an address is told of each episode, in one session", SLOW,
       },
       asked: {},
       heard: { begins: EPISODES },
+    },
+    "xpolicylab-ws": {
+      async start() {
+        const server = await startXPolicyServer();
+        return { server, heard: () => ({ resets: counted(types(server.requests, "message_type"), "reset") }) };
+      },
+      asked: { profile: { proprio: state("state.arm_joint_state") } },
+      heard: { resets: EPISODES },
     },
   };
 

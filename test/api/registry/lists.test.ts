@@ -308,6 +308,7 @@ describe("GET /v1/runtimes", () => {
         "tether-act",
         "lerobot-async",
         "lerobot-remote",
+        "xpolicylab-ws",
         "oip-v2-grpc",
         "oip-v2-rest",
         "vllm-omni-videos",
