@@ -25,7 +25,12 @@ export interface OpenpiQuery {
   readonly robotId?: string;
   /** What the actions of a client of RoboArena mean to its robot; absent for clients of openpi. */
   readonly roboarena?: RoboarenaSpace;
+  /** Of a client of XPolicyLab: the parts of its state that the model reads, and those of an action. */
+  readonly xpolicylab?: { readonly stateKeys?: readonly NamedPart[]; readonly actionKeys?: readonly NamedPart[] };
 }
+
+/** A part of a state or of an action, and how many numbers it has where that is said. */
+export type NamedPart = readonly [name: string, dim: number | undefined];
 
 /** The action spaces of RoboArena, its default first. */
 export const ROBOARENA_SPACES = [

@@ -2,7 +2,8 @@
  * The openpi transport: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
  * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
  * transports share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call. A client of
- * RoboArena calls `/v1/roboarena/{owner}/{name}`, one of vla-evaluation-harness `/v1/vla-eval/{owner}/{name}`.
+ * RoboArena calls `/v1/roboarena/{owner}/{name}`, one of vla-evaluation-harness `/v1/vla-eval/{owner}/{name}`, one of XPolicyLab
+ * `/v1/xpolicylab/{owner}/{name}`.
  * Sources: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi); robo-arena/roboarena, roboarena/policy_server.py at
  * 3034234 and policy_client.py at 55aa8a8.
  */
@@ -38,6 +39,7 @@ import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
 import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
 import { VlaEvalProtocol } from "./vla-eval.ts";
+import { partsNamed, XPolicyProtocol } from "./xpolicylab.ts";
 
 /** What this transport depends on. */
 export interface OpenpiOptions {
@@ -48,9 +50,9 @@ export interface OpenpiOptions {
   readonly closing: AbortSignal;
 }
 
-const PATH = /^\/v1\/(openpi|roboarena|vla-eval)(?:\/([^/]+)\/([^/]+))?$/;
+const PATH = /^\/v1\/(openpi|roboarena|vla-eval|xpolicylab)(?:\/([^/]+)\/([^/]+))?$/;
 /** The protocols that the user of an address may name in front of the model. */
-const MARKED = ["roboarena", "vla-eval"] as const;
+const MARKED = ["roboarena", "vla-eval", "xpolicylab"] as const;
 /** What a caller may send ahead of its answers before it is hung up on. */
 const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
 /** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
@@ -60,8 +62,8 @@ const MOST_MISSED = 2;
 const MOST_UNREAD_BYTES = 1 << 20;
 /** The same where a caller sends pings. */
 const MOST_UNREAD_PONGS = 64 << 10;
-/** The codes of WebSocket: the service restarts, a reader who does not read, and no room now. */
-const CLOSE = { restart: 1012, policy: 1008, later: 1013 } as const;
+/** The codes of WebSocket: all is done, the service restarts, a reader who does not read, and no room now. */
+const CLOSE = { done: 1000, restart: 1012, policy: 1008, later: 1013 } as const;
 /** How long the last words have before a caller that is not heard any more is cut off. */
 const LINGER_MS = 1_000;
 /** What a frame without a body takes: two bytes, and its mask. */
@@ -106,6 +108,7 @@ const PROTOCOLS = {
   openpi: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
   roboarena: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
   "vla-eval": (asked: OpenpiQuery) => new VlaEvalProtocol(asked),
+  xpolicylab: (asked: OpenpiQuery) => new XPolicyProtocol(asked),
 } as const satisfies Record<string, (asked: OpenpiQuery) => RobotProtocol>;
 type ProtocolName = keyof typeof PROTOCOLS;
 
@@ -177,11 +180,15 @@ const PARAMETERS = ["preset", "action_space", "horizon", "session_id", "robot_id
 /** What a client of RoboArena takes its actions for. */
 const ROBOARENA_SPACE = "roboarena_action_space";
 
+/** What a client of XPolicyLab takes for its state and for an action. */
+const XPOLICY_KEYS = ["state_keys", "action_keys"] as const;
+
 /** By protocol: the harness takes one step at a time, and begins sessions itself. */
 const KNOWN: Readonly<Record<ProtocolName, readonly string[]>> = {
   openpi: PARAMETERS,
   roboarena: [...PARAMETERS, ROBOARENA_SPACE],
   "vla-eval": ["preset", "action_space", "robot_id"],
+  xpolicylab: [...PARAMETERS, ...XPOLICY_KEYS],
 };
 
 /** What is called: the client's protocol, the model where one is named, and what is said beside it. */
@@ -193,7 +200,7 @@ interface OpenpiAddress {
 
 /**
  * From the path and the query, or for clients that take a host alone from the address's user: `owner/name`, with a query behind it, and with
- * `roboarena/` or `vla-eval/` in front for a client of these.
+ * `roboarena/`, `vla-eval/` or `xpolicylab/` in front for a client of these.
  */
 function addressOf(url: string, user = ""): OpenpiAddress {
   const [, said, owner, name] = PATH.exec(pathOf(url)) ?? [];
@@ -216,6 +223,9 @@ function faultIn({ protocol, query }: OpenpiAddress): Refusal | undefined {
   const space = query.get(ROBOARENA_SPACE);
   if (space !== null && !isRoboarenaSpace(space))
     return no(ROBOARENA_SPACE, `is one of ${ROBOARENA_SPACES.join(", ")}`);
+  const keys = XPOLICY_KEYS.find((name) => query.has(name) && partsNamed(query.get(name)!) === undefined);
+  if (keys !== undefined)
+    return no(keys, "names parts and how many numbers each has: left_arm_joint_state:6,left_ee_joint_state:1");
   const horizon = query.get("horizon");
   return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
 }
@@ -236,8 +246,14 @@ function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): 
     ...(query.has("preset") && { preset: query.get("preset")! }),
     ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),
     ...(horizon !== null && { horizon: Number(horizon) >>> 0 }),
+    ...(protocol === "xpolicylab" && { xpolicylab: xpolicyKeys(query) }),
     ...(protocol === "roboarena" && { roboarena: isRoboarenaSpace(space) ? space : ROBOARENA_SPACES[0] }),
   };
+}
+
+function xpolicyKeys(query: URLSearchParams): NonNullable<OpenpiQuery["xpolicylab"]> {
+  const [stateKeys, actionKeys] = XPOLICY_KEYS.map((name) => partsNamed(query.get(name) ?? ""));
+  return { ...(stateKeys && { stateKeys }), ...(actionKeys && { actionKeys }) };
 }
 
 function decoded(text: string): string {
@@ -326,7 +342,7 @@ class OpenpiRobot {
   /** Counts what came and is not answered, and answers that are not read. Where there is no room for it, the caller is told to come again. */
   readonly #hold = (): void => {
     try {
-      this.#held.to(this.#coming + this.#ahead.bytes + this.#client.bufferedAmount);
+      this.#held.to(this.#coming + this.#ahead.bytes + this.#client.bufferedAmount + (this.#protocol.kept ?? 0));
     } catch (thrown) {
       const refusal = refusalOf(thrown);
       this.#held.release();
@@ -396,7 +412,11 @@ class OpenpiRobot {
     const trail: CallTrail = { inputBytes: data.length };
     try {
       const said = this.#protocol.aside(data, isBinary);
-      if (said !== undefined) return this.#tell(said);
+      if (said !== undefined) {
+        this.#tell(said);
+        if (this.#protocol.isOver) this.#client.close(CLOSE.done);
+        return;
+      }
       const { gate } = this.#options;
       const admission = await gate.admit(method, { ...this.#caller, requestId, trail });
       try {

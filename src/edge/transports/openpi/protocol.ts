@@ -28,6 +28,10 @@ export interface RobotProtocol {
   read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard>;
   /** The frame of an act's answer, which took `tookMs`. */
   written(answer: ActResponse, tookMs: number): Buffer;
+  /** Bytes of messages that it keeps for later ones. */
+  readonly kept?: number;
+  /** The client said that it is done: the connection is closed. */
+  readonly isOver?: boolean;
   /** The frame of a refusal. */
   refused(text: string): RobotFrame;
 }
