@@ -481,7 +481,9 @@ class Loop::Parts {
       // One that is opened and breaks at once is no better than one that is not.
       failed = stream.opened && Steady() - stream.began > 1 ? 0 : failed + 1;
       connection_->Next(at);
-      double wait = kWaits[std::min(failed, std::size(kWaits) - 1)];
+      // A robot waits for nothing while there is an address that it has not tried: only a round of all of them is followed by a pause.
+      const std::size_t round = failure && failure->kind == Failure::Kind::kRefused ? 1 : connection_->size();
+      double wait = failed % round != 0 ? 0 : kWaits[std::min(failed / round, std::size(kWaits) - 1)];
       if (failure && failure->retry_after_s) wait = std::max(wait, std::min(*failure->retry_after_s, 5.0));
       ended_.wait_for(hold, std::chrono::duration<double>(wait), [this] { return closing_ || fatal_; });
     }

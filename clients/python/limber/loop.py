@@ -630,7 +630,9 @@ class Loop:
             # One that is opened and breaks at once is no better than one that is not.
             failed = 0 if opened and self._clock() - started > 1 else failed + 1
             self._client.next_address(at)
-            wait = _WAITS[min(failed, len(_WAITS) - 1)]
+            # A robot waits for nothing while there is an address that it has not tried: only a round of all of them is followed by a pause.
+            tried, in_round = divmod(failed, 1 if isinstance(error, Refused) else len(self._client.addresses))
+            wait = 0.0 if in_round else _WAITS[min(tried, len(_WAITS) - 1)]
             if isinstance(error, Refused) and error.retry_after_s is not None:
                 wait = max(wait, min(error.retry_after_s, 5.0))
             with self._news:

@@ -147,6 +147,16 @@ def test_two_addresses_are_tried_in_turn(gateway: FakeGateway, until: Until) -> 
         until(lambda: loop.tick([1.0]).action is not None and bool(second.received))
 
 
+def test_every_address_is_dialed_before_the_first_pause(gateway: FakeGateway, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limber.loop._WAITS", (0.0, 3600.0))
+    with FakeGateway() as gone:
+        nobody = gone.url
+    addresses = [nobody, nobody, gateway.url]
+    with limber.Limber(addresses, gateway.key) as client, client.loop("a/b", rate_hz=50) as loop:
+        until(lambda: loop.tick([1.0]).action is not None)
+        assert loop.stats.streams == 3
+
+
 def test_a_reset_executes_nothing_of_the_episode_before(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     gateway.policy = lambda seen, horizon: np.tile([seen.proprio[0]], (horizon, 1))
     with client.loop("a/b", rate_hz=100, horizon=64) as loop:

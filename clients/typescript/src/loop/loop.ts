@@ -89,6 +89,8 @@ const DEFAULT_CALLBACK_MS = 1_000;
 /** Pauses between attempts to connect: doubled from the first to the last. */
 const FIRST_PAUSE_MS = 50;
 const LAST_PAUSE_MS = 2_000;
+/** A stream that lasted longer was a good one. */
+const STEADY_MS = 1_000;
 
 /** A loop. `tick` never waits; `run` drives it by two callbacks. Close it when the robot is done. */
 export class Loop {
@@ -286,6 +288,7 @@ export class Loop {
   /** Opens one stream after the other until the loop is over. Never rejects. */
   async #serve(): Promise<void> {
     for (let pauseMs = FIRST_PAUSE_MS; !this.#isClosed; ) {
+      const beganMs = this.#clock();
       this.#hangUp = new AbortController();
       const outbox = new Outbox(() => this.#opening(), this.#core.episode);
       let wasOpen = false;
@@ -315,15 +318,16 @@ export class Loop {
       if (this.#isClosed) return;
       if (wasOpen) {
         this.#lastOpenMs = this.#clock();
-        pauseMs = FIRST_PAUSE_MS;
+        // What stands behind the address now is asked at once; a stream that breaks as soon as it is open is no better than one that is not.
+        pauseMs = this.#clock() - beganMs > STEADY_MS ? 0 : FIRST_PAUSE_MS;
       }
       if (error !== undefined && !mayPass(error)) {
         this.#fail(error);
         return;
       }
       if (error instanceof Refused && error.retryAfterS !== undefined) pauseMs = error.retryAfterS * 1000;
-      await pause(pauseMs, this.#quit.signal);
-      pauseMs = Math.min(LAST_PAUSE_MS, pauseMs * 2);
+      if (pauseMs > 0) await pause(pauseMs, this.#quit.signal);
+      pauseMs = Math.min(LAST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, pauseMs * 2));
     }
   }
 
