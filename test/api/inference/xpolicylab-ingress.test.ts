@@ -164,6 +164,15 @@ describe("XPolicyLab's client", () => {
 });
 
 describe("before anything runs", () => {
+  it.each(["action_keys=left,left", "action_keys=a:0", "state_keys=a b", "action_keys="])(
+    "an address with %s is refused at each request",
+    async (query) => {
+      const { ask } = await connect(`/v1/xpolicylab/${named.acme}/arm?${query}`);
+      const { payload } = await ask("infer", { observation: seen() });
+      expect(String(payload.get("message"))).toContain(`${query.split("=")[0]}: names parts and how many numbers`);
+    },
+  );
+
   it.each<[string, string, object, string]>([
     ["an action that is not joints", "hand", {}, "actions of ee_delta_6d_grip are not known to be joints"],
     [

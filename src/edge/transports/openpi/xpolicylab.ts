@@ -41,7 +41,7 @@ export function partsNamed(text: string): NamedPart[] | undefined {
   const parts: NamedPart[] = [];
   for (const part of text.split(",")) {
     const [, name, dim] = /^([A-Za-z_]\w{0,63})(?::([1-9]\d{0,3}))?$/.exec(part) ?? [];
-    if (name === undefined) return undefined;
+    if (name === undefined || parts.some(([other]) => other === name)) return undefined;
     parts.push([name, dim === undefined ? undefined : Number(dim)]);
   }
   return parts;
