@@ -245,7 +245,7 @@ describe("slow clients", () => {
   });
 
   it("one that has greeted is not held to the time for greeting", async () => {
-    const { port } = await start({ headersTimeoutMs: 100 });
+    const { port } = await start({ headersTimeoutMs: 500 });
     const http1 = await saying(port, GET);
     const http2 = await saying(port, Buffer.concat([HELLO, request(1, "/good"), frame(FRAME.settings, FLAG.ack, 0)]));
     await http1.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
