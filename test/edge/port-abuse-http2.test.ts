@@ -220,7 +220,7 @@ describe.each(WAYS)("an HTTP/2 session %s, that costs more than it asks", (_way,
   });
 
   it("is closed when it never acknowledges our settings", async () => {
-    const { port } = await start({ ...way, headersTimeoutMs: 100 });
+    const { port } = await start({ ...way, headersTimeoutMs: 500 });
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await wire.closed;
     expect(endOf(wire.received(), 1)).toMatchObject({ type: FRAME.data });
