@@ -1,6 +1,7 @@
 /** The environment as one checked value: the only reader of `process.env`. */
 import { accessSync, constants, readFileSync } from "node:fs";
 import { isIP } from "node:net";
+import { availableParallelism } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 import { natsAddress } from "./events/nats/address.ts";
@@ -128,8 +129,8 @@ export interface Config {
   /** Lets scrapers read `/metrics`; undefined: the operator's token alone does. */
   metricsToken: string | undefined;
   roles: ReadonlySet<Role>;
-  /** How many processes serve; `auto`: as many as the machine gives this one cores. */
-  processes: number | "auto";
+  /** How many processes serve calls. */
+  processes: number;
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
   allowPrivateAddresses: boolean;
@@ -255,8 +256,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     bad("LIMBER_PROBE_EVERY_S", "a whole number of seconds from 10 to 86400");
 
   const processesText = text("LIMBER_PROCESSES")?.toLowerCase() ?? "1";
-  const processes = processesText === "auto" ? processesText : Number(processesText);
-  if (processes !== "auto" && !(Number.isInteger(processes) && processes >= 1 && processes <= 256))
+  const processes = processesText === "auto" ? availableParallelism() : Number(processesText);
+  if (!(Number.isInteger(processes) && processes >= 1 && processes <= 256))
     bad("LIMBER_PROCESSES", "auto or a whole number from 1 to 256");
 
   const drainDelayS = Number(text("LIMBER_DRAIN_DELAY_S") ?? "5");
@@ -319,11 +320,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!embedded && adminToken === undefined) problems.push("SERVICE_ADMIN_TOKEN must be set when DATABASE_URL is");
   if (!embedded && masterKeyText === undefined) problems.push("LIMBER_MASTER_KEY must be set when DATABASE_URL is");
 
-  if (embedded && processes !== 1) problems.push("DATABASE_URL must be set when LIMBER_PROCESSES is not 1");
-  const referenceSupply = flag("LIMBER_REFERENCE_SUPPLY", embedded);
-  if (!embedded && referenceSupply && processes !== 1)
-    problems.push("LIMBER_REFERENCE_SUPPLY must be false when LIMBER_PROCESSES is not 1");
-
   const roles = new Set<Role>();
   for (const role of (text("LIMBER_ROLES") ?? "api,worker").split(",").map((word) => word.trim())) {
     if (role === "api" || role === "worker") roles.add(role);
@@ -381,7 +377,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dnsServers,
     trustedProxies: trustedProxies.filter((word) => word !== ""),
     probeEveryS,
-    referenceSupply,
+    referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
     directUrl: url("LIMBER_DIRECT_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),

@@ -1,8 +1,8 @@
 /** Reads the environment, opens the gateway, drains it on SIGTERM or Ctrl-C. */
 
 import { pino } from "pino";
+import { Primary, type WorkerLink, workerLink } from "./app/cluster.ts";
 import type { Gateway } from "./app/gateway.ts";
-import { handedOf, ParentLink } from "./app/processes/child.ts";
 import { openServiceManager, type ServiceManager } from "./app/service-manager.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
@@ -16,11 +16,11 @@ const BROKEN_PATIENCE_MS = 10_000;
 /** How much longer the drain after an unhandled error may take in all: what went wrong may keep it from ever ending. */
 const BROKEN_END_MS = 5_000;
 
-/** What an unhandled error drains, and how long it is served meanwhile; nothing is open before. */
-let opened: { readonly gateway: Gateway; readonly delayMs: number } | undefined;
+/** How an unhandled error drains this process, and how long calls are served meanwhile; undefined before anything is open. */
+let opened: { end(): void; readonly delayMs: number } | undefined;
 let closing = false;
-/** What accepts the connections of this process, where it is one of several. */
-let parent: ParentLink | undefined;
+/** The link to the primary process, in a worker. */
+let link: WorkerLink | undefined;
 /** Not 0 once there was an unhandled error, however the process was told to end. */
 let exitCode = 0;
 
@@ -36,16 +36,16 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 
 async function main(): Promise<void> {
   const config = readConfig();
-  const handed = handedOf(process.argv);
-  if (handed === undefined) warnOfUnknownSettings();
-  if (handed === undefined && config.processes !== 1) return superviseProcesses(config);
+  link = workerLink();
+  if (link === undefined) warnOfUnknownSettings();
+  if (link === undefined && config.processes !== 1) return runPrimary(config);
   if (config.fast.has("collector")) collectBetweenSlices();
-  parent = handed && new ParentLink(handed);
-  // A parent of several has no use for any of it.
+  // The primary of several might need none of it.
   const { openGateway } = await import("./app/gateway.ts");
-  const gateway = await openGateway(config, parent);
-  opened = { gateway, delayMs: config.drainDelayMs };
-  if (parent !== undefined) return serveParent(parent, gateway, config);
+  const gateway = await openGateway(config, link);
+  const { drainDelayMs: delayMs } = config;
+  opened = { end: () => close(gateway, BROKEN_PATIENCE_MS, delayMs), delayMs };
+  if (link !== undefined) return runWorker(link, gateway, config);
 
   // Before anybody is told that it is ready, and may end it.
   const stop = (delayMs: number): void => (closing ? process.exit(1) : close(gateway, config.drainMs, delayMs)); // asked twice: at once
@@ -58,37 +58,63 @@ async function main(): Promise<void> {
   for (const line of linesOf(gateway)) console.log(line);
   manager = openServiceManager(config.serviceManager, (text) => console.error(`limber: ${text}`));
   manager.ready();
-  if (gateway.demo && gateway.url) {
-    if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${gateway.demo.adminToken}`);
-    console.log(`LIMBER_KEY=${gateway.demo.key}`);
-    if (gateway.demo.natsUrl !== undefined) console.log(`NATS_URL=${gateway.demo.natsUrl}`);
-    if (gateway.demo.signIn !== undefined) {
-      const home = new URL(config.publicUrl ?? gateway.url).origin;
-      console.log(`\nSign in, once and within an hour:\n${signInLink(home, gateway.demo.signIn)}`);
-    }
-    console.log(`\nTry it:\n${await firstCall(gateway.url, gateway.demo.key)}\n`);
+  if (gateway.demo && gateway.url) await showDemo(config, gateway.demo, gateway.url);
+}
+
+/** Shows how to sign in and to call. */
+async function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url: string): Promise<void> {
+  if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${demo.adminToken}`);
+  console.log(`LIMBER_KEY=${demo.key}`);
+  if (demo.natsUrl !== undefined) console.log(`NATS_URL=${demo.natsUrl}`);
+  if (demo.signIn !== undefined) {
+    const home = new URL(config.publicUrl ?? url).origin;
+    console.log(`\nSign in, once and within an hour:\n${signInLink(home, demo.signIn)}`);
   }
+  console.log(`\nTry it:\n${await firstCall(url, demo.key)}\n`);
 }
 
-/** Several processes on the same ports; ends when all of them have. */
-async function superviseProcesses(config: Config): Promise<void> {
-  const { supervise } = await import("./app/processes/supervisor.ts");
+/** The primary of several processes: opens what exists once, and ends when all of them have. */
+async function runPrimary(config: Config): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: true }));
-  const manager = openServiceManager(config.serviceManager, (text) => log.warn(text));
-  const begun = (lines: string): void => {
-    console.log(lines);
-    manager.ready();
-  };
-  process.exit(await supervise({ config, log, print: begun, ending: manager.stopping }));
+  const { databaseUrl, referenceSupply, operationsPort } = config;
+  const isNeeded = databaseUrl === undefined || referenceSupply || operationsPort !== undefined;
+  const primary = new Primary(config, log);
+  const gateway = isNeeded
+    ? await (await import("./app/gateway.ts")).openGateway({ ...config, roles: new Set() }, primary)
+    : undefined;
+  const { drainDelayMs: delayMs } = config;
+  opened = { end: () => primary.end(delayMs), delayMs };
+  manager = openServiceManager(config.serviceManager, (text) => log.warn(text));
+  const { env = {}, own = [] } = gateway?.shared ?? {};
+  const code = await primary.run({
+    env,
+    own,
+    async ready({ url, lines }) {
+      const operations = gateway === undefined ? [] : linesOf(gateway).slice(1);
+      console.log([...lines, ...operations, `${config.processes} processes`].join("\n"));
+      manager?.ready();
+      if (gateway?.demo && url !== undefined) await showDemo(config, gateway.demo, url);
+    },
+    ending() {
+      closing = true;
+      manager?.stopping();
+    },
+    renew() {
+      if (gateway !== undefined && config.tls !== undefined) renewCertificate(gateway);
+    },
+  });
+  await gateway?.close(0);
+  process.exit(exitCode || code);
 }
 
-/** One of several processes: ends when its parent says so, and when there is none any more. */
-function serveParent(parent: ParentLink, gateway: Gateway, { drainMs }: Config): void {
-  const drain = (delayMs: number, patienceMs: number): void => {
-    if (!closing) close(gateway, patienceMs, delayMs);
-  };
-  parent.serve({ drain, orphaned: () => drain(0, drainMs) });
-  parent.ready(linesOf(gateway));
+/** A worker of several processes: ends when the primary says so, or is gone. */
+function runWorker(link: WorkerLink, gateway: Gateway, { drainMs }: Config): void {
+  link.serve({
+    drain(delayMs, patienceMs = drainMs) {
+      if (!closing) close(gateway, patienceMs, delayMs);
+    },
+  });
+  link.ready({ url: gateway.url, lines: linesOf(gateway) });
 }
 
 /** What an operator is shown of a gateway that is ready. */
@@ -159,11 +185,10 @@ onUnhandledErrors(({ kind, error }, isFirst) => {
   console.error(`limber: ${kind}, a bug${isFirst ? ": the process drains and exits" : ""}: ${oneLine(error)}`);
   if (!isFirst) return;
   exitCode = 1;
-  parent?.leaving();
+  link?.leaving();
   if (opened === undefined) process.exit(1);
   // The state of the process is no longer known: running calls end, and the supervisor starts a fresh process.
-  const { gateway, delayMs } = opened;
-  after(delayMs + BROKEN_PATIENCE_MS + BROKEN_END_MS, () => process.exit(1));
-  if (!closing) close(gateway, BROKEN_PATIENCE_MS, delayMs);
+  after(opened.delayMs + BROKEN_PATIENCE_MS + BROKEN_END_MS, () => process.exit(1));
+  if (!closing) opened.end();
 });
 main().catch(end);

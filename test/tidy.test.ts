@@ -312,7 +312,7 @@ describe("what is committed", () => {
   });
 
   it("shows the metrics that the documents name", () => {
-    const shown = read("src/edge/metrics.ts") + read("src/app/processes/supervisor.ts");
+    const shown = read("src/edge/metrics.ts") + read("src/app/cluster.ts");
     const faults = PAGES.flatMap((page) =>
       [...read(page).matchAll(/`limber_(\w+?)_?\*?`/g)]
         .filter(([, name = ""]) => !new RegExp(`"${name}`).test(shown))

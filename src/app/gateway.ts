@@ -23,15 +23,14 @@ import { endOf, findSession } from "../store/account/sessions.ts";
 import { isDamaged } from "../store/database/unavailable.ts";
 import { openBilling } from "./billing.ts";
 import { Closers } from "./closers.ts";
-import type { AppContext } from "./context.ts";
+import type { AppContext, ClusterMember } from "./context.ts";
 import { openEvents } from "./events.ts";
 import { openGate } from "./gate.ts";
 import { openInference } from "./inference.ts";
 import { type OpenedPort, openPort } from "./port.ts";
-import type { ParentLink } from "./processes/child.ts";
 import { openReference } from "./reference.ts";
 import type { Subsystems } from "./services.ts";
-import { openStorage, patiently } from "./storage.ts";
+import { openStorage, patiently, type Storage } from "./storage.ts";
 import { openSupply, samplesOf } from "./supply.ts";
 import type { Transports } from "./transports.ts";
 import { openUpstream } from "./upstream.ts";
@@ -45,8 +44,10 @@ export interface Gateway {
   otherUrls: readonly string[];
   /** The port for clients of Isaac-GR00T, where it was asked for. */
   gr00tPort?: number | undefined;
-  /** The port of the listener for operations, where it was asked for. */
+  /** The operations port, where it was asked for. */
   operationsPort?: number | undefined;
+  /** What worker processes need to use what this process started; undefined if it opened nothing behind its port. */
+  shared?: SharedParts | undefined;
   /**
    * A key with credit, the operator's token, where its own NATS is, and the token that signs the first user in once, where this process made
    * them itself.
@@ -61,23 +62,31 @@ export interface Gateway {
   renew(tls: CertificatePair): void;
 }
 
-/** Opens the gateway; `parent` accepts its connections where it is one of several processes. Whatever fails on the way leaves nothing running. */
-export async function openGateway(config: Config, parent?: ParentLink): Promise<Gateway> {
+/** What exists once for all processes of a gateway. */
+export interface SharedParts {
+  /** Environment variables of the workers, in place of the primary's. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Addresses of the reference provider. */
+  readonly own: readonly string[];
+}
+
+/** Opens the gateway; `member` is set in a process of several. Whatever fails on the way leaves nothing running. */
+export async function openGateway(config: Config, member?: ClusterMember): Promise<Gateway> {
   const closers = new Closers();
   try {
-    return await open(config, closers, parent);
+    return await open(config, closers, member);
   } catch (thrown) {
     await closers.close();
     throw thrown;
   }
 }
 
-async function open(config: Config, closers: Closers, parent: ParentLink | undefined): Promise<Gateway> {
+async function open(config: Config, closers: Closers, member: ClusterMember | undefined): Promise<Gateway> {
   installFast(config.fast);
   const logLines = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logLines);
   closers.add(async () => log.flush());
-  const context: AppContext = { config, log, replica: newId("replica"), closers, parent };
+  const context: AppContext = { config, log, replica: newId("replica"), closers, member };
   const load = new LoadShedder();
   const listens = config.roles.has("api") || config.operationsPort !== undefined;
   const port = listens ? await openPort(context, logLines, load) : undefined;
@@ -97,7 +106,7 @@ const unready = (reason: Reason, text: string): Refusal => refuse(reason, text, 
 
 /** Opens everything behind the port, and lets calls in. */
 async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPort | undefined): Promise<Gateway> {
-  const { config, closers, log } = context;
+  const { config, closers, log, member } = context;
   const storage = await openStorage(context);
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
   const keys = new KeyCache(sql, notifications);
@@ -132,11 +141,14 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
     supply,
     scenarios,
     packWarnings,
+    processWarnings: () => member?.warnings() ?? [],
     inference,
     seals: new JobSeals(sql, vault),
     url: port?.transports.url,
     unready() {
       if (phase.isDraining) return unready(Reason.NOT_READY, "the gateway is closing");
+      const others = member?.unready();
+      if (others !== undefined) return unready(Reason.NOT_READY, others);
       if (!supply.loader.loaded) return unready(Reason.STATE_UNLOADED, "state unloaded: supply can't be read");
       return supply.supply.snapshot.catalogued === 0 ? unready(Reason.NOT_READY, "the registry is empty") : undefined;
     },
@@ -158,11 +170,12 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
   const signIn = key === undefined ? undefined : await demoSignIn(sql, key);
   const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl, signIn };
+  const shared = sharedParts(config, storage, [...outward.own]);
   const refused = new RefusedCalls((record) => void billing.leaser.note(record).catch(() => undefined));
   const record = (line: LogLine): void => refused.take(line);
   if (config.roles.has("worker")) startWorkers(context, subsystems, gate, record);
   if (port === undefined)
-    return { url: undefined, otherUrls: [], demo, close: () => closers.close(), renew: () => undefined };
+    return { url: undefined, otherUrls: [], demo, shared, close: () => closers.close(), renew: () => undefined };
 
   const { loops } = inference;
   port.fill({
@@ -187,7 +200,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
       port.transports.leave();
       return closers.close();
     };
-    return { url, otherUrls, demo, operationsPort, close, renew };
+    return { url, otherUrls, demo, shared, operationsPort, close, renew };
   }
   return {
     url,
@@ -201,6 +214,25 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
       await closers.close();
     },
   };
+}
+
+function sharedParts(
+  { masterKey, allowPrivateAddresses }: Config,
+  { url, natsUrl, adminToken, secrets }: Storage,
+  own: readonly string[],
+): SharedParts {
+  const env = {
+    LIMBER_OPERATIONS_PORT: "",
+    LIMBER_REFERENCE_SUPPLY: "false",
+    ...(natsUrl !== undefined && { NATS_URL: natsUrl }),
+    ...(secrets && {
+      DATABASE_URL: url,
+      SERVICE_ADMIN_TOKEN: adminToken,
+      LIMBER_MASTER_KEY: masterKey?.toString("base64") ?? secrets.masterKey,
+      LIMBER_ALLOW_PRIVATE_ADDRESSES: String(allowPrivateAddresses),
+    }),
+  };
+  return { env, own };
 }
 
 /** How far the end of a gateway has come. */

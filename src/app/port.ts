@@ -32,7 +32,7 @@ export interface OpenedPort {
 
 /** Opens the port. */
 export async function openPort(
-  { config, log, closers, parent }: AppContext,
+  { config, log, closers, member }: AppContext,
   logLines: { write(text: string): unknown },
   load: LoadShedder,
 ): Promise<OpenedPort> {
@@ -57,8 +57,8 @@ export async function openPort(
     load: () => load.figures,
   });
   closers.add(async () => metrics.close());
-  parent?.serve({ measure: () => metrics.parts() });
-  if (parent) metrics.join(`${parent.handed.index}`, () => parent.metrics());
+  member?.serve({ measure: () => metrics.parts() });
+  if (member) metrics.join(member.name, () => member.metrics());
   const gate = new LateGate();
   transports = await openTransports({
     config,
@@ -73,18 +73,10 @@ export async function openPort(
     embodimentOf: (model) => content?.embodimentOf(model),
     record: (line) => content?.record(line),
     closers,
-    handed: parent?.handed,
   });
   const opened = transports;
   closers.add(() => opened.drain(0));
-  parent?.serve({
-    take: opened.take,
-    load: () => ({
-      connections: opened.connections,
-      work: content === undefined ? 0 : content.sources.loops().open + content.sources.callsRunning(),
-    }),
-  });
-  parent?.listening();
+  member?.serve({ connections: opened.connections, refuseConnections: opened.refuseConnections });
   return {
     transports: opened,
     gate,

@@ -98,6 +98,8 @@ export interface Subsystems {
   readonly scenarios: ReadonlyMap<string, Scenario>;
   /** What is wrong with scenario packs that are not run. */
   readonly packWarnings: readonly string[];
+  /** What an operator should look at in the other processes. */
+  processWarnings(): readonly string[];
   readonly inference: Inference;
   readonly seals: JobSeals;
   /** Where the gateway listens; undefined where it serves nobody. */
@@ -205,12 +207,21 @@ const TABLE: readonly ServiceRow[] = [
   ),
   row(
     OperationsService,
-    ({ config, storage: { sql, warnings }, supply: { supply, loader }, keys, billing, packWarnings, unready }) =>
+    ({
+      config,
+      storage: { sql, warnings },
+      supply: { supply, loader },
+      keys,
+      billing,
+      packWarnings,
+      processWarnings,
+      unready,
+    }) =>
       operationsService({
         sql,
         supply,
         unready,
-        warnings: () => [...warnings(), ...loader.warnings, ...packWarnings],
+        warnings: () => [...warnings(), ...loader.warnings, ...packWarnings, ...processWarnings()],
         cache: () => keys.figures,
         setup: {
           nats: config.natsUrl !== undefined,

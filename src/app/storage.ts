@@ -25,10 +25,13 @@ import type { AppContext } from "./context.ts";
 
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
+const CONNECTIONS_OF_A_PROCESS = 30;
 
 /** What everything else stands on. */
 export interface Storage {
   sql: Sql;
+  /** The database's address. */
+  url: string;
   /** A connection for the ledger alone. */
   line: Sql;
   /** Whether the database answers. */
@@ -102,7 +105,20 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
     ...(doEventsWait() ? ["NATS takes no events; they wait in the outbox"] : []),
     ...(missingKeys === undefined ? [] : [missingKeys]),
   ];
-  return { sql, line, pulse, notifications, natsUrl, replicaLine, vault, adminToken, secrets, warnings, doEventsWait };
+  return {
+    sql,
+    url,
+    line,
+    pulse,
+    notifications,
+    natsUrl,
+    replicaLine,
+    vault,
+    adminToken,
+    secrets,
+    warnings,
+    doEventsWait,
+  };
 }
 
 /** A connection to NATS between replicas; undefined where there is no NATS. `hasOtherWay` is the line's own. */
@@ -171,7 +187,9 @@ export async function patiently<T>(log: Logger, work: () => Promise<T>): Promise
 }
 
 async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
-  const database = await startPostgres({ dataDir: config.dataDir, log });
+  // Each process holds 23 connections; operators and tools need some, too.
+  const max_connections = String(Math.max(100, CONNECTIONS_OF_A_PROCESS * (config.processes + 1)));
+  const database = await startPostgres({ dataDir: config.dataDir, log, settings: { max_connections } });
   closers.add(() => database.stop());
   return database;
 }

@@ -1,7 +1,6 @@
-/** The ports of a process: the transports that callers know, in the role of an API, and the listener for operations in any. */
+/** The ports of a process: the transports that callers know, in the role of an API, and the operations port in any. */
 
 import { X509Certificate } from "node:crypto";
-import type { Socket } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { type CertificatePair, type Config, ConfigError } from "../config.ts";
@@ -19,7 +18,6 @@ import { fastPort } from "../fast/install.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
 import { naming } from "./listening.ts";
-import type { Handed, PortName } from "./processes/messages.ts";
 import { SERVICES } from "./services.ts";
 
 /** What the transports depend on. */
@@ -38,8 +36,6 @@ export interface TransportsDeps {
   /** Hears of the end of every call. */
   record: CallLog;
   closers: Closers;
-  /** Another process listens, and hands connections over. */
-  handed: Handed | undefined;
 }
 
 /** The transports, listening. */
@@ -50,10 +46,10 @@ export interface Transports {
   readonly otherUrls: readonly string[];
   readonly gr00tPort: number | undefined;
   readonly operationsPort: number | undefined;
-  /** Serves a connection that another process accepted. */
-  take(port: PortName, socket: Socket): void;
-  /** How many of those are open. */
-  readonly connections: number;
+  /** Returns the number of open connections on the port for calls. */
+  connections(): Promise<number>;
+  /** Leaves new connections to the other processes that listen on the same ports. */
+  refuseConnections(): void;
   /** When the certificate ends, in unix seconds; undefined in clear text. */
   readonly certificateEnds: number | undefined;
   /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
@@ -69,8 +65,7 @@ export interface Transports {
 
 /** Opens the transports. */
 export async function openTransports(deps: TransportsDeps): Promise<Transports> {
-  const { config, gate, load, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers, handed } =
-    deps;
+  const { config, gate, load, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers } = deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
@@ -82,11 +77,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
       log.error({ ...told, err: cause }, "call");
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };
-  const { host, tls } = config;
-  const { operationsPort, gr00tPort } = handed
-    ? { operationsPort: handed.ports.operations, gr00tPort: handed.ports.gr00t }
-    : config;
-  const isHanded = handed !== undefined;
+  const { host, tls, operationsPort, gr00tPort } = config;
   const access = { metrics, adminToken, token: config.metricsToken };
   const common = { gate, log: note, memory, closing: closing.signal };
   const operations =
@@ -96,23 +87,13 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
           serveOperations({
             ...common,
             metrics: access,
-            ready,
+            isBusy: () => load.isBusy,
             host,
             port: operationsPort,
             tls,
-            isHanded,
-            broke: (error) =>
-              log.error({ err: error }, "the thread of the port for operations ended and is started again"),
           }),
         );
-  if (operations) {
-    const rest = load.lookBetweenCalls(() => operations.lookAround());
-    closers.add(() => {
-      rest();
-      return operations.close();
-    });
-  }
-  const taken = new Set<Socket>();
+  if (operations) closers.add(() => operations.close());
   let certificate = tls;
   const renew = (renewed: CertificatePair): void => {
     if (certificate === undefined) throw new ConfigError(["TLS_CERT was not set when this process started"]);
@@ -121,27 +102,19 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     operations?.renew(renewed);
   };
   let server: EdgeServer | undefined;
-  const counting = (socket: Socket, by: { take(socket: Socket): void } | undefined): void => {
-    taken.add(socket);
-    socket.once("close", () => taken.delete(socket));
-    if (by === undefined) socket.destroy();
-    else by.take(socket);
-  };
   if (!config.roles.has("api")) {
     return {
       url: undefined,
       otherUrls: [],
       gr00tPort: undefined,
       operationsPort: operations?.port,
-      take: (_, socket) => counting(socket, operations),
-      get connections() {
-        return taken.size;
-      },
+      connections: async () => 0,
+      refuseConnections: () => undefined,
       get certificateEnds() {
         return endOf(certificate);
       },
       renew,
-      leave: () => operations?.changed(),
+      leave: () => undefined,
       drain: async () => {},
     };
   }
@@ -167,10 +140,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     },
   });
   server = edge;
-  if (isHanded) await edge.listenHanded();
-  const port =
-    handed?.ports.calls ??
-    (await naming({ setting: "PORT", host, port: config.port }, () => edge.listen(host, config.port)));
+  const port = await naming({ setting: "PORT", host, port: config.port }, () => edge.listen(host, config.port));
   explainAt(config.publicUrl ?? addressesOf(config, port)[0]!);
   const gr00t =
     gr00tPort === undefined
@@ -185,7 +155,6 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
             model: config.gr00tModel,
             embodimentOf,
             chargedAs: charged,
-            isHanded,
           }),
         );
   const [url = "", ...otherUrls] = addressesOf(config, port);
@@ -195,18 +164,16 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     otherUrls,
     gr00tPort: gr00t?.port,
     operationsPort: operations?.port,
-    take: (name, socket) => counting(socket, { calls: edge, operations, gr00t }[name]),
-    get connections() {
-      return taken.size;
+    connections: () => edge.connections(),
+    refuseConnections() {
+      edge.refuseConnections();
+      gr00t?.refuseConnections();
     },
     get certificateEnds() {
       return endOf(certificate);
     },
     renew,
-    leave() {
-      operations?.changed();
-      edge.leave();
-    },
+    leave: () => edge.leave(),
     drain(patienceMs, enough, idleMs) {
       drained ??= Promise.all([edge.drain(patienceMs, enough, idleMs), gr00t?.close(patienceMs, idleMs)]).then(
         () => {},

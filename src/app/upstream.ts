@@ -22,13 +22,13 @@ export interface OpenedUpstream {
   /** Servers that connected to other replicas. */
   readonly relay: ReplicaRelay;
   readonly allowPrivate: boolean;
-  /** Addresses of this process's own provider, which the guard lets pass. */
+  /** Addresses of the reference provider, which the guard lets pass. */
   readonly own: Set<string>;
 }
 
 /** Opens the way out. */
 export function openUpstream(
-  { config, log, replica, closers }: AppContext,
+  { config, log, replica, closers, member }: AppContext,
   { sql, notifications, replicaLine }: Storage,
 ): OpenedUpstream {
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
@@ -37,7 +37,7 @@ export function openUpstream(
   closers.add(() => agent.destroy());
   const hookAgent = guardedAgent(guard, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
   closers.add(() => hookAgent.destroy());
-  const own = new Set<string>();
+  const own = new Set<string>(member?.own);
   const upstream = createUpstream(
     { ...guard, own },
     {

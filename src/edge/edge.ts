@@ -1,8 +1,9 @@
 /** The edge as one server: every transport on one port. */
+import cluster from "node:cluster";
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
-import { createServer as createListener, isIP, type Server, type Socket } from "node:net";
+import { createServer as createListener, isIP, type Server } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import Fastify, {
@@ -25,7 +26,6 @@ import { nearest } from "./messages/json/near.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
-import { hand, listenUnseen } from "./server/handed.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
 import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
@@ -65,10 +65,10 @@ export interface EdgeServer {
   readonly fastify: FastifyInstance;
   /** Listens; resolves with the port's number, which is chosen freely when 0 is asked for. */
   listen(host: string, port: number): Promise<number>;
-  /** Serves what `take` is given, of a port at which another process listens. */
-  listenHanded(): Promise<void>;
-  /** Serves a connection that another process accepted. One that comes after the end of the drain's delay is closed. */
-  take(socket: Socket): void;
+  /** Returns the number of open connections. */
+  connections(): Promise<number>;
+  /** Leaves new connections to the other processes that listen on the port. */
+  refuseConnections(): void;
   /** Serves new connections under this certificate; only where the port has one. */
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
   /** Asks every peer to send its next request on another connection. Everything is served as before. */
@@ -133,7 +133,6 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveMcp(fastify, { ...transports, services, publicUrl, corsOrigins });
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 
-  let isOpen = false;
   const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();
   fastify.addHook("preClose", async () => {
@@ -153,13 +152,12 @@ export function buildServer(options: ServerOptions): EdgeServer {
       if (shares) more.push(...(await listenMore(fastify.server, host, address.port)));
       return address.port;
     },
-    async listenHanded() {
-      await listenUnseen((path) => fastify.listen({ path }));
-      isOpen = true;
+    connections() {
+      return new Promise((resolve) => fastify.server.getConnections((_, count = 0) => resolve(count)));
     },
-    take(socket) {
-      if (isOpen) hand(fastify.server, socket);
-      else socket.destroy();
+    refuseConnections() {
+      // node:cluster offers a connection that is refused for this reason to another process.
+      fastify.server.maxConnections = 0;
     },
     renew(tls) {
       if (port !== undefined && "setSecureContext" in port) port.setSecureContext({ ...tls });
@@ -178,7 +176,6 @@ export function buildServer(options: ServerOptions): EdgeServer {
       };
       endAfter(patienceMs);
       void enough?.then(() => endAfter(WRITTEN_MS));
-      isOpen = false;
       port?.readIdleFor(idleMs);
       await fastify.close();
       closed = true;
@@ -193,8 +190,8 @@ export function buildServer(options: ServerOptions): EdgeServer {
  */
 const MORE_LISTENERS = 7;
 
-/** Whether several may listen on one port. `localhost` may be two addresses. */
-const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0;
+/** Whether several may listen on one port. `localhost` may be two addresses; a worker's port is its primary's. */
+const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0 && !cluster.isWorker;
 
 /** Fails where another process listens: a port that is shared would be shared with it, too. */
 function assertFree(host: string, port: number): Promise<void> {

@@ -1,14 +1,14 @@
 /** `GET /metrics`: figures of this replica in the text that Prometheus reads, for the operator alone. */
+import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyInstance } from "fastify";
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import { BRAND } from "../brand.ts";
+import { ADMIN_HEADER, BRAND } from "../brand.ts";
 import { pictureTurns, type TurnFigures } from "../codecs/pictures/turns.ts";
 import { asRefusal, Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { LogLine } from "./call-log.ts";
 import type { LoadFigures } from "./gate/admission/admission.ts";
-import { scraperDigests, scraperOf } from "./operations/scraper.ts";
 import type { HttpResponse } from "./transports/rest/exchange.ts";
 import { refuseRequest, send } from "./transports/rest/rest.ts";
 
@@ -142,13 +142,6 @@ export class Metrics {
         const { certificateEnds } = sources.standing();
         if (certificateEnds !== undefined) set({}, certificateEnds);
       },
-    );
-    told(
-      "gauge",
-      "metrics_age_seconds",
-      "How long ago these figures were taken, where they are remembered.",
-      [],
-      (set) => set({}, 0),
     );
     told(
       "counter",
@@ -356,13 +349,17 @@ export function sayMetrics(
   { metrics, adminToken, token }: MetricsAccess,
 ): void {
   const requestId = newId("req");
-  const scraper = scraperOf(headers, scraperDigests(token, adminToken()));
-  if (scraper === "known") {
-    sendMetrics(response, metrics, requestId);
+  const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1];
+  const admin = headers[ADMIN_HEADER];
+  if (isSame(bearer, token) || isSame(typeof admin === "string" ? admin : undefined, adminToken())) {
+    metrics.text().then(
+      (text) => send(response, 200, requestId, ["content-type", METRICS_TYPE], Buffer.from(text)),
+      (thrown) => refuseRequest(response, asRefusal(thrown), requestId),
+    );
     return;
   }
   const refusal =
-    scraper === "nobody"
+    bearer === undefined && admin === undefined
       ? refuse(
           Reason.ADMIN_TOKEN_REQUIRED,
           "metrics are the operator's: send the admin token, or the scraper's as bearer",
@@ -371,12 +368,10 @@ export function sayMetrics(
   refuseRequest(response, refusal, requestId);
 }
 
-/** Answers with the metrics, whoever asks. */
-export function sendMetrics(response: HttpResponse, metrics: Metrics, requestId: string): void {
-  metrics.text().then(
-    (text) => send(response, 200, requestId, ["content-type", METRICS_TYPE], Buffer.from(text)),
-    (thrown) => refuseRequest(response, asRefusal(thrown), requestId),
-  );
-}
+/** Whether a token is the wanted one, in constant time; an empty one never is. */
+const isSame = (given: string | undefined, wanted: string | undefined): boolean =>
+  given !== undefined && !!wanted && timingSafeEqual(digestOf(given), digestOf(wanted));
+
+const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 
 const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";

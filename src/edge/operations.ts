@@ -1,210 +1,177 @@
 /**
- * The listener for operations: health, readiness, metrics and emergency stops over HTTP/1.1 on a port of its own. Its connections are not
- * counted against those of the port for calls, and it runs in a thread of its own, so that it answers while the event loop of the calls
- * has much to do. Where another process hands connections over it runs in that event loop: a connection can't be handed to a thread.
+ * The operations port: health, readiness, metrics and emergency stops over HTTP/1.1, on a listener of its own with small limits. Its
+ * connections are not counted against those of the port for calls, and nothing is refused here for overload. It shares the event loop with
+ * the calls, so health gets no answer while that loop is blocked.
  */
-import type { Socket } from "node:net";
-import { createSecureContext } from "node:tls";
-import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer, Server as TlsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { after } from "../clock.ts";
-import { type DeskOptions, type ListenerNews, OperationsDesk, OperationsRoutes } from "./operations/desk.ts";
-import { CLOSE_MS, type Listener, listen } from "./operations/listener.ts";
-import type { ListenerSetup, ListenerTls } from "./operations/messages.ts";
+import { Reason, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { tooLarge } from "./messages/bounds.ts";
+import { type MetricsAccess, sayMetrics } from "./metrics.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
+import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
+import type { RestRoute } from "./transports/rest/route.ts";
 
-/** What the listener needs. */
-export interface OperationsOptions extends DeskOptions {
+/** What the operations port depends on. */
+export interface OperationsOptions extends RestOptions {
+  readonly metrics: MetricsAccess;
+  /** Returns whether calls are queued: a stop then waits for nothing that it can do without. */
+  isBusy(): boolean;
   readonly host: string;
   /** 0 picks a free one. */
   readonly port: number;
   /** The certificate and key, in PEM; in cleartext when absent. */
-  readonly tls?: ListenerTls | undefined;
-  /** Another process listens at the port, and hands connections over. */
-  readonly isHanded?: boolean;
-  /** Told of a thread that ended by itself; another one is started in its place. */
-  broke(error: unknown): void;
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
 }
 
-/** The listener, listening. */
+/** The operations port, listening. */
 export interface OperationsListener {
   readonly port: number;
-  /** Serves a connection that another process accepted. */
-  take(socket: Socket): void;
-  /** Serves new connections under this certificate; only where it has one. Throws where it is none. */
+  /** Serves new connections under this certificate; only if it has one. Throws if it is not a certificate and its key. */
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
-  /** What this process says of itself has changed. */
-  changed(): void;
-  /** Takes what was asked before the event loop gets to it: between calls of a turn that is long. */
-  lookAround(): void;
-  /** Takes no new connection and ends those that there are, each after its answer or after a second. */
+  /** Accepts no new connection and ends the open ones, each after its answer or after a second. */
   close(): Promise<void>;
 }
 
-/** How long a thread has beyond what its connections have. */
-const END_MS = 1_000;
-/** How long to wait before a thread that ended is started again: twice as long each time, until one listens. */
-const RESTART_MS = { first: 100, most: 10_000 };
+/** Probes, scrapers and emergency stops are few. Further connections are closed at once. */
+const MOST_CONNECTIONS = 1_000;
+/** Requests that a connection may send before the first is answered. */
+const MOST_PIPELINED = 4;
+/** The largest body. An emergency stop has a few hundred bytes. */
+const MOST_BYTES = 16 << 10;
+/** How long a request may take to arrive, and a connection may be idle, in milliseconds. */
+const REQUEST_MS = 10_000;
+const IDLE_MS = 60_000;
+/** How long running answers have when the listener closes. */
+const CLOSE_MS = 1_000;
 
-/** Listens. Rejects with the system's error where it can't. */
+const METRICS = "/metrics";
+const { getHealth, getReadiness } = OperationsService.method;
+const SERVED = new Set([getHealth, getReadiness, RobotService.method.stopRobots].map(({ name }) => name));
+
+/** Listens. Rejects with the system's error if it can't. */
 export async function serveOperations(options: OperationsOptions): Promise<OperationsListener> {
-  const routes = new OperationsRoutes(options);
-  const { host, port, tls, isHanded = false } = options;
-  const setup: ListenerSetup = { host, port, tls, isHanded, paths: routes.paths };
-  const serving = isHanded ? new HandedListener(setup, routes) : new ThreadListener(setup, routes, options.broke);
-  await serving.open();
-  return serving;
+  const transport = new RestTransport([OperationsService, RobotService], options);
+  const routes = new Map(
+    transport.routes.filter(({ method }) => SERVED.has(method.name)).map((route) => [route.template, route]),
+  );
+  const unanswered = new WeakMap<Socket, number>();
+  const server = serverOf(options, (request, response) => {
+    const { socket } = request;
+    const count = (unanswered.get(socket) ?? 0) + 1;
+    unanswered.set(socket, count);
+    if (count > MOST_PIPELINED) {
+      socket.destroy();
+      return;
+    }
+    response.once("close", () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
+    void answer(request, response, { transport, routes, options });
+  });
+  server.maxConnections = MOST_CONNECTIONS;
+  server.on("connection", hearErrors).on("secureConnection", hearErrors);
+  server.on("clientError", (_, socket) => void socket.destroy());
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host: options.host, port: options.port, exclusive: true }, () => {
+      server.off("error", reject).on("error", () => undefined);
+      resolve();
+    });
+  });
+  return {
+    port: (server.address() as AddressInfo).port, // it listens at a port
+    renew(tls) {
+      if (server instanceof TlsServer) server.setSecureContext({ ...tls });
+    },
+    close: () =>
+      new Promise((resolve) => {
+        const forget = after(CLOSE_MS, () => server.closeAllConnections());
+        server.close(() => {
+          forget();
+          resolve();
+        });
+      }),
+  };
 }
 
-/** What both have: what the listener is told at its start, and a desk that answers it. */
-abstract class LinkedListener implements OperationsListener {
-  /** With the port and the certificate that it has now. */
-  protected setup: ListenerSetup;
-  protected desk: OperationsDesk | undefined;
-  protected readonly closed = Promise.withResolvers<void>();
-  readonly #routes: OperationsRoutes;
-
-  constructor(setup: ListenerSetup, routes: OperationsRoutes) {
-    this.setup = setup;
-    this.#routes = routes;
-  }
-
-  abstract take(socket: Socket): void;
-  abstract close(): Promise<void>;
-
-  get port(): number {
-    return this.setup.port;
-  }
-
-  /** A desk for a new listener, and the listener's own end of the channel between the two. */
-  protected openDesk(news: (news: ListenerNews) => void): { desk: OperationsDesk; port: MessagePort } {
-    const { port1, port2 } = new MessageChannel();
-    this.desk = new OperationsDesk(port1, this.#routes, news);
-    return { desk: this.desk, port: port2 };
-  }
-
-  renew({ key, cert }: { readonly cert: Buffer; readonly key: Buffer }): void {
-    if (this.setup.tls === undefined) return;
-    createSecureContext({ key, cert });
-    const tls = { key, cert };
-    this.setup = { ...this.setup, tls };
-    this.desk?.tell({ kind: "renew", tls });
-  }
-
-  changed(): void {
-    this.desk?.refresh();
-  }
-
-  lookAround(): void {
-    this.desk?.lookAround();
-  }
+function serverOf(
+  { tls }: OperationsOptions,
+  serve: (request: IncomingMessage, response: ServerResponse) => void,
+): Server | TlsServer {
+  const limits = {
+    headersTimeout: REQUEST_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: 1_000,
+    keepAliveTimeout: IDLE_MS,
+    maxHeaderSize: 16 << 10,
+    IncomingMessage: OwnedRequest,
+    ServerResponse: OwnedResponse,
+    noDelay: true,
+  };
+  return tls === undefined
+    ? createServer(limits, serve)
+    : createTlsServer({ ...limits, ...tls, handshakeTimeout: REQUEST_MS }, serve);
 }
 
-/** A listener in this event loop. */
-class HandedListener extends LinkedListener {
-  #listener: Listener | undefined;
-
-  async open(): Promise<void> {
-    const listening = Promise.withResolvers<void>();
-    const { port } = this.openDesk((news) => {
-      if (news.kind === "failed") listening.reject(failureOf(news));
-      else if (news.kind === "closed") this.closed.resolve();
-      else listening.resolve();
-    });
-    [this.#listener] = await Promise.all([listen(this.setup, port), listening.promise]);
-  }
-
-  take(socket: Socket): void {
-    if (this.#listener === undefined) socket.destroy();
-    else this.#listener.take(socket);
-  }
-
-  async close(): Promise<void> {
-    this.desk?.tell({ kind: "close" });
-    await this.closed.promise;
-    this.desk?.end();
-  }
-}
-
-/** A listener in a thread of its own. */
-class ThreadListener extends LinkedListener {
-  readonly #broke: (error: unknown) => void;
-  #thread: Worker | undefined;
-  #isClosing = false;
-  #waitMs = RESTART_MS.first;
-  #forget: () => void = () => undefined;
-
-  constructor(setup: ListenerSetup, routes: OperationsRoutes, broke: (error: unknown) => void) {
-    super(setup, routes);
-    this.#broke = broke;
-  }
-
-  open(): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#start(resolve, reject);
-    return promise;
-  }
-
-  take(socket: Socket): void {
-    socket.destroy(); // none is handed to it
-  }
-
-  async close(): Promise<void> {
-    this.#isClosing = true;
-    this.#forget();
-    const thread = this.#thread;
-    if (thread === undefined) return;
-    this.desk?.tell({ kind: "close" });
-    // A thread that does not hear it is ended.
-    this.#forget = after(CLOSE_MS + END_MS, () => void thread.terminate());
-    await this.closed.promise;
-  }
-
-  /** Starts a thread, which tells `failed` where it never listens. One that listened and ended is started again. */
-  #start(listens: () => void, failed: (error: unknown) => void): void {
-    let why: unknown = new Error("the thread ended");
-    let isListening = false;
-    const { desk, port } = this.openDesk((news) => {
-      if (news.kind === "failed") why = failureOf(news);
-      if (news.kind !== "listening") return;
-      isListening = true;
-      this.setup = { ...this.setup, port: news.port };
-      this.#waitMs = RESTART_MS.first;
-      listens();
-    });
-    const thread = new Worker(new URL("./operations/thread.ts", import.meta.url), {
-      name: "operations",
-      workerData: { setup: this.setup, port },
-      transferList: [port],
-      resourceLimits: { maxOldGenerationSizeMb: MOST_MIB },
-    });
-    this.#thread = thread;
-    thread.on("error", (error) => {
-      why = error;
-    });
-    thread.once("exit", () => {
-      desk.end();
-      this.#thread = undefined;
-      if (this.#isClosing) {
-        this.#forget();
-        this.closed.resolve();
-      } else if (isListening) this.#startAgain(why);
-      else failed(why);
-    });
-  }
-
-  #startAgain(why: unknown): void {
-    this.#broke(why);
-    this.#forget = after(this.#waitMs, () =>
-      this.#start(
-        () => undefined,
-        (error) => this.#startAgain(error),
-      ),
+/** Answers a request. */
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  {
+    transport,
+    routes,
+    options,
+  }: { transport: RestTransport; routes: ReadonlyMap<string, RestRoute>; options: OperationsOptions },
+): Promise<void> {
+  const { method, url = "", socket } = request;
+  const body = await bodyOf(request);
+  if (body === undefined) response.shouldKeepAlive = false;
+  if (response.destroyed) return;
+  const [path = ""] = url.split("?", 1);
+  const route = routes.get(path);
+  const served = path === METRICS ? "GET" : route?.verb;
+  if (served === undefined) {
+    const here = [...routes.keys(), METRICS].join(", ");
+    refuseRequest(response, refuse(Reason.NOT_FOUND, `this port serves operations alone: ${here}`), newId("req"));
+  } else if ((method === "HEAD" ? "GET" : method) !== served) {
+    const allow = served === "GET" ? "GET, HEAD" : served;
+    const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
+    refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
+  } else if (body === undefined) refuseRequest(response, tooLarge(MOST_BYTES), newId("req"));
+  else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
+  else {
+    const headers = Object.fromEntries(
+      Object.entries(request.headers).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
     );
-    this.#waitMs = Math.min(this.#waitMs * 2, RESTART_MS.most);
+    const verb = served === "POST" ? "POST" : "GET";
+    await transport.answer(
+      route,
+      {},
+      { method: verb, url, headers, socket, body, isUrgent: options.isBusy() },
+      response,
+    );
   }
 }
 
-/** The most memory of the thread's own objects, in MiB: far more than its connections take. What ends it ends nothing else. */
-const MOST_MIB = 256;
-
-const failureOf = ({ code, message }: Extract<ListenerNews, { kind: "failed" }>): Error =>
-  Object.assign(new Error(message), code !== undefined && { code });
+/** Reads a body; undefined if it is too large. Resolves with what there is if the caller leaves before its end. */
+function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
+  if (Number(request.headers["content-length"] ?? 0) > MOST_BYTES) {
+    // It is read and dropped: a connection that is closed on unread bytes is reset before the answer is read.
+    request.resume();
+    return Promise.resolve(undefined);
+  }
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    request.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      if (size <= MOST_BYTES) chunks.push(chunk);
+      else resolve(undefined);
+    });
+    request.once("close", () => resolve(Buffer.concat(chunks))).once("end", () => resolve(Buffer.concat(chunks)));
+  });
+}

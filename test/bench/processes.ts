@@ -9,7 +9,7 @@
  * - `quota`: each process is held to a third of a core, or to the share that is given. Calls, loop messages, and loop messages with 48 kB of
  *   pictures a second of one and of two, at as many under way in each. Beside each figure stands how much of a core everything else had: where
  *   the load or the model has nearly a whole one, or no core is idle, these are the limit and not the quota, and a smaller share is asked for.
- * - `spread`: 10 to 200 robots on four processes: the fullest beside the emptiest.
+ * - `spread`: 10 to 200 robots on two and on four processes, all at once and one after the other: the fullest beside the emptiest.
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -261,19 +261,23 @@ async function settled(bench: Bench, count: number): Promise<number[]> {
   }
 }
 
-async function spread(): Promise<void> {
-  const four = await open(4);
-  for (const count of FLEETS) {
-    await settled(four, 0);
-    const fleet = await robots(`http://127.0.0.1:${four.port}`, four.key, count, count);
-    const counts = await settled(four, count);
-    const ratio = Math.max(...counts) / Math.min(...counts);
-    console.log(
-      `${String(count).padStart(3)} robots on four: ${counts.join(" ")}, fullest / emptiest ${ratio.toFixed(2)}   (goal 1.3)`,
-    );
-    fleet.close();
-  }
-  await four.stop();
+async function spread(processes: number): Promise<void> {
+  const bench = await open(processes);
+  const origin = `http://127.0.0.1:${bench.port}`;
+  for (const count of FLEETS)
+    for (const each of [count, 1]) {
+      await settled(bench, 0);
+      const fleets: Awaited<ReturnType<typeof robots>>[] = [];
+      for (let i = 0; i < count; i += each) fleets.push(await robots(origin, bench.key, each, each));
+      const counts = await settled(bench, count);
+      const ratio = (Math.max(...counts) / Math.min(...counts)).toFixed(2);
+      const how = each === 1 ? "one after the other" : "all at once";
+      console.log(
+        `${count} robots on ${processes}, ${how}: ${counts.join(" ")}, fullest / emptiest ${ratio}   (goal 1.5)`,
+      );
+      for (const fleet of fleets) fleet.close();
+    }
+  await bench.stop();
 }
 
 if (isWanted("cost") || isWanted("paced") || isWanted("quota")) {
@@ -291,7 +295,7 @@ if (isWanted("cost") || isWanted("paced") || isWanted("quota")) {
   if (isWanted("quota")) await quota(one, two);
   await Promise.all([one.stop(), two.stop()]);
 }
-if (isWanted("spread")) await spread();
+if (isWanted("spread")) for (const processes of [2, 4]) await spread(processes);
 await model.stop();
 await postgres.stop();
 rmSync(folder, { recursive: true, force: true });

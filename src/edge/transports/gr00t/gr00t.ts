@@ -27,7 +27,6 @@ import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { encodedOnce } from "../../messages/encoded-once.ts";
 import { refusalOf } from "../../messages/errors.ts";
-import { hand, listenHanded } from "../../server/handed.ts";
 import { Slots, slotOf } from "../../server/slots.ts";
 import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { unreadable } from "../unreadable.ts";
@@ -52,15 +51,13 @@ export interface Gr00tOptions {
   readonly maxConnections?: number;
   /** What an address that connects counts as; undefined for a trusted proxy. */
   readonly chargedAs?: (address: string) => string | undefined;
-  /** Another process listens at the port, and hands connections over. */
-  readonly isHanded?: boolean;
 }
 
 /** The transport while it listens. */
 export interface Gr00tTransport {
   readonly port: number;
-  /** Serves a connection that another process accepted. */
-  take(socket: Socket): void;
+  /** Leaves new connections to another process that listens on the port. */
+  refuseConnections(): void;
   /** Takes no new connection, and ends each with its next answer, an idle one after `idleMs` and every one after `patienceMs`. */
   close(patienceMs: number, idleMs?: number): Promise<void>;
 }
@@ -99,18 +96,15 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
     socket.once("close", () => peers.delete(socket));
     peer.begin();
   });
-  if (options.isHanded) await listenHanded(server);
-  else
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      server.listen(options.port, options.host, resolve);
-    });
-  const { port = options.port } = server.address() as Partial<AddressInfo>; // a string where the server is handed its connections
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  const { port } = server.address() as AddressInfo; // it listens at a port
   return {
     port,
-    take: (socket) => {
-      if (server.listening) hand(server, socket);
-      else socket.destroy();
+    refuseConnections() {
+      server.maxConnections = 0;
     },
     close: (patienceMs, idleMs = 0) =>
       new Promise((resolve) => {
