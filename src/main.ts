@@ -2,7 +2,7 @@
 
 import { pino } from "pino";
 import { Primary, type WorkerLink, workerLink } from "./app/cluster.ts";
-import type { Gateway } from "./app/gateway.ts";
+import type { Gateway, SharedParts } from "./app/gateway.ts";
 import { openServiceManager, type ServiceManager } from "./app/service-manager.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
@@ -85,7 +85,9 @@ async function runPrimary(config: Config): Promise<void> {
   const { drainDelayMs: delayMs } = config;
   opened = { end: () => primary.end(delayMs), delayMs };
   manager = openServiceManager(config.serviceManager, (text) => log.warn(text));
-  const { env = {}, own = [] } = gateway?.shared ?? {};
+  // The log has the reason: the store is damaged. Workers would start a second server on the same files.
+  if (gateway !== undefined && gateway.shared === undefined && databaseUrl === undefined) process.exit(1);
+  const { env, own } = gateway?.shared ?? NOTHING_SHARED;
   const code = await primary.run({
     env,
     own,
@@ -106,6 +108,9 @@ async function runPrimary(config: Config): Promise<void> {
   await gateway?.close(0);
   process.exit(exitCode || code);
 }
+
+/** What workers get from a primary that opened nothing. */
+const NOTHING_SHARED: SharedParts = { env: { LIMBER_OPERATIONS_PORT: "", LIMBER_REFERENCE_SUPPLY: "false" }, own: [] };
 
 /** A worker of several processes: ends when the primary says so, or is gone. */
 function runWorker(link: WorkerLink, gateway: Gateway, { drainMs }: Config): void {
