@@ -6,9 +6,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
+import { performance } from "node:perf_hooks";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
-import { after } from "../clock.ts";
+import { after, every } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { tooLarge } from "./messages/bounds.ts";
@@ -20,7 +21,7 @@ import type { RestRoute } from "./transports/rest/route.ts";
 /** What the operations port depends on. */
 export interface OperationsOptions extends RestOptions {
   readonly metrics: MetricsAccess;
-  /** Returns whether calls are queued: a stop then waits for nothing that it can do without. */
+  /** Returns whether calls are queued. */
   isBusy(): boolean;
   readonly host: string;
   /** 0 picks a free one. */
@@ -47,6 +48,8 @@ const MOST_BYTES = 16 << 10;
 /** How long a request may take to arrive, and a connection may be idle, in milliseconds. */
 const REQUEST_MS = 10_000;
 const IDLE_MS = 60_000;
+/** The event loop is saturated if it had so little rest in the last period, in milliseconds. */
+const SATURATED = { utilization: 0.8, periodMs: 500 };
 /** How long running answers have when the listener closes. */
 const CLOSE_MS = 1_000;
 
@@ -60,6 +63,9 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   const routes = new Map(
     transport.routes.filter(({ method }) => SERVED.has(method.name)).map((route) => [route.template, route]),
   );
+  let isSaturated = false;
+  // A stop then waits for nothing that it can do without: its write takes several turns of the loop.
+  const isUrgent = (): boolean => isSaturated || options.isBusy();
   const unanswered = new WeakMap<Socket, number>();
   const server = serverOf(options, (request, response) => {
     const { socket } = request;
@@ -70,7 +76,7 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
       return;
     }
     response.once("close", () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
-    void answer(request, response, { transport, routes, options });
+    void answer(request, response, { transport, routes, metrics: options.metrics, isUrgent });
   });
   server.maxConnections = MOST_CONNECTIONS;
   server.on("connection", hearErrors).on("secureConnection", hearErrors);
@@ -82,6 +88,12 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
       resolve();
     });
   });
+  let before = performance.eventLoopUtilization();
+  const rest = every(SATURATED.periodMs, () => {
+    const now = performance.eventLoopUtilization();
+    isSaturated = performance.eventLoopUtilization(now, before).utilization > SATURATED.utilization;
+    before = now;
+  });
   return {
     port: (server.address() as AddressInfo).port, // it listens at a port
     renew(tls) {
@@ -91,6 +103,7 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
       new Promise((resolve) => {
         const forget = after(CLOSE_MS, () => server.closeAllConnections());
         server.close(() => {
+          rest();
           forget();
           resolve();
         });
@@ -124,8 +137,14 @@ async function answer(
   {
     transport,
     routes,
-    options,
-  }: { transport: RestTransport; routes: ReadonlyMap<string, RestRoute>; options: OperationsOptions },
+    metrics,
+    isUrgent,
+  }: {
+    transport: RestTransport;
+    routes: ReadonlyMap<string, RestRoute>;
+    metrics: MetricsAccess;
+    isUrgent(): boolean;
+  },
 ): Promise<void> {
   const { method, url = "", socket } = request;
   const body = await bodyOf(request);
@@ -142,18 +161,13 @@ async function answer(
     const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
     refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
   } else if (body === undefined) refuseRequest(response, tooLarge(MOST_BYTES), newId("req"));
-  else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
+  else if (route === undefined) sayMetrics(response, request.headers, metrics);
   else {
     const headers = Object.fromEntries(
       Object.entries(request.headers).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
     );
     const verb = served === "POST" ? "POST" : "GET";
-    await transport.answer(
-      route,
-      {},
-      { method: verb, url, headers, socket, body, isUrgent: options.isBusy() },
-      response,
-    );
+    await transport.answer(route, {}, { method: verb, url, headers, socket, body, isUrgent: isUrgent() }, response);
   }
 }
 
