@@ -6,7 +6,7 @@ import type { Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
 import { openModel, openWorld } from "../../support/world.ts";
 
-const named = uniqueNames("acme", "quick", "sleepy", "slow");
+const named = uniqueNames("acme", "cheap", "quick", "sleepy", "slow");
 
 let app: App;
 let model: Model;
@@ -45,6 +45,19 @@ it("is the list price and the wake-up for the call that wakes a container, and t
   expect(await lastUsage(key)).toMatchObject({ cost_usd: 0.001, wake_up_usd: 0 });
   const { body } = await app.call("/v1/billing/balance", undefined, { key });
   expect(body.spent_usd).toBe(0.012);
+});
+
+it("is whole for calls that cost less than a micro-dollar each: what one leaves open counts in the next", async () => {
+  const offering = { provider: named.cheap, model: `${named.acme}/cheap`, endpoint: model.endpoint };
+  await app.supply({ ...offering, price_per_action_step: 0.0000004 });
+  const { key } = await app.caller(1);
+  const costs: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    const { body, text } = await act(key, { model: `${named.acme}/cheap`, horizon: 1 });
+    expect(body.usage, text).toBeDefined();
+    costs.push(Math.round(body.usage.cost_usd * 1e6));
+  }
+  expect(costs).toEqual([0, 1, 0, 1, 0]);
 });
 
 it("is both providers' price where a hedge was sent, and says what the second one had of it", async () => {
