@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { isTooOld, runByBroughtNode } from "./app/brought-node.ts";
 
 const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: () => Promise<unknown> }>> = {
-  start: { does: "runs the gateway", run: async () => (await import("./app/start-command.ts")).startCommand() },
+  start: { does: "runs the gateway", run: () => import("./main.ts") },
   lerobot: {
     does: "LeRobot's policy server on the robot, in front of a gateway",
     run: () => import("./sidecar/main.ts"),

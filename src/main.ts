@@ -1,5 +1,6 @@
 /** Reads the environment, opens the gateway, drains it on SIGTERM or Ctrl-C. */
 
+import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { Primary, type WorkerLink, workerLink } from "./app/cluster.ts";
 import type { Gateway, SharedParts } from "./app/gateway.ts";
@@ -8,7 +9,7 @@ import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json/near.ts";
-import { collectBetweenSlices } from "./fast/collector.ts";
+import { collectBetweenSlices, missingFlags } from "./fast/collector.ts";
 import { signInLink } from "./services/session/link.ts";
 
 /** How long running calls have to end after an unhandled error. */
@@ -37,6 +38,7 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 async function main(): Promise<void> {
   const config = readConfig();
   link = workerLink();
+  if (link === undefined && config.fast.has("collector")) haveStartFlags();
   if (link === undefined) warnOfUnknownSettings();
   if (link === undefined && config.processes !== 1) return runPrimary(config);
   if (config.fast.has("collector")) collectBetweenSlices();
@@ -71,6 +73,18 @@ async function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url:
     console.log(`\nSign in, once and within an hour:\n${signInLink(home, demo.signIn)}`);
   }
   console.log(`\nTry it:\n${await firstCall(url, demo.key)}\n`);
+}
+
+/**
+ * Replaces this process by one that has the start flags, with the same id, environment and terminal: without them the collector takes most of a
+ * loaded processor. Where there is no such call (Windows), or a parent uses a channel that would be lost, the gateway runs with V8's own settings.
+ */
+function haveStartFlags(): void {
+  const flags = missingFlags(process.execArgv);
+  const { execve } = process;
+  if (flags.length === 0 || execve === undefined || process.platform === "win32" || process.connected) return;
+  const main = fileURLToPath(import.meta.url);
+  execve(process.execPath, [process.execPath, ...flags, ...process.execArgv, main, ...process.argv.slice(2)]);
 }
 
 /** The primary of several processes: opens what exists once, and ends when all of them have. */

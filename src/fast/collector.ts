@@ -8,10 +8,7 @@ import { sleep } from "../clock.ts";
 import { installPassing } from "../codecs/passing.ts";
 import { breathe, installPause } from "../slices.ts";
 
-/**
- * Flags of V8 that a gateway is started with. `npm start`, the unit of systemd and the image name them on their command lines; `limber
- * start` and the parent of several processes take them from here.
- */
+/** Flags of V8 that every gateway runs with. `main.ts` adds those that its command line lacks, for its own process and for workers. */
 export const START_FLAGS: readonly string[] = [
   /*
    * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:

@@ -1,13 +1,11 @@
 /** Small collections of what is young, when they are asked for; and the flags of V8 that a gateway is started with. */
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { missingFlags, START_FLAGS } from "../../../src/fast/collector.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
-const read = (name: string): string => readFileSync(join(ROOT, name), "utf8");
 
 /** What a script prints of a process with these flags; the collector's functions are `collector`, `much` makes megabytes of small objects that stay. */
 async function print(flags: readonly string[], script: string): Promise<unknown> {
@@ -93,19 +91,6 @@ test.each([
   [START_FLAGS, START_FLAGS],
 ])("of processes started with %j the choices stay", (words, stay) => {
   expect(missingFlags(words)).toEqual(START_FLAGS.filter((flag) => !stay.includes(flag)));
-});
-
-/** The words of a command line up to the main file, as flags. */
-const flagsOf = (line: string): string[] => line.match(/--(?!watch)[\w-]+(?:=\d+)?/g) ?? [];
-
-test("every command line that starts a gateway names the flags", () => {
-  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-  const image = /^CMD \[((?:.|\n)*?)\]/m.exec(read("deploy/container/Containerfile"))?.[1];
-  const unit = /^ExecStart=((?:.*\\\n)*.*)/m.exec(read("deploy/systemd/limber.service"))?.[1];
-  for (const line of [scripts.start, scripts.dev, image, unit]) {
-    expect(line).toContain("src/main.ts");
-    expect(flagsOf(line!)).toEqual(START_FLAGS);
-  }
 });
 
 test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single-threaded-gc"]]])(
