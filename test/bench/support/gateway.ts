@@ -22,7 +22,7 @@ export const ADMIN_TOKEN = "benchmark-admin-token";
 /**
  * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as
  * `bench/instant`, or several servers of it, each by a provider of its own. `flags` are Node's own; `served` is what the servers
- * declare.
+ * declare. With `isTuned` the process has the start flags, which are part of the fast piece that they belong to.
  */
 export async function openGateway(
   dataDir: string,
@@ -30,6 +30,7 @@ export async function openGateway(
   env: Record<string, string> = {},
   flags: string[] = [],
   served: object = ACTS,
+  isTuned = readConfig({ LIMBER_FAST: env.LIMBER_FAST }).fast.has("collector"),
 ): Promise<Bench> {
   mkdirSync(dataDir, { recursive: true });
   const settings = {
@@ -41,8 +42,7 @@ export async function openGateway(
   };
   const ready = (line: string): boolean => line.startsWith("limber ready ");
   const log = join(dataDir, "log");
-  // The flags are part of the piece, where one is measured without it.
-  const tuned = readConfig({ LIMBER_FAST: env.LIMBER_FAST }).fast.has("collector") ? START_FLAGS : [];
+  const tuned = isTuned ? START_FLAGS : [];
   const process: Started = await start("src/main.ts", [], ready, { env: settings, flags: [...tuned, ...flags], log });
   const port = Number(new URL(process.line.slice("limber ready ".length)).port);
   const key = await furnish(port, [endpoint].flat(), served);

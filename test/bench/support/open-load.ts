@@ -1,186 +1,292 @@
 /**
- * Open-loop load from a process of its own: calls arrive at their times, whether or not earlier ones were answered, each at a robot that has
- * a connection of its own, which is there before. A robot sends nothing while it waits for an answer: a call that finds every robot waiting is pushed back. One
- * argument, JSON of `LoadAsked`; one line of JSON, `LoadSeen`, at the end.
+ * Open-loop load from a process of its own: calls arrive at their times, whether or not earlier ones were answered. Each waiting caller has a
+ * connection of its own. A call uses a connection that is idle, or dials. A caller gives up after 5 s, closes its connection, and the next call
+ * dials again. One argument, JSON of `LoadAsked`; one line of JSON, `LoadSeen`, at the end.
  */
-import { connect } from "node:net";
-import { Pool } from "undici";
+import { connect, type Socket } from "node:net";
 import { ADMIN_HEADER } from "../../../src/brand.ts";
 import { actJson } from "./act-call.ts";
 
-/** What is asked for. */
+/** What is requested. */
 export interface LoadAsked {
   readonly origin: string;
-  /** Where the listener for operations is, a key that stops robots, and the operator's token. */
+  /** The address of the operations port, a key that stops robots, and the operator's token. */
   readonly operations: string;
   readonly stopKey: string;
   readonly adminToken: string;
-  /** Callers, each with its own calls a second. */
-  readonly callers: readonly { readonly key: string; readonly perSecond: number }[];
+  /** Organizations, each with its own calls a second and its most waiting callers. */
+  readonly callers: readonly { readonly key: string; readonly perSecond: number; readonly most: number }[];
   readonly seconds: number;
   /** An answer later than this after its call was due is not good, in milliseconds. */
   readonly goodMs: number;
-  /** The robots of each caller. */
-  readonly robots: number;
 }
 
-/** What became of the calls of one caller. */
+/** What became of the calls of one organization. */
 export interface CallerSeen {
   offered: number;
   good: number;
   late: number;
-  /** 503 with the code `overloaded`, `Retry-After` and `RateLimit`. */
+  /** 503 with the code `overloaded` and `Retry-After`. */
   refused: number;
+  /** Connections that the gateway closed without an answer. */
+  closed: number;
   /** Any other answer. */
   odd: number;
-  /** Found every robot waiting. */
+  /** No answer within 5 s. */
+  gaveUp: number;
+  /** No answer, refusal or close within 1 s, those that gave up included. */
+  unheard: number;
+  /** Found as many callers waiting as there may be, so the call was not made. */
   pushedBack: number;
-  /** No answer: a connection that broke, or nothing until two seconds after the end. */
-  lost: number;
+  /** Connections that were dialed. */
+  dialed: number;
 }
 
-/** Questions that were asked, answered within 100 ms and in all, and the slowest in milliseconds. */
-export interface Asked {
-  asked: number;
+/** Probes: how many were sent, answered, and answered within 100 ms; milliseconds at the 99th percentile and of the slowest. */
+export interface Probed {
+  sent: number;
   prompt: number;
   answered: number;
+  p99Ms: number;
   worstMs: number;
-  /** Those beyond 100 ms: what was asked, and the milliseconds. */
-  late: string[];
 }
 
-/** What was seen in all. */
+/** All that was seen. */
 export interface LoadSeen {
   readonly callers: readonly CallerSeen[];
-  /** Milliseconds of good answers at the 50th and 99th percentile. */
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  /** `GET /health` on a new connection to the port for calls, nearly five times a second. */
-  readonly health: Asked;
-  /** Readiness, metrics and an emergency stop in turn, on a new connection to the same port, after every fourth of those. */
-  readonly others: Asked;
-  /** Health and those in turn at the listener for operations, as often. */
-  readonly operations: Asked;
+  /** Milliseconds of answers that calls got (200), and of refusals and closed connections. */
+  readonly served: { readonly p50Ms: number; readonly p99Ms: number };
+  readonly refused: { readonly p50Ms: number; readonly p99Ms: number };
+  /** `GET /health` on a new connection to the port for calls. */
+  readonly health: Probed;
+  /** An emergency stop on a new connection to the same port. */
+  readonly stops: Probed;
+  /** Health, readiness, metrics and an emergency stop in turn at the operations port. */
+  readonly operations: Probed;
+  /** The longest turn of this process: what it measures is not better than that. */
+  readonly lagMs: number;
 }
 
 const asked = JSON.parse(process.argv[2] ?? "{}") as LoadAsked;
-const { origin, operations, stopKey, adminToken, seconds, goodMs, robots } = asked;
+const { origin, operations, stopKey, adminToken, seconds, goodMs } = asked;
+const GIVE_UP_MS = 5_000;
+const HEARD_MS = 1_000;
+const TICK_MS = 2;
 let began = 0;
-const latencies: number[] = [];
-const none = (): Asked => ({ asked: 0, prompt: 0, answered: 0, worstMs: 0, late: [] });
-const health = none();
-const others = none();
-const operated = none();
+const servedMs: number[] = [];
+const refusedMs: number[] = [];
 
-function call(pool: Pool, key: string, dueMs: number, seen: CallerSeen): void {
-  let status = 0;
-  let isAdvised = false;
-  const chunks: Buffer[] = [];
-  const headers = ["content-type", "application/json", "authorization", `Bearer ${key}`];
-  pool.dispatch(
-    { method: "POST", path: "/v1/act", headers, body: actJson },
-    {
-      onRequestStart() {},
-      onResponseStart(_controller, code, fields) {
-        status = code;
-        isAdvised = fields["retry-after"] !== undefined && fields.ratelimit !== undefined;
-      },
-      onResponseData: (_controller, chunk) => void (status === 503 && chunks.push(chunk)),
-      onResponseEnd() {
-        seen.lost--;
-        const tookMs = performance.now() - dueMs;
-        if (status === 503 && isAdvised && Buffer.concat(chunks).includes('"overloaded"')) seen.refused++;
-        else if (status !== 200) seen.odd++;
-        else if (tookMs > goodMs) seen.late++;
-        else {
-          seen.good++;
-          latencies.push(tookMs);
-        }
-      },
-      onResponseError() {},
-    },
-  );
+const requestOf = (line: string, headers: string, body: string | Buffer = ""): string =>
+  `${line} HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+
+/** Whether `text` is a complete answer. */
+function isComplete(text: string): boolean {
+  const end = text.indexOf("\r\n\r\n");
+  if (end < 0) return false;
+  const length = /\r\ncontent-length: (\d+)/i.exec(text)?.[1];
+  return length === undefined ? text.endsWith("0\r\n\r\n") : text.length >= end + 4 + Number(length);
 }
 
-/** A connection for each robot, on which it has been answered: a call that asks for nothing, of the form of all others. */
-async function connected({ key }: { readonly key: string }): Promise<Pool> {
-  const pool = new Pool(origin, { connections: robots, pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
-  const headers = { "content-type": "application/json", authorization: `Bearer ${key}` };
-  const ask = async (): Promise<void> =>
-    (await pool.request({ method: "POST", path: "/v1/act", headers, body: "{}" })).body.dump();
-  await Promise.all(Array.from({ length: robots }, ask));
-  return pool;
-}
+/** Callers of one organization. */
+class Callers {
+  readonly seen: CallerSeen = {
+    offered: 0,
+    good: 0,
+    late: 0,
+    refused: 0,
+    closed: 0,
+    odd: 0,
+    gaveUp: 0,
+    unheard: 0,
+    pushedBack: 0,
+    dialed: 0,
+  };
+  readonly #request: string;
+  readonly #perSecond: number;
+  readonly #most: number;
+  readonly #idle: Caller[] = [];
+  readonly #waiting = new Set<Caller>();
 
-/** Calls at their times: those that are due by now go out together. */
-function load(pool: Pool, key: string, perSecond: number): CallerSeen {
-  const seen: CallerSeen = { offered: 0, good: 0, late: 0, refused: 0, odd: 0, pushedBack: 0, lost: 0 };
-  const tick = setInterval(() => {
+  constructor({ key, perSecond, most }: LoadAsked["callers"][number]) {
+    this.#request = requestOf("POST /v1/act", `Authorization: Bearer ${key}\r\n`, actJson);
+    this.#perSecond = perSecond;
+    this.#most = most;
+  }
+
+  /** Makes the calls that are due by `now`. Callers give up in the order in which they came. */
+  tick(now: number): void {
+    const due = Math.min(seconds, (now - began) / 1000) * this.#perSecond;
+    while (this.seen.offered < due) {
+      this.seen.offered++;
+      if (this.#waiting.size >= this.#most) this.seen.pushedBack++;
+      else this.#call(began + (this.seen.offered / this.#perSecond) * 1000);
+    }
+    for (const caller of this.#waiting) {
+      if (now - caller.dueMs < GIVE_UP_MS) break;
+      this.#end(caller, now, "gaveUp");
+      caller.socket.destroy();
+    }
+  }
+
+  /** Calls that still wait count as unheard where they have waited long enough. */
+  leave(now: number): void {
+    for (const { dueMs } of this.#waiting) if (now - dueMs > HEARD_MS) this.seen.unheard++;
+  }
+
+  #call(dueMs: number): void {
+    const caller = this.#idle.pop() ?? this.#dial();
+    caller.dueMs = dueMs;
+    caller.text = "";
+    this.#waiting.add(caller);
+    caller.socket.write(this.#request);
+  }
+
+  #dial(): Caller {
+    this.seen.dialed++;
+    const { hostname, port } = new URL(origin);
+    const caller: Caller = { socket: connect(Number(port), hostname), dueMs: 0, text: "" };
+    caller.socket.setNoDelay(true);
+    caller.socket.on("error", () => undefined);
+    caller.socket.on("data", (chunk: Buffer) => this.#read(caller, chunk));
+    caller.socket.on("close", () => this.#closed(caller));
+    return caller;
+  }
+
+  #read(caller: Caller, chunk: Buffer): void {
+    caller.text += chunk.toString("latin1");
+    if (!isComplete(caller.text)) return;
     const now = performance.now();
-    while (seen.offered < Math.min(seconds, (now - began) / 1000) * perSecond) {
-      seen.offered++;
-      // What has no answer yet is what robots wait for.
-      if (seen.lost >= robots) seen.pushedBack++;
-      else {
-        seen.lost++;
-        call(pool, key, began + (seen.offered / perSecond) * 1000, seen);
-      }
-    }
-    if (now - began >= seconds * 1000) clearInterval(tick);
-  }, 2);
-  return seen;
+    const { text } = caller;
+    if (text.startsWith("HTTP/1.1 200")) this.#end(caller, now, now - caller.dueMs > goodMs ? "late" : "good");
+    else if (/^HTTP\/1.1 503 /.test(text) && /\r\nretry-after: \d/i.test(text) && text.includes('"overloaded"'))
+      this.#end(caller, now, "refused");
+    else this.#end(caller, now, "odd");
+    if (/\r\nconnection: close/i.test(text)) caller.socket.destroy();
+    else this.#idle.push(caller);
+  }
+
+  #closed(caller: Caller): void {
+    if (this.#waiting.has(caller)) this.#end(caller, performance.now(), "closed");
+    const at = this.#idle.indexOf(caller);
+    if (at >= 0) this.#idle.splice(at, 1);
+  }
+
+  #end(caller: Caller, now: number, outcome: "good" | "late" | "refused" | "closed" | "odd" | "gaveUp"): void {
+    if (!this.#waiting.delete(caller)) return;
+    const tookMs = now - caller.dueMs;
+    this.seen[outcome]++;
+    if (tookMs > HEARD_MS) this.seen.unheard++;
+    if (outcome === "good" || outcome === "late") servedMs.push(tookMs);
+    else if (outcome !== "gaveUp") refusedMs.push(tookMs);
+  }
 }
 
-/** Between two questions: no multiple of a quota's period, so that they come at every moment of it. */
-const ASK_MS = 209;
+interface Caller {
+  readonly socket: Socket;
+  dueMs: number;
+  text: string;
+}
+
+/** Between two probes: no multiple of a quota's period, so that they come at every moment of it. */
+const PROBE_MS = 53;
 const STOP = JSON.stringify({ robot_id: "nobody's" });
-const request = (line: string, headers: string, body = ""): string =>
-  `${line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}\r\n${body}`;
-const HEALTH = request("GET /health", "");
-const OTHERS = [
-  request("GET /ready", ""),
-  request("GET /metrics", `${ADMIN_HEADER}: ${adminToken}\r\n`),
-  request(
-    "POST /v1/robots/stop",
-    `Authorization: Bearer ${stopKey}\r\nContent-Type: application/json\r\nContent-Length: ${STOP.length}\r\n`,
-    STOP,
-  ),
+const once = "Connection: close\r\n";
+const HEALTH = requestOf("GET /health", once);
+const STOPS = requestOf("POST /v1/robots/stop", `${once}Authorization: Bearer ${stopKey}\r\n`, STOP);
+const OPERATIONS = [
+  HEALTH,
+  requestOf("GET /ready", once),
+  requestOf("GET /metrics", `${once}${ADMIN_HEADER}: ${adminToken}\r\n`),
+  STOPS,
 ];
-const inTurn = (questions: readonly string[], { asked }: Asked): string => questions[asked % questions.length] ?? "";
 
-/** One question, on a new connection. */
-function ask(at: string, question: string, seen: Asked): void {
-  const { hostname, port } = new URL(at);
-  const askedAt = performance.now();
-  seen.asked++;
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => undefined).setTimeout(5_000, () => socket.destroy());
-  socket.once("data", (chunk) => {
-    const tookMs = performance.now() - askedAt;
-    if (chunk.toString("latin1").startsWith("HTTP/1.1 200")) {
-      seen.answered++;
-      if (tookMs <= 100) seen.prompt++;
-      else seen.late.push(`${/ \S*?(\w+) /.exec(question)?.[1]} ${tookMs.toFixed(0)}`);
-    }
-    seen.worstMs = Math.max(seen.worstMs, tookMs);
-    socket.destroy();
-  });
-  socket.write(question);
+/** Probes of one kind, each on a new connection. */
+class Probes {
+  readonly #at: URL;
+  readonly #tookMs: number[] = [];
+  #sent = 0;
+  #answered = 0;
+
+  constructor(at: string) {
+    this.#at = new URL(at);
+  }
+
+  get sent(): number {
+    return this.#sent;
+  }
+
+  send(request: string): void {
+    const at = performance.now();
+    this.#sent++;
+    const socket = connect(Number(this.#at.port), this.#at.hostname);
+    socket.on("error", () => undefined).setTimeout(GIVE_UP_MS, () => socket.destroy());
+    let status = "";
+    socket.once("data", (chunk) => {
+      status = chunk.toString("latin1", 0, 12);
+      socket.destroy();
+    });
+    socket.once("close", () => {
+      if (status === "HTTP/1.1 200") {
+        this.#answered++;
+        this.#tookMs.push(performance.now() - at);
+      }
+    });
+    socket.write(request);
+  }
+
+  /** A probe without an answer counts as one that took 5 s. */
+  get seen(): Probed {
+    const all = [...this.#tookMs, ...Array<number>(this.#sent - this.#answered).fill(GIVE_UP_MS)];
+    const sorted = all.sort((a, b) => a - b);
+    return {
+      sent: this.#sent,
+      prompt: sorted.filter((ms) => ms <= 100).length,
+      answered: this.#answered,
+      p99Ms: percentile(sorted, 0.99),
+      worstMs: Math.round(sorted.at(-1) ?? -1),
+    };
+  }
 }
 
-const pools = await Promise.all(asked.callers.map(connected));
+const percentile = (sorted: readonly number[], share: number): number =>
+  Math.round(sorted[Math.floor(share * sorted.length)] ?? -1);
+const bothOf = (tookMs: number[]): { p50Ms: number; p99Ms: number } => {
+  tookMs.sort((a, b) => a - b);
+  return { p50Ms: percentile(tookMs, 0.5), p99Ms: percentile(tookMs, 0.99) };
+};
+
+const health = new Probes(origin);
+const stops = new Probes(origin);
+const operated = new Probes(operations);
+const all = asked.callers.map((each) => new Callers(each));
 began = performance.now();
-const callers = asked.callers.map(({ key, perSecond }, i) => load(pools[i]!, key, perSecond));
-const asking = setInterval(() => {
-  ask(origin, HEALTH, health);
-  ask(operations, inTurn([HEALTH, ...OTHERS], operated), operated);
-  if (health.asked % 4 === 0) ask(origin, inTurn(OTHERS, others), others);
-}, ASK_MS);
+let lagMs = 0;
+let before = began;
+const ticking = setInterval(() => {
+  const now = performance.now();
+  lagMs = Math.max(lagMs, now - before - TICK_MS);
+  before = now;
+  for (const callers of all) callers.tick(now);
+}, TICK_MS);
+const probing = setInterval(() => {
+  health.send(HEALTH);
+  operated.send(OPERATIONS[operated.sent % OPERATIONS.length] ?? HEALTH);
+  if (health.sent % 4 === 0) stops.send(STOPS);
+}, PROBE_MS);
 await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-clearInterval(asking);
-await new Promise((resolve) => setTimeout(resolve, 2_000));
-latencies.sort((a, b) => a - b);
-const at = (share: number): number => Math.round(latencies[Math.floor(share * latencies.length)] ?? -1);
-const seen: LoadSeen = { callers, p50Ms: at(0.5), p99Ms: at(0.99), health, others, operations: operated };
+clearInterval(probing);
+// Until the last caller has its answer or has given up.
+await new Promise((resolve) => setTimeout(resolve, 1_500));
+clearInterval(ticking);
+for (const callers of all) callers.leave(performance.now());
+const seen: LoadSeen = {
+  callers: all.map(({ seen }) => seen),
+  served: bothOf(servedMs),
+  refused: bothOf(refusedMs),
+  health: health.seen,
+  stops: stops.seen,
+  operations: operated.seen,
+  lagMs: Math.round(lagMs),
+};
 console.log(JSON.stringify(seen));
 process.exit(0);
