@@ -4,9 +4,8 @@ import type { FastPiece } from "../config.ts";
 import { installQuickCheck } from "../edge/messages/validate.ts";
 import type { PortOptions } from "../edge/server/port.ts";
 import type { UpstreamPieces } from "../upstream/index.ts";
-import { type GrpcOptions, grpcCalls } from "./grpc/grpc.ts";
+import { type GrpcOptions, grpcStreams } from "./grpc/grpc.ts";
 import { fastHttp1 } from "./http1/http1.ts";
-import { fastHttp2 } from "./http2/server.ts";
 import { openFastGrpc } from "./http2-client/grpc.ts";
 import { FAST_CODEC } from "./policy-codec.ts";
 import { surelyObeys } from "./validation.ts";
@@ -24,11 +23,13 @@ const { act, actStream, predict, predictStream } = InferenceService.method;
 const HOT = [act, actStream, predict, predictStream];
 
 /** What belongs to one port: its servers in front of Node's. Without `http2` there is no `grpc`. */
-export function fastPort(pieces: FastPieces, deps: Omit<GrpcOptions, "methods">): Pick<PortOptions, "http1" | "http2"> {
-  const find = pieces.has("grpc") ? grpcCalls({ ...deps, methods: HOT }) : () => undefined;
+export function fastPort(
+  pieces: FastPieces,
+  deps: Omit<GrpcOptions, "methods">,
+): Pick<PortOptions, "http1" | "streams"> {
   return {
     http1: pieces.has("http1") ? fastHttp1 : undefined,
-    http2: pieces.has("http2") ? fastHttp2({ find }) : undefined,
+    streams: pieces.has("grpc") ? grpcStreams({ ...deps, methods: HOT }) : undefined,
   };
 }
 

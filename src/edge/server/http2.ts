@@ -4,6 +4,7 @@ import {
   createServer,
   type Http2ServerRequest,
   type Http2ServerResponse,
+  type IncomingHttpHeaders,
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
@@ -17,7 +18,7 @@ import { type BudgetOptions, Costs } from "./http2-costs.ts";
 import { boundPieces } from "./pieces.ts";
 import type { ConnectionServer } from "./port.ts";
 import { RunningCalls } from "./running-calls.ts";
-import { type Slot, shareSlot } from "./slots.ts";
+import { type Slot, shareSlot, slotOf } from "./slots.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
@@ -50,6 +51,18 @@ export const LATE_TRAILERS = {
   "grpc-message": encodeURIComponent(FAULTS.slow.message),
 } as const;
 
+/** The client of a session. */
+export interface StreamPeer {
+  readonly address: string;
+  readonly slot: Slot | undefined;
+}
+
+/** Serves streams as they are, without a request and a response of Node's compatibility layer. */
+export interface StreamServer {
+  /** Serves a stream; false leaves it to the compatibility layer. */
+  take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: StreamPeer): boolean;
+}
+
 /** The client behind a connection that has no socket of its own. */
 export interface From {
   readonly address: string;
@@ -76,6 +89,8 @@ export interface NodeHttp2Options {
   /** Makes the JSON body of what is refused at this level. */
   readonly refusal: RefusalBody;
   readonly limits: Http2Limits;
+  /** What is asked first to serve a stream. */
+  readonly streams?: StreamServer | undefined;
   /** A connection of this address was ended for what it cost. */
   readonly cutOff: (address: string) => void;
 }
@@ -93,7 +108,7 @@ class BoundedRequest extends OwnedHttp2Request {
 }
 
 /** A server that never listens and is handed its connections. */
-export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp2Options): NodeHttp2 {
+export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }: NodeHttp2Options): NodeHttp2 {
   /** Sessions, and whether each has no open stream. */
   const sessions = new Map<ServerHttp2Session, () => boolean>();
   let draining = false;
@@ -147,6 +162,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
     const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
     const costs = new Costs(limits.patience);
     const address = session.socket.remoteAddress ?? "";
+    const peer: StreamPeer = { address, slot: slotOf(session.socket) };
     let open = 0;
     let served = 0;
 
@@ -186,6 +202,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp
       if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
       if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
         stream.once("close", arriving.enter(arrivingOf(stream, arrivals.looks, headers["content-type"])));
+      if (streams?.take(stream, headers, peer)) return;
       server.emit("stream", stream, headers, flags, rawHeaders);
     });
     session.on("ping", tax);

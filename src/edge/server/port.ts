@@ -7,7 +7,7 @@ import type { Duplex } from "node:stream";
 import { after } from "../../clock.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
 import { http1Side } from "./http1.ts";
-import { type Http2Limits, type NodeHttp2, nodeHttp2 } from "./http2.ts";
+import { type Http2Limits, type NodeHttp2, nodeHttp2, type StreamServer } from "./http2.ts";
 import type { BudgetOptions } from "./http2-costs.ts";
 import { Penalties } from "./penalties.ts";
 import { tellProtocol } from "./preface.ts";
@@ -70,6 +70,8 @@ export interface PortOptions {
   readonly whole?: WholeRequestHandler;
   /** Serves HTTP/2 connections in front of node:http2, where it is installed. */
   readonly http2?: OpenHttp2 | undefined;
+  /** What is asked first to serve a stream of HTTP/2. */
+  readonly streams?: StreamServer | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
   readonly upgrade?: UpgradeTaker;
   /** Makes the JSON body of what is refused at this level. */
@@ -159,7 +161,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       limits,
       openNode: (other) => nodeHttp2({ handler, refusal, limits: { ...limits, ...other }, cutOff: () => undefined }),
       cutOff,
-    }) ?? nodeHttp2({ handler, refusal, limits, cutOff });
+    }) ?? nodeHttp2({ handler, refusal, limits, streams: limits.streams, cutOff });
   const slots = new Slots(limits.maxConnections, chargedAs);
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();

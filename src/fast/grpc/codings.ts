@@ -1,7 +1,7 @@
 /** The encodings of one gRPC call, from its head. */
 import { type Coding, codingOf, encodingsFor, NAMES } from "../../edge/transports/grpc/compression.ts";
 import { NotSpoken } from "../../edge/transports/grpc/status.ts";
-import type { HeadFields } from "../http2/head.ts";
+import type { HeadFields } from "./call-stream.ts";
 
 /** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
 export function requestCoding({ "grpc-encoding": encoding }: HeadFields): Coding | undefined {

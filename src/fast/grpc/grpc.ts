@@ -4,6 +4,7 @@
  * Connect, to the last header.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
+import { constants, type OutgoingHttpHeaders } from "node:http2";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { ADMIN_HEADER } from "../../brand.ts";
 import type { CallTrail, Listener } from "../../call.ts";
@@ -14,18 +15,12 @@ import { frameMessage, MessageReader, PREFIX } from "../../codecs/grpc.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../edge/body-memory.ts";
 import { type CallLog, callerIdOf } from "../../edge/call-log.ts";
 import { overloaded } from "../../edge/gate/admission/admission.ts";
-import {
-  type Admission,
-  type Advice,
-  type CallContext,
-  type Gate,
-  headersOfAnswer,
-  type Overload,
-} from "../../edge/gate/gate.ts";
+import { type Admission, type Advice, type CallContext, type Gate, headersOfAnswer } from "../../edge/gate/gate.ts";
 import { assertBounded, boundsOf } from "../../edge/messages/bounds.ts";
 import { encodedOnce } from "../../edge/messages/encoded-once.ts";
 import { refusalOf } from "../../edge/messages/errors.ts";
 import { refuseStream, wantsStream } from "../../edge/messages/stream.ts";
+import type { StreamServer } from "../../edge/server/http2.ts";
 import { RunningCalls } from "../../edge/server/running-calls.ts";
 import type { Coding } from "../../edge/transports/grpc/compression.ts";
 import { refusalOfFrames, unreadable } from "../../edge/transports/grpc/faults.ts";
@@ -33,13 +28,10 @@ import { grpcTrailersOf, NotSpoken } from "../../edge/transports/grpc/status.ts"
 import { UNREAD_MS } from "../../edge/transports/stalled-reader.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { CallHearer, CallStream, CallTaker, FindTaker } from "../http2/call.ts";
-import type { HeadFields } from "../http2/head.ts";
-import { CODE } from "../http2-frames/frames.ts";
-import { packPairs } from "../http2-frames/hpack.ts";
 import { readMessage } from "../protobuf/read.ts";
 import { frameOf } from "../protobuf/write.ts";
-import { headOf, OK_TRAILERS, trailersOf } from "./blocks.ts";
+import { headOf, OK_TRAILERS } from "./blocks.ts";
+import { type CallHandler, CallStream, type HeadFields } from "./call-stream.ts";
 import { nameCodings, requestCoding, responseCoding } from "./codings.ts";
 import { QUICK, type Quick } from "./quick.ts";
 import { deadlineOf, timedOut, timeoutOf } from "./timeout.ts";
@@ -58,29 +50,35 @@ export interface GrpcOptions {
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
-/** Finds the calls that are served here. */
-export function grpcCalls(options: GrpcOptions): FindTaker {
+/** Serves the calls of `methods` on the streams of node:http2. */
+export function grpcStreams(options: GrpcOptions): StreamServer {
   const running = new RunningCalls<GrpcCall>();
-  const takers = new Map<string, CallTaker>();
-  for (const method of options.methods)
-    takers.set(`/${method.parent.typeName}/${method.name}`, {
-      endless: method.methodKind === "bidi_streaming",
-      open(stream) {
-        const { overload } = options.gate;
-        const { authorization, [ADMIN_HEADER]: adminToken } = stream.fields;
-        const org = overload?.refuses(method, authorization, adminToken);
-        if (overload !== undefined && org !== undefined) return new ShedCall(stream, overload, org);
-        const call = new GrpcCall(options, method, stream);
-        call.begin(running.enter(call));
-        return call;
-      },
-    });
+  const methods = new Map(options.methods.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
   options.closing.addEventListener("abort", () => {
     running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
   });
-  return (head) => {
-    if (head[":method"] !== "POST" || !GRPC_TYPES.has(head["content-type"] ?? "")) return undefined;
-    return takers.get(head[":path"] ?? "");
+  return {
+    take(stream, headers, peer) {
+      if (headers[":method"] !== "POST" || !GRPC_TYPES.has(headers["content-type"] ?? "")) return false;
+      const method = methods.get(headers[":path"] ?? "");
+      if (method === undefined) return false;
+      const call = new CallStream(stream, headers, peer);
+      const { overload } = options.gate;
+      const { authorization, [ADMIN_HEADER]: adminToken } = call.fields;
+      const org = overload?.refuses(method, authorization, adminToken);
+      if (overload !== undefined && org !== undefined) {
+        overload.pace(
+          org,
+          () => refuseOverload(call, overload.advice()),
+          () => call.reset(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+        );
+        return true;
+      }
+      const grpcCall = new GrpcCall(options, method, call);
+      call.handledBy(grpcCall);
+      grpcCall.begin(running.enter(grpcCall));
+      return true;
+    },
   };
 }
 
@@ -89,65 +87,33 @@ const COMPRESS_FROM_BYTES = 1 << 20;
 
 /** What the schema does not know is dropped. */
 const READING = { readUnknownFields: false };
-/** Statuses from here on are no fault of the caller's. */
-const FAULT_OF_OURS = 500;
 
-/** How long a refused caller has to end its side, in milliseconds. */
-const LINGER_MS = 1_000;
-
-/** The trailers of calls that are refused before anything is made for them, by what they say of the time: all but the request's id. */
-const overloadTrailers = new WeakMap<Advice, { block: Buffer; details: Buffer; idAt: number }>();
+/** The trailers of calls that are refused before anything is made for them, by their advice: all but the request's id. */
+const overloadTrailers = new WeakMap<Advice, { fields: OutgoingHttpHeaders; details: Buffer; idAt: number }>();
 
 /** Stands where a request's id will, and is as long. */
 const ID_MARK = `req_${"0".repeat(26)}`;
 
 const DETAILS = "grpc-status-details-bin";
 
-/** The head and the trailers of a call that is refused for overload. */
-function overloadBlocks(advice: Advice): { head: Buffer; trailers: Buffer } {
+/** Answers a call that is refused for overload. Nothing of it is read. */
+function refuseOverload(call: CallStream, advice: Advice): void {
   const requestId = newId("req");
   let made = overloadTrailers.get(advice);
   if (made === undefined) {
     const { [DETAILS]: encoded, ...fields } = grpcTrailersOf(overloaded(advice), ID_MARK);
     const details = Buffer.from(String(encoded), "base64");
-    made = { block: trailersOf(fields), details, idAt: details.indexOf(ID_MARK) };
+    made = { fields, details, idAt: details.indexOf(ID_MARK) };
     overloadTrailers.set(advice, made);
   }
-  const { block, details, idAt } = made;
+  const { fields, details, idAt } = made;
   details.write(requestId, idAt, "latin1");
-  const encoded = details.toString("base64").replace(/=+$/, "");
-  return {
-    head: headOf(["x-request-id", requestId]),
-    trailers: Buffer.concat([block, packPairs([DETAILS, encoded])]),
-  };
-}
-
-/** A call that is refused for overload: its answer is at hand, and nothing of it is read. */
-class ShedCall implements CallHearer {
-  #forget: (() => void) | undefined;
-
-  constructor(stream: CallStream, overload: Overload, org: string) {
-    const answer = (): void => {
-      if (!stream.isOpen) return;
-      const { head, trailers } = overloadBlocks(overload.advice());
-      stream.respond(head);
-      stream.end(trailers);
-      if (stream.isOpen) this.#forget = after(LINGER_MS, () => stream.reset(CODE.none));
-    };
-    if (overload.pace(org, answer, () => stream.reset(CODE.calm))) stream.hold();
-  }
-
-  data(): void {}
-  end(): void {}
-  room(): void {}
-
-  closed(): void {
-    this.#forget?.();
-  }
+  call.respond(headOf(["x-request-id", requestId]));
+  call.end({ ...fields, [DETAILS]: details.toString("base64").replace(/=+$/, "") });
 }
 
 /** One call, from its headers to its trailers. */
-class GrpcCall implements CallHearer {
+class GrpcCall implements CallHandler {
   readonly #options: GrpcOptions;
   readonly #method: DescMethod;
   readonly #stream: CallStream;
@@ -162,7 +128,6 @@ class GrpcCall implements CallHearer {
   readonly #caller = new Cancel();
   readonly #trail: CallTrail = {};
   #forgetTimeout: (() => void) | undefined;
-  #forgetEnd: (() => void) | undefined;
   #admission: Admission | undefined;
   #held: HeldBytes | undefined;
   /** What the messages of a conversation hold that were heard last. */
@@ -226,7 +191,6 @@ class GrpcCall implements CallHearer {
   /** The call ends before it was let in, or with its head: where that is the caller's doing, its connection is charged. */
   #refuse(thrown: unknown): void {
     this.fail(thrown);
-    if (this.#refusal !== undefined && factsOf(this.#refusal.reason).status < FAULT_OF_OURS) this.#stream.charge();
   }
 
   /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
@@ -234,7 +198,7 @@ class GrpcCall implements CallHearer {
     if (this.#over) return;
     const refusal = refusalOf(thrown, this.#caller);
     this.#refusal = refusal;
-    this.#end(trailersOf(grpcTrailersOf(refusal, this.#requestId)));
+    this.#end(grpcTrailersOf(refusal, this.#requestId));
     this.#caller.abort(refusal);
   };
 
@@ -275,7 +239,6 @@ class GrpcCall implements CallHearer {
     this.#goOn?.();
     this.#forget?.();
     this.#forgetTimeout?.();
-    this.#forgetEnd?.();
     this.#letGo();
     this.#held?.release();
     this.#admission?.leave();
@@ -499,24 +462,18 @@ class GrpcCall implements CallHearer {
     return this.#stream.write(frame);
   }
 
-  #end(trailers: Buffer, frame?: Buffer): void {
+  #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
     if (this.#over) return;
     this.#over = true;
     this.#letGo();
     this.#goOn?.();
     this.#respond();
-    if (frame !== undefined) this.#stream.write(frame);
-    this.#stream.end(trailers);
-    if (!this.#stream.isOpen) return;
-    // The end waits behind what is not read yet; then what a refused caller still sends is of no use.
-    if (this.#stream.hasMore) this.#forgetEnd = after(UNREAD_MS, () => this.#giveUp());
-    else this.#forgetEnd = after(LINGER_MS, () => this.#stream.reset(CODE.none));
-    this.#stream.resume();
+    this.#stream.end(trailers, frame);
   }
 
   /** The caller has stopped reading. */
   #giveUp(): void {
-    this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
+    this.#stream.reset(constants.NGHTTP2_CANCEL);
   }
 
   #respond(): void {
