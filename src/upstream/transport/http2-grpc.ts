@@ -11,6 +11,7 @@ import { connect as connectTls } from "node:tls";
 import { BRAND } from "../../brand.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
+import { passed } from "../../codecs/passing.ts";
 import { UpstreamFailure } from "../../contracts/failure.ts";
 import { random } from "../../random.ts";
 import { calledOff, failureOf, http2Failure, lost, unreachable } from "./failures.ts";
@@ -50,14 +51,33 @@ class Http2GrpcClient implements GrpcClient {
     return this.#calls.idle && this.#duplexes.idle;
   }
 
-  async unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
-    let answer: Buffer | undefined;
-    for await (const part of this.#messages(exchange, message)) {
-      if (answer !== undefined) throw severalMessages();
-      answer = part;
-    }
-    if (answer === undefined) throw noMessage();
-    return answer;
+  async unary({ signal, path, ...exchange }: GrpcExchange, message: Buffer): Promise<Buffer> {
+    if (signal.aborted) throw calledOff(signal);
+    if (this.#running >= MOST_CALLS) throw tooManyCalls();
+    const opened = this.#calls.request({ ":path": path, ...fieldsOf({ path, ...exchange }) });
+    this.#running++;
+    return new Promise((resolve, reject) => {
+      let answer: Buffer | undefined;
+      const leave = (): void => {
+        this.#calls.proveLife();
+        call.end(calledOff(signal));
+      };
+      const call = new Call(opened, {
+        message(part) {
+          if (answer !== undefined) throw severalMessages();
+          answer = part;
+        },
+        ended: (failure) => {
+          this.#running--;
+          signal.removeEventListener("abort", leave);
+          if (failure !== undefined) reject(failure);
+          else if (answer !== undefined) resolve(answer);
+          else reject(noMessage());
+        },
+      });
+      signal.addEventListener("abort", leave, { once: true });
+      opened.stream.end(message);
+    });
   }
 
   async *stream<T>(
@@ -70,56 +90,40 @@ class Http2GrpcClient implements GrpcClient {
   }
 
   duplex(path: string, events: DuplexEvents): GrpcDuplex {
-    const { stream, session } = this.#duplexes.request({ ":path": path });
-    const status = new ReplyStatus();
-    const reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) => {
-      if (!isOver) events.message(uncompressed(message, compressed));
+    const opened = this.#duplexes.request({ ":path": path });
+    const { stream, session } = opened;
+    const call = new Call(opened, {
+      message: (bytes) => events.message(bytes),
+      ended: (failure) => {
+        this.#open.delete(events);
+        events.ended(failure);
+      },
     });
-    let ofStream: UpstreamFailure | undefined;
-    let isOver = false;
-    const cancel = (): void => {
-      isOver = true;
-      this.#open.delete(events);
-      cancelStream(stream);
-    };
-    const end = (failure: UpstreamFailure | undefined): void => {
-      if (isOver) return;
-      cancel();
-      events.ended(failure);
-    };
-    stream.on("response", (fields) => status.head(fields));
-    stream.on("trailers", (fields) => status.trailers(fields));
-    stream.on("error", (error) => {
-      ofStream = failureOf(error);
-    });
-    stream.on("data", (chunk: Buffer) => {
-      try {
-        if (status.failure !== undefined) throw status.failure;
-        reader.push(chunk);
-      } catch (error) {
-        end(failureOf(error));
-      }
-    });
-    // A stream that was reset ends too; its reason is known when it has closed.
-    stream.on("end", () => {
-      if (!stream.closed) end(outcomeOf(status, session.failure, reader));
-    });
-    stream.on("close", () => end(outcomeOf(status, ofStream ?? session.failure ?? resetOf(stream), reader)));
     this.#open.add(events);
     return {
       get lasts() {
-        return !isOver && !stream.closed && session.takesStreams;
+        return !call.isOver && !stream.closed && session.takesStreams;
       },
       get queued() {
         return stream.writableLength;
       },
       send: (message) => {
         this.#duplexes.touch();
-        if (isOver || stream.destroyed) return;
-        for (const piece of message instanceof Buffer ? [message] : message) stream.write(piece);
+        if (call.isOver || stream.destroyed) return;
+        if (message instanceof Buffer) {
+          stream.write(message);
+          return;
+        }
+        // All pieces leave in one write.
+        stream.cork();
+        for (const piece of message) stream.write(piece);
+        stream.uncork();
       },
       proveLife: () => this.#duplexes.proveLife(),
-      cancel,
+      cancel: () => {
+        this.#open.delete(events);
+        call.cancel();
+      },
     };
   }
 
@@ -188,6 +192,71 @@ class Http2GrpcClient implements GrpcClient {
   }
 }
 
+/** What a call tells of its answer. */
+interface CallEvents {
+  /** A message came. What it throws ends the call. */
+  message(bytes: Buffer): void;
+  /** It ended, once and as the last event: undefined where the server said OK. */
+  ended(failure: UpstreamFailure | undefined): void;
+}
+
+/** A call whose messages are handled as they come. */
+class Call {
+  isOver = false;
+  readonly #opened: OpenedStream;
+  readonly #events: CallEvents;
+  readonly #status = new ReplyStatus();
+  readonly #reader: MessageReader;
+  #ofStream: UpstreamFailure | undefined;
+
+  constructor(opened: OpenedStream, events: CallEvents) {
+    this.#opened = opened;
+    this.#events = events;
+    this.#reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) => {
+      if (!this.isOver) events.message(uncompressed(message, compressed));
+    });
+    const { stream, session } = opened;
+    stream.on("response", (fields) => this.#status.head(fields));
+    stream.on("trailers", (fields) => this.#status.trailers(fields));
+    stream.on("error", (error) => {
+      this.#ofStream = failureOf(error);
+    });
+    stream.on("data", this.#data);
+    // A stream that was reset ends too; its reason is known when it has closed.
+    stream.on("end", () => {
+      if (!stream.closed) this.#outcome(session.failure);
+    });
+    stream.on("close", () => this.#outcome(this.#ofStream ?? session.failure ?? resetOf(stream)));
+  }
+
+  /** Ends it for both sides, and tells of it. */
+  end(failure: UpstreamFailure | undefined): void {
+    if (this.isOver) return;
+    this.cancel();
+    this.#events.ended(failure);
+  }
+
+  /** Ends it for both sides; no event follows. */
+  cancel(): void {
+    this.isOver = true;
+    cancelStream(this.#opened.stream);
+  }
+
+  readonly #data = (chunk: Buffer): void => {
+    passed(chunk.length);
+    try {
+      if (this.#status.failure !== undefined) throw this.#status.failure;
+      this.#reader.push(chunk);
+    } catch (error) {
+      this.end(failureOf(error));
+    }
+  };
+
+  #outcome(ofStream: UpstreamFailure | undefined): void {
+    if (!this.isOver) this.end(outcomeOf(this.#status, ofStream, this.#reader));
+  }
+}
+
 /** How a call ended whose stream has closed. */
 function outcomeOf(
   status: ReplyStatus,
@@ -242,6 +311,12 @@ interface Session {
   readonly takesStreams: boolean;
 }
 
+/** A stream, and the session that it was opened on. */
+interface OpenedStream {
+  readonly stream: ClientHttp2Stream;
+  readonly session: Session;
+}
+
 /** A connection that opens when it is needed, and again when it has gone: not at once where that keeps failing. */
 class Http2Connection {
   readonly #address: Address;
@@ -265,7 +340,7 @@ class Http2Connection {
   }
 
   /** Opens a stream, on a new session if need be. Throws an UpstreamFailure while none may be opened. */
-  request(headers: OutgoingHttpHeaders): { stream: ClientHttp2Stream; session: Session } {
+  request(headers: OutgoingHttpHeaders): OpenedStream {
     const session = this.#session?.takesStreams ? this.#session : this.#connect();
     this.touch();
     const { authorization, headers: more } = this.#address;
