@@ -62,6 +62,34 @@ export class Costs {
   }
 }
 
+/** Bytes that a session may waste at once, and at each look. */
+const WASTE_BYTES = { burst: 4 << 20, look: 128 << 10 } as const;
+/** What a frame costs beside what it carries, and what a client sends for each frame that it reads. */
+const FRAME_BYTES = 64;
+
+/**
+ * Bytes of a session that reach no handler: padding, frames of closed streams, heads that nghttp2 refuses. Node counts none of them, and reads
+ * them for as long as they come. So they are what a session has read beside what its handlers have received.
+ */
+export class WastedBytes {
+  #used = 0;
+  #seen = 0;
+  #wasted = 0;
+
+  /** A frame came whose payload has so many bytes. */
+  use(bytes: number): void {
+    this.#used += bytes + FRAME_BYTES;
+  }
+
+  /** Whether a session that has read so many bytes in all has wasted no more than it may. Call it at even intervals. */
+  look(read: number): boolean {
+    this.#wasted = Math.max(0, this.#wasted + read - this.#seen - this.#used - WASTE_BYTES.look);
+    this.#seen = read;
+    this.#used = 0;
+    return this.#wasted <= WASTE_BYTES.burst;
+  }
+}
+
 /** A budget that fills at a steady rate: what was spent is forgotten with time. */
 class TimedBudget {
   readonly #burst: number;

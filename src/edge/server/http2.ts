@@ -11,10 +11,11 @@ import {
 import type { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { after } from "../../clock.ts";
+import { after, everyTogether } from "../../clock.ts";
 import { Arrivals, type Arriving } from "./arrivals.ts";
 import { OwnedHttp2Request, OwnedHttp2Response } from "./error-listeners.ts";
-import { type BudgetOptions, Costs } from "./http2-costs.ts";
+import { RequestTurns } from "./event-loop-turn.ts";
+import { type BudgetOptions, Costs, WastedBytes } from "./http2-costs.ts";
 import { boundPieces } from "./pieces.ts";
 import type { ConnectionServer } from "./port.ts";
 import { RunningCalls } from "./running-calls.ts";
@@ -81,6 +82,9 @@ const GRPC_REFUSALS = new Set(
 /** Bytes one session may hold inside Node, in MB: its default of 10 refuses new streams behind one large answer. */
 const SESSION_MEMORY_MB = 64;
 
+/** How often the bytes that a session wastes are counted, in milliseconds. */
+const WASTE_LOOK_MS = 500;
+
 const ignore = (): void => undefined;
 
 /** What `nodeHttp2` is opened with. */
@@ -96,8 +100,8 @@ export interface NodeHttp2Options {
 }
 
 /** Ends a stream whose body comes in more pieces than are held. */
-const endAtTooMany = (body: Readable, stream: ServerHttp2Stream): void =>
-  boundPieces(body, () => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM));
+const endAtTooMany = (body: Readable, stream: ServerHttp2Stream, came?: (bytes: number) => void): void =>
+  boundPieces(body, () => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM), came);
 
 /** A request of node:http2, which holds what its stream passes on. */
 class BoundedRequest extends OwnedHttp2Request {
@@ -161,6 +165,12 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     const arriving = new RunningCalls<Arriving>();
     const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
     const costs = new Costs(limits.patience);
+    const turns = new RequestTurns();
+    const waste = new WastedBytes();
+    const came = (bytes: number): void => waste.use(bytes);
+    const forgetWaste = everyTogether(WASTE_LOOK_MS, () => {
+      if (!session.destroyed) pay(waste.look(session.socket.bytesRead));
+    });
     const address = session.socket.remoteAddress ?? "";
     const peer: StreamPeer = { address, slot: slotOf(session.socket) };
     let open = 0;
@@ -172,7 +182,10 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       isCutOff = true;
       session.destroy(new Error("the session's patience is spent"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
     };
-    const tax = (): void => pay(costs.spend());
+    const tax = (): void => {
+      waste.use(0);
+      pay(costs.spend());
+    };
     const refused = from?.refused ?? (() => pay(costs.spendRefused()));
     const closed = function (this: ServerHttp2Stream): void {
       open--;
@@ -192,19 +205,36 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     session.on("stream", (stream, headers, flags, rawHeaders) => {
       stream.on("error", ignore); // a stream's failure is its caller's; unheard, it would end the process
       if (stream.destroyed) return tax(); // reset in the same read that opened it
+      // A refused client sends no more of the body than the window lets in.
+      waste.use(sizeOf(rawHeaders) + limits.streamWindow);
+      turns.begin(() => begin(stream, headers, flags, rawHeaders));
+    });
+    const begin = (
+      stream: ServerHttp2Stream,
+      headers: IncomingHttpHeaders,
+      flags: number,
+      rawHeaders: readonly string[],
+    ): void => {
+      if (stream.destroyed) {
+        tax();
+        return;
+      }
       open++;
       served++;
       // Its GOAWAY names this stream as the last.
       if (draining) setImmediate(() => session.close());
       stream.on("close", closed);
-      if (!stream.endAfterHeaders) endAtTooMany(stream, stream);
+      if (!stream.endAfterHeaders) endAtTooMany(stream, stream, came);
       // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
-      if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
+      if (sizeOf(rawHeaders) > limits.maxHeaderSize) {
+        refuse(stream, FAULTS.headers);
+        return;
+      }
       if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
         stream.once("close", arriving.enter(arrivingOf(stream, arrivals.looks, headers["content-type"])));
       if (streams?.take(stream, headers, peer)) return;
       server.emit("stream", stream, headers, flags, rawHeaders);
-    });
+    };
     session.on("ping", tax);
     session.on("remoteSettings", tax);
     session.once("localSettings", greeted);
@@ -214,6 +244,8 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     });
     session.once("close", () => {
       forgetRest();
+      forgetWaste();
+      turns.end();
       if (isCutOff) cutOff(address);
       arrivals.end();
       sessions.delete(session);

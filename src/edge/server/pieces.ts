@@ -7,12 +7,13 @@ import type { Readable } from "node:stream";
 /** More pieces than these are not held unread: 64 to a kilobyte in a window of 1 MiB. */
 const MOST_PIECES = 16_384;
 
-/** Takes no more pieces once so many wait to be read, and calls `tooMany` in the next turn. */
-export function boundPieces(body: Readable, tooMany: () => void): void {
+/** Takes no more pieces once so many wait to be read, and calls `tooMany` in the next turn. `came` gets the bytes of each piece. */
+export function boundPieces(body: Readable, tooMany: () => void, came?: (bytes: number) => void): void {
   let held = 0;
   let isOver = false;
   const { push, read } = body;
   body.push = (piece: unknown, encoding?: BufferEncoding) => {
+    if (piece instanceof Uint8Array) came?.(piece.length);
     held = body.readableLength === 0 ? 1 : held + 1;
     if (piece === null || (held <= MOST_PIECES && !isOver)) return push.call(body, piece, encoding);
     // Not now: node is in the middle of reading.

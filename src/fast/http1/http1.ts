@@ -6,10 +6,10 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../clock.ts";
+import { countRequest, isTurnSpent } from "../../edge/server/event-loop-turn.ts";
 import type { ConnectionServer, OpenHttp1 } from "../../edge/server/port.ts";
 import type { WholeResponse } from "../../edge/server/whole-requests.ts";
 import { countArrived } from "../collector.ts";
-import { countRequest, isTurnSpent } from "../event-loop-turn.ts";
 import { roomFor, type SlabRoom, taken } from "../slab.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { mayBecomePlain, type PlainHead, readPlainHead } from "./head.ts";

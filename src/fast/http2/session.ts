@@ -6,12 +6,12 @@
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after, steadyNow } from "../../clock.ts";
+import { countRequest, currentTurn, isTurnSpent } from "../../edge/server/event-loop-turn.ts";
 import { type From, HEARD_MS, type Http2Limits } from "../../edge/server/http2.ts";
 import { Costs } from "../../edge/server/http2-costs.ts";
 import { PREFACE } from "../../edge/server/preface.ts";
 import { type Slot, slotOf } from "../../edge/server/slots.ts";
 import { countArrived } from "../collector.ts";
-import { countRequest, currentTurn, isTurnSpent } from "../event-loop-turn.ts";
 import { type Block, Blocks } from "../http2-frames/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader } from "../http2-frames/frames.ts";
 import { Outbox } from "../http2-frames/outbox.ts";

@@ -3,7 +3,7 @@
  * a flood of requests that are refused at once leaves turns short, and others are heard between them.
  */
 
-import { steadyNow } from "../clock.ts";
+import { steadyNow } from "../../clock.ts";
 
 /** So many requests are begun in a turn. Calls that are served are far fewer: the load shedder sees to that. */
 export const MOST_A_TURN = 256;
@@ -42,3 +42,48 @@ const end = (): void => {
   begun = 0;
   isLate = false;
 };
+
+/** So many requests of one connection are begun in a turn. */
+const MOST_OF_ONE = 32;
+
+/**
+ * Begins the requests of one connection that come in one piece: all in order, few in each turn. Those of other connections begin
+ * between them, so that a connection with a thousand requests delays its own alone.
+ */
+export class RequestTurns {
+  #waiting: (() => void)[] = [];
+  #begun = 0;
+  #turn = -1;
+
+  /** Begins a request, now or in a later turn. */
+  begin(run: () => void): void {
+    if (this.#waiting.length === 0 && this.#mayBegin()) this.#run(run);
+    else if (this.#waiting.push(run) === 1) setImmediate(this.#goOn);
+  }
+
+  /** Forgets what waits. */
+  end(): void {
+    this.#waiting = [];
+  }
+
+  #mayBegin(): boolean {
+    const now = currentTurn();
+    if (now !== this.#turn) this.#begun = 0;
+    this.#turn = now;
+    return this.#begun < MOST_OF_ONE && !isTurnSpent();
+  }
+
+  #run(run: () => void): void {
+    this.#begun++;
+    countRequest();
+    run();
+  }
+
+  readonly #goOn = (): void => {
+    let next = 0;
+    // At least one, so that each connection moves on however many there are.
+    while (next < this.#waiting.length && (this.#mayBegin() || next === 0)) this.#run(this.#waiting[next++]!);
+    this.#waiting.splice(0, next);
+    if (this.#waiting.length > 0) setImmediate(this.#goOn);
+  };
+}
