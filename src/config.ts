@@ -12,15 +12,7 @@ import { databaseAddress } from "./store/database/address.ts";
 export type Role = "api" | "worker";
 
 /** The pieces of the fast layer, by the names that `LIMBER_FAST` takes. */
-export const FAST_PIECES = [
-  "http1",
-  "http2",
-  "grpc",
-  "validation",
-  "grpc-client",
-  "policy-codec",
-  "collector",
-] as const;
+export const FAST_PIECES = ["http1", "grpc", "validation", "policy-codec", "collector"] as const;
 
 /** A piece of the fast layer. */
 export type FastPiece = (typeof FAST_PIECES)[number];

@@ -6,7 +6,6 @@ import type { PortOptions } from "../edge/server/port.ts";
 import type { UpstreamPieces } from "../upstream/index.ts";
 import { type GrpcOptions, grpcStreams } from "./grpc/grpc.ts";
 import { fastHttp1 } from "./http1/http1.ts";
-import { openFastGrpc } from "./http2-client/grpc.ts";
 import { FAST_CODEC } from "./policy-codec.ts";
 import { surelyObeys } from "./validation.ts";
 
@@ -18,11 +17,11 @@ export function installFast(pieces: FastPieces): void {
   installQuickCheck(pieces.has("validation") ? surelyObeys : undefined);
 }
 
-/** The calls of control loops, which `grpc` serves on connections of `http2`. */
+/** The calls of control loops, which `grpc` serves. */
 const { act, actStream, predict, predictStream } = InferenceService.method;
 const HOT = [act, actStream, predict, predictStream];
 
-/** What belongs to one port: its servers in front of Node's. Without `http2` there is no `grpc`. */
+/** What belongs to one port: its HTTP/1 in front of Node's, and what serves gRPC. */
 export function fastPort(
   pieces: FastPieces,
   deps: Omit<GrpcOptions, "methods">,
@@ -33,8 +32,7 @@ export function fastPort(
   };
 }
 
-/** What the wires of model servers are built of in place of their plain pieces: the gRPC client, and the codec of the native wire. */
+/** What the wires of model servers are built of in place of their plain pieces: the codec of the native wire. */
 export const fastUpstream = (pieces: FastPieces): Partial<UpstreamPieces> => ({
-  ...(pieces.has("grpc-client") && { openGrpc: openFastGrpc }),
   ...(pieces.has("policy-codec") && { policyCodec: FAST_CODEC }),
 });

@@ -3,16 +3,9 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
-import { fastHttp2 } from "../../src/fast/http2/server.ts";
 import { answersIn, openWire, selfSigned, type Wire, type WireOptions } from "../support/wire-client.ts";
 
 export const tls = selfSigned();
-
-/** The two ways in which a port serves HTTP/2: by node alone, and by the fast layer, which passes every request on to node that has no taker. */
-export const WAYS: readonly (readonly [string, PortOptions])[] = [
-  ["by node:http2 alone", {}],
-  ["by the fast layer", { http2: fastHttp2({ find: () => undefined }) }],
-];
 
 /** A port whose handler reads every body, says "ok" and keeps the paths it was called with. */
 export async function start(options: PortOptions = {}) {

@@ -5,12 +5,9 @@ import * as http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import Fastify from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
+import type { StreamServer } from "../../src/edge/server/http2.ts";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
-import type { CallStream, CallTaker } from "../../src/fast/http2/call.ts";
-import { fastHttp2 } from "../../src/fast/http2/server.ts";
-import { packFields } from "../../src/fast/http2-frames/hpack.ts";
 import { answersIn, endOf, FRAME, framesIn, HELLO, request } from "../support/wire-client.ts";
-import { WAYS } from "./port-caller.ts";
 import {
   bodyOf,
   cleanUp,
@@ -19,7 +16,6 @@ import {
   GET,
   getHttp1,
   getHttp2,
-  ignore,
   listen,
   saying,
   sayVersion,
@@ -30,19 +26,24 @@ import {
 
 afterEach(cleanUp);
 
-/** An HTTP/2 server that takes calls to `/fast`. */
-const takingFast = (open: CallTaker["open"]) =>
-  fastHttp2({ find: (head) => (head[":path"] === "/fast" ? { endless: false, open } : undefined) });
+/** Takes streams for `/fast`. */
+const takingFast = (serve: (stream: http2.ServerHttp2Stream) => void): StreamServer => ({
+  take(stream, headers) {
+    if (headers[":path"] !== "/fast") return false;
+    serve(stream);
+    return true;
+  },
+});
 
-describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
+describe("one cleartext port", () => {
   it("answers HTTP/1.1 and HTTP/2 with prior knowledge", async () => {
-    const { port } = await listen(sayVersion, way);
+    const { port } = await listen(sayVersion);
     expect(await getHttp1(`http://127.0.0.1:${port}`)).toBe("GET 1.1");
     expect(await getHttp2(sessionTo(`http://127.0.0.1:${port}`))).toBe("GET 2.0");
   });
 
   it("answers an upgrade to h2c as plain HTTP/1.1", async () => {
-    const { port } = await listen(sayVersion, way);
+    const { port } = await listen(sayVersion);
     const wire = await wireTo(port);
     wire.send(
       GET.replace(
@@ -58,7 +59,7 @@ describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
     ["HTTP/1.1", Buffer.from(GET), firstAnswer],
     ["HTTP/1.1 with a method that starts like the preface", Buffer.from(GET.replace("GET", "POST")), firstAnswer],
   ])("understands %s that arrives byte by byte", async (_name, bytes, answered) => {
-    const { port } = await listen(sayVersion, way);
+    const { port } = await listen(sayVersion);
     const wire = await wireTo(port);
     wire.socket.setNoDelay(true);
     for (const byte of bytes) {
@@ -69,7 +70,7 @@ describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   });
 
   it("keeps an HTTP/1.1 connection for the next request", async () => {
-    const { port } = await listen(sayVersion, way);
+    const { port } = await listen(sayVersion);
     const wire = await wireTo(port);
     wire.send(GET);
     await wire.until(firstAnswer);
@@ -78,7 +79,7 @@ describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   });
 
   it("opens HTTP/2 sessions with wide windows and a bound on streams and headers", async () => {
-    const { port } = await listen(sayVersion, { ...way, maxSessionStreams: 7 });
+    const { port } = await listen(sayVersion, { maxSessionStreams: 7 });
     const session = sessionTo(`http://127.0.0.1:${port}`);
     const [settings] = (await once(session, "remoteSettings")) as [http2.Settings];
     expect(settings).toMatchObject({ initialWindowSize: 1 << 20, maxConcurrentStreams: 7, maxHeaderListSize: 16384 });
@@ -100,9 +101,9 @@ describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   });
 });
 
-describe.each(WAYS)("the same port under TLS, HTTP/2 %s,", (_way, way) => {
+describe("the same port under TLS", () => {
   it("answers HTTP/2 and HTTP/1.1 as ALPN chooses, and HTTP/1.1 where the client offers nothing", async () => {
-    const { port } = await listen(sayVersion, { ...way, tls });
+    const { port } = await listen(sayVersion, { tls });
     expect(await getHttp1(`https://127.0.0.1:${port}`)).toBe("GET 1.1");
     expect(await getHttp2(sessionTo(`https://127.0.0.1:${port}`))).toBe("GET 2.0");
     const wire = await wireTo(port, { alpn: [] });
@@ -111,7 +112,7 @@ describe.each(WAYS)("the same port under TLS, HTTP/2 %s,", (_way, way) => {
   });
 
   it("answers nothing to a client that speaks cleartext, and goes on serving", async () => {
-    const { port } = await listen(sayVersion, { ...way, tls });
+    const { port } = await listen(sayVersion, { tls });
     const wire = await wireTo(port);
     wire.send(GET);
     expect((await wire.closed).toString("latin1")).not.toContain("HTTP");
@@ -132,11 +133,9 @@ describe.each([
       },
       {
         ...(certificate && { tls: certificate }),
-        http2: takingFast((stream) => {
-          stream.respond(packFields([[":status", "200"]]));
-          stream.write(Buffer.from("taken"));
-          stream.end(packFields([["x-end", "1"]]));
-          return { data: ignore, end: ignore, room: ignore, closed: ignore };
+        streams: takingFast((stream) => {
+          stream.respond({ ":status": 200 });
+          stream.end("taken");
         }),
       },
     );
@@ -148,12 +147,11 @@ describe.each([
 });
 
 it("survives a taken stream that its client resets with an error", async () => {
-  let taken: CallStream | undefined;
+  let taken: http2.ServerHttp2Stream | undefined;
   let closed = 0;
   const { port } = await listen(sayVersion, {
-    http2: takingFast((stream) => {
-      taken = stream;
-      return { data: ignore, end: ignore, room: ignore, closed: () => closed++ };
+    streams: takingFast((stream) => {
+      taken = stream.on("close", () => closed++).resume();
     }),
   });
   const session = sessionTo(`http://127.0.0.1:${port}`);
@@ -161,11 +159,11 @@ it("survives a taken stream that its client resets with an error", async () => {
   stream.on("error", () => undefined);
   await expect.poll(() => taken).toBeDefined();
   stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
-  await expect.poll(() => [taken?.isOpen, closed]).toEqual([false, 1]);
+  await expect.poll(() => [taken?.destroyed, closed]).toEqual([true, 1]);
   expect(await getHttp2(session)).toBe("GET 2.0");
 });
 
-describe.each(WAYS)("under Fastify, HTTP/2 %s,", (_way, way) => {
+describe("under Fastify", () => {
   async function start(options: PortOptions = {}) {
     const app = Fastify({
       serverFactory: (handler) => onePort(handler as PortHandler, options) as http.Server,
@@ -179,7 +177,7 @@ describe.each(WAYS)("under Fastify, HTTP/2 %s,", (_way, way) => {
   }
 
   it("serves routes and bodies on both protocols", async () => {
-    const { port } = await start(way);
+    const { port } = await start();
     expect(JSON.parse(await getHttp1(`http://127.0.0.1:${port}/version`))).toEqual({ version: "1.1" });
     const session = sessionTo(`http://127.0.0.1:${port}`);
     expect(JSON.parse(await getHttp2(session, "/version"))).toEqual({ version: "2.0" });
@@ -189,13 +187,13 @@ describe.each(WAYS)("under Fastify, HTTP/2 %s,", (_way, way) => {
   });
 
   it("answers a malformed head with the port's refusal alone", async () => {
-    const { port } = await start({ ...way, refusal: (_status, code) => JSON.stringify({ code }) });
+    const { port } = await start({ refusal: (_status, code) => JSON.stringify({ code }) });
     const wire = await saying(port, "NONSENSE\r\n\r\n");
     expect(answersIn(await wire.closed)).toMatchObject([{ status: 400, body: '{"code":"malformed_request"}' }]);
   });
 
   it("closes with a session open", async () => {
-    const { app, port } = await start(way);
+    const { app, port } = await start();
     const session = sessionTo(`http://127.0.0.1:${port}`);
     await getHttp2(session, "/version");
     await app.close();

@@ -3,10 +3,8 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from "nod
 import { connect } from "node:net";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import type { Overload } from "../../src/edge/gate/gate.ts";
-import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { ALL_FAST } from "../support/fast.ts";
-import { ManualClock } from "../support/manual-clock.ts";
 import { KEY, openForTest } from "./gateway.ts";
 
 interface Held {
@@ -60,51 +58,6 @@ function call(session: ClientHttp2Session, count: number) {
 const answer = (count: number): void => {
   for (const { answer } of held.splice(0, count)) answer();
 };
-
-it("are not read while 32 refusals wait on an HTTP/2 connection, and are again with half of them", async () => {
-  const { port } = await openForTest({ overload, fast: ALL_FAST });
-  const seen = call(sessionTo(port), 100);
-  await eventually(() => expect(refused).toBe(32));
-  // Whoever else calls is heard meanwhile.
-  call(sessionTo(port), 1);
-  await eventually(() => expect(refused).toBe(33));
-  answer(15);
-  call(sessionTo(port), 1);
-  await eventually(() => expect(refused).toBe(34));
-  answer(1);
-  await eventually(() => expect(refused).toBe(50));
-  while (seen.statuses.length < 100) {
-    answer(8);
-    await eventually(() => expect(held.length > 0 || seen.statuses.length === 100).toBe(true));
-  }
-  expect(new Set(seen.statuses)).toEqual(new Set(["14"]));
-});
-
-it("are asked to open their next streams elsewhere where that lasts for five seconds", async () => {
-  const clock = new ManualClock();
-  const restore = replaceAmbient({ clock });
-  const { port } = await openForTest({ overload, fast: ALL_FAST });
-  // Before the gateway is closed, which waits.
-  onTestFinished(restore);
-  const session = sessionTo(port);
-  let farewells = 0;
-  session.on("goaway", () => farewells++);
-  const seen = call(session, 100);
-  await eventually(() => expect(refused).toBe(32));
-  await clock.advance(4_000);
-  answer(16);
-  await eventually(() => expect(refused).toBe(48));
-  expect(farewells).toBe(0);
-  await clock.advance(2_000);
-  answer(16);
-  await eventually(() => expect(farewells).toBe(1));
-  // What it opened before is served.
-  while (seen.statuses.length < 64) {
-    answer(8);
-    await eventually(() => expect(held.length > 0 || seen.statuses.length >= 64).toBe(true));
-  }
-  expect(seen.codes).toEqual([]);
-});
 
 it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", async () => {
   const { port } = await openForTest({ overload, fast: ALL_FAST });

@@ -7,7 +7,7 @@ import { Slots, slotOf } from "../../src/edge/server/slots.ts";
 import { type App, openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { endOf, FLAG, FRAME, frame, HELLO, PREFACE, request, type Wire } from "../support/wire-client.ts";
-import { open, saying, tls, WAYS } from "./port-caller.ts";
+import { open, saying, tls } from "./port-caller.ts";
 
 const MOST = 12;
 
@@ -40,15 +40,10 @@ const HTTP1 = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n";
 const isAnswered1 = (bytes: Buffer): true | undefined => bytes.includes("HTTP/1.1 200") || undefined;
 const http2 = (stream: number): Buffer => request(stream, "/", { more: KEYED });
 
-describe.each(
-  WAYS.flatMap(
-    ([name, way]) =>
-      [
-        [`${name}, in cleartext`, way, undefined],
-        [`${name}, under TLS`, { ...way, tls }, "tls"],
-      ] as [string, PortOptions, "tls" | undefined][],
-  ),
-)("a port whose HTTP/2 is served %s", (_, way, isTls) => {
+describe.each<[string, PortOptions, "tls" | undefined]>([
+  ["in cleartext", {}, undefined],
+  ["under TLS", { tls }, "tls"],
+])("a port %s", (_, way, isTls) => {
   const dial = (port: number, protocol: "http1" | "http2"): Promise<Wire> =>
     saying(
       port,

@@ -8,8 +8,7 @@ import {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
-import type { Socket } from "node:net";
-import type { Duplex, Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { after, everyTogether } from "../../clock.ts";
 import { Arrivals, type Arriving } from "./arrivals.ts";
@@ -19,7 +18,7 @@ import { type BudgetOptions, Costs, WastedBytes } from "./http2-costs.ts";
 import { boundPieces } from "./pieces.ts";
 import type { ConnectionServer } from "./port.ts";
 import { RunningCalls } from "./running-calls.ts";
-import { type Slot, shareSlot, slotOf } from "./slots.ts";
+import { type Slot, slotOf } from "./slots.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
@@ -28,8 +27,6 @@ export interface Http2Limits {
   readonly streamWindow: number;
   readonly sessionWindow: number;
   readonly maxHeaderSize: number;
-  /** The limit that clients are told in its place. Node resets the streams of a client that passes the told limit, and leaves none to answer. */
-  readonly toldHeaderSize?: number;
   readonly idleTimeoutMs: number;
   readonly requestTimeoutMs: number;
   /** Whether requests for this path may go on for as long as they like. */
@@ -37,17 +34,11 @@ export interface Http2Limits {
   readonly patience: BudgetOptions;
 }
 
-/** Node's sessions, which serve connections without a socket of their own too. */
-export interface NodeHttp2 extends ConnectionServer {
-  /** Serves a connection, paused, from its preface; `greeted` is called once, when the client has acknowledged the settings. */
-  accept(connection: Socket | Duplex, greeted: () => void, from?: From): void;
-}
-
 /** How long a client's first request may take to come after a GOAWAY, in milliseconds. */
-export const HEARD_MS = 1_000;
+const HEARD_MS = 1_000;
 
 /** The answer to a gRPC request that did not come in time: trailers alone, as gRPC clients read no JSON. */
-export const LATE_TRAILERS = {
+const LATE_TRAILERS = {
   "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
   "grpc-message": encodeURIComponent(FAULTS.slow.message),
 } as const;
@@ -62,15 +53,6 @@ export interface StreamPeer {
 export interface StreamServer {
   /** Serves a stream; false leaves it to the compatibility layer. */
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: StreamPeer): boolean;
-}
-
-/** The client behind a connection that has no socket of its own. */
-export interface From {
-  readonly address: string;
-  readonly isSecure: boolean;
-  readonly slot: Slot | undefined;
-  /** A call was refused to its caller. */
-  refused(): void;
 }
 
 /** Answers that refuse a call to its caller, for good or for now. They are charged to the connection. */
@@ -112,7 +94,7 @@ class BoundedRequest extends OwnedHttp2Request {
 }
 
 /** A server that never listens and is handed its connections. */
-export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }: NodeHttp2Options): NodeHttp2 {
+export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }: NodeHttp2Options): ConnectionServer {
   /** Sessions, and whether each has no open stream. */
   const sessions = new Map<ServerHttp2Session, () => boolean>();
   let draining = false;
@@ -129,7 +111,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
         enablePush: false,
         initialWindowSize: limits.streamWindow,
         maxConcurrentStreams: limits.maxSessionStreams,
-        maxHeaderListSize: limits.toldHeaderSize ?? limits.maxHeaderSize,
+        maxHeaderListSize: limits.maxHeaderSize,
       },
     },
     handler,
@@ -161,7 +143,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
   };
 
-  const watch = (session: ServerHttp2Session, greeted: () => void, from: From | undefined): void => {
+  const watch = (session: ServerHttp2Session, greeted: () => void): void => {
     const arriving = new RunningCalls<Arriving>();
     const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
     const costs = new Costs(limits.patience);
@@ -186,7 +168,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       waste.use(0);
       pay(costs.spend());
     };
-    const refused = from?.refused ?? (() => pay(costs.spendRefused()));
+    const refused = (): void => pay(costs.spendRefused());
     const closed = function (this: ServerHttp2Stream): void {
       open--;
       if (!this.headersSent) tax();
@@ -256,12 +238,11 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
   };
 
   return {
-    accept(socket, greeted, from) {
+    accept(socket, greeted) {
       // A peer that half-closes is gone; else its unfinished streams would hold the connection, and `close`, for ever.
       socket.allowHalfOpen = false;
       server.once("session", (session) => {
-        if (from !== undefined) comesFrom(session, from);
-        watch(session, greeted, from);
+        watch(session, greeted);
         // Its first request is on its way.
         if (draining)
           session.once(
@@ -271,8 +252,10 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       });
       server.emit("connection", socket);
     },
-    // Node has no GOAWAY after which it begins another stream.
-    leave: ignore,
+    // Node has no GOAWAY after which it begins another stream: each session ends behind the answer to its next one.
+    leave() {
+      draining = true;
+    },
     drain(idleMs = 0) {
       draining = true;
       for (const [session, isIdle] of sessions) {
@@ -290,13 +273,4 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
 function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
   if (REFUSALS.has(Number(sentHeaders[":status"]))) return true;
   return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
-}
-
-/** Gives requests the address, the security and the slot of the connection that they came by. */
-function comesFrom(session: ServerHttp2Session, { address, isSecure, slot }: From): void {
-  // Node shows its sockets from behind a proxy, of which this answer is the way out.
-  const socket = session.socket.once("close", ignore);
-  Object.defineProperty(socket, "remoteAddress", { value: address });
-  shareSlot(socket, slot);
-  if (isSecure) Object.defineProperty(socket, "encrypted", { value: true });
 }

@@ -7,7 +7,7 @@ import type { Duplex } from "node:stream";
 import { after } from "../../clock.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
 import { http1Side } from "./http1.ts";
-import { type Http2Limits, type NodeHttp2, nodeHttp2, type StreamServer } from "./http2.ts";
+import { nodeHttp2, type StreamServer } from "./http2.ts";
 import type { BudgetOptions } from "./http2-costs.ts";
 import { Penalties } from "./penalties.ts";
 import { tellProtocol } from "./preface.ts";
@@ -43,15 +43,6 @@ export type OpenHttp1 = (deps: {
   readonly handOver: ConnectionServer["accept"];
 }) => ConnectionServer;
 
-/** Opens a server for HTTP/2 connections in front of node:http2, which serves the requests that it does not. */
-export type OpenHttp2 = (deps: {
-  readonly limits: Http2Limits;
-  /** Opens node's sessions with other limits. They charge no address: the server in front does. */
-  readonly openNode: (limits: Partial<Http2Limits>) => NodeHttp2;
-  /** A connection of this address was ended for what it cost. */
-  readonly cutOff: (address: string) => void;
-}) => ConnectionServer;
-
 /** What takes over HTTP/1 connections, such as a transport that speaks WebSocket. */
 export interface UpgradeTaker {
   wants(request: http.IncomingMessage): boolean;
@@ -68,8 +59,6 @@ export interface PortOptions {
   readonly http1?: OpenHttp1 | undefined;
   /** Answers the requests that `http1` reads. */
   readonly whole?: WholeRequestHandler;
-  /** Serves HTTP/2 connections in front of node:http2, where it is installed. */
-  readonly http2?: OpenHttp2 | undefined;
   /** What is asked first to serve a stream of HTTP/2. */
   readonly streams?: StreamServer | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
@@ -156,12 +145,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
     const charged = chargedAs(address);
     if (charged !== undefined) penalties.add(charged);
   };
-  const http2 =
-    limits.http2?.({
-      limits,
-      openNode: (other) => nodeHttp2({ handler, refusal, limits: { ...limits, ...other }, cutOff: () => undefined }),
-      cutOff,
-    }) ?? nodeHttp2({ handler, refusal, limits, streams: limits.streams, cutOff });
+  const http2 = nodeHttp2({ handler, refusal, limits, streams: limits.streams, cutOff });
   const slots = new Slots(limits.maxConnections, chargedAs);
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
