@@ -20,8 +20,6 @@ import {
 
 /** A certificate of its own. */
 export const tls = selfSigned();
-/** Does nothing. */
-export const ignore = (): void => undefined;
 /** What the end of a test does, the last first. */
 export const cleanups: (() => unknown)[] = [];
 

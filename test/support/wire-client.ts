@@ -187,12 +187,6 @@ export const lastStreamsIn = (bytes: Buffer): number[] =>
     .filter(({ type }) => type === FRAME.goaway)
     .map(({ payload }) => payload.readUInt32BE(0));
 
-/** The answer to the server's PING, once there is one. */
-export function pongTo(bytes: Buffer): Buffer | undefined {
-  const ping = framesIn(bytes).find(({ type, flags }) => type === FRAME.ping && flags === 0);
-  return ping && frame(FRAME.ping, FLAG.ack, 0, ping.payload);
-}
-
 /** Whether `bytes` hold the end of stream `stream`, by its last frame or a reset. */
 export function endOf(bytes: Buffer, stream: number): Frame | undefined {
   return framesIn(bytes).find(
