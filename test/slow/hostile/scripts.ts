@@ -26,6 +26,8 @@ const ACT_JSON = actJson(BAD_ASK);
 const ACT_FRAME = actFrame(BAD_ASK);
 const OPEN_FRAME = openFrame(BAD_ASK);
 const CRLF = "\r\n";
+/** HEADERS that end the first stream. Their fields are packed. */
+const TRAILERS = new RegExp(String.fromCharCode(FRAME.headers, FLAG.endHeaders | FLAG.endStream, 0, 0, 0, 1));
 /** A tiny picture, for what needs one. */
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const PREDICT = {
@@ -136,13 +138,11 @@ export function scriptsOf(target: Target): readonly Script[] {
     /^HTTP\/1\.1 200 /,
     http1(`POST ${INFERENCE}/Act`, { "Content-Type": "application/grpc-web+proto", ...bearer }, ACT_FRAME),
   );
-  streams("gRPC Act, keyless", /unauthenticated|missing_api_key|grpc-status/i, (stream) =>
-    http2(stream, `${INFERENCE}/Act`, grpc, [ACT_FRAME]),
-  );
+  streams("gRPC Act, keyless", TRAILERS, (stream) => http2(stream, `${INFERENCE}/Act`, grpc, [ACT_FRAME]));
   streams("gRPC Act", /world\.action/, (stream) =>
     http2(stream, `${INFERENCE}/Act`, { ...grpc, ...small }, [ACT_FRAME]),
   );
-  streams("gRPC ActStream, keyless", /unauthenticated|missing_api_key|grpc-status/i, (stream) =>
+  streams("gRPC ActStream, keyless", TRAILERS, (stream) =>
     http2(stream, `${INFERENCE}/ActStream`, grpc, [OPEN_FRAME], true),
   );
   streams("gRPC ActStream", /reference\//, (stream) =>
