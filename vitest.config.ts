@@ -34,7 +34,7 @@ export default defineConfig({
         : [["json", { outputFile: process.env.REPORT }] as [string, { outputFile: string }]]),
     ],
     projects: [
-      // Loading the gateway's modules takes half of a file's time, so these files share two processes, one file after the other.
+      // Loading the gateway's modules takes half of a file's time, so these files share three processes, one file after the other in each.
       { extends: true, test: { name: "fast", include: FAST, exclude: REPEATED, isolate: false } },
       { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"] } },
       { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"], exclude: REPEATED } },

@@ -3,7 +3,7 @@
  * hooks puts back whatever the file left replaced or open. A file that left something behind fails, and the next file starts clean.
  */
 import { readFileSync } from "node:fs";
-import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
+import { afterAll, afterEach, beforeEach, expect } from "vitest";
 import { replacementsNow, restoreReplaced } from "./ambient.ts";
 import { answersOfTest, forgetAnswers } from "./answers.ts";
 import { childSeconds, ownSeconds } from "./cpu.ts";
@@ -18,20 +18,18 @@ declare module "vitest" {
   }
 }
 
+const REPLACES_CLOCK = /support\/(ambient|clocks|manual-clock)\.ts"/;
+// Timers of the shared gateway would run on the clock that such a file replaces, and it is opened again afterwards anyway.
+if (REPLACES_CLOCK.test(readFileSync(expect.getState().testPath ?? "", "utf8"))) await closeStaying();
+
 const startedAt = ownSeconds() + childSeconds();
 /** sharp sets this one when it is first loaded. */
 const OF_PACKAGES = new Set(["VIPSHOME"]);
-const REPLACES_CLOCK = /support\/(ambient|clocks|manual-clock)\.ts"/;
 const environment = { ...process.env };
 const resources = openResources();
 let openBefore: ReadonlySet<unknown> = new Set();
 let replacedBefore = 0;
 
-// Timers of the shared gateway would run on the clock of a test that replaces it, and it is opened again afterwards anyway.
-// biome-ignore lint/correctness/noEmptyPattern: Vitest reads which fixtures a hook needs from this pattern.
-beforeAll(async ({}, suite) => {
-  if (REPLACES_CLOCK.test(readFileSync(suite.file.filepath, "utf8"))) await closeStaying();
-});
 beforeEach(() => {
   forgetAnswers();
   openBefore = openNow();
