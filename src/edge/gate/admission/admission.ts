@@ -127,7 +127,6 @@ export class LoadShedder {
   #advice: { limit: number; all: readonly Advice[] } | undefined;
   #isLooking = false;
   #lookDue = 0;
-  readonly #looks = new Set<() => void>();
   /** By class. */
   readonly #queued = new Array<number>(CLASSES.length + 1).fill(0);
   readonly #admitted = new Array<number>(CLASSES.length + 1).fill(0);
@@ -135,15 +134,6 @@ export class LoadShedder {
 
   constructor(bounds: LimitBounds = DEFAULT_BOUNDS) {
     this.#limit = new GradientLimit(bounds);
-  }
-
-  /**
-   * From now on `look` runs whenever work on a call begins or ends, and whenever one is refused: for what comes from another thread and must not
-   * wait until the turn of the event loop ends. Returns what ends that.
-   */
-  lookBetweenCalls(look: () => void): () => void {
-    this.#looks.add(look);
-    return () => this.#looks.delete(look);
   }
 
   /** Whether more comes than is served, so that work which can wait should. */
@@ -280,12 +270,10 @@ export class LoadShedder {
     came: () => {
       this.#inFlight++;
       if (this.#inFlight > this.#peak) this.#peak = this.#inFlight;
-      this.#lookAround();
     },
     left: () => {
       this.#inFlight--;
       if (this.#size > 0 && this.#hasRoom) this.#committer();
-      this.#lookAround();
     },
     unread: () => {
       this.#unread++;
@@ -334,15 +322,10 @@ export class LoadShedder {
 
   #count(priority: Priority, reason: ShedReason): void {
     this.#refusedAt = steadyNow();
-    this.#lookAround();
     const key = `${priority} ${reason}`;
     const known = this.#shed.get(key);
     if (known !== undefined) known.count++;
     else this.#shed.set(key, { priority, reason, count: 1 });
-  }
-
-  #lookAround(): void {
-    for (const look of this.#looks) look();
   }
 
   /** Lets in who waits, as far as there is room. */

@@ -73,32 +73,6 @@ it("lets calls in at once up to the limit, and the others in the order in which 
   expect(names()).toEqual(["3", "4"]);
 });
 
-it("looks around whenever work on a call begins or ends, until that is ended", async () => {
-  const { load, enter, running } = shedder();
-  let looks = 0;
-  const end = load.lookBetweenCalls(() => looks++);
-  enter("1");
-  expect(looks).toBe(1);
-  running[0]?.work.away();
-  expect(looks).toBe(2);
-  running[0]?.work.back();
-  expect(looks).toBe(3);
-  running[0]?.work.end();
-  expect(looks).toBe(4);
-  end();
-  enter("2");
-  expect(looks).toBe(4);
-});
-
-it("looks around whenever a call is refused", async () => {
-  const { load, flood } = shedder();
-  await flood();
-  let looks = 0;
-  load.lookBetweenCalls(() => looks++);
-  expect(load.refuses(ACT, () => "flood")).toBe("flood");
-  expect(looks).toBe(1);
-});
-
 it("counts no call that waits for its upstream, nor, after the turn that it came in, for the rest of its body", async () => {
   const { enter, names, running, load } = shedder(4);
   for (const name of ["1", "2", "3", "4"]) enter(name);
