@@ -148,7 +148,7 @@ export async function judge(crew: Crew, jobs: readonly { id: string; caller: Cal
     wrong.push(`${charged.length} of ${jobs.length * ITEMS} items are on the bill`);
   const ends = await crew.sql<{ job: string; times: number }[]>`
     select job.id as job, count(outbox.event_id)::int as times from job left join outbox on outbox.name like 'batch.%'
-      and position(convert_to(job.id, 'UTF8') in outbox.payload) > 0 group by job.id having count(outbox.event_id) <> 1`;
+      and position(convert_to(job.id, 'UTF8') in outbox.payload) > 0 where job.kind = 'batch' group by job.id having count(outbox.event_id) <> 1`;
   for (const { job, times } of ends) wrong.push(`the end of ${job} was told ${times} times`);
   return wrong;
 }
