@@ -1,6 +1,6 @@
 /** A small season; `npm run chaos season` is the whole: 200 items, 50 episodes of every scenario in each of its action spaces. */
 import { expect, it } from "vitest";
-import { CASES, liveThrough } from "./season/season.ts";
+import { CASES, liveThrough } from "../slow/chaos/season/season.ts";
 
 it("a batch and an evaluation that lose their worker in the middle end with exact counts, costs and intervals, and everyone hears the same", async () => {
   const cases = [CASES.findIndex(({ id }) => id === "base-nav")];

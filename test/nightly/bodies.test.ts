@@ -3,10 +3,10 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { ACT, connect, grpc, grpcWeb, list, MIB, MODELS, RPCS, repeated } from "../../edge/body-caller.ts";
-import { type HouseOptions, KEY, openForTest, shareGateways, type TestGateway } from "../../edge/gateway.ts";
-import { ALL_FAST, PLAIN } from "../../support/fast.ts";
+import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { ACT, connect, grpc, grpcWeb, list, MIB, MODELS, RPCS, repeated } from "../edge/body-caller.ts";
+import { type HouseOptions, KEY, openForTest, shareGateways, type TestGateway } from "../edge/gateway.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 
 shareGateways();
 
