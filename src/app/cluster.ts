@@ -359,7 +359,7 @@ export class Primary implements ClusterMember {
     }
     this.#isEnding = true;
     this.#run?.ending();
-    // They accept connections until the delay is over: a load balancer might not know yet.
+    // They accept connections until the delay is over: a load balancer may still send some.
     for (const child of this.#children) this.#drain(child, delayMs);
     if (this.#children.size === 0) this.#over.resolve(0);
   }

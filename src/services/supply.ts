@@ -42,7 +42,8 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       passed = verified?.report.passed ?? false;
       return verified;
     } finally {
-      await recordJob(sql, job, { passed, tookMs: steadyNow() - begun });
+      // A failure to list it must not take the place of the report or of its refusal.
+      await recordJob(sql, job, { passed, tookMs: steadyNow() - begun }).catch(() => undefined);
     }
   };
   return {

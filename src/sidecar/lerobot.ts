@@ -96,20 +96,20 @@ class Refused extends Error {
   }
 }
 
-const MOST_TOLD = 1_000;
+const MOST_MESSAGE = 1_000;
 
-/** A text as gRPC carries it in a trailer: percent-encoded, and short. */
-const told = (text: string): string => encodeURI(text.slice(0, MOST_TOLD).toWellFormed());
+/** Encodes a text for the trailer `grpc-message`, cut to `MOST_MESSAGE` characters. */
+const grpcMessage = (text: string): string => encodeURI(text.slice(0, MOST_MESSAGE).toWellFormed());
 
 /** The trailers of a call that failed. */
 function trailersOf(thrown: unknown): Record<string, string> {
   const text = thrown instanceof Error ? thrown.message : String(thrown);
   if (thrown instanceof NotSetUp)
-    return { "grpc-status": String(Code.FAILED_PRECONDITION), "grpc-message": told(text) };
-  if (thrown instanceof Refused) return { "grpc-status": String(thrown.code), "grpc-message": told(text) };
+    return { "grpc-status": String(Code.FAILED_PRECONDITION), "grpc-message": grpcMessage(text) };
+  if (thrown instanceof Refused) return { "grpc-status": String(thrown.code), "grpc-message": grpcMessage(text) };
   return {
     "grpc-status": String(Code.INVALID_ARGUMENT),
-    "grpc-message": told(`the message cannot be read: ${text}`),
+    "grpc-message": grpcMessage(`the message cannot be read: ${text}`),
   };
 }
 

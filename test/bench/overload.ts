@@ -81,24 +81,35 @@ async function measure(isTuned: boolean): Promise<void> {
     if (all === undefined) continue;
     const goodput = all.good / seconds / peak;
     console.log(
-      `${`${times}x`.padEnd(5)} goodput ${goodput.toFixed(2)}  ${told(all)}  served p50 ${seen.served.p50Ms} p99 ${seen.served.p99Ms} ms  ` +
+      `${`${times}x`.padEnd(5)} goodput ${goodput.toFixed(2)}  ${countsOf(all)}  served p50 ${seen.served.p50Ms} p99 ${seen.served.p99Ms} ms  ` +
         `refused or closed p50 ${seen.refused.p50Ms} p99 ${seen.refused.p99Ms} ms\n      health ${probed(seen.health)}  stops ${probed(seen.stops)}  ` +
         `operations ${probed(seen.operations)}  used ${cpuMs.toFixed(0)} ms  ${memoryMb(gateway.pid).toFixed(0)} MiB  lag of the load ${seen.lagMs} ms`,
     );
   }
   await sleep(2_000);
   const [later] = (await load([flood(peak * 0.5)], 4)).callers;
-  if (later !== undefined) console.log(`2 s later, at half the peak: ${told(later)}`);
+  if (later !== undefined) console.log(`2 s later, at half the peak: ${countsOf(later)}`);
   const modest = { key: second, perSecond: peak * 0.2, most: MOST };
   const [beside] = (await load([modest, flood(peak * 5)])).callers;
-  if (beside !== undefined) console.log(`another organization at 0.2x beside a flood of 5x: ${told(beside)}`);
+  if (beside !== undefined) console.log(`another organization at 0.2x beside a flood of 5x: ${countsOf(beside)}`);
 
   held?.release();
   await Promise.all([gateway.stop(), upstream.stop()]);
   rmSync(folder, { recursive: true, force: true });
 }
 
-function told({ offered, good, late, refused, closed, odd, gaveUp, unheard, pushedBack, dialed }: CallerSeen): string {
+function countsOf({
+  offered,
+  good,
+  late,
+  refused,
+  closed,
+  odd,
+  gaveUp,
+  unheard,
+  pushedBack,
+  dialed,
+}: CallerSeen): string {
   return (
     `offered ${offered} good ${good} late ${late} refused ${refused} closed ${closed} odd ${odd} gave up ${gaveUp} ` +
     `no word in 1 s ${unheard} pushed back ${pushedBack} dialed ${dialed}`

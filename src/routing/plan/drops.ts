@@ -160,11 +160,11 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
     message,
     type,
   }));
-  const told = nearest
+  const reads = nearest
     .map(({ path, message }) => `${path} ${message}`)
     .join("; ")
     .slice(0, MOST_READ);
-  const text = `no offering reads this: ${told}`;
+  const text = `no offering reads this: ${reads}`;
   const param = nearest[0]?.path;
   return refuse(
     Reason.INPUT_CONTRACT,

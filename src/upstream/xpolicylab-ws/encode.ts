@@ -1,4 +1,4 @@
-/** What XPolicyLab's policy servers are told. Every frame is a map with a type, ids and a payload; arrays are maps of msgpack_numpy. */
+/** Requests to XPolicyLab's policy servers. Every frame is a map with a type, ids and a payload; arrays are maps of msgpack_numpy. */
 import { BRAND } from "../../brand.ts";
 import { now } from "../../clock.ts";
 import { encodeGr00t } from "../../codecs/python/gr00t.ts";

@@ -29,9 +29,8 @@ beforeAll(async () => {
 });
 
 /** What the client's `WsModelClient` does: one frame, and the frame that answers it. */
-async function connect(path = `/v1/xpolicylab/${named.acme}/arm`, user = "") {
-  const authorization =
-    user === "" ? `Bearer ${caller.key}` : `Basic ${Buffer.from(`${user}:${caller.key}`).toString("base64")}`;
+async function connect(path = `/v1/xpolicylab/${named.acme}/arm`, user = "", { key } = caller) {
+  const authorization = user === "" ? `Bearer ${key}` : `Basic ${Buffer.from(`${user}:${key}`).toString("base64")}`;
   const socket = new WebSocket(app.url.replace("http", "ws") + path, { headers: { authorization } });
   onTestFinished(() => socket.terminate());
   await once(socket, "open");
@@ -198,7 +197,7 @@ describe("before anything runs", () => {
     expect(model.acts).toHaveLength(before);
   });
 
-  it("several environments in one call, a function and a type that there are not are refused, and the connection goes on", async () => {
+  it("several environments in one call, an unknown function and an unknown type are refused, and the connection stays open", async () => {
     const { ask, call } = await connect();
     await call("update_obs_batch", [seen(), seen()]);
     expect(String((await call("get_action_batch", [0, 1])).payload.get("message"))).toContain(
@@ -208,6 +207,26 @@ describe("before anything runs", () => {
     expect((await call("update_obs", 7)).payload.get("code")).toBe("invalid_frame");
     expect((await ask("infer_result")).payload.get("code")).toBe("invalid_frame");
     expect((await ask("heartbeat")).type).toBe("heartbeat_ack");
+  });
+
+  it("gets no action for an observation that it sent before its robot was stopped", async () => {
+    const mine = await app.caller(1);
+    const { call } = await connect(`/v1/xpolicylab/${named.acme}/arm?robot_id=arm-1`, "", mine);
+    await call("update_obs", seen());
+    const { status, text } = await app.call("/v1/robots/stop", { robot_id: "arm-1" }, mine);
+    expect([status, text]).toEqual([200, text]);
+    const { type, payload } = await call("get_action");
+    expect([type, payload.get("code")]).toEqual(["error", "call_failed"]);
+    expect(String(payload.get("message"))).toContain("robot_stopped");
+  });
+
+  it("gets no action by a key that is narrowed to other models", async () => {
+    const mine = await app.caller(1, { models: [`${named.acme}/hand`] });
+    const { ask } = await connect(undefined, "", mine);
+    const before = model.acts.length;
+    const { type, payload } = await ask("infer", { observation: seen() });
+    expect([type, payload.get("code")], String(payload.get("message"))).toEqual(["error", "infer_failed"]);
+    expect(model.acts).toHaveLength(before);
   });
 
   it("observations that are kept count as the caller's memory, and come back", async () => {
