@@ -409,6 +409,14 @@ describe("tests", () => {
     expect(faults).toEqual([]);
   });
 
+  it("that check the invariants of all money have a database of their own", () => {
+    // Other files write rows into the shared one.
+    const faults = filesUnder("test")
+      .filter((file) => file.endsWith(".test.ts") && file !== "test/tidy.test.ts")
+      .filter((file) => read(file).includes("brokenInvariants(") && read(file).includes("openWorld("));
+    expect(faults).toEqual([]);
+  });
+
   it("of the API, stories and clients open gateways, clocks and ports through test/support, which gives them back", () => {
     // A sleep waits for a time, not for a fact; a port that was free a moment ago may be another file's.
     const DIRECT = /\b(openApp|replaceAmbient|replaceClock|freePort)\b|\bsetTimeout\(/;

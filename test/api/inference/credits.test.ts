@@ -6,7 +6,7 @@ import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
 import type { Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
-import { openModel, openWorld } from "../../support/world.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const named = uniqueNames("acme", "cheap", "dearest", "dear");
 
@@ -14,7 +14,7 @@ let app: App;
 let model: Model;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openWorld(), openModel()]);
+  [app, model] = await Promise.all([ownGateway(), openModel()]);
   const endpoint = model.endpoint;
   await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint });
   await app.supply({ provider: named.cheap, model: `${named.acme}/priced`, endpoint });

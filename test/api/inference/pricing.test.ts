@@ -4,7 +4,7 @@ import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { App } from "../../support/app.ts";
 import type { Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
-import { openModel, openWorld } from "../../support/world.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 const named = uniqueNames("acme", "cheap", "quick", "sleepy", "slow");
 
@@ -13,7 +13,7 @@ let model: Model;
 let slow: Model;
 
 beforeAll(async () => {
-  [app, model, slow] = await Promise.all([openWorld(), openModel(), openModel()]);
+  [app, model, slow] = await Promise.all([ownGateway(), openModel(), openModel()]);
   const basis = { cost_usd_per_second: 0.001, scaledown_s: 600, cold_timeout_s: 10 };
   await app.supply({ provider: named.sleepy, model: `${named.acme}/sleepy`, endpoint: model.endpoint, ...basis });
   // Its probe has woken it, long ago.
