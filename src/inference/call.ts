@@ -21,6 +21,7 @@ import {
   type HedgeBudgets,
   type Hedges,
   type Outcome,
+  type Pin,
   type Plan,
   type PlanArgs,
   type PlanStep,
@@ -114,6 +115,8 @@ export class InferenceCall {
   readonly #asked: CallFacts;
   readonly #ownKeys: CallKeys | undefined;
   readonly #session: SessionPin | undefined;
+  /** The session's pin when the call was planned. */
+  readonly #plannedPin: Pin | undefined;
 
   /** Plans the call, or refuses it when nothing may serve it. */
   constructor(deps: InferenceDeps, request: RoutedCall, wanted: WantedInference, call: Call) {
@@ -127,7 +130,9 @@ export class InferenceCall {
     const { deadlineMs } = request.provider ?? {};
     // What came before may have taken all of its time, and a plan says nothing of time that is over.
     if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
-    this.plan = planOrWant(deps, planArgs(deps, wanted, call, this.arrivedAt), call.trail);
+    const args = planArgs(deps, wanted, call, this.arrivedAt);
+    this.plan = planOrWant(deps, args, call.trail);
+    this.#plannedPin = args.pin;
     this.#asked = {
       modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,
@@ -192,7 +197,7 @@ export class InferenceCall {
 
   /** Records the offering that served the session, and returns what that did to its pin; undefined for a call without a session. */
   async pinned({ offering }: PlanStep): Promise<PinOutcome | undefined> {
-    if (this.#session) this.pin = await this.#deps.sessions.served(this.#session, offering);
+    if (this.#session) this.pin = await this.#deps.sessions.served(this.#session, offering, this.#plannedPin);
     return this.pin;
   }
 

@@ -85,12 +85,15 @@ export class Sessions {
   }
 
   /**
-   * Records the offering that served a session. What that did to its pin is known at once while it is kept, else once it is written. Never
-   * rejects.
+   * Records the offering that served a session, by a call that was planned for the pin `planned`. Resolves with the effect on the pin: at
+   * once if the pin is kept, otherwise when the change is stored or after 250 ms. Never rejects.
    */
-  async served(session: SessionPin, by: Pin): Promise<PinOutcome> {
+  async served(session: SessionPin, by: Pin, planned?: Pin): Promise<PinOutcome> {
     const at = steadyNow();
     const from = this.#pins.get(session.name, at);
+    // Another call moved the pin while this one followed the old one: the newer move stays.
+    const isOutdated = from && planned && pinOutcome(from, by) === PinOutcome.MOVED;
+    if (isOutdated && pinOutcome(planned, by) === PinOutcome.KEPT) return PinOutcome.KEPT;
     const outcome = this.#pins.served(session.name, by, at);
     if (!this.#pins.isUntold(session.name, at)) return outcome;
     if (this.#waiting.size >= MOST_WAITING) return outcome;
