@@ -1,5 +1,4 @@
 import { defineConfig } from "vitest/config";
-import { NAMES_ITS_PIECES } from "./test/support/named-pieces.ts";
 import { MostExpensiveFirst } from "./test/support/sequencer.ts";
 
 /** What `npm test` runs: no processes, no browser, no physics. */
@@ -7,8 +6,6 @@ const FAST = [
   "test/*.test.ts",
   "test/{api,clients,edge,events,plans,sidecar,store,story,unit,upstream,wires,world}/**/*.test.ts",
 ];
-/** Files that would only repeat themselves without the fast layer. */
-const REPEATED: string[] = process.env.LIMBER_FAST === "off" ? [...NAMES_ITS_PIECES] : [];
 
 export default defineConfig({
   test: {
@@ -35,9 +32,9 @@ export default defineConfig({
     ],
     projects: [
       // Loading the gateway's modules takes half of a file's time, so these files share three processes, one file after the other in each.
-      { extends: true, test: { name: "fast", include: FAST, exclude: REPEATED, isolate: false } },
+      { extends: true, test: { name: "fast", include: FAST, isolate: false } },
       { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"] } },
-      { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"], exclude: REPEATED } },
+      { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"] } },
     ],
   },
 });

@@ -11,12 +11,6 @@ import { databaseAddress } from "./store/database/address.ts";
 /** What a process does: answers calls, works off jobs, or both. */
 export type Role = "api" | "worker";
 
-/** The pieces of the fast layer, by the names that `LIMBER_FAST` takes. */
-export const FAST_PIECES = ["http1", "grpc", "validation", "policy-codec", "collector"] as const;
-
-/** A piece of the fast layer. */
-export type FastPiece = (typeof FAST_PIECES)[number];
-
 /** Every variable that a process of the gateway, its sidecar or a caller's tool reads. */
 const SETTINGS = [
   "DATABASE_URL",
@@ -31,7 +25,6 @@ const SETTINGS = [
   "LIMBER_DNS_SERVERS",
   "LIMBER_DRAIN_DELAY_S",
   "LIMBER_DRAIN_S",
-  "LIMBER_FAST",
   "LIMBER_GR00T_MODEL",
   "LIMBER_GR00T_PORT",
   "LIMBER_IMPORT_CATALOG",
@@ -147,8 +140,6 @@ export interface Config {
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: CertificatePair | undefined;
-  /** The pieces of the fast layer that are installed; without them the plain path does their work. */
-  fast: ReadonlySet<FastPiece>;
   /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
   gr00tPort: number | undefined;
   /** The model of such clients that name none, and whose key is for no single one. */
@@ -381,7 +372,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       apiBase: url("STRIPE_API_BASE", ["https:", "http:"]),
     },
     tls: cert && key ? { cert, key } : undefined,
-    fast: readFast(text("LIMBER_FAST") ?? "on", (wanted) => bad("LIMBER_FAST", wanted)),
     gr00tPort,
     gr00tModel,
     operationsPort,
@@ -395,19 +385,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
-}
-
-/** `on`, `off`, or `on` with pieces taken away: `on,-http1,-grpc`. */
-function readFast(text: string, bad: (wanted: string) => void): ReadonlySet<FastPiece> {
-  const [word = "", ...without] = text
-    .toLowerCase()
-    .split(",")
-    .map((each) => each.trim());
-  const pieces = new Set<FastPiece>(FAST_PIECES);
-  const isKnown = without.every((each) => each.startsWith("-") && pieces.delete(each.slice(1) as FastPiece));
-  if (word === "off" && without.length === 0) return new Set();
-  if (word !== "on" || !isKnown) bad(`on, off, or on without some of ${FAST_PIECES.join(", ")}, such as on,-http1`);
-  return pieces;
 }
 
 /** The first program of this name on a path that may be run. */

@@ -3,13 +3,13 @@
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { Primary, type WorkerLink, workerLink } from "./app/cluster.ts";
+import { collectBetweenSlices, missingFlags } from "./app/collector.ts";
 import type { Gateway, SharedParts } from "./app/gateway.ts";
 import { openServiceManager, type ServiceManager } from "./app/service-manager.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json/near.ts";
-import { collectBetweenSlices, missingFlags } from "./fast/collector.ts";
 import { signInLink } from "./services/session/link.ts";
 
 /** How long running calls have to end after an unhandled error. */
@@ -38,10 +38,10 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 async function main(): Promise<void> {
   const config = readConfig();
   link = workerLink();
-  if (link === undefined && config.fast.has("collector")) haveStartFlags();
+  if (link === undefined) haveStartFlags();
   if (link === undefined) warnOfUnknownSettings();
   if (link === undefined && config.processes !== 1) return runPrimary(config);
-  if (config.fast.has("collector")) collectBetweenSlices();
+  collectBetweenSlices();
   // The primary of several might need none of it.
   const { openGateway } = await import("./app/gateway.ts");
   const gateway = await openGateway(config, link);

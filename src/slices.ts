@@ -15,7 +15,7 @@ let pauseOnce = breathe;
 /** Leaves the event loop to others once, where much was made that stays. */
 export const pause = (): Promise<void> => pauseOnce();
 
-/** Replaces what `pause` does; returns a function that puts the old one back. The fast layer collects garbage in it. */
+/** Replaces what `pause` does; returns a function that puts the old one back. The collector collects garbage in it. */
 export function installPause(other: () => Promise<void>): () => void {
   const before = pauseOnce;
   pauseOnce = other;

@@ -7,7 +7,6 @@ import { http } from "../gen/google/api/annotations_pb.ts";
 import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { SERVICES } from "../src/app/services.ts";
-import { FAST_PIECES } from "../src/config.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -25,7 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "inference", "billing", "events", "store", "codecs"],
   jobs: ["services", "inference", "billing", "scenarios", "events", "store"],
   services: ["inference", "supply", "billing", "events", "routing", "upstream", "contracts", "scenarios", "store"],
-  inference: ["supply", "billing", "events", "routing", "upstream", "contracts", "store"],
+  inference: ["supply", "billing", "events", "routing", "upstream", "contracts", "store", "codecs"],
   supply: ["billing", "events", "routing", "upstream", "contracts", "scenarios", "store"],
   billing: ["store"],
   events: ["store"],
@@ -113,14 +112,6 @@ describe("folders", () => {
         faults.push(`${file} imports ${path}`);
       }
     }
-    expect(faults).toEqual([]);
-  });
-
-  it("reach the fast layer from the composition root alone", () => {
-    const faults = filesUnder("src").filter((file) => {
-      if (["app", "fast", "main.ts"].includes(roomOf(file))) return false;
-      return importsOf(file).some((target) => /^src\/fast\//.test(normalize(join(dirname(file), target))));
-    });
     expect(faults).toEqual([]);
   });
 
@@ -386,11 +377,6 @@ describe("docs/operations/settings.md", () => {
   it("has a row for each variable that the code reads or .env.example lists, and for no other", () => {
     const wanted = new Set([...code, ...settings.map(({ name }) => name)]);
     expect([...rows.keys()].sort()).toEqual([...wanted].sort());
-  });
-
-  it("names the pieces of the fast layer", () => {
-    const [, sentence = ""] = /^The pieces: (.*)\.$/m.exec(read("docs/operations/settings.md")) ?? [];
-    expect([...sentence.matchAll(/`([\w-]+)`/g)].map(([, name]) => name).sort()).toEqual([...FAST_PIECES].sort());
   });
 
   it("gives the defaults of .env.example", () => {

@@ -3,6 +3,7 @@
  * those that crash, hang or are to be renewed. It also runs what exists once: the embedded PostgreSQL, the reference provider and the
  * operations port. It serves no calls.
  */
+
 import cluster, { type Worker } from "node:cluster";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
@@ -10,7 +11,7 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from "prom-client";
 import { BRAND } from "../brand.ts";
 import { after, every, everySpan, inTime, sleep, steadyNow } from "../clock.ts";
 import type { Config } from "../config.ts";
-import { missingFlags } from "../fast/collector.ts";
+import { missingFlags } from "./collector.ts";
 import type { ClusterMember, MemberWork } from "./context.ts";
 
 /** How often a worker reports to the primary. */

@@ -9,7 +9,6 @@ import { RefusedCalls } from "../edge/refused-calls.ts";
 import { openArmedLoops } from "../edge/transports/armed.ts";
 import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
-import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/embodiment.ts";
 import { loadScenarios } from "../scenarios/index.ts";
@@ -82,7 +81,6 @@ export async function openGateway(config: Config, member?: ClusterMember): Promi
 }
 
 async function open(config: Config, closers: Closers, member: ClusterMember | undefined): Promise<Gateway> {
-  installFast(config.fast);
   const logLines = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logLines);
   closers.add(async () => log.flush());

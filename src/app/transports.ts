@@ -14,7 +14,7 @@ import { explainAt } from "../edge/messages/errors.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import { fastPort } from "../fast/install.ts";
+import { fastHttp1 } from "../fast/http1/http1.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { Closers } from "./closers.ts";
 import { naming } from "./listening.ts";
@@ -135,7 +135,7 @@ export async function openTransports(deps: TransportsDeps): Promise<Transports> 
     port: {
       maxConnections: config.maxConnections,
       ...(tls && { tls }),
-      ...fastPort(config.fast, common),
+      http1: fastHttp1,
       chargedAs: charged,
     },
   });

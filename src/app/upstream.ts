@@ -1,6 +1,5 @@
 /** The way out: guarded connections to what users name, the wires of model servers, and servers that connect to other replicas. */
 
-import { fastUpstream } from "../fast/install.ts";
 import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { releaseServer, takeServer } from "../store/replicas/server-leases.ts";
 import { ReplicaRelay } from "../supply/replica-relay.ts";
@@ -44,7 +43,6 @@ export function openUpstream(
       take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
       release: (server, released) => releaseServer(sql, { server, ...released }),
     },
-    fastUpstream(config.fast),
   );
   closers.add(() => upstream.close());
   const { hub } = upstream;

@@ -9,7 +9,7 @@ let hear: (bytes: number) => void = nobody;
 /** Tells of so many bytes in memory that was taken for them. */
 export const passed = (bytes: number): void => hear(bytes);
 
-/** Has `other` hear of bytes that pass; returns a function that takes it away. The fast layer collects garbage after many of them. */
+/** Has `other` hear of bytes that pass; returns a function that takes it away. The process collects garbage after many of them. */
 export function installPassing(other: (bytes: number) => void): () => void {
   hear = other;
   return () => {

@@ -1,4 +1,5 @@
 /** The edge as one server: every transport on one port. */
+
 import cluster from "node:cluster";
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
@@ -30,6 +31,7 @@ import { onePort, type Port, type PortHandler, type PortOptions } from "./server
 import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
 import type { Readiness } from "./transports/connect/health.ts";
+import { grpcStreams } from "./transports/grpc/grpc.ts";
 import { grpcTrailersOf } from "./transports/grpc/status.ts";
 import { MCP_PATH, serveMcp } from "./transports/mcp/mcp.ts";
 import { openpiTransport } from "./transports/openpi/openpi.ts";
@@ -105,7 +107,8 @@ export function buildServer(options: ServerOptions): EdgeServer {
   const rest = new RestTransport(options.services, transports);
   const endless = new Set<string>();
   let port: Port | undefined;
-  const open = portFactory(rest, endless, { upgrade: openpiTransport(transports), ...options.port });
+  const streams = grpcStreams(transports);
+  const open = portFactory(rest, endless, { upgrade: openpiTransport(transports), streams, ...options.port });
   const fastify = Fastify({
     serverFactory: (handler) => {
       port = open(handler);

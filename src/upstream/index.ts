@@ -9,7 +9,6 @@ import { lerobotAsync } from "./lerobot-async/index.ts";
 import { lerobotRemote } from "./lerobot-remote/index.ts";
 import { OutboundHub } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
-import { type PolicyCodec, PROTOBUF_CODEC } from "./limber-policy/codec.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
 import { oipV2Rest } from "./oip-v2-rest/index.ts";
@@ -18,7 +17,6 @@ import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
 import { simulated } from "./simulated/index.ts";
 import { tetherAct } from "./tether-act/index.ts";
-import type { GrpcClientFactory } from "./transport/grpc.ts";
 import { guardedLookup } from "./transport/guard.ts";
 import { openHttp2Grpc } from "./transport/http2-grpc.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
@@ -44,15 +42,6 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-/** The pieces of which there may be another implementation. */
-export interface UpstreamPieces {
-  readonly openGrpc: GrpcClientFactory;
-  readonly policyCodec: PolicyCodec;
-}
-
-/** By node:http2 and protobuf-es. */
-const PLAIN: UpstreamPieces = { openGrpc: openHttp2Grpc, policyCodec: PROTOBUF_CODEC };
-
 /**
  * Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are
  * others.
@@ -60,12 +49,10 @@ const PLAIN: UpstreamPieces = { openGrpc: openHttp2Grpc, policyCodec: PROTOBUF_C
 export function createUpstream(
   options: Omit<ServerReach, "lookup" | "openGrpc" | "found">,
   leases: ServerLeases = localLeases(),
-  pieces: Partial<UpstreamPieces> = {},
 ): Upstream {
-  const { openGrpc, policyCodec } = { ...PLAIN, ...pieces };
   const found = new FoundAddresses();
-  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc, found };
-  const native = limberPolicy(reach, policyCodec);
+  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc: openHttp2Grpc, found };
+  const native = limberPolicy(reach);
   const hub = new OutboundHub();
   const wires = [
     native, // gRPC, partners' own servers

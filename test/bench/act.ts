@@ -3,7 +3,7 @@
  * a relay and a gateway that nobody has called before are loaded in turn until neither gets faster, then measured in turn, and stopped
  * before the next question. What is measured has the first core, callers, model and database the others. Printed are medians over
  * rounds, and of the ratios of rounds the median and the middle half.
- * `node test/bench/act.ts [rounds] [calls] [REST,gRPC,general]`
+ * `node test/bench/act.ts [rounds] [calls] [REST,gRPC]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ import { type Figures, inTurns, type Program, ratiosOf } from "./support/turns.t
 
 const rounds = Number(process.argv[2] ?? 25);
 const calls = Number(process.argv[3] ?? 2000);
-const wanted = process.argv[4]?.split(",") ?? ["REST", "gRPC", "general"];
+const wanted = process.argv[4]?.split(",") ?? ["REST", "gRPC"];
 const CALLERS = 32;
 const CONNECTIONS = 8;
 
@@ -45,7 +45,6 @@ interface Question {
   readonly caller: Caller;
   readonly relays: readonly Relay[];
   readonly gateway: string;
-  readonly env?: Record<string, string>;
   readonly goal?: string;
 }
 
@@ -62,16 +61,9 @@ const QUESTIONS: readonly Question[] = [
     goal: "1.00",
   },
   { id: "gRPC", caller: grpc, relays: [CONNECT], gateway: "Limber, everything on", goal: "0.30" },
-  {
-    id: "general",
-    caller: grpc,
-    relays: [CONNECT],
-    gateway: "Limber, LIMBER_FAST=off",
-    env: { LIMBER_FAST: "off" },
-  },
 ];
 
-async function ask({ id, caller, relays, gateway: name, env, goal }: Question): Promise<void> {
+async function ask({ id, caller, relays, gateway: name, goal }: Question): Promise<void> {
   const upstream = await startModelServer();
   const ports: { grpc: number; rest: number } = JSON.parse(upstream.line);
   const started: (Started | Bench)[] = [upstream];
@@ -82,7 +74,7 @@ async function ask({ id, caller, relays, gateway: name, env, goal }: Question): 
     started.push(relay);
     programs.push({ name, pid: relay.pid, load: caller(JSON.parse(relay.line).port) });
   }
-  const gateway = await openGateway(join(folder, id), `grpc://127.0.0.1:${ports.grpc}`, env);
+  const gateway = await openGateway(join(folder, id), `grpc://127.0.0.1:${ports.grpc}`);
   started.push(gateway);
   const { pid, databaseNanos } = gateway;
   programs.push({ name, pid, databaseNanos, load: caller(gateway.port, gateway.key) });

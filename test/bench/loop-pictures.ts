@@ -3,8 +3,7 @@
  * act over gRPC with them costs. All programs run side by side and are loaded in turn after a warm-up that no figure counts; ratios are
  * medians over rounds.
  *
- * `node test/bench/loop-pictures.ts [rounds] [messages per robot] [closed,paced,act] [pieces]`: `pieces` is a `LIMBER_FAST` of a second
- * gateway beside the one with every piece.
+ * `node test/bench/loop-pictures.ts [rounds] [messages per robot] [closed,paced,act]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +12,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { GRPC_PATH } from "./support/act-call.ts";
-import { type Bench, openGateway } from "./support/gateway.ts";
+import { openGateway } from "./support/gateway.ts";
 import { grpcLoad } from "./support/load.ts";
 import { closedLoops, observing, pacedLoops, robots } from "./support/loop-load.ts";
 import { pictures } from "./support/pictures.ts";
@@ -24,7 +23,6 @@ haveStartFlags();
 const rounds = Number(process.argv[2] ?? 7);
 const each = Number(process.argv[3] ?? 200);
 const sections = process.argv[4]?.split(",") ?? ["closed", "paced", "act"];
-const other = process.argv[5];
 
 const LOOPS = 16;
 const PACED = { robots: 50, hz: 30, seconds: 4 } as const;
@@ -44,8 +42,7 @@ const floor = (kind: string) => start("test/bench/support/floors.ts", [kind, `ht
 const raw = await floor("http2");
 const calls = await floor("http2");
 const endpoint = `grpc://127.0.0.1:${ports.grpc}`;
-const gateways: Bench[] = [await openGateway(join(folder, "a"), endpoint)];
-if (other !== undefined) gateways.push(await openGateway(join(folder, "b"), endpoint, { LIMBER_FAST: other }));
+const gateway = await openGateway(folder, endpoint);
 
 interface PictureProgram {
   readonly name: string;
@@ -62,7 +59,7 @@ const relay = ({ pid, line }: Started): PictureProgram => ({
 });
 
 const GATEWAYS: readonly PictureProgram[] = [
-  ...gateways.map(({ pid, port, key }, i) => ({ name: i === 0 ? "Limber" : `Limber, ${other}`, pid, port, key })),
+  { name: "Limber", pid: gateway.pid, port: gateway.port, key: gateway.key },
 ];
 
 interface PictureTurn {
@@ -136,5 +133,5 @@ async function compare(section: string): Promise<void> {
 }
 
 for (const section of sections) if (TURNS[section] !== undefined) await compare(section);
-await Promise.all([...gateways, upstream, raw, calls].map((started) => started.stop()));
+await Promise.all([gateway, upstream, raw, calls].map((started) => started.stop()));
 rmSync(folder, { recursive: true, force: true });

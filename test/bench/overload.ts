@@ -28,14 +28,13 @@ const GOOD_MS = 500;
 const MOST = 6_000;
 const WAYS = {
   echo: "a bare server's sockets alone",
-  rest: "REST in the fast lane",
-  grpc: "gRPC on sessions of our own",
-  plain: "REST by node:http",
+  rest: "REST",
+  grpc: "gRPC",
 };
 
 console.log(`load of the machine ${loadavg()[0]?.toFixed(1)}`);
 if (process.argv[2] === "cost")
-  for (const way of ["echo", "rest", "grpc", "plain"] as const)
+  for (const way of ["echo", "rest", "grpc"] as const)
     console.log(`${WAYS[way].padEnd(36)} ${(await refusedUs(way)).toFixed(1)} us`);
 else for (const way of ways) await measure(way === "flags");
 

@@ -7,13 +7,14 @@
  * `GET /v1/models?limit=1000`. Run: `node test/bench/registry.ts [sizes, such as 10000,100000]`. Asked for: no pause over 5 ms, no
  * page over 50 ms of CPU.
  */
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
+import { breatheOut } from "../../src/app/collector.ts";
 import { writingJson } from "../../src/edge/messages/json.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
-import { breatheOut } from "../../src/fast/collector.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { inSlices } from "../../src/slices.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
@@ -23,8 +24,8 @@ import { SupplyReader } from "../../src/store/supply/supply-reader.ts";
 import { SupplyOpener } from "../../src/supply/facts.ts";
 import { LiveSupply } from "../../src/supply/live-supply.ts";
 import { Registry } from "../../src/supply/registry/registry.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { createVault } from "../../src/vault.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { openGateway } from "./support/gateway.ts";
 import { collected, collectorMs, longestOwnMs, type Pauses, watchCollector, watchLoop } from "./support/loop-watch.ts";
 import { cpuNanos, haveStartFlags, median, startModelServer } from "./support/processes.ts";

@@ -11,12 +11,13 @@
  * for 4 s, as many robots as callers. RSS is the process's after its last round. Added are latencies beyond those of the instant server
  * itself, medians over rounds.
  */
+
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { START_FLAGS } from "../../src/fast/collector.ts";
+import { START_FLAGS } from "../../src/app/collector.ts";
 import { CAMERAS, SIDE } from "./support/cameras.ts";
 import { openGateway } from "./support/gateway.ts";
 import type { Load } from "./support/load.ts";

@@ -10,10 +10,10 @@ import { create } from "@bufbuild/protobuf";
 import { WebSocket } from "ws";
 import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { Cancel } from "../../src/cancellation.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { installStandInDecoder } from "../support/stand-in-decoder.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { actInput, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 import { EVERY_WIRE } from "../wires/every-wire.ts";
 

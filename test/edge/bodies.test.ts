@@ -3,14 +3,12 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { ACT, connect, grpc, grpcWeb, list, MIB, MODELS, RPCS, repeated } from "./body-caller.ts";
 import { type HouseOptions, KEY, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
 
 shareGateways();
 
-const open = (options: HouseOptions = {}): Promise<TestGateway> =>
-  openForTest({ rpcs: RPCS, fast: ALL_FAST, ...options });
+const open = (options: HouseOptions = {}): Promise<TestGateway> => openForTest({ rpcs: RPCS, ...options });
 
 describe("without a key", () => {
   const BOMB = repeated(Buffer.from([0x7a, 0]), MIB);
@@ -57,7 +55,7 @@ describe("with a key", () => {
     ["unknown fields", repeated(Buffer.from([0xfa, 0x7f, 0]), MIB), IN_ALL],
   ])("%s are counted before they are made", async (_, bytes, said) => {
     const fast = await open();
-    const general = await open({ fast: PLAIN });
+    const general = await open({ byConnect: true });
     const all = [
       await grpc(fast, ACT, bytes, "gzip"),
       await grpc(fast, ACT, bytes, "identity"),

@@ -9,7 +9,6 @@ import { GREETING, READY, requestHead } from "../../src/codecs/zmtp.ts";
 import { BodyMemory } from "../../src/edge/body-memory.ts";
 import type { Gate } from "../../src/edge/gate/gate.ts";
 import { serveGr00t } from "../../src/edge/transports/gr00t/gr00t.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { answersIn, endOf, FRAME, HELLO, request } from "../support/wire-client.ts";
 import { KEY, type TestGateway, until } from "./gateway.ts";
 import { saying } from "./port-caller.ts";
@@ -70,12 +69,9 @@ const webSocket = async ({ port }: TestGateway): Promise<Idle> => {
   };
 };
 
-describe.each([
-  ["with the fast layer", ALL_FAST],
-  ["by node alone", PLAIN],
-])("a gateway that closes, %s", (_, fast) => {
+describe("a gateway that closes", () => {
   it("answers the next request of each idle connection, and ends it with the answer", async () => {
-    const gateway = await open({ Act: () => CHUNK }, { fast });
+    const gateway = await open({ Act: () => CHUNK });
     const idle = await Promise.all([http1(gateway, POST), http1(gateway, GET), http2(gateway), webSocket(gateway)]);
     const drained = gateway.server.drain(LONG_MS, undefined, LONG_MS);
     await until(() => !gateway.server.fastify.server.listening);
@@ -84,7 +80,7 @@ describe.each([
   });
 
   it("ends connections that stay idle", async () => {
-    const gateway = await open({ Act: () => CHUNK }, { fast });
+    const gateway = await open({ Act: () => CHUNK });
     await Promise.all([http1(gateway, POST), http1(gateway, GET), http2(gateway), webSocket(gateway)]);
     await gateway.server.drain(LONG_MS, undefined, 10);
   });

@@ -19,9 +19,8 @@ import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { type FastPieces, fastPort, installFast } from "../../src/fast/install.ts";
+import { fastHttp1 } from "../../src/fast/http1/http1.ts";
 import { eventually } from "../support/eventually.ts";
-import { fastOfRun } from "../support/fast.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";
@@ -45,8 +44,8 @@ export interface HouseOptions {
   readonly rpcs?: Readonly<Record<string, Serve>>;
   readonly ready?: () => boolean;
   readonly port?: PortOptions;
-  /** The pieces of the fast layer; those of the run, where it does not say. */
-  readonly fast?: FastPieces;
+  /** Connect serves the gRPC calls that the gateway's own transport serves otherwise: the reference to compare it with. */
+  readonly byConnect?: boolean;
   readonly memory?: BodyMemoryLimits;
   readonly overload?: Gate["overload"];
   /** What the look-up of a key waits for. */
@@ -101,8 +100,6 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
   const closing = new AbortController();
   const log: CallLog = (line) => lines.push(line);
   const memory = new BodyMemory(options.memory);
-  const { fast = fastOfRun() } = options;
-  installFast(fast);
   const server = buildServer({
     services: SERVICES,
     gate,
@@ -110,7 +107,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     log,
     memory,
     closing,
-    port: { ...fastPort(fast, { gate, memory, closing: closing.signal, log }), ...options.port },
+    port: { http1: fastHttp1, ...(options.byConnect && { streams: undefined }), ...options.port },
   });
   const port = await server.listen("127.0.0.1", 0);
   const scheme = options.port?.tls ? "https" : "http";
@@ -138,7 +135,7 @@ export async function openOwn(options: HouseOptions = {}): Promise<TestGateway> 
 
 /** A gateway of the running file, and the RPCs that it has for the running test. */
 interface Shared {
-  readonly fast: FastPieces;
+  readonly byConnect: boolean;
   readonly port: PortOptions | undefined;
   readonly gateway: TestGateway;
   rpcs: HouseOptions["rpcs"];
@@ -161,14 +158,14 @@ export function shareGateways(): void {
 }
 
 /**
- * Opens a gateway for the running test. In a file that shares gateways, tests that choose nothing but RPCs, pieces and the very same
+ * Opens a gateway for the running test. In a file that shares gateways, tests that choose nothing but RPCs, the server of gRPC and the very same
  * port options have one after the other, with RPCs, log and heads of their own. A test that closes its gateway takes `openOwn`.
  */
 export async function openForTest(options: HouseOptions = {}): Promise<TestGateway> {
-  const { rpcs, port, fast = fastOfRun(), ...others } = options;
-  const known = shared?.find((each) => each.fast === fast && each.port === port);
+  const { rpcs, port, byConnect = false, ...others } = options;
+  const known = shared?.find((each) => each.byConnect === byConnect && each.port === port);
   if (shared === undefined || known?.taken || Object.keys(others).length > 0) return openOwn(options);
-  const house = known ?? (await openShared(fast, port));
+  const house = known ?? (await openShared(byConnect, port));
   if (known === undefined) shared.push(house);
   house.rpcs = rpcs;
   house.taken = true;
@@ -184,10 +181,10 @@ export async function openForTest(options: HouseOptions = {}): Promise<TestGatew
   return gateway;
 }
 
-async function openShared(fast: FastPieces, port: PortOptions | undefined): Promise<Shared> {
+async function openShared(byConnect: boolean, port: PortOptions | undefined): Promise<Shared> {
   const rpcs = new Proxy({}, { get: (_, name: string) => house.rpcs?.[name] });
-  const gateway = await openGateway({ fast, rpcs, ...(port && { port }) });
-  const house: Shared = { fast, port, gateway, rpcs: undefined, taken: false };
+  const gateway = await openGateway({ byConnect, rpcs, ...(port && { port }) });
+  const house: Shared = { byConnect, port, gateway, rpcs: undefined, taken: false };
   return house;
 }
 

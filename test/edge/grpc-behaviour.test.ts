@@ -1,12 +1,10 @@
-/** No client can tell the fast path of gRPC from the general handler. */
+/** gRPC calls of the gateway's own transport beside Connect's. */
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { describe, expect, it } from "vitest";
 import type { ActRequest, PredictStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
-import type { FastPieces } from "../../src/fast/install.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { KEY, openForTest, shareGateways } from "./gateway.ts";
 import { ACT, ACTS, asked, CALLS, type Sent, STREAMS, streamed, talk, type Voice } from "./grpc-scripts.ts";
 
@@ -56,9 +54,9 @@ const rpcsSeenBy = (contexts: CallContext[]) => ({
   },
 });
 
-async function seenOf(fast: FastPieces, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
+async function seenOf(byConnect: boolean, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
   const contexts: CallContext[] = [];
-  const gateway = await openForTest({ rpcs: rpcsSeenBy(contexts), fast });
+  const gateway = await openForTest({ rpcs: rpcsSeenBy(contexts), byConnect });
   const session = http2.connect(gateway.base);
   try {
     const request = session.request(
@@ -103,9 +101,9 @@ function dropWords(trailers: http2.IncomingHttpHeaders): void {
   delete trailers["grpc-status-details-bin"];
 }
 
-describe("no client can tell the fast path from the general handler by", () => {
+describe("the gateway's own gRPC transport equals Connect in", () => {
   it.each(Object.entries(CALLS))("%s", async (name, sent) => {
-    const [one, other] = await Promise.all([seenOf(ALL_FAST, sent), seenOf(PLAIN, sent)]);
+    const [one, other] = await Promise.all([seenOf(false, sent), seenOf(true, sent)]);
     expect(one.head[":status"]).toBeDefined();
     if (OWN_WORDS.has(name)) for (const { trailers } of [one, other]) dropWords(trailers);
     // A service that has ended needs no more telling: whether it was is its own path's affair.
@@ -114,20 +112,20 @@ describe("no client can tell the fast path from the general handler by", () => {
 });
 
 describe.each([
-  ["the fast layer", ALL_FAST],
-  ["the plain path", PLAIN],
-])("%s", (_, fast) => {
+  ["the gateway's own transport", false],
+  ["Connect", true],
+])("%s", (_, byConnect) => {
   it.each<[string, Sent]>([
     ["an act", asked("o/waits", { "grpc-timeout": "30m" })],
     ["a stream", streamed("o/deaf", { "grpc-timeout": "30m" })],
   ])("stops %s at the deadline", async (_, sent) => {
-    const { trailers, head, stopped } = await seenOf(fast, sent);
+    const { trailers, head, stopped } = await seenOf(byConnect, sent);
     expect({ ...head, ...trailers }["grpc-status"]).toBe("4");
     expect(stopped).toEqual([true]);
   });
 
   it("names the encodings that it knows to a client that writes another", async () => {
-    const { trailers, head } = await seenOf(fast, asked("o/chunk", { "grpc-encoding": "snappy" }));
+    const { trailers, head } = await seenOf(byConnect, asked("o/chunk", { "grpc-encoding": "snappy" }));
     expect({ ...head, ...trailers }).toMatchObject({ "grpc-status": "12", "grpc-accept-encoding": "gzip,br" });
   });
 });

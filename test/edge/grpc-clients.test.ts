@@ -3,17 +3,16 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { describe, expect, it } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/grpc/health/v1/health_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { type HouseOptions, openForTest as open, shareGateways, type TestGateway } from "./gateway.ts";
 import { AUTH, CHUNK, call, codeOf, envelope, frame, REQUEST, reasonOf } from "./grpc-caller.ts";
 
 shareGateways();
 
 describe.each([
-  ["by Connect", PLAIN],
-  ["by the fast layer", ALL_FAST],
-])("gRPC %s", (_, fast) => {
-  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fast });
+  ["by Connect", true],
+  ["by the gateway's own transport", false],
+])("gRPC %s", (_, byConnect) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
   it("speaks with the client of its own kind", async () => {
     const gateway = await openWith({

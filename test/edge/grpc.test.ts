@@ -15,7 +15,6 @@ import { sleep } from "../../src/clock.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { replaceAmbient } from "../support/ambient.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { type HouseOptions, message, openForTest as open, openOwn, shareGateways, until } from "./gateway.ts";
 import {
@@ -38,10 +37,10 @@ import {
 shareGateways();
 
 describe.each([
-  ["by Connect", PLAIN],
-  ["by the fast layer", ALL_FAST],
-])("gRPC %s", (_, fast) => {
-  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fast });
+  ["by Connect", true],
+  ["by the gateway's own transport", false],
+])("gRPC %s", (_, byConnect) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
   it("answers with one message, status 0 in the trailers, and what the limits leave in the head", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
@@ -298,7 +297,7 @@ describe.each([
         await new Promise(() => undefined); // deaf to every signal
       },
     };
-    const gateway = await openOwn({ rpcs, fast });
+    const gateway = await openOwn({ rpcs, byConnect });
     const whole = call(gateway, ACT, envelope(REQUEST));
     const streamed = call(gateway, STREAM, envelope(STREAM_REQUEST));
     await until(() => started === 2);

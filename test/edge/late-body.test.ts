@@ -6,7 +6,6 @@ import { expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { KEY, message, openForTest, shareGateways } from "./gateway.ts";
 
 shareGateways();
@@ -26,11 +25,11 @@ const SOON = { requestTimeoutMs: 300 };
 const RPCS = { GetHealth: () => message(GetHealthResponseSchema, {}) };
 
 it.each([
-  ["on gRPC's fast layer", ALL_FAST, ACT, { "grpc-status": "4" }],
-  ["on gRPC's plain path", PLAIN, ACT, { "grpc-status": "4" }],
-  ["on REST", ALL_FAST, REST, { ":status": 408 }],
-])("a body that does not come is refused %s, and its place given back", async (_, fast, headers, said) => {
-  const gateway = await openForTest({ rpcs: RPCS, fast, port: SOON });
+  ["on gRPC", false, ACT, { "grpc-status": "4" }],
+  ["on gRPC by Connect", true, ACT, { "grpc-status": "4" }],
+  ["on REST", false, REST, { ":status": 408 }],
+])("a body that does not come is refused %s, and its place given back", async (_, byConnect, headers, said) => {
+  const gateway = await openForTest({ rpcs: RPCS, byConnect, port: SOON });
   const session = http2.connect(gateway.base);
   try {
     const conversation = session.request(REFLECTION, { endStream: false });
@@ -55,12 +54,12 @@ it.each([
 });
 
 it.each([
-  ["on gRPC's fast layer", ALL_FAST, ACT],
-  ["on gRPC's plain path", PLAIN, ACT],
-  ["on REST", ALL_FAST, REST],
-])("a caller who resets a call %s while its key is looked up leaves nothing behind", async (_, fast, headers) => {
+  ["on gRPC", false, ACT],
+  ["on gRPC by Connect", true, ACT],
+  ["on REST", false, REST],
+])("a caller who resets a call %s while its key is looked up leaves nothing behind", async (_, byConnect, headers) => {
   const { promise: lookUp, resolve: found } = Promise.withResolvers<void>();
-  const gateway = await openForTest({ rpcs: RPCS, fast, lookUp });
+  const gateway = await openForTest({ rpcs: RPCS, byConnect, lookUp });
   const session = http2.connect(gateway.base);
   try {
     const request = session.request(headers, { endStream: false });

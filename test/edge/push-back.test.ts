@@ -4,7 +4,6 @@ import { connect } from "node:net";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import type { Overload } from "../../src/edge/gate/gate.ts";
 import { eventually } from "../support/eventually.ts";
-import { ALL_FAST } from "../support/fast.ts";
 import { KEY, openForTest } from "./gateway.ts";
 
 interface Held {
@@ -60,7 +59,7 @@ const answer = (count: number): void => {
 };
 
 it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", async () => {
-  const { port } = await openForTest({ overload, fast: ALL_FAST });
+  const { port } = await openForTest({ overload });
   const seen = call(sessionTo(port), 1);
   await eventually(() => expect(held).toHaveLength(1));
   held[0]?.drop();
@@ -77,7 +76,7 @@ it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", 
 });
 
 it("read nothing of an HTTP/1 connection behind a refusal that waits, and answer all of it in order", async () => {
-  const { port } = await openForTest({ overload, fast: ALL_FAST });
+  const { port } = await openForTest({ overload });
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   let heard = "";
@@ -140,7 +139,7 @@ it("begin no more than 256 requests in a turn of the event loop, over all of the
       return false;
     },
   };
-  const { port } = await openForTest({ overload: counting, fast: ALL_FAST });
+  const { port } = await openForTest({ overload: counting });
   const sessions = Array.from({ length: 24 }, () => sessionTo(port));
   await Promise.all(sessions.map((session) => new Promise((resolve) => session.once("remoteSettings", resolve))));
   const request = "POST /v1/act HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";

@@ -10,8 +10,6 @@ import {
   InferenceService,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { FastPieces } from "../../src/fast/install.ts";
-import { ALL_FAST, FAST, PLAIN } from "../support/fast.ts";
 import { selfSigned } from "../support/wire-client.ts";
 import { KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
 
@@ -25,10 +23,10 @@ const SOUND = { model: "o/n", observations: [{ proprio: [1] }] };
 const CHUNK = message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } });
 const frame = (index: number) => message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
 
-const open = (fast = FAST): Promise<TestGateway> =>
+const open = (byConnect = false): Promise<TestGateway> =>
   openForTest({
     port: PORT,
-    fast,
+    byConnect,
     rpcs: {
       Act: () => CHUNK,
       PredictStream: async function* () {
@@ -68,17 +66,17 @@ describe.each(["HTTP/1.1", "HTTP/2"] as const)("REST over TLS and %s", (version)
   });
 });
 
-const TRANSPORTS: readonly (readonly [string, FastPieces, (baseUrl: string) => Transport])[] = [
-  ["gRPC by the fast layer", ALL_FAST, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
-  ["gRPC by Connect", PLAIN, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
-  ["Connect over HTTP/1.1", PLAIN, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
-  ["Connect over HTTP/2", PLAIN, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "2", nodeOptions })],
-  ["gRPC-Web over HTTP/1.1", PLAIN, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
-  ["gRPC-Web over HTTP/2", PLAIN, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "2", nodeOptions })],
+const TRANSPORTS: readonly (readonly [string, boolean, (baseUrl: string) => Transport])[] = [
+  ["gRPC by the gateway's own transport", false, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
+  ["gRPC by Connect", true, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
+  ["Connect over HTTP/1.1", true, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
+  ["Connect over HTTP/2", true, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "2", nodeOptions })],
+  ["gRPC-Web over HTTP/1.1", true, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
+  ["gRPC-Web over HTTP/2", true, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "2", nodeOptions })],
 ];
 
-it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, fast, transport) => {
-  const gateway = await open(fast);
+it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, byConnect, transport) => {
+  const gateway = await open(byConnect);
   const client = createClient(InferenceService, transport(gateway.base));
   expect(await client.act(SOUND, { headers: AUTH })).toEqual(CHUNK);
   const frames: number[] = [];

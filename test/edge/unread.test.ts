@@ -12,7 +12,6 @@ import {
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
 import { replaceAmbient } from "../support/ambient.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 import { KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
 
@@ -67,7 +66,7 @@ it.each<[string, Ask, general?: boolean]>([
     let made = 0;
     let ended = false;
     const gateway = await openForTest({
-      fast: general ? PLAIN : ALL_FAST,
+      byConnect: general,
       rpcs: {
         PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
           try {

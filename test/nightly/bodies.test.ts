@@ -6,12 +6,10 @@ import { describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { ACT, connect, grpc, grpcWeb, list, MIB, MODELS, RPCS, repeated } from "../edge/body-caller.ts";
 import { type HouseOptions, KEY, openForTest, shareGateways, type TestGateway } from "../edge/gateway.ts";
-import { ALL_FAST, PLAIN } from "../support/fast.ts";
 
 shareGateways();
 
-const open = (options: HouseOptions = {}): Promise<TestGateway> =>
-  openForTest({ rpcs: RPCS, fast: ALL_FAST, ...options });
+const open = (options: HouseOptions = {}): Promise<TestGateway> => openForTest({ rpcs: RPCS, ...options });
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -90,7 +88,7 @@ describe("with a key", () => {
     ),
   )("%s in %s are counted before they are made, and others are served", async (_, coding, bytes, said) => {
     const fast = await open();
-    const general = await open({ fast: PLAIN });
+    const general = await open({ byConnect: true });
     const before = await inUse();
     await besides(fast, async () => {
       const all = [

@@ -7,7 +7,6 @@ import type { Sql } from "../../src/store/database/tx.ts";
 import { rememberAnswer } from "./answers.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
-import { FAST } from "./fast.ts";
 
 /** The operator's token of every test gateway. */
 export const ADMIN_TOKEN = "an-operators-token-for-tests";
@@ -104,7 +103,6 @@ const DEFAULTS = {
   mail: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
-  fast: FAST,
   gr00tPort: undefined,
   gr00tModel: "service/auto",
   operationsPort: undefined,

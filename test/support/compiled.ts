@@ -1,9 +1,10 @@
 /** What Node made of a source tree, kept from one gateway to the next: to read all of it anew is half of what a start costs. */
+
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { START_FLAGS } from "../../src/fast/collector.ts";
+import { START_FLAGS } from "../../src/app/collector.ts";
 
 const HOME_CACHE = join(import.meta.dirname, "../../node_modules/.cache/compiled");
 const known = new Map<string, string>();

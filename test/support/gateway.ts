@@ -1,10 +1,11 @@
 /** The gateway as its operators run it: a process of its own, started from its main file. */
+
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { START_FLAGS } from "../../src/fast/collector.ts";
+import { START_FLAGS } from "../../src/app/collector.ts";
 import { compiled } from "./compiled.ts";
 
 /** The source tree that runs unless a test names another. */

@@ -95,8 +95,6 @@ const WRONG: readonly (readonly [env: Record<string, string>, line: string])[] =
     { LIMBER_BODY_MEMORY_PER_KEY_MIB: "512" },
     "LIMBER_BODY_MEMORY_PER_KEY_MIB must be a whole number of MiB from 64 to",
   ],
-  [{ LIMBER_FAST: "on,-http3" }, "LIMBER_FAST must be on, off, or on without"],
-  [{ LIMBER_FAST: "fast" }, "LIMBER_FAST must be on, off, or on without"],
   [{ STRIPE_API_BASE: "ftp://stripe" }, "STRIPE_API_BASE must be an address that begins with https://"],
   [{ TLS_CERT: CERT }, "TLS_CERT and TLS_KEY must be set together"],
   [{ TLS_CERT: CERT, TLS_KEY: "/nowhere" }, "TLS_KEY must be the path of a file that can be read"],

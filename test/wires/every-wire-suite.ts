@@ -1,11 +1,11 @@
 /** What every wire promises about what it is asked, be it to act, to predict or to find, whatever the server does. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type ActServer, ODDITIES } from "../support/act-server.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../support/bad-upstream.ts";
 import { eventually } from "../support/eventually.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { callWith, failureIn, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 import type { EveryWire } from "./every-wire.ts";
 

@@ -12,14 +12,13 @@ import {
 import { ServerDialect } from "../../gen/limber/v1/supply_pb.ts";
 import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
-import { FAST_CODEC } from "../../src/fast/policy-codec.ts";
 import { readPrediction } from "../../src/upstream/cog/decode.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim/decode.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
 import { readActions } from "../../src/upstream/lerobot-async/decode.ts";
 import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
 import * as tensors from "../../src/upstream/lerobot-async/tensors.ts";
-import { type PolicyCodec, PROTOBUF_CODEC } from "../../src/upstream/limber-policy/codec.ts";
+import { readAct, readMessage } from "../../src/upstream/limber-policy/codec.ts";
 import { groundAnswerOf, type HeardAct, messageIn, predictPartOf } from "../../src/upstream/limber-policy/decode.ts";
 import { arrayOfTensor, type Tensor } from "../../src/upstream/oip/tensors.ts";
 import { readInfer as readGrpcInfer, readMetadata as readGrpcMetadata } from "../../src/upstream/oip-v2-grpc/decode.ts";
@@ -139,27 +138,16 @@ const stepsOf = ({ answer }: HeardAct): unknown => {
 
 type Reader = [string, readonly Uint8Array[], (bytes: Buffer) => unknown];
 
-function readersBy({ readAct, readMessage }: PolicyCodec, index: number): Reader[] {
-  const name = ["protobuf-es", "the fast codec"][index];
-  return [
-    [`an act by ${name}`, [samples.act, samples.error], (bytes) => stepsOf(readAct(bytes))],
-    [
-      `a predicted frame by ${name}`,
-      [samples.frame],
-      (bytes) => predictPartOf(messageIn(PredictResponseSchema, bytes, readMessage)),
-    ],
-    [
-      `a grounding by ${name}`,
-      [samples.ground],
-      (bytes) => groundAnswerOf(messageIn(GroundResponseSchema, bytes, readMessage)),
-    ],
-    [
-      `a description by ${name}`,
-      [samples.describe],
-      (bytes) => messageIn(DescribeResponseSchema, bytes, readMessage).models,
-    ],
-  ];
-}
+const NATIVE: readonly Reader[] = [
+  ["an act", [samples.act, samples.error], (bytes) => stepsOf(readAct(bytes))],
+  [
+    "a predicted frame",
+    [samples.frame],
+    (bytes) => predictPartOf(messageIn(PredictResponseSchema, bytes, readMessage)),
+  ],
+  ["a grounding", [samples.ground], (bytes) => groundAnswerOf(messageIn(GroundResponseSchema, bytes, readMessage))],
+  ["a description", [samples.describe], (bytes) => messageIn(DescribeResponseSchema, bytes, readMessage).models],
+];
 
 const harness = (type: string, payload: object): Buffer => pack(tree({ type, payload, seq: 7, timestamp: 1.5 }));
 const HARNESS_HELLO = harness("hello", { action_spec: { position: { name: "position", dims: 3 } } });
@@ -179,7 +167,7 @@ const XPOLICY_ACTIONS = pack(
 );
 
 const READERS: readonly Reader[] = [
-  ...[PROTOBUF_CODEC, FAST_CODEC].flatMap(readersBy),
+  ...NATIVE,
   ["openpi's metadata", [recorded("openpi_metadata")], readMetadata],
   [
     "openpi's answer",

@@ -5,10 +5,10 @@ import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Reply, Router } from "zeromq";
 import { ServerDialect, WireProfileSchema, WireReset } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { type Gr00tOptions, type Gr00tServer, npy, startGr00tServer } from "../support/servers/gr00t.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const sample = (name: string): Buffer =>

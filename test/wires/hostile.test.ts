@@ -3,12 +3,12 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { checkUrl } from "../../src/upstream/transport/guard.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Canary, startCanary } from "../support/canary.ts";
 import { IS_LONG } from "../support/runs.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile-urls.ts";
 

@@ -4,10 +4,10 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Body, type HttpActServer, startHttpServer } from "../support/servers/http.ts";
 import { jsonArray } from "../support/servers/json-numpy.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const sample = (name: string): Buffer => readFileSync(new URL(`../golden/wire-samples/${name}.json`, import.meta.url));

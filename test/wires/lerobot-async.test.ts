@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NumberType, ServerDialect, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { CodecError } from "../../src/codecs/error.ts";
 import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python/pickle.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
 import { readChunk as readTensorChunk } from "../../src/upstream/lerobot-async/tensors.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
@@ -22,7 +23,6 @@ import {
   tensor,
   timedActions,
 } from "../support/servers/lerobot.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const sample = (name: string): Buffer => readFileSync(new URL(`../golden/wire-samples/${name}`, import.meta.url));

@@ -3,6 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import {
   feature,
@@ -11,7 +12,6 @@ import {
   startRemoteServer,
   tensor,
 } from "../support/servers/lerobot-remote.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const STEPS = [

@@ -1,8 +1,8 @@
 /** A server of the native wire and calls to it, anew for each test of the file that imports this. */
 import sharp from "sharp";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type PolicyOptions, type PolicyServer, startPolicyServer } from "../support/policy-server.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 
 export const STEPS = [

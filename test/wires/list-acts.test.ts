@@ -3,10 +3,10 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import type { HttpActServer } from "../support/servers/http.ts";
 import { partsOfForm, startDexboticServer, startTetherServer } from "../support/servers/json-acts.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const STEPS = [

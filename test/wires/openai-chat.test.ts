@@ -3,12 +3,12 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { sizeFor } from "../../src/upstream/openai-chat/encode.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
 import { type Chat, completion, startChatServer } from "../support/servers/chat.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { callWith, failureIn, framesOf, groundInput, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 
 const { XY_100, XY_1000, YX_1000, XY_PX_RESIZED28, XY_UNIT, LOC_YX_1024, MOLMO2_COORDS } = CoordinateConvention;

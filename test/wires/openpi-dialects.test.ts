@@ -3,10 +3,10 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ServerDialect, WireProfileSchema, WireReset, WireSession } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { f4, ndarray, type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 type Tree = Map<string, Tree> & { [index: number]: Tree };

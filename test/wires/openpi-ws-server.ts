@@ -5,10 +5,10 @@ import sharp from "sharp";
 import { expect } from "vitest";
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { eventually } from "../support/eventually.ts";
 import { type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, targetAt } from "../support/wire-calls.ts";
 
 export const STEPS = [

@@ -2,8 +2,8 @@
 import { expect, it } from "vitest";
 import type { PredictAnswerPart } from "../../src/contracts/contract.ts";
 import { blankImage, decodeImage, encodeImage } from "../../src/reference/image.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import { createUpstream } from "../support/upstream.ts";
 import {
   actInput,
   callWith,

@@ -3,11 +3,11 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { PixelForm, WireProfileSchema, WireSession } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import type { OpenpiServer } from "../support/openpi-server.ts";
 import { unpack } from "../support/plain-msgpack.ts";
 import { startVlaEvalServer, tree, type VlaEvalOptions } from "../support/servers/vla-eval.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 type Tree = Map<string, Tree> & { [index: number]: Tree };

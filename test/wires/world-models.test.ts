@@ -10,6 +10,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { countMp4Frames } from "../../src/codecs/pictures/mp4.ts";
 import type { PredictInput } from "../../src/contracts/contract.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
@@ -24,7 +25,6 @@ import {
   startWorldServer,
   type WorldServer,
 } from "../support/servers/world-models.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { callWith, failureIn, framesOf, nameOf, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 

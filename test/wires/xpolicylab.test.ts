@@ -2,13 +2,13 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import type { OpenpiServer } from "../support/openpi-server.ts";
 import { unpack } from "../support/plain-msgpack.ts";
 import { tree } from "../support/servers/vla-eval.ts";
 import { nd, startXPolicyServer, type XPolicyOptions } from "../support/servers/xpolicylab.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 type Tree = Map<string, Tree> & { [index: number]: Tree };

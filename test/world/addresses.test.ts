@@ -5,11 +5,11 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { addressUnder, pathsUnder } from "../../src/codecs/base-address.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { otlpAddresses } from "../../src/upstream/post/otlp.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { completion } from "../support/servers/chat.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { callWith, failureIn, framesOf, groundInput, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 
 const CHAT = "/v1/chat/completions";

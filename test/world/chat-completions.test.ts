@@ -3,11 +3,11 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, describe, expect, it } from "vitest";
 import { CoordinateConvention as C, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Chat, completion, startChatServer } from "../support/servers/chat.ts";
 import { startHttpServer } from "../support/servers/http.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { callWith, framesOf, groundInput, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 
 const FENCE = "`".repeat(3);

@@ -7,6 +7,7 @@ import { encodePrediction } from "../../src/upstream/cog/encode.ts";
 import { encodeInfer } from "../../src/upstream/cosmos-nim/encode.ts";
 import { encodeAct as dexbotic } from "../../src/upstream/dexbotic/encode.ts";
 import { actionData, type Layout, momentOf } from "../../src/upstream/gr00t-zmq/encode.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { tensorsOf } from "../../src/upstream/oip/model.ts";
 import { encodeRequest } from "../../src/upstream/openpi-ws/encode.ts";
 import { encodeAct as openvla } from "../../src/upstream/openvla-act/encode.ts";
@@ -18,7 +19,6 @@ import { encodeJob } from "../../src/upstream/vllm-omni-videos/encode.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
-import { createUpstream } from "../support/upstream.ts";
 import {
   actInput,
   callWith,

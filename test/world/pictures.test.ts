@@ -12,6 +12,7 @@ import { NdArray } from "../../src/codecs/python/ndarray.ts";
 import { decoderOf, Faults, parseCounted } from "../../src/edge/messages/json.ts";
 import { actionAsked } from "../../src/edge/transports/gr00t/observation.ts";
 import { requestOf } from "../../src/edge/transports/openpi/observation.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { fileOf, partsOf } from "../../src/upstream/payload/observe.ts";
 import { plainProfile, picture as slot } from "../../src/upstream/payload/profile.ts";
 import { newestPicture } from "../../src/upstream/payload/world-model.ts";
@@ -19,7 +20,6 @@ import type { FrameSet } from "../../src/upstream/pictures/frames.ts";
 import { readPicture } from "../../src/upstream/pictures/header.ts";
 import { refusalOf } from "../support/pictures.ts";
 import { startChatServer } from "../support/servers/chat.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 
 const upstream = createUpstream({ allowPrivate: true });

@@ -12,11 +12,11 @@ import { actionAsked } from "../../src/edge/transports/gr00t/observation.ts";
 import { requestOf } from "../../src/edge/transports/openpi/observation.ts";
 import { OpenpiProtocol } from "../../src/edge/transports/openpi/protocol.ts";
 import { VlaEvalProtocol } from "../../src/edge/transports/openpi/vla-eval.ts";
+import { createUpstream } from "../../src/upstream/index.ts";
 import { sideBySide, tableOf } from "../../src/upstream/payload/chunk.ts";
 import { readJsonAction } from "../../src/upstream/payload/json-actions.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { npy } from "../support/servers/gr00t.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { actInput, callWith, framesOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const upstream = createUpstream({ allowPrivate: true });

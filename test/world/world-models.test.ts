@@ -4,10 +4,10 @@ import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Asked, mp4, type Said, startWorldServer, type WorldServer } from "../support/servers/world-models.ts";
 import { installStandInDecoder } from "../support/stand-in-decoder.ts";
-import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { callWith, framesOf, nameOf, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 
 const picture = (level: number): Promise<Buffer> =>

@@ -9,6 +9,7 @@ import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { sentenceOf } from "./errors.ts";
 import { type Fault, MAX_FAULTS, wordsOf } from "./json.ts";
 import { areNamesOneLine, brokenNamesOf } from "./one-line.ts";
+import { surelyObeys } from "./quick-validation.ts";
 
 const validator = createValidator({ regexMatch: (pattern, against) => regexOf(pattern).test(against) });
 
@@ -22,16 +23,6 @@ function regexOf(pattern: string): RegExp {
     regexes.set(pattern, regex);
   }
   return regex;
-}
-
-/** True only where protovalidate would find no violation in the message; false where it has to be asked. */
-export type QuickCheck = (desc: DescMessage, message: Message) => boolean;
-
-let surelyObeys: QuickCheck = () => false;
-
-/** Puts a quick check in front of protovalidate for the whole process; undefined takes it away. */
-export function installQuickCheck(check: QuickCheck | undefined): void {
-  surelyObeys = check ?? (() => false);
 }
 
 /** Every rule of the schema that a message breaks; paths are those of its REST JSON, such as `observations.0.proprio.2`. */

@@ -1,4 +1,4 @@
-/** Watches that HTTP/2 requests come whole in time, as node:http does for HTTP/1: over node's streams and those of the fast layer. */
+/** Ends HTTP/2 requests whose bodies don't arrive in time, as node:http does for HTTP/1. */
 import { after, everyTogether } from "../../clock.ts";
 
 /** A request whose body may still be coming. */

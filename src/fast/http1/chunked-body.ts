@@ -1,7 +1,8 @@
 /** The body of an HTTP/1.1 answer whose length is not known when it begins. */
+
 import { EventEmitter } from "node:events";
+import { givenBack, type SlabRoom, taken } from "../../codecs/slab.ts";
 import type { Outlet } from "../../edge/server/whole-requests.ts";
-import { givenBack, type SlabRoom, taken } from "../slab.ts";
 
 /** Bytes that wait at most for a reader, beside one chunk: a chunk that cannot be read yet is better not made yet. */
 const MOST_UNSENT = 64 << 10;

@@ -3,14 +3,15 @@
  * paths that the handler takes. At the first that is not, it is handed to node:http for good, with every byte that no answer has used. So
  * nothing here has to be lenient, nor to know what HTTP can be: whatever is unusual, slow, large or wrong is not plain.
  */
+
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import { countArrived } from "../../app/collector.ts";
 import { after, now, steadyNow } from "../../clock.ts";
+import { roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
 import { countRequest, isTurnSpent } from "../../edge/server/event-loop-turn.ts";
 import type { ConnectionServer, OpenHttp1 } from "../../edge/server/port.ts";
 import type { WholeResponse } from "../../edge/server/whole-requests.ts";
-import { countArrived } from "../collector.ts";
-import { roomFor, type SlabRoom, taken } from "../slab.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { mayBecomePlain, type PlainHead, readPlainHead } from "./head.ts";
 

@@ -11,16 +11,11 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, ImageFormat, type Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
-import {
-  type ActInput,
-  episodeOf,
-  type GroundInput,
-  type PackedFrame,
-  type PredictInput,
-} from "../../contracts/contract.ts";
+import { type ActInput, episodeOf, type GroundInput, type PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
+import type { GrpcMessage } from "../transport/grpc.ts";
 import { MAX_MESSAGE_BYTES } from "../transport/servers.ts";
 import type { CallOptions } from "../wire.ts";
 
@@ -65,14 +60,6 @@ export function actCommonOf(model: string, input: Omit<ActInput, "observations">
 
 /** A time as the schema has it: whole milliseconds, at least one. */
 export const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));
-
-/** The framed message that makes a call under an id. */
-export const framedAct = (callId: number, call: ActCall): Buffer =>
-  framed(ActRequestSchema, {
-    $typeName: "limber.policy.v1.ActRequest",
-    callId,
-    body: { case: "call", value: call },
-  });
 
 /** The framed message that calls off the call of this id. */
 export const framedCancel = (callId: number): Buffer =>
@@ -129,13 +116,6 @@ export function withPictures(observations: readonly Observation[], pictures: rea
   return observations.map((each) => ({ ...each, frames: place(each.frames), depth: place(each.depth) }));
 }
 
-/** Observations whose frames say what their pictures' bytes say: `frames` are all of theirs, in order. */
-export function told(observations: readonly Observation[], frames: readonly PackedFrame[]): Observation[] {
-  let next = 0;
-  const placed = (each: Observation): Frame[] => each.frames.map((frame) => ({ ...frame, ...frames[next++]!.facts }));
-  return observations.map((each) => ({ ...each, frames: placed(each) }));
-}
-
 /** The picture of the goal, which stands behind those of the observations; undefined where there is none. */
 export function goalImageOf(
   { observations }: Pick<ActInput, "observations">,
@@ -169,3 +149,9 @@ const FORMATS: Readonly<Record<EncodedFrame["format"], ImageFormat>> = {
   jpeg: ImageFormat.JPEG,
   webp: ImageFormat.WEBP,
 };
+
+/** An act call that only lacks its id on the stream. */
+export interface ActMessage {
+  /** Returns the framed message that makes the call under this id, complete or in pieces. Throws an UpstreamFailure if it is too large. */
+  under(callId: number): GrpcMessage;
+}

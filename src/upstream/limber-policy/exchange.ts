@@ -10,9 +10,9 @@ import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts"
 import type { DuplexEvents, GrpcClient, GrpcDuplex, GrpcExchange } from "../transport/grpc.ts";
 import { MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import type { Hearer } from "../wire.ts";
-import type { ActMessage, PolicyCodec } from "./codec.ts";
+import { readAct } from "./codec.ts";
 import type { HeardAct } from "./decode.ts";
-import { framedCancel } from "./encode.ts";
+import { type ActMessage, framedCancel } from "./encode.ts";
 
 const MAX_CALL_ID = 2 ** 32 - 1;
 /** Acts that wait for one server at one time. What is beyond would wait for longer than robots do, and fills memory where it is silent. */
@@ -21,12 +21,10 @@ const MOST_ACTS = 4_096;
 /** The calls to one server under one credential. */
 export class PolicyChannel implements UpstreamServer {
   readonly #client: GrpcClient;
-  readonly #codec: PolicyCodec;
   #stream: ActStream | undefined;
 
-  constructor(client: GrpcClient, codec: PolicyCodec) {
+  constructor(client: GrpcClient) {
     this.#client = client;
-    this.#codec = codec;
   }
 
   get idle(): boolean {
@@ -72,7 +70,7 @@ export class PolicyChannel implements UpstreamServer {
 
   #begin(path: string): ActStream {
     this.#stream?.retire();
-    this.#stream = new ActStream((events) => this.#client.duplex(path, events), this.#codec);
+    this.#stream = new ActStream((events) => this.#client.duplex(path, events));
     return this.#stream;
   }
 }
@@ -83,13 +81,11 @@ const failSoon = (hearer: Hearer, failure: UpstreamFailure): void => queueMicrot
 /** The one stream on which a server answers acts, each under its call's id and in any order. */
 class ActStream implements DuplexEvents {
   readonly #duplex: GrpcDuplex;
-  readonly #codec: PolicyCodec;
   readonly #pending = new Map<number, PendingAct>();
   #nextId = 1;
   #retired = false;
 
-  constructor(open: (events: DuplexEvents) => GrpcDuplex, codec: PolicyCodec) {
-    this.#codec = codec;
+  constructor(open: (events: DuplexEvents) => GrpcDuplex) {
     this.#duplex = open(this);
   }
 
@@ -120,7 +116,7 @@ class ActStream implements DuplexEvents {
 
   /** As DuplexEvents. */
   message(bytes: Buffer): void {
-    this.#answer(this.#codec.readAct(bytes));
+    this.#answer(readAct(bytes));
   }
 
   /** As DuplexEvents. */

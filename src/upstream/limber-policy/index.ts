@@ -11,7 +11,7 @@ import {
 import { GRPC_SCHEMES, type GrpcExchange } from "../transport/grpc.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../wire.ts";
-import type { PolicyCodec } from "./codec.ts";
+import { encodeAct, loopEncoder, readMessage } from "./codec.ts";
 import { groundAnswerOf, messageIn, predictPartOf } from "./decode.ts";
 import { framed, framedDescribe, groundRequestOf, predictRequestOf } from "./encode.ts";
 import { PolicyChannel } from "./exchange.ts";
@@ -23,9 +23,8 @@ export interface LimberPolicyWire extends Wire {
 }
 
 /** Opens the wire; connections are made on first use. */
-export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPolicyWire {
-  const { readMessage } = codec;
-  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(reach.openGrpc(address), codec));
+export function limberPolicy(reach: ServerReach): LimberPolicyWire {
+  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(reach.openGrpc(address)));
 
   const describe = async (target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]> => {
     const bytes = await channels.of(target).unary(exchange("describe", call), framedDescribe());
@@ -38,11 +37,11 @@ export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPoli
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
     async act(target, input, frames, call) {
-      const message = await codec.act(target.model, input, frames, call);
+      const message = await encodeAct(target.model, input, frames, call);
       return await channels.of(target).act(PATH.act, message, call.signal);
     },
     line(target, input, { requestId }) {
-      const messageOf = codec.loop(target.model, input, requestId);
+      const messageOf = loopEncoder(target.model, input, requestId);
       return {
         ask(observations, budgetMs, signal, hearer) {
           channels.of(target).ask(PATH.act, messageOf(observations, budgetMs), signal, hearer);

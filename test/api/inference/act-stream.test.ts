@@ -1,27 +1,23 @@
-/** ActStream: control loops, with the fast layer and over the plain path. */
+/** ActStream: control loops. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { grainyPicture, redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 
 const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
 
-describe.each([
-  ["the fast layer", ALL_FAST],
-  ["the plain path", PLAIN],
-])("over %s", (_, fast) => {
+describe("a control loop over gRPC", () => {
   let app: App;
   let model: Model;
   let key: string;
 
   beforeAll(async () => {
-    [app, model] = await Promise.all([ownGateway({ fast }), openModel()]);
+    [app, model] = await Promise.all([ownGateway(), openModel()]);
     await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
     ({ key } = await app.caller(10));
   });

@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { SupplyDeps } from "../../../src/supply/deps.ts";
 import { probeDue } from "../../../src/supply/probe/schedule.ts";
+import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { createVault } from "../../../src/vault.ts";
 import type { App } from "../../support/app.ts";
 import type { Model } from "../../support/model.ts";
-import { createUpstream, type Upstream } from "../../support/upstream.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;

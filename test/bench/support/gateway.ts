@@ -1,8 +1,8 @@
 /** A gateway as operators run it, with one instant offering, a rich organisation and a key that no limit stops. */
+
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../../../src/config.ts";
-import { START_FLAGS } from "../../../src/fast/collector.ts";
+import { START_FLAGS } from "../../../src/app/collector.ts";
 import { cpuNanos, descendants, type Started, start } from "./processes.ts";
 
 /** One running gateway. */
@@ -22,7 +22,7 @@ export const ADMIN_TOKEN = "benchmark-admin-token";
 /**
  * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as
  * `bench/instant`, or several servers of it, each by a provider of its own. `flags` are Node's own; `served` is what the servers
- * declare. With `isTuned` the process has the start flags, which are part of the fast piece that they belong to.
+ * declare. With `isTuned` the process has the start flags.
  */
 export async function openGateway(
   dataDir: string,
@@ -30,7 +30,7 @@ export async function openGateway(
   env: Record<string, string> = {},
   flags: string[] = [],
   served: object = ACTS,
-  isTuned = readConfig({ LIMBER_FAST: env.LIMBER_FAST }).fast.has("collector"),
+  isTuned = true,
 ): Promise<Bench> {
   mkdirSync(dataDir, { recursive: true });
   const settings = {

@@ -1,9 +1,10 @@
 /** Processes that benchmarks start, and the CPU time that they take. */
+
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, setPriority } from "node:os";
 import { createInterface } from "node:readline";
-import { missingFlags, START_FLAGS } from "../../../src/fast/collector.ts";
+import { missingFlags, START_FLAGS } from "../../../src/app/collector.ts";
 
 /** A started process and the first line it printed that `ready` accepted. */
 export interface Started {

@@ -1,6 +1,7 @@
 /** What a refused call costs the gateway, by the way that it comes: processor time of the whole process, on connections that stay. */
+
 import { connect } from "node:net";
-import { START_FLAGS } from "../../../src/fast/collector.ts";
+import { START_FLAGS } from "../../../src/app/collector.ts";
 import { actFrame, actJson, GRPC_PATH } from "./act-call.ts";
 import { grpcLoad } from "./load.ts";
 import { cpuNanos, pin, start } from "./processes.ts";
@@ -12,8 +13,8 @@ const KEY = "lmb_sk_flood";
 const BRACE = 0x7b;
 const LETTER_H = 0x48;
 
-/** Microseconds of one refused call: `rest` in the fast lane, `plain` by node:http, `grpc` on sessions of our own; `echo` of sockets alone. */
-export async function refusedUs(way: "rest" | "plain" | "grpc" | "echo"): Promise<number> {
+/** Microseconds of one refused call over REST or gRPC; `echo` is the cost of the sockets alone. */
+export async function refusedUs(way: "rest" | "grpc" | "echo"): Promise<number> {
   const server = await start("test/bench/support/refusing.ts", [way], (line) => line.startsWith("{"), {
     flags: [...START_FLAGS],
   });

@@ -1,5 +1,5 @@
 /**
- * An edge that sheds and refuses every act call, for what a refusal costs: `node refusing.ts rest|plain|grpc|echo`. Prints its port. `echo` is
+ * An edge that sheds and refuses every act call, for what a refusal costs: `node refusing.ts rest|grpc|echo`. Prints its port. `echo` is
  * a bare server of node:net that answers as many bytes as a refusal has: what the sockets alone cost.
  */
 
@@ -7,14 +7,12 @@ import { createServer } from "node:net";
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { SERVICES } from "../../../src/app/services.ts";
-import { FAST_PIECES } from "../../../src/config.ts";
 import { BodyMemory } from "../../../src/edge/body-memory.ts";
 import { buildServer } from "../../../src/edge/edge.ts";
 import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
 import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
-import { fastPort, installFast } from "../../../src/fast/install.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";
 
 process.on("SIGTERM", () => process.exit(0));
@@ -55,8 +53,6 @@ async function refuseAll(): Promise<void> {
   const all: Gate = { ...gate, overload };
   const closing = new AbortController();
   const memory = new BodyMemory();
-  const pieces = new Set(FAST_PIECES.filter((piece) => way !== "plain" || piece !== "http1"));
-  installFast(pieces);
   const server = buildServer({
     services: SERVICES,
     gate: all,
@@ -64,9 +60,6 @@ async function refuseAll(): Promise<void> {
     log: () => undefined,
     memory,
     closing,
-    port: {
-      ...fastPort(pieces, { gate: all, memory, closing: closing.signal, log: () => undefined }),
-    },
   });
   const port = await server.listen("127.0.0.1", 0);
   // One call that never ends and a queue that is always full: the gateway sheds for as long as it runs.

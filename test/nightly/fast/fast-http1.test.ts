@@ -11,7 +11,6 @@ import { Reason, refuse } from "../../../src/errors.ts";
 import { readPlainHead } from "../../../src/fast/http1/head.ts";
 import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../../edge/gateway.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ALL_FAST, without } from "../../support/fast.ts";
 
 const houses: TestGateway[] = [];
 const sockets: Socket[] = [];
@@ -35,8 +34,8 @@ const RPCS: NonNullable<HouseOptions["rpcs"]> = {
   GetHealth: () => message(GetHealthResponseSchema, {}),
 };
 
-async function open(port: PortOptions = {}, rpcs = RPCS, fast = ALL_FAST): Promise<TestGateway> {
-  const gateway = await openGateway({ rpcs, port, fast });
+async function open(port: PortOptions = {}, rpcs = RPCS): Promise<TestGateway> {
+  const gateway = await openGateway({ rpcs, port });
   houses.push(gateway);
   return gateway;
 }
@@ -147,7 +146,7 @@ describe.each([
     ["a header of __proto__", [act(SOUND, "__proto__: 1")]],
     ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
   ])("%s", async (_, parts) => {
-    const [lane, plain] = [await open(), await open({}, RPCS, without("http1"))];
+    const [lane, plain] = [await open(), await open({ http1: undefined })];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
     const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, trail: ___, ...line }) => line);

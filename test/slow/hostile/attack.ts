@@ -28,7 +28,7 @@ export interface AttackContext {
 export interface Attack {
   readonly name: string;
   /** Which gateway is attacked: one under TLS, one that serves all by node:http and node:http2, or the usual one where it is absent. */
-  readonly place?: "tls" | "node";
+  readonly place?: "tls";
   /** The most growth of heap and buffers while it runs, in bytes; unlimited when absent. */
   readonly mostPeak?: number;
   /** The share of the good client's calls that may be refused for overload meanwhile; none where it is absent. */

@@ -300,7 +300,7 @@ async function allowedPings(context: AttackContext): Promise<void> {
   for (const each of [socket, next]) each.destroy();
 }
 
-/** Garbage included: the heap may grow to three times of what lives, some 100 MiB, before the old are collected (src/fast/collector.ts). */
+/** Garbage included: the heap may grow to three times of what lives, some 100 MiB, before the old are collected (src/app/collector.ts). */
 const MOST_PEAK = 384 << 20;
 /** A flood leaves other organisations at 95 % of what they have without it. */
 const MOST_OVERLOADED = 0.05;

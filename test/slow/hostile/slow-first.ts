@@ -81,12 +81,11 @@ const bearer = ({ bad }: Target) => ({ authorization: `Bearer ${bad.key}` });
 const GRPC = { "content-type": "application/grpc", te: "trailers", "grpc-encoding": "gzip" };
 const CONNECT = { "content-type": "application/connect+proto", "connect-content-encoding": "gzip" };
 
-function streamAttacks(method: DescMethod, place: "node" | undefined): Attack[] {
+function streamAttacks(method: DescMethod): Attack[] {
   const path = `/${method.parent.typeName}/${method.name}`;
   return Object.entries({ gRPC: GRPC, Connect: CONNECT }).flatMap(([protocol, type]) =>
     [false, true].map((isPacked) => ({
-      name: `tiny frames behind a slow first message: ${method.name} by ${protocol}, ${isPacked ? "packed" : "plain"}${place ? ", all by node:http2" : ""}`,
-      ...(place && { place }),
+      name: `tiny frames behind a slow first message: ${method.name} by ${protocol}, ${isPacked ? "packed" : "plain"}`,
       mostPeak: MOST_PEAK,
       async run(context: AttackContext) {
         const head = request(1, path, { method: "POST", end: false, more: { ...type, ...bearer(context.target) } });
@@ -164,10 +163,8 @@ async function zeromq(context: AttackContext): Promise<void> {
 
 /** Tiny pieces by every way that takes more than one of them. */
 export const slowFirstAttacks = (): Attack[] => [
-  ...STREAMING.flatMap((method) => streamAttacks(method, undefined)),
-  ...STREAMING.filter(({ name }) => name === "ActStream").flatMap((method) => streamAttacks(method, "node")),
+  ...STREAMING.flatMap(streamAttacks),
   { name: "tiny pieces of bodies", mostPeak: MOST_PEAK, run: bodies },
-  { name: "tiny pieces of bodies, all by node:http", place: "node", mostPeak: MOST_PEAK, run: bodies },
   { name: "tiny frames of WebSocket behind an act", mostPeak: MOST_PEAK, run: webSocket },
   { name: "tiny frames of ZeroMQ behind an act", mostPeak: MOST_PEAK, run: zeromq },
 ];

@@ -2,7 +2,6 @@
 import { type Attack, assail, type Outcome, SLACK_BYTES, told } from "./attack.ts";
 import { bombAttacks } from "./bombs.ts";
 import { cutAttacks, TRANSPORTS } from "./cuts.ts";
-import { differAttacks, PLAIN } from "./differ.ts";
 import { floodAttacks } from "./floods.ts";
 import { rowAttacks } from "./rows.ts";
 import { slotAttacks } from "./slots.ts";
@@ -13,13 +12,11 @@ import { tlsAttacks, tlsSettings } from "./tls.ts";
 /** Every attack, and the gateways that they are run against. */
 export class Suite {
   readonly #target = new Replaceable(() => openTarget());
-  readonly #plain = new Replaceable(() => openTarget(PLAIN));
   readonly #tls = new Replaceable(() => openTarget(tlsSettings()));
   readonly attacks: readonly Attack[] = [
     ...cutAttacks(TRANSPORTS),
     ...tlsAttacks(),
     ...rowAttacks(),
-    ...differAttacks(() => this.#plain.get()),
     ...floodAttacks(),
     ...bombAttacks(),
     ...slowFirstAttacks(),
@@ -27,12 +24,12 @@ export class Suite {
   ];
 
   async run(attack: Attack, seed: number, whole: boolean): Promise<Outcome> {
-    const places = { tls: this.#tls, node: this.#plain, usual: this.#target };
+    const places = { tls: this.#tls, usual: this.#target };
     return assail(await places[attack.place ?? "usual"].get(), attack, seed, whole);
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.#target, this.#plain, this.#tls].map((each) => each.stop()));
+    await Promise.all([this.#target, this.#tls].map((each) => each.stop()));
   }
 }
 

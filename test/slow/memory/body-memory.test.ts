@@ -10,10 +10,8 @@ import { ActRequestSchema, ActResponseSchema } from "../../../gen/limber/v1/infe
 import type { Speaker } from "../../../src/call.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../../src/edge/body-memory.ts";
-import type { FastPieces } from "../../../src/fast/install.ts";
 import { KEY, message, openForTest, type TestGateway } from "../../edge/gateway.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 
 const MIB = 1 << 20;
 const ACT = "/limber.v1.InferenceService/Act";
@@ -31,9 +29,9 @@ async function inUse(): Promise<number> {
   return heapUsed + external;
 }
 
-const open = (memory: BodyMemoryLimits, fast = ALL_FAST): Promise<TestGateway> =>
+const open = (memory: BodyMemoryLimits, byConnect = false): Promise<TestGateway> =>
   openForTest({
-    fast,
+    byConnect,
     memory,
     rpcs: {
       Act: () => message(ActResponseSchema, { id: "act_1" }),
@@ -118,7 +116,7 @@ interface Face {
   readonly body: Buffer;
   /** How much of a body is sent ahead: what tells its size, or more than there is room for twice. */
   readonly ahead: number;
-  readonly fast: FastPieces;
+  readonly byConnect?: boolean;
   /** The answers: served, the key's limit, the limit of all. */
   readonly says: readonly [served: string, perKey: string, all: string];
 }
@@ -128,13 +126,13 @@ const GRPC = ["grpc 0", "grpc 8", "grpc 14"] as const;
 const OF_REST = ["200 ok", "429 body_memory_limit_exceeded", "503 body_memory_exhausted"] as const;
 const OF_CONNECT = ["200 ok", "429 resource_exhausted", "503 unavailable"] as const;
 const FACES: readonly Face[] = [
-  { name: "REST", begin: http1("/v1/act", REST, true), body: JSON_BODY, ahead: 0, fast: ALL_FAST, says: OF_REST },
+  { name: "REST", begin: http1("/v1/act", REST, true), body: JSON_BODY, ahead: 0, says: OF_REST },
   {
     name: "REST in chunks",
     begin: http1("/v1/act", REST, false),
     body: JSON_BODY,
     ahead: 2.5 * MIB,
-    fast: ALL_FAST,
+
     says: OF_REST,
   },
   {
@@ -142,7 +140,7 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/proto" }, true),
     body: BINARY,
     ahead: 0,
-    fast: ALL_FAST,
+
     says: OF_CONNECT,
   },
   {
@@ -150,7 +148,7 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/json" }, false),
     body: JSON_BODY,
     ahead: 2.5 * MIB,
-    fast: ALL_FAST,
+
     says: OF_CONNECT,
   },
   {
@@ -158,21 +156,21 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/grpc-web+proto" }, true),
     body: FRAMED,
     ahead: 5,
-    fast: ALL_FAST,
+
     says: ["200 0", "200 8", "200 14"],
   },
-  { name: "gRPC's fast layer", begin: grpc, body: FRAMED, ahead: 5, fast: ALL_FAST, says: GRPC },
-  { name: "gRPC's plain path", begin: grpc, body: FRAMED, ahead: 5, fast: PLAIN, says: GRPC },
+  { name: "gRPC", begin: grpc, body: FRAMED, ahead: 5, says: GRPC },
+  { name: "gRPC by Connect", begin: grpc, body: FRAMED, ahead: 5, byConnect: true, says: GRPC },
 ];
 
-describe.each(FACES)("$name", ({ begin, body, ahead, fast, says }) => {
+describe.each(FACES)("$name", ({ begin, body, ahead, byConnect, says }) => {
   it.each([
     ["its key's", { all: 64 * MIB, perKey: 4 * MIB }, says[1]],
     ["all", { all: 4 * MIB, perKey: 4 * MIB }, says[2]],
   ] as const)(
     "refuses a body beyond %s memory before it is read, and takes it when there is room",
     async (_, limits, said) => {
-      const gateway = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, fast);
+      const gateway = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, byConnect);
       // What is sent of the first is held, whether its size was told or not.
       const first = begin(gateway, body, ahead);
       await eventually(() => expect(gateway.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
@@ -192,7 +190,7 @@ describe.each(FACES)("$name", ({ begin, body, ahead, fast, says }) => {
   );
 
   it("gives back what a caller held that left", async () => {
-    const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, fast);
+    const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, byConnect);
     const before = await inUse();
     for (let i = 0; i < 8; i++) {
       const half = begin(gateway, body, body.length - 1);

@@ -1,16 +1,17 @@
 /** Small collections of what is young, when they are asked for; and the flags of V8 that a gateway is started with. */
+
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { missingFlags, START_FLAGS } from "../../../src/fast/collector.ts";
+import { missingFlags, START_FLAGS } from "../../../src/app/collector.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 
 /** What a script prints of a process with these flags; the collector's functions are `collector`, `much` makes megabytes of small objects that stay. */
 async function print(flags: readonly string[], script: string): Promise<unknown> {
   const text = `
-    import * as collector from ${JSON.stringify(join(ROOT, "src/fast/collector.ts"))};
+    import * as collector from ${JSON.stringify(join(ROOT, "src/app/collector.ts"))};
     const much = () => Array.from({ length: 50_000 }, (_, i) => ({ i, name: "n" + i }));
     const turn = () => new Promise(setImmediate);
     ${script}`;
@@ -49,7 +50,7 @@ test("a process that was started without the flags has pauses that collect nothi
 });
 
 test.each([
-  ["arrive at the fast layer", "collector.countArrived"],
+  ["arrive", "collector.countArrived"],
   ["pass through other wires", "passed"],
 ])("of bytes that %s and are used up at once hardly any are left to a full collection", async (_, count) => {
   const script = `

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createUpstream, type Upstream } from "../../support/upstream.ts";
+import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import {
   actInput,
   callWith,

@@ -8,15 +8,14 @@ import { Reason, refuse } from "../../../src/errors.ts";
 import { type HouseOptions, KEY, openForTest as open, shareGateways } from "../../edge/gateway.ts";
 import { ACT, CHUNK, frame, LARGE, REQUEST, STREAM_REQUEST } from "../../edge/grpc-caller.ts";
 import { run } from "../../edge/run.ts";
-import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 
 shareGateways();
 
 describe.each([
-  ["by Connect", PLAIN],
-  ["by the fast layer", ALL_FAST],
-])("gRPC %s", (_, fast) => {
-  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fast });
+  ["by Connect", true],
+  ["by the gateway's own transport", false],
+])("gRPC %s", (_, byConnect) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
   it("speaks with buf curl, which has no schema but what reflection tells it", async () => {
     const gateway = await openWith({ Act: () => CHUNK });

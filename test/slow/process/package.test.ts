@@ -1,12 +1,13 @@
 /** The gateway as a package: packed, installed into an empty folder, and called. */
+
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { isTooOld } from "../../../src/app/brought-node.ts";
+import { START_FLAGS } from "../../../src/app/collector.ts";
 import { API_VERSION } from "../../../src/brand.ts";
-import { START_FLAGS } from "../../../src/fast/collector.ts";
 import { build } from "../../../tools/build.ts";
 import { licencesOf, packSources, versionsOf } from "../../../tools/release.ts";
 import { type DemoGateway, startDemo } from "../../support/demo-gateway.ts";

@@ -1,10 +1,11 @@
 /** Several processes on one port: a parent that supervises them, and what happens to calls when one of them goes. */
+
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { START_FLAGS } from "../../../src/fast/collector.ts";
+import { START_FLAGS } from "../../../src/app/collector.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../../support/app.ts";
 import { closing } from "../../support/closing.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";

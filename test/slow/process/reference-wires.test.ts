@@ -9,10 +9,10 @@ import type { ActAnswer, PredictAnswerPart } from "../../../src/contracts/contra
 import { blankImage, encodeImage } from "../../../src/reference/image.ts";
 import { type Reference, startReference } from "../../../src/reference/launch.ts";
 import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
+import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import type { UpstreamTarget, Wire } from "../../../src/upstream/wire.ts";
 import { eventually } from "../../support/eventually.ts";
 import { iou, movingShapes, overheadView, tableScene } from "../../support/scenes.ts";
-import { createUpstream, type Upstream } from "../../support/upstream.ts";
 import {
   actInput,
   callWith,

@@ -2,6 +2,7 @@
  * The bodies of requests on their way to Connect, which would read, unpack and decode whatever comes: read to their limit, unpacked
  * to their limit and counted before anything is made of them. Connect gets plain messages.
  */
+
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 import type { DescMethod } from "@bufbuild/protobuf";
@@ -16,7 +17,7 @@ import { assertBounded, boundsOf, tooLarge } from "../../messages/bounds.ts";
 import { GatheredBody } from "../../messages/gathered-body.ts";
 import { COUNTED_BYTES, countingJson } from "../../messages/json.ts";
 import { type Coding, codingOf } from "../grpc/compression.ts";
-import { refusalOfFrames } from "../grpc/faults.ts";
+import { refusalOfFrames } from "../grpc/status.ts";
 
 /** What the reading of a body asks of the call that it belongs to. */
 export interface BodyReader {

@@ -1,4 +1,5 @@
 /** The Connect, gRPC and gRPC-Web transports: every RPC of the schema through the gate, by Connect. */
+
 import { type DescMethod, type DescService, type Message, toBinary } from "@bufbuild/protobuf";
 import {
   Code,

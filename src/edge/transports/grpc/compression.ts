@@ -4,6 +4,8 @@ import { promisify } from "node:util";
 import { brotliCompress, createBrotliDecompress, createGunzip, gzip } from "node:zlib";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
+import type { HeadFields } from "./call-stream.ts";
+import { NotSpoken } from "./status.ts";
 
 /** One encoding that is spoken here. */
 export interface Coding {
@@ -78,4 +80,32 @@ function refusalOfZlib(error: Error): Refusal {
   const code = "code" in error ? String(error.code) : "";
   const text = NOT_IN_IT.test(code) ? "decompression failed" : "the message cannot be read";
   return refuse(Reason.MALFORMED_BODY, text, {}, { cause: error });
+}
+
+/** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
+export function requestCoding({ "grpc-encoding": encoding }: HeadFields): Coding | undefined {
+  if (encoding === undefined || encoding === null || encoding === "identity") return undefined;
+  const found = codingOf(encoding);
+  if (found === undefined) {
+    throw new NotSpoken(`unknown compression "${encoding}": supported encodings are ${NAMES}`);
+  }
+  return found;
+}
+
+/** The first known encoding that the caller reads, or else the one that it writes. */
+export function responseCoding(headers: HeadFields): Coding | undefined {
+  const { "grpc-accept-encoding": accepted, "grpc-encoding": encoding } = headers;
+  if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : codingOf(encoding);
+  for (const name of accepted.split(",")) {
+    const found = codingOf(name.trim());
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Adds what an answer says of encodings to its fields: its own, and the known ones where the caller wrote in another. */
+export function nameCodings(fields: string[], coding: Coding | undefined, headers: HeadFields): void {
+  if (coding) fields.push("grpc-encoding", coding.name);
+  const known = encodingsFor(headers["grpc-encoding"]);
+  if (known !== undefined) fields.push("grpc-accept-encoding", known);
 }

@@ -1,4 +1,5 @@
 /** One refusal on every transport. */
+
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";

@@ -1,4 +1,5 @@
 /** The schema's rules: what they find, by which name, and that the quick yes never disagrees with the judge. */
+
 import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import { createValidator } from "@bufbuild/protovalidate";
 import fc from "fast-check";
@@ -12,9 +13,9 @@ import {
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_service_pb.ts";
 import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
+import { surelyObeys } from "../../../../src/edge/messages/quick-validation.ts";
 import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
-import { surelyObeys } from "../../../../src/fast/validation.ts";
 import { runs } from "../../../support/runs.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };

@@ -5,7 +5,7 @@ import { NO_CATALOG } from "../../../../src/store/supply/catalog.ts";
 import type { ModelRecord, ProviderRecord } from "../../../../src/store/supply/supply.ts";
 import { LiveSupply } from "../../../../src/supply/live-supply.ts";
 import { Registry } from "../../../../src/supply/registry/registry.ts";
-import { createUpstream } from "../../../support/upstream.ts";
+import { createUpstream } from "../../../../src/upstream/index.ts";
 
 const model = (slug: string): ModelRecord => ({
   slug,

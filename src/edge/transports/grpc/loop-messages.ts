@@ -1,9 +1,12 @@
 /** The message that carries a chunk to a loop's caller, written in one pass in its usual form. */
-import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
-import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { PREFIX } from "../../codecs/grpc.ts";
-import { copySteps, type PackedStepsWriter, packedIn } from "../protobuf/packed-steps.ts";
-import { roomFor, taken } from "../slab.ts";
+
+import type { DescMethod, Message } from "@bufbuild/protobuf";
+import type { LoopChunk } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { type ActStreamResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { PREFIX } from "../../../codecs/grpc.ts";
+import { copySteps, type PackedSteps, packedIn } from "../../../codecs/protobuf/write.ts";
+import { roomFor, taken } from "../../../codecs/slab.ts";
+import { packedRequest } from "../../../inference/loops/packed-observation.ts";
 
 /** The beginning of a chunk's name, in plain letters, where the name is that and its step, so that no text is made of the two. */
 const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readonly name?: Uint8Array }).name;
@@ -122,7 +125,27 @@ const ZERO = 0x30;
 const MOST_DIGITS = 10;
 
 /** The steps under the number that an action has them under. */
-function putSteps(frame: Buffer, packed: PackedStepsWriter): void {
+function putSteps(frame: Buffer, packed: PackedSteps): void {
   at -= packed.to - packed.from;
   copySteps(packed, frame, at, 0x12);
 }
+
+/** The plain form of a method's messages; undefined where a message has another. */
+export interface Quick {
+  /** The message, which keeps every rule of the schema. */
+  read(bytes: Buffer): Message | undefined;
+  /** The message behind gRPC's prefix. */
+  write(message: Message): Buffer | undefined;
+}
+
+/** By method. */
+export const QUICK: ReadonlyMap<DescMethod, Quick> = new Map([
+  [
+    InferenceService.method.actStream,
+    {
+      read: packedRequest,
+      // Sound: the method's output is no other message.
+      write: (message) => framedChunk(message as ActStreamResponse),
+    },
+  ],
+]);

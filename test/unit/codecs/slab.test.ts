@@ -1,6 +1,7 @@
 /** Room for messages that leave in a moment. */
+
 import { expect, it } from "vitest";
-import { givenBack, roomFor, taken } from "../../../src/fast/slab.ts";
+import { givenBack, roomFor, taken } from "../../../src/codecs/slab.ts";
 
 it("small messages stand in one block beside each other, and none over another", () => {
   const first = taken(roomFor(100), roomFor(100).end - 100);

@@ -3,8 +3,8 @@ import { describe, expect, it } from "vitest";
 import * as policy from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
 import * as inference from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { ObservationSchema } from "../../../../gen/limber/v1/observation_pb.ts";
-import { readMessage } from "../../../../src/fast/protobuf/read.ts";
-import { writeMessage } from "../../../../src/fast/protobuf/write.ts";
+import { readMessage } from "../../../../src/codecs/protobuf/read.ts";
+import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
 import { dice, messageOf } from "../../../support/messages.ts";
 import { runs } from "../../../support/runs.ts";
 

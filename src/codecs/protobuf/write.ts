@@ -6,8 +6,7 @@ import { type DescField, type DescMessage, type MessageShape, ScalarType, toBina
 import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
-import { PREFIX } from "../../codecs/grpc.ts";
-import { copySteps, packedIn } from "./packed-steps.ts";
+import { PREFIX } from "../grpc.ts";
 
 /** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
@@ -318,4 +317,28 @@ export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>
   frame[0] = 0;
   frame.writeUInt32BE(frame.length - PREFIX, 1);
   return frame;
+}
+
+/** All of one length, all numbers finite. */
+export interface PackedSteps {
+  readonly count: number;
+  /** Numbers in each. */
+  readonly dim: number;
+  /** Where one `limber.v1.ActionStep` stands after the other, each behind a tag of one byte and its length, all equally long. */
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The packed steps of a message that may have some in place of its list. */
+export function packedIn(message: object): PackedSteps | undefined {
+  return (message as { readonly packed?: PackedSteps | undefined }).packed;
+}
+
+/** Copies steps to `to` in `target`, each behind another tag of one byte. */
+export function copySteps(packed: PackedSteps, target: Buffer, to: number, tag: number): void {
+  const { source, from, count } = packed;
+  source.copy(target, to, from, packed.to);
+  const size = (packed.to - from) / count;
+  for (let i = 0, at = to; i < count; i++, at += size) target[at] = tag;
 }

@@ -3,10 +3,10 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
 import { toText } from "../../../../src/edge/messages/json.ts";
-import { seenAnswer } from "../../../../src/fast/protobuf/loop.ts";
-import { writeMessage } from "../../../../src/fast/protobuf/write.ts";
 import { SentAction } from "../../../../src/inference/sent-action.ts";
+import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
 
 /** The largest number that an action may have: the one below 2^128. */
 const MOST = 2 ** 128 - 2 ** 75;
@@ -27,7 +27,7 @@ describe("steps that are handed on as they came", () => {
       fc.property(chunks, (rows) => {
         const steps = rows.map((values) => ({ values }));
         const body = { case: "chunk" as const, value: { steps, dtMs: 50 } };
-        const seen = seenAnswer(Buffer.from(toBinary(AnswerSchema, create(AnswerSchema, { callId: 7, body }))));
+        const seen = packedAnswer(Buffer.from(toBinary(AnswerSchema, create(AnswerSchema, { callId: 7, body }))));
         expect(seen).toBeDefined();
         const plain = create(ActResponseSchema, { id: "act_1", action: { space: "joint_pos_7", steps, dtMs: 50 } });
         const packed = { ...plain, action: new SentAction("joint_pos_7", seen!.answer, 50) };

@@ -13,8 +13,9 @@ import {
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import type { FrameSchema, ImageFormat } from "../../../../gen/limber/v1/observation_pb.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
-import { framedChunk } from "../../../../src/fast/grpc/loop-chunk.ts";
-import { seenAnswer, seenRequest } from "../../../../src/fast/protobuf/loop.ts";
+import { framedChunk } from "../../../../src/edge/transports/grpc/loop-messages.ts";
+import { packedRequest } from "../../../../src/inference/loops/packed-observation.ts";
+import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
 import { runs } from "../../../support/runs.ts";
 
 /** Numbers below `below`, from a seed. */
@@ -112,7 +113,7 @@ describe("a loop's messages, looked at", () => {
     for (let i = 0; i < runs(1_600); i++) {
       const written = toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, requestOf(roll)));
       for (const bytes of spoilt(written, roll)) {
-        const request = seenRequest(bytes);
+        const request = packedRequest(bytes);
         if (request?.message.case !== "observation") continue;
         seen += 1;
         const judged = fromBinary(ActStreamRequestSchema, bytes);
@@ -136,7 +137,7 @@ describe("a loop's messages, looked at", () => {
       ActStreamRequestSchema,
       create(ActStreamRequestSchema, { message: { case: "observation", value: { step: 3, observations } } }),
     );
-    expect(seenRequest(Buffer.from(written))?.message.value).toMatchObject({ packed: { numbers: 2, tMs: 7.5 } });
+    expect(packedRequest(Buffer.from(written))?.message.value).toMatchObject({ packed: { numbers: 2, tMs: 7.5 } });
   });
 
   it("answers are what protobuf-es reads, every number finite", () => {
@@ -145,7 +146,7 @@ describe("a loop's messages, looked at", () => {
     for (let i = 0; i < runs(800); i++) {
       const written = toBinary(ActResponseSchema, create(ActResponseSchema, answerOf(roll)));
       for (const bytes of spoilt(written, roll)) {
-        const answer = seenAnswer(bytes);
+        const answer = packedAnswer(bytes);
         if (!answer) continue;
         seen += 1;
         const judged = fromBinary(ActResponseSchema, bytes) as ActResponse & { body: { case: "chunk" } };
@@ -168,7 +169,7 @@ describe("a loop's messages, looked at", () => {
     let framed = 0;
     for (let i = 0; i < runs(800); i++) {
       const bytes = toBinary(ActResponseSchema, create(ActResponseSchema, answerOf(roll)));
-      const answer = seenAnswer(Buffer.from(bytes));
+      const answer = packedAnswer(Buffer.from(bytes));
       if (!answer) continue;
       const whole = (): number => WHOLES[roll(WHOLES.length)]!;
       const message = create(ActStreamResponseSchema, {

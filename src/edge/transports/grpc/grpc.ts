@@ -1,47 +1,51 @@
 /**
- * gRPC for the calls of control loops, on the HTTP/2 streams of the fast layer: the same gate and the same service functions as every other
- * transport, without the request and response objects that Connect builds for each call. Heads, messages and trailers are those of
- * Connect, to the last header.
+ * gRPC for inference calls and control loops, on the streams of node:http2: the same gate and the same service functions as every other
+ * transport, without the request and response objects that Connect builds for each call. Heads, messages and trailers equal those of
+ * Connect.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import { constants, type OutgoingHttpHeaders } from "node:http2";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
-import { ADMIN_HEADER } from "../../brand.ts";
-import type { CallTrail, Listener } from "../../call.ts";
-import { Cancel } from "../../cancellation.ts";
-import { after, steadyNow } from "../../clock.ts";
-import { CodecError } from "../../codecs/error.ts";
-import { frameMessage, MessageReader, PREFIX } from "../../codecs/grpc.ts";
-import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../edge/body-memory.ts";
-import { type CallLog, callerIdOf } from "../../edge/call-log.ts";
-import { overloaded } from "../../edge/gate/admission/admission.ts";
-import { type Admission, type Advice, type CallContext, type Gate, headersOfAnswer } from "../../edge/gate/gate.ts";
-import { assertBounded, boundsOf } from "../../edge/messages/bounds.ts";
-import { encodedOnce } from "../../edge/messages/encoded-once.ts";
-import { refusalOf } from "../../edge/messages/errors.ts";
-import { refuseStream, wantsStream } from "../../edge/messages/stream.ts";
-import type { StreamServer } from "../../edge/server/http2.ts";
-import { RunningCalls } from "../../edge/server/running-calls.ts";
-import type { Coding } from "../../edge/transports/grpc/compression.ts";
-import { refusalOfFrames, unreadable } from "../../edge/transports/grpc/faults.ts";
-import { grpcTrailersOf, NotSpoken } from "../../edge/transports/grpc/status.ts";
-import { UNREAD_MS } from "../../edge/transports/stalled-reader.ts";
-import { factsOf, Reason, type Refusal, refuse } from "../../errors.ts";
-import { newId } from "../../ids.ts";
-import { readMessage } from "../protobuf/read.ts";
-import { frameOf } from "../protobuf/write.ts";
-import { headOf, OK_TRAILERS } from "./blocks.ts";
+import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { ADMIN_HEADER } from "../../../brand.ts";
+import type { CallTrail, Listener, Speaker } from "../../../call.ts";
+import { Cancel } from "../../../cancellation.ts";
+import { after, steadyNow } from "../../../clock.ts";
+import { CodecError } from "../../../codecs/error.ts";
+import { frameMessage, MessageReader, PREFIX } from "../../../codecs/grpc.ts";
+import { readMessage } from "../../../codecs/protobuf/read.ts";
+import { frameOf } from "../../../codecs/protobuf/write.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import { type CallLog, callerIdOf } from "../../call-log.ts";
+import { overloaded } from "../../gate/admission/admission.ts";
+import { type Admission, type Advice, type CallContext, type Gate, headersOfAnswer } from "../../gate/gate.ts";
+import { assertBounded, boundsOf } from "../../messages/bounds.ts";
+import { encodedOnce } from "../../messages/encoded-once.ts";
+import { refusalOf } from "../../messages/errors.ts";
+import { refuseStream, wantsStream } from "../../messages/stream.ts";
+import type { StreamServer } from "../../server/http2.ts";
+import { RunningCalls } from "../../server/running-calls.ts";
+import { UNREAD_MS } from "../stalled-reader.ts";
 import { type CallHandler, CallStream, type HeadFields } from "./call-stream.ts";
-import { nameCodings, requestCoding, responseCoding } from "./codings.ts";
-import { QUICK, type Quick } from "./quick.ts";
-import { deadlineOf, timedOut, timeoutOf } from "./timeout.ts";
-import { CallSpeaker, type CallWriter } from "./writer.ts";
+import { type Coding, nameCodings, requestCoding, responseCoding } from "./compression.ts";
+import { QUICK, type Quick } from "./loop-messages.ts";
+import {
+  deadlineOf,
+  grpcTrailersOf,
+  headOf,
+  NotSpoken,
+  OK_TRAILERS,
+  refusalOfFrames,
+  timedOut,
+  timeoutOf,
+  unreadable,
+} from "./status.ts";
 
 /** What is served here, and how. */
 export interface GrpcOptions {
   gate: Gate;
-  /** The RPCs that are taken: unary ones, server streams and conversations. */
-  methods: readonly DescMethod[];
   memory: BodyMemory;
   /** Aborted when the gateway closes; running calls then end as unavailable. */
   closing: AbortSignal;
@@ -50,17 +54,22 @@ export interface GrpcOptions {
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
-/** Serves the calls of `methods` on the streams of node:http2. */
+/** The RPCs that are served here. Connect serves all others. */
+const { act, actStream, predict, predictStream } = InferenceService.method;
+const METHODS: ReadonlyMap<string, DescMethod> = new Map(
+  [act, actStream, predict, predictStream].map((method) => [`/${method.parent.typeName}/${method.name}`, method]),
+);
+
+/** Serves inference calls on the streams of node:http2. */
 export function grpcStreams(options: GrpcOptions): StreamServer {
   const running = new RunningCalls<GrpcCall>();
-  const methods = new Map(options.methods.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
   options.closing.addEventListener("abort", () => {
     running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
   });
   return {
     take(stream, headers, peer) {
       if (headers[":method"] !== "POST" || !GRPC_TYPES.has(headers["content-type"] ?? "")) return false;
-      const method = methods.get(headers[":path"] ?? "");
+      const method = METHODS.get(headers[":path"] ?? "");
       if (method === undefined) return false;
       const call = new CallStream(stream, headers, peer);
       const { overload } = options.gate;
@@ -500,4 +509,65 @@ class GrpcCall implements CallHandler {
       trail: this.#trail,
     });
   }
+}
+
+/** The call that a conversation speaks by. */
+export interface CallWriter {
+  /** A message as it goes over the wire: a promise where it has to be compressed. */
+  framed(message: Message): Buffer | Promise<Buffer>;
+  write(frame: Buffer): void;
+  /** What was written before is not read yet. */
+  isBehind(): boolean;
+  /** Ends the call, well or with a refusal. */
+  end(refusal?: unknown): void;
+}
+
+/** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
+export class CallSpeaker implements Speaker<Message> {
+  readonly #call: CallWriter;
+  #before: Promise<void> | undefined;
+  #unsent = 0;
+
+  constructor(call: CallWriter) {
+    this.#call = call;
+  }
+
+  say(message: Message): void {
+    const call = this.#call;
+    if (this.#before !== undefined) {
+      this.#inTurn(() => this.#send(call.framed(message)));
+      return;
+    }
+    const frame = call.framed(message);
+    if (frame instanceof Promise) this.#inTurn(() => this.#send(frame));
+    else call.write(frame);
+  }
+
+  get behind(): boolean {
+    return this.#unsent > 1 || this.#call.isBehind();
+  }
+
+  end(refusal?: unknown): void {
+    this.#inTurn(() => this.#call.end(refusal));
+  }
+
+  #send(frame: Buffer | Promise<Buffer>): void | Promise<void> {
+    if (frame instanceof Promise) return frame.then((framed) => this.#call.write(framed));
+    this.#call.write(frame);
+  }
+
+  #inTurn(send: () => void | Promise<void>): void {
+    if (this.#before === undefined) {
+      const sending = send();
+      if (!(sending instanceof Promise)) return;
+      this.#before = sending.catch(this.#fail);
+    } else this.#before = this.#before.then(send).catch(this.#fail);
+    this.#unsent += 1;
+    void this.#before.then(() => {
+      this.#unsent -= 1;
+      if (this.#unsent === 0) this.#before = undefined;
+    });
+  }
+
+  readonly #fail = (thrown: unknown): void => this.#call.end(thrown);
 }

@@ -1,10 +1,10 @@
 /** A gRPC call on a stream of node:http2: nothing is made for each message, and each message is written once. */
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import { after } from "../../clock.ts";
-import { passed } from "../../codecs/passing.ts";
-import type { StreamPeer } from "../../edge/server/http2.ts";
-import type { Slot } from "../../edge/server/slots.ts";
-import { UNREAD_MS } from "../../edge/transports/stalled-reader.ts";
+import { after } from "../../../clock.ts";
+import { passed } from "../../../codecs/passing.ts";
+import type { StreamPeer } from "../../server/http2.ts";
+import type { Slot } from "../../server/slots.ts";
+import { UNREAD_MS } from "../stalled-reader.ts";
 
 /** The fields of a request's head by their names. Node joins those that come twice, but for `set-cookie`, which no request has. */
 export type HeadFields = Readonly<Partial<Record<string, string>>>;

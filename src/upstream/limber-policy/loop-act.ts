@@ -3,14 +3,14 @@
  * arrived. A call is written from its end, because the length of a message stands before it.
  */
 import { WireType } from "@bufbuild/protobuf/wire";
-import { ActCallSchema, ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { FrameSchema, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { PREFIX } from "../codecs/grpc.ts";
-import type { PackedFrame, PackedObservations } from "../contracts/contract.ts";
-import type { ActMessage } from "../upstream/limber-policy/codec.ts";
-import { refuseLarge, wholeMs } from "../upstream/limber-policy/encode.ts";
-import type { GrpcMessage } from "../upstream/transport/grpc.ts";
-import { roomFor, type SlabRoom, taken } from "./slab.ts";
+import { ActCallSchema, ActRequestSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { FrameSchema, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { PREFIX } from "../../codecs/grpc.ts";
+import { roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
+import type { PackedFrame, PackedObservations } from "../../contracts/contract.ts";
+import type { GrpcMessage } from "../transport/grpc.ts";
+import type { ActMessage } from "./encode.ts";
+import { refuseLarge, wholeMs } from "./encode.ts";
 
 const tagOf = ({ number }: { readonly number: number }, wire: WireType): number => (number << 3) | wire;
 
