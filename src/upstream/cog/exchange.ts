@@ -18,21 +18,21 @@ export async function predict(
   target: UpstreamTarget,
   id: string,
   body: string,
-  { signal }: CallOptions,
+  call: CallOptions,
 ): Promise<Buffer> {
   const path = `/predictions/${encodeURIComponent(id)}`;
   try {
-    return (await servers.askFor(target, { method: "PUT", path, headers: JSON_BODY, body, signal })).body;
+    return (await servers.askFor(target, { method: "PUT", path, headers: JSON_BODY, body, call })).body;
   } catch (error) {
-    if (signal.aborted) void cancel(servers, target, `${path}/cancel`);
+    if (call.signal.aborted) void cancel(servers, target, `${path}/cancel`, call);
     throw error;
   }
 }
 
-async function cancel(servers: HttpServers, target: UpstreamTarget, path: string): Promise<void> {
+async function cancel(servers: HttpServers, target: UpstreamTarget, path: string, call: CallOptions): Promise<void> {
   const soon = new Cancel();
   const forget = after(CANCEL_MS, () => soon.abort(undefined));
-  await servers.ask(target, { method: "POST", path, signal: soon }).catch(() => undefined);
+  await servers.ask(target, { method: "POST", path, call: { ...call, signal: soon } }).catch(() => undefined);
   forget();
 }
 
@@ -40,20 +40,18 @@ async function cancel(servers: HttpServers, target: UpstreamTarget, path: string
 export async function inputsOf(
   servers: HttpServers,
   target: UpstreamTarget,
-  { signal }: CallOptions,
+  call: CallOptions,
 ): Promise<ReadonlySet<string>> {
   return inputsIn(
-    readJson(
-      (await servers.askFor(target, { method: "GET", path: "/openapi.json", signal, maxBytes: MAX_WORDS })).body,
-    ),
+    readJson((await servers.askFor(target, { method: "GET", path: "/openapi.json", call, maxBytes: MAX_WORDS })).body),
   );
 }
 
 const UP: readonly unknown[] = ["READY", "BUSY"];
 
 /** Resolves when the container reports that it is ready or at work, in the body: the status is 200 in any case. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const { body } = await servers.askFor(target, { method: "GET", path: "/health-check", signal, maxBytes: MAX_WORDS });
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, call: CallOptions): Promise<void> {
+  const { body } = await servers.askFor(target, { method: "GET", path: "/health-check", call, maxBytes: MAX_WORDS });
   const health = readJson(body);
   if (!isObject(health) || !UP.includes(health.status)) throw malformed("the container is neither ready nor at work");
 }

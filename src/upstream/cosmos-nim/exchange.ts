@@ -7,13 +7,13 @@ export async function infer(
   servers: HttpServers,
   target: UpstreamTarget,
   body: string,
-  { signal, requestId }: CallOptions,
+  call: CallOptions,
 ): Promise<Buffer> {
-  const headers = { "content-type": "application/json", accept: "application/json", "x-request-id": requestId };
-  return (await servers.askFor(target, { method: "POST", path: "/v1/infer", headers, body, signal })).body;
+  const headers = { "content-type": "application/json", accept: "application/json" };
+  return (await servers.askFor(target, { method: "POST", path: "/v1/infer", headers, body, call })).body;
 }
 
 /** Resolves when the server reports that it is ready. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  await servers.askFor(target, { method: "GET", path: "/v1/health/ready", signal, maxBytes: 1 << 20 });
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, call: CallOptions): Promise<void> {
+  await servers.askFor(target, { method: "GET", path: "/v1/health/ready", call, maxBytes: 1 << 20 });
 }

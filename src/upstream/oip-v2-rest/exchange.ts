@@ -4,7 +4,7 @@ import type { OipModelName, OipTransport } from "../oip/wire.ts";
 import { malformed } from "../transport/failures.ts";
 import { type HttpAnswer, HttpServers, isObject, readJson } from "../transport/http.ts";
 import type { ServerReach } from "../transport/servers.ts";
-import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { readInfer, readMetadata } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";
 
@@ -22,8 +22,8 @@ export function restTransport(reach: ServerReach): OipTransport {
   /** Whether each server reads raw tensors. */
   const binary = new Map<string, boolean>();
 
-  const ask = (target: UpstreamTarget, path: string, { signal }: CallOptions): Promise<HttpAnswer> =>
-    servers.askFor(target, { method: "GET", path, signal, maxBytes: MAX_WORDS });
+  const ask = (target: UpstreamTarget, path: string, call: CallOptions): Promise<HttpAnswer> =>
+    servers.askFor(target, { method: "GET", path, call, maxBytes: MAX_WORDS });
 
   const readsBinary = async (target: UpstreamTarget, call: CallOptions): Promise<boolean> => {
     const known = binary.get(target.endpoint);
@@ -56,10 +56,9 @@ export function restTransport(reach: ServerReach): OipTransport {
         headers: {
           "content-type": jsonBytes === undefined ? "application/json" : "application/octet-stream",
           ...(jsonBytes !== undefined && { [LENGTH_HEADER]: String(jsonBytes) }),
-          ...traceOf(call),
         },
         body,
-        signal: call.signal,
+        call,
       });
       const length = answer.headers[LENGTH_HEADER];
       return readInfer(answer.body, call.requestId, length === undefined ? undefined : Number(length));

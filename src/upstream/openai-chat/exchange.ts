@@ -1,10 +1,9 @@
 /** What an OpenAI-compatible server is asked over HTTP. Source: the OpenAI API reference, and vLLM's and SGLang's servers. */
 
-import type { Signal } from "../../cancellation.ts";
 import { type Completion, readCompletion } from "../payload/completion.ts";
 import type { RefusedFields } from "../payload/refused-fields.ts";
 import { type HttpServers, isObject, readJson, statusFailure } from "../transport/http.ts";
-import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import type { ChatQuestion } from "./encode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
@@ -20,10 +19,10 @@ export async function complete(
   target: UpstreamTarget,
   { body, optional, limit }: ChatQuestion,
   refused: RefusedFields,
-  { signal, requestId, traceparent }: Pick<CallOptions, "signal" | "requestId" | "traceparent">,
+  call: CallOptions,
 ): Promise<Completion> {
   const server = serverOf(target);
-  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
+  const headers = { "content-type": "application/json" };
   for (let lessons = 0; ; lessons++) {
     const taken = refused.apply(server, body);
     const answer = await servers.ask(target, {
@@ -31,7 +30,7 @@ export async function complete(
       path: "/v1/chat/completions",
       headers,
       body: JSON.stringify(taken),
-      signal,
+      call,
       maxBytes: MAX_ANSWER_BYTES,
     });
     if (answer.status >= 200 && answer.status < 300) return readCompletion(answer.body, limit);
@@ -53,9 +52,9 @@ export const serverOf = ({ endpoint, model, profile }: UpstreamTarget): string =
 export async function modelsOf(
   servers: HttpServers,
   target: UpstreamTarget,
-  signal: Signal,
+  call: CallOptions,
 ): Promise<string[] | undefined> {
-  const answer = await servers.ask(target, { method: "GET", path: "/v1/models", signal, maxBytes: MAX_LIST_BYTES });
+  const answer = await servers.ask(target, { method: "GET", path: "/v1/models", call, maxBytes: MAX_LIST_BYTES });
   if (NO_LIST.has(answer.status)) return undefined;
   if (answer.status >= 300) throw statusFailure(answer);
   const list = readJson(answer.body);

@@ -28,9 +28,9 @@ export function openaiChat(reach: ServerReach): Wire {
       {
         name: "model_listed",
         required: false,
-        async look(target, { signal }) {
+        async look(target, call) {
           const wanted = PROFILES.of(target.profile).serverModel ?? target.model;
-          const names = await modelsOf(servers, target, signal);
+          const names = await modelsOf(servers, target, call);
           if (names === undefined) return "the server has no list of its models";
           const listed = listedAs(names, wanted);
           if (listed === wanted) return `the server lists ${wanted}`;
@@ -66,8 +66,8 @@ export function openaiChat(reach: ServerReach): Wire {
         refused.refused(serverOf(target), answers[0]?.given ?? []),
       );
     },
-    async health(target, { signal }) {
-      await modelsOf(servers, target, signal);
+    async health(target, call) {
+      await modelsOf(servers, target, call);
     },
     close: () => servers.close(),
   };

@@ -11,8 +11,8 @@ export const postAct = (
 ): Promise<Buffer> => postJson(servers, target, "/act", body, options);
 
 /** Resolves when the server answers for its documentation page, with the page or with 404. Rejects with an UpstreamFailure. */
-export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const answer = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
+export async function askAlive(servers: HttpServers, target: UpstreamTarget, call: CallOptions): Promise<void> {
+  const answer = await servers.ask(target, { method: "GET", path: "/docs", call, maxBytes: MAX_PAGE });
   const { status } = answer;
   if (status >= 500 || status === 401 || status === 403) throw statusFailure(answer);
 }

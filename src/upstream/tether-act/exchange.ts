@@ -13,7 +13,7 @@ export const postAct = (
 ): Promise<Buffer> => postJson(servers, target, "/act", body, options);
 
 /** Resolves when the server is ready; one that warms up or gave up says 503. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  const answer = await servers.ask(target, { method: "GET", path: "/health", signal, maxBytes: MAX_HEALTH });
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, call: CallOptions): Promise<void> {
+  const answer = await servers.ask(target, { method: "GET", path: "/health", call, maxBytes: MAX_HEALTH });
   if (answer.status !== 200) throw statusFailure(answer);
 }

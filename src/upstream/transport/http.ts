@@ -1,7 +1,6 @@
 /** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
-import type { Signal } from "../../cancellation.ts";
 import { now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
@@ -20,7 +19,8 @@ export interface HttpQuestion {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | string;
-  readonly signal: Signal;
+  /** Ends the exchange; its request id and trace are sent as headers. */
+  readonly call: Pick<CallOptions, "signal" | "requestId" | "traceparent">;
   /** 64 MiB by default. */
   readonly maxBytes?: number;
 }
@@ -65,7 +65,7 @@ export class HttpServers {
 
   /** Resolves with any answer, whatever its status. Rejects with an UpstreamFailure; an aborted question closes its connection. */
   async ask(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
-    const { signal } = question;
+    const { signal } = question.call;
     if (signal.aborted) throw calledOff(signal);
     const address = addressOf(target, HTTP_SCHEMES, this.#reach);
     const { origin } = address.url;
@@ -128,7 +128,7 @@ export class HttpServers {
     question: HttpQuestion,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    const { method, maxBytes = MAX_MESSAGE_BYTES } = question;
+    const { method, call, maxBytes = MAX_MESSAGE_BYTES } = question;
     const address = url.origin + path;
     try {
       const response = await this.#agent.request({
@@ -138,6 +138,8 @@ export class HttpServers {
         headers: {
           "user-agent": BRAND,
           "accept-encoding": "identity",
+          "x-request-id": call.requestId,
+          ...traceOf(call),
           ...(authorization !== undefined && { authorization }),
           ...question.headers,
         },
@@ -257,10 +259,10 @@ export async function postJson(
   target: UpstreamTarget,
   path: string,
   body: string,
-  { signal, requestId, traceparent }: CallOptions,
+  call: CallOptions,
 ): Promise<Buffer> {
-  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
-  return (await servers.askFor(target, { method: "POST", path, headers, body, signal })).body;
+  const headers = { "content-type": "application/json" };
+  return (await servers.askFor(target, { method: "POST", path, headers, body, call })).body;
 }
 
 /** A JSON body. Throws an UpstreamFailure when it is none. */

@@ -18,15 +18,16 @@ export async function run(
   servers: HttpServers,
   target: UpstreamTarget,
   { body, contentType }: Form,
-  { signal }: CallOptions,
+  call: CallOptions,
 ): Promise<Buffer> {
+  const { signal } = call;
   const headers = { "content-type": contentType };
   const made = await servers.askFor(target, {
     method: "POST",
     path: "/v1/videos",
     headers,
     body,
-    signal,
+    call,
     maxBytes: MAX_WORDS,
   });
   let job = readJob(made.body);
@@ -34,25 +35,27 @@ export async function run(
   try {
     for (let wait: number = POLL.firstMs; !job.done; wait = Math.min(POLL.mostMs, wait * POLL.factor)) {
       await sleep(wait, signal);
-      const { body: said } = await servers.askFor(target, { method: "GET", path, signal, maxBytes: MAX_WORDS });
+      const { body: said } = await servers.askFor(target, { method: "GET", path, call, maxBytes: MAX_WORDS });
       job = readJob(said, job.id);
     }
-    return (await servers.askFor(target, { method: "GET", path: `${path}/content`, signal })).body;
+    return (await servers.askFor(target, { method: "GET", path: `${path}/content`, call })).body;
   } catch (error) {
     if (!signal.aborted) throw error;
-    void forget(servers, target, path);
+    void forget(servers, target, path, call);
     throw calledOff(signal);
   }
 }
 
-async function forget(servers: HttpServers, target: UpstreamTarget, path: string): Promise<void> {
+async function forget(servers: HttpServers, target: UpstreamTarget, path: string, call: CallOptions): Promise<void> {
   const soon = new Cancel();
   const end = after(CANCEL_MS, () => soon.abort(undefined));
-  await servers.ask(target, { method: "DELETE", path, signal: soon, maxBytes: MAX_WORDS }).catch(() => undefined);
+  await servers
+    .ask(target, { method: "DELETE", path, call: { ...call, signal: soon }, maxBytes: MAX_WORDS })
+    .catch(() => undefined);
   end();
 }
 
 /** Resolves when the server answers its health check. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
-  await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: MAX_WORDS });
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, call: CallOptions): Promise<void> {
+  await servers.askFor(target, { method: "GET", path: "/health", call, maxBytes: MAX_WORDS });
 }
