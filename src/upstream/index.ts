@@ -1,28 +1,28 @@
 /** The wires to model servers: one protocol per runtime. */
 
-import { cog } from "./cog/index.ts";
-import { cosmosNim } from "./cosmos-nim/index.ts";
-import { dexbotic } from "./dexbotic/index.ts";
-import { gr00tHttp } from "./gr00t-http/index.ts";
+import { cog } from "./cog.ts";
+import { cosmosNim } from "./cosmos-nim.ts";
+import { dexbotic } from "./dexbotic.ts";
+import { gr00tHttp } from "./gr00t-http.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
 import { lerobotRemote } from "./lerobot-remote/index.ts";
 import { OutboundHub } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
-import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
-import { oipV2Rest } from "./oip-v2-rest/index.ts";
-import { openaiChat } from "./openai-chat/index.ts";
+import { oipV2Grpc } from "./oip-v2-grpc.ts";
+import { oipV2Rest } from "./oip-v2-rest.ts";
+import { openaiChat } from "./openai-chat.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
-import { openvlaAct } from "./openvla-act/index.ts";
+import { openvlaAct } from "./openvla-act.ts";
 import { simulated } from "./simulated/index.ts";
-import { tetherAct } from "./tether-act/index.ts";
+import { tetherAct } from "./tether-act.ts";
 import { guardedLookup } from "./transport/guard.ts";
 import { openHttp2Grpc } from "./transport/http2-grpc.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
 import { FoundAddresses, type ServerReach } from "./transport/servers.ts";
 import { vlaEvalWs } from "./vla-eval-ws/index.ts";
-import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
+import { vllmOmniVideos } from "./vllm-omni-videos.ts";
 import type { Wire } from "./wire.ts";
 import { xpolicylabWs } from "./xpolicylab-ws/index.ts";
 

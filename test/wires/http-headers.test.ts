@@ -1,7 +1,7 @@
 /** The headers by which a provider finds a gateway's call in its own logs and traces. */
 import { expect, it } from "vitest";
+import { createUpstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import { createUpstream } from "../support/upstream.ts";
 import { targetAt } from "../support/wire-calls.ts";
 import { EVERY_WIRE } from "./every-wire.ts";
 

@@ -4,7 +4,7 @@ import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { PixelForm, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import { draftProfile } from "../../src/upstream/oip/model.ts";
+import { draftProfile } from "../../src/upstream/oip.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type OipModel, startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
 import {

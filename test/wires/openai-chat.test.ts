@@ -4,7 +4,7 @@ import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import { sizeFor } from "../../src/upstream/openai-chat/encode.ts";
+import { sizeFor } from "../../src/upstream/openai-chat.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";

@@ -3,19 +3,19 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, describe, expect, it } from "vitest";
 import { ServerDialect, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { encodeGr00t } from "../../src/codecs/python/gr00t.ts";
-import { encodePrediction } from "../../src/upstream/cog/encode.ts";
-import { encodeInfer } from "../../src/upstream/cosmos-nim/encode.ts";
-import { encodeAct as dexbotic } from "../../src/upstream/dexbotic/encode.ts";
+import { encodePrediction } from "../../src/upstream/cog.ts";
+import { encodeInfer } from "../../src/upstream/cosmos-nim.ts";
+import { encodeAct as dexbotic } from "../../src/upstream/dexbotic.ts";
 import { actionData, type Layout, momentOf } from "../../src/upstream/gr00t-zmq/encode.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
-import { tensorsOf } from "../../src/upstream/oip/model.ts";
+import { tensorsOf } from "../../src/upstream/oip.ts";
 import { encodeRequest } from "../../src/upstream/openpi-ws/encode.ts";
-import { encodeAct as openvla } from "../../src/upstream/openvla-act/encode.ts";
+import { encodeAct as openvla } from "../../src/upstream/openvla-act.ts";
 import { type ObservationPart, partsOf } from "../../src/upstream/payload/observe.ts";
 import { picture, plainProfile, values } from "../../src/upstream/payload/profile.ts";
-import { encodeAct as tether } from "../../src/upstream/tether-act/encode.ts";
+import { encodeAct as tether } from "../../src/upstream/tether-act.ts";
 import { encodeEpisode, encodeObservation } from "../../src/upstream/vla-eval-ws/encode.ts";
-import { encodeJob } from "../../src/upstream/vllm-omni-videos/encode.ts";
+import { encodeJob } from "../../src/upstream/vllm-omni-videos.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
@@ -73,7 +73,7 @@ const WRITERS: Readonly<Record<string, Write>> = {
   "gr00t-zmq with the wrapper": gr00t("flat"),
   "tether-act": (instruction, parts) => tether(PROFILE, parts, { instruction, episode: "e", requestId: "r" }),
   "openvla-act": (instruction, parts) => openvla(PROFILE, parts, instruction),
-  dexbotic: async (instruction, parts) => (await dexbotic(PROFILE, parts, instruction, "part")).body,
+  dexbotic: async (instruction, parts) => (await dexbotic(PROFILE, parts, instruction)).body,
   "vla-eval-ws": (instruction, parts) => encodeObservation(PROFILE, parts, instruction, { seq: 1, room }),
   "oip-v2": (instruction, parts) => JSON.stringify(tensorsOf(PROFILE, parts, instruction, INPUTS)),
 };
@@ -103,10 +103,7 @@ describe("Physical-Intelligence/openpi, default_prompt: a call without an instru
           videoQuestion(instruction),
         ),
     ],
-    [
-      "vllm-omni-videos",
-      (instruction: string) => String(encodeJob(PROFILE, FILE, videoQuestion(instruction), "part").body),
-    ],
+    ["vllm-omni-videos", (instruction: string) => String(encodeJob(PROFILE, FILE, videoQuestion(instruction)).body)],
     [
       "vla-eval-ws, as an episode",
       (instruction: string) => String(encodeEpisode(instruction, 1)).replace("name", "prompt"),

@@ -110,6 +110,10 @@ export const instructionIn = (
 ): readonly (readonly [key: string, text: string])[] =>
   instruction === "" || instructionKey === "" ? [] : [[instructionKey, instruction]];
 
+/** The values that every request carries, by their keys. */
+export const constantsIn = ({ constants }: Pick<Profile, "constants">): Readonly<Record<string, string | number>> =>
+  Object.fromEntries(constants.map(({ key, value }) => [key, value]));
+
 /** The profiles of one wire: its ready-made ones by name, and the one that stands where an offering declares nothing. */
 export class Profiles {
   readonly #presets: Readonly<Record<string, Profile>>;

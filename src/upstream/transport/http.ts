@@ -1,7 +1,8 @@
 /** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
-import { now } from "../../clock.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
+import { after, now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { retryAfterMs } from "../../codecs/retry-after.ts";
@@ -12,40 +13,96 @@ import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
 import { failureOfStatus } from "./status.ts";
 
-/** What a server is asked. */
-export interface HttpQuestion {
+/** A request's text as JSON, or its bytes in a type of their own. */
+export type HttpBody = string | HttpBytes;
+
+/** A body in a type of its own. */
+export interface HttpBytes {
+  readonly body: Buffer;
+  readonly contentType: string;
+}
+
+/** One request. */
+interface HttpRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Under the endpoint's own path, as `pathsUnder` finds it: `/v1/models` under `…/v1` is `…/v1/models`. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: Buffer | string;
-  /** Ends the exchange; its request id and trace are sent as headers. */
-  readonly call: Pick<CallOptions, "signal" | "requestId" | "traceparent">;
-  /** 64 MiB by default. */
+  readonly body?: HttpBody;
+  /** Largest response in bytes; 64 MiB by default. */
   readonly maxBytes?: number;
 }
 
-/** What a server answered, whole. */
+/** A complete response. */
 export interface HttpAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Buffer;
-  /** Where it came from, without a query. */
+  /** The address that sent it, without a query. */
   readonly address: string;
 }
 
 /** The schemes of every wire that is plain HTTP. */
 export const HTTP_SCHEMES: Readonly<Record<string, string>> = { "http:": "http:", "https:": "https:" };
 
-/** More exchanges with one server at one time than any of them has workers for. */
+/** Concurrent requests to one server; more than any of them has workers for. */
 const MAX_EXCHANGES = 256;
 const CONNECTIONS = 64;
-/** More endpoints than one replica asks at one time. */
+/** Endpoints whose paths are remembered. */
 const MAX_SETTLED = 4_096;
-/** The answers of a server that has nothing at a path. */
+/** Statuses of a server that has nothing at a path. */
 const NOWHERE: ReadonlySet<number> = new Set([404, 405]);
+/** Largest response, in bytes, to a request that asks for a status or a list. */
+export const MAX_STATUS_BYTES = 16 * 2 ** 20;
+/** Time that a server has to stop some work, in milliseconds. After that the work runs to its end. */
+const STOP_MS = 2_000;
 
-/** The servers of one wire, by HTTP/1.1. */
+/** One server during one call. Every method but `stop` rejects with an UpstreamFailure. */
+export class HttpServer {
+  readonly #exchange: (request: HttpRequest, call: HttpCall) => Promise<HttpAnswer>;
+  readonly #call: HttpCall;
+
+  constructor(exchange: (request: HttpRequest, call: HttpCall) => Promise<HttpAnswer>, call: HttpCall) {
+    this.#exchange = exchange;
+    this.#call = call;
+  }
+
+  /** Resolves with the response, whatever its status. */
+  ask(request: HttpRequest): Promise<HttpAnswer> {
+    return this.#exchange(request, this.#call);
+  }
+
+  /** Gets a path; resolves with the body of a 2xx response. */
+  async get(path: string, maxBytes = MAX_STATUS_BYTES): Promise<Buffer> {
+    return (await this.expect({ method: "GET", path, maxBytes })).body;
+  }
+
+  /** Posts a body; resolves with the body of a 2xx response. */
+  async post(path: string, body: HttpBody, headers?: Readonly<Record<string, string>>): Promise<Buffer> {
+    return (await this.expect({ method: "POST", path, body, ...(headers && { headers }) })).body;
+  }
+
+  /** Resolves with a 2xx response; any other status rejects with the failure that it means. */
+  async expect(request: HttpRequest): Promise<HttpAnswer> {
+    const answer = await this.ask(request);
+    expectSuccess(answer);
+    return answer;
+  }
+
+  /** Asks the server to stop some work of a call that was aborted. Never rejects. */
+  async stop(method: "POST" | "DELETE", path: string): Promise<void> {
+    const signal = new Cancel();
+    const clear = after(STOP_MS, () => signal.abort(undefined));
+    await this.#exchange({ method, path, maxBytes: MAX_STATUS_BYTES }, { ...this.#call, signal }).catch(
+      () => undefined,
+    );
+    clear();
+  }
+}
+
+type HttpCall = Pick<CallOptions, "signal" | "requestId" | "traceparent">;
+
+/** The servers of one wire, over HTTP/1.1. */
 export class HttpServers {
   readonly #reach: ServerReach;
   readonly #agent: Dispatcher;
@@ -63,9 +120,18 @@ export class HttpServers {
     this.#agent = guardedAgent(reach, { silenceMs: 0, connections: CONNECTIONS });
   }
 
-  /** Resolves with any answer, whatever its status. Rejects with an UpstreamFailure; an aborted question closes its connection. */
-  async ask(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
-    const { signal } = question.call;
+  /** The server of a target, for one call. */
+  at(target: UpstreamTarget, call: HttpCall): HttpServer {
+    return new HttpServer((request, { signal, ...ids }) => this.#ask(target, request, signal, headersOf(ids)), call);
+  }
+
+  /** Resolves with the response, whatever its status. An aborted request closes its connection. */
+  async #ask(
+    target: UpstreamTarget,
+    request: HttpRequest,
+    signal: Signal,
+    headers: Readonly<Record<string, string>>,
+  ): Promise<HttpAnswer> {
     if (signal.aborted) throw calledOff(signal);
     const address = addressOf(target, HTTP_SCHEMES, this.#reach);
     const { origin } = address.url;
@@ -76,7 +142,12 @@ export class HttpServers {
     const leave = (): void => hangUp.abort();
     signal.addEventListener("abort", leave, { once: true });
     try {
-      return await this.#find(target, address, question, hangUp.signal);
+      return await this.#find(
+        target,
+        address,
+        { ...request, headers: { ...headers, ...request.headers } },
+        hangUp.signal,
+      );
     } catch (error) {
       throw signal.aborted ? calledOff(signal) : error;
     } finally {
@@ -85,32 +156,25 @@ export class HttpServers {
     }
   }
 
-  /** As `ask`, for an answer that is good at 2xx alone; any other status is thrown as the failure that it means. */
-  async askFor(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
-    const answer = await this.ask(target, question);
-    if (answer.status >= 200 && answer.status < 300) return answer;
-    throw statusFailure(answer);
-  }
-
   /** Asks at the path that answered before, or at each that the operation may have until one isn't 404 or 405. */
   async #find(
     target: UpstreamTarget,
     address: Address,
-    question: HttpQuestion,
+    request: HttpRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
     const { url } = address;
-    const paths = pathsUnder(url.pathname, question.path, this.#operations);
-    const kind = `${target.endpoint} ${question.path.split("/", 3).join("/")}`;
+    const paths = pathsUnder(url.pathname, request.path, this.#operations);
+    const kind = `${target.endpoint} ${request.path.split("/", 3).join("/")}`;
     const known = this.#settled.get(kind);
     let first: HttpAnswer | undefined;
     for (const [at, path] of paths.entries()) {
       if (known !== undefined && known !== at) continue;
-      const answer = await this.#exchange(address, path, question, signal);
+      const answer = await this.#exchange(address, path, request, signal);
       if (answer.status < 300) {
         if (this.#settled.size >= MAX_SETTLED) this.#settled.clear();
         this.#settled.set(kind, at);
-        if (question.method !== "GET") this.#reach.found?.note(target.endpoint, answer.address);
+        if (request.method !== "GET") this.#reach.found?.note(target.endpoint, answer.address);
       }
       if (!NOWHERE.has(answer.status)) return answer;
       first ??= answer;
@@ -125,10 +189,10 @@ export class HttpServers {
   async #exchange(
     { url, authorization }: Address,
     path: string,
-    question: HttpQuestion,
+    request: HttpRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    const { method, call, maxBytes = MAX_MESSAGE_BYTES } = question;
+    const { method, body: sent, maxBytes = MAX_MESSAGE_BYTES } = request;
     const address = url.origin + path;
     try {
       const response = await this.#agent.request({
@@ -138,12 +202,13 @@ export class HttpServers {
         headers: {
           "user-agent": BRAND,
           "accept-encoding": "identity",
-          "x-request-id": call.requestId,
-          ...traceOf(call),
           ...(authorization !== undefined && { authorization }),
-          ...question.headers,
+          ...(sent !== undefined && {
+            "content-type": typeof sent === "string" ? "application/json" : sent.contentType,
+          }),
+          ...request.headers,
         },
-        ...(question.body !== undefined && { body: question.body }),
+        ...(sent !== undefined && { body: typeof sent === "string" ? sent : sent.body }),
         signal,
       });
       const { statusCode: status, headers, body } = response;
@@ -175,7 +240,17 @@ async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: n
   return gathered.bytes();
 }
 
-/** What a status that isn't good means; the body's error text is for the server's owner. */
+const headersOf = ({ requestId, traceparent }: Omit<HttpCall, "signal">): Readonly<Record<string, string>> => ({
+  "x-request-id": requestId,
+  ...traceOf({ traceparent }),
+});
+
+/** Throws the UpstreamFailure that a status other than 2xx means. */
+export function expectSuccess(answer: HttpAnswer): void {
+  if (answer.status < 200 || answer.status >= 300) throw statusFailure(answer);
+}
+
+/** The failure that a status means; the body's error text is for the server's owner. */
 export function statusFailure({ status, headers, body, address }: HttpAnswer): UpstreamFailure {
   const { said, retryDelay } = toldIn(body);
   const failure = failureOfStatus(status, ownerText(said));
@@ -251,18 +326,6 @@ function textOfError(told: unknown): string {
     .filter((line) => line !== "")
     .join("; ")
     .slice(0, MAX_SAID);
-}
-
-/** Posts JSON to a path of a server; resolves with the answer's body. Rejects with an UpstreamFailure. */
-export async function postJson(
-  servers: HttpServers,
-  target: UpstreamTarget,
-  path: string,
-  body: string,
-  call: CallOptions,
-): Promise<Buffer> {
-  const headers = { "content-type": "application/json" };
-  return (await servers.askFor(target, { method: "POST", path, headers, body, call })).body;
 }
 
 /** A JSON body. Throws an UpstreamFailure when it is none. */

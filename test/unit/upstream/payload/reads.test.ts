@@ -9,7 +9,7 @@ import { inputFaults } from "../../../../src/contracts/inputs.ts";
 import { PROFILES as GR00T } from "../../../../src/upstream/gr00t-zmq/profiles.ts";
 import { createUpstream } from "../../../../src/upstream/index.ts";
 import { PROFILES as OPENPI } from "../../../../src/upstream/openpi-ws/profiles.ts";
-import { PROFILES as OPENVLA } from "../../../../src/upstream/openvla-act/profiles.ts";
+import { PROFILES as OPENVLA } from "../../../../src/upstream/openvla-act.ts";
 import { partsOf } from "../../../../src/upstream/payload/observe.ts";
 import type { Profiles } from "../../../../src/upstream/payload/profile.ts";
 import { readsOf } from "../../../../src/upstream/payload/reads.ts";

@@ -1,14 +1,89 @@
-/** What a server of the protocol answers over gRPC, read by field number. */
-import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { type ModelMetadata, type Tensor, type TensorMetadata, WRITES } from "../oip/tensors.ts";
-import { malformed } from "../transport/failures.ts";
+/** The Open Inference Protocol, version 2, over gRPC: KServe, Triton and others. */
+import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { frameMessage } from "../codecs/grpc.ts";
+import {
+  type InferRequest,
+  type ModelMetadata,
+  type OipModelName,
+  type OipTransport,
+  oipWire,
+  rawBytes,
+  type Tensor,
+  type TensorMetadata,
+  WRITES,
+} from "./oip.ts";
+import { malformed } from "./transport/failures.ts";
+import { GRPC_SCHEMES } from "./transport/grpc.ts";
+import { type ServerReach, Servers } from "./transport/servers.ts";
+import type { CallOptions, UpstreamTarget, Wire } from "./wire.ts";
+
+/** Opens the wire; connections are made on first use. */
+export const oipV2Grpc = (reach: ServerReach): Wire =>
+  oipWire("oip-v2-grpc", Object.keys(GRPC_SCHEMES), grpcTransport(reach));
+
+type OipMethod = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
+
+/** The protocol over gRPC. */
+function grpcTransport(reach: ServerReach): OipTransport {
+  const servers = new Servers(reach, GRPC_SCHEMES, reach.openGrpc);
+  const ask = async (target: UpstreamTarget, method: OipMethod, message: Buffer, call: CallOptions): Promise<Buffer> =>
+    servers.of(target).unary({ ...call, path: `/inference.GRPCInferenceService/${method}` }, message);
+  return {
+    async serverReady(target, call) {
+      if (!readReady(await ask(target, "ServerReady", encodeNothing(), call)))
+        throw malformed("the server is not ready");
+    },
+    async modelReady(target, model, call) {
+      if (!readReady(await ask(target, "ModelReady", encodeModel(model), call)))
+        throw malformed("the model is not ready");
+    },
+    async metadata(target, model, call) {
+      return readMetadata(await ask(target, "ModelMetadata", encodeModel(model), call));
+    },
+    async infer(target, model, request, call) {
+      const message = encodeInfer(model, request, call.requestId);
+      return readInfer(await ask(target, "ModelInfer", message, call), call.requestId);
+    },
+    async close() {
+      servers.close();
+    },
+  };
+}
+
+/** A message without fields. */
+const encodeNothing = (): Buffer => frameMessage(new Uint8Array());
+
+/** ModelReadyRequest and ModelMetadataRequest, which have the same fields. */
+const encodeModel = ({ name, version }: OipModelName): Buffer =>
+  frameMessage(text(text(new BinaryWriter(), 1, name), 2, version).finish());
+
+/** ModelInferRequest, its numbers raw: half floats can't be sent otherwise. */
+function encodeInfer({ name, version }: OipModelName, { inputs, outputs }: InferRequest, id: string): Buffer {
+  const writer = text(text(text(new BinaryWriter(), 1, name), 2, version), 3, id);
+  for (const tensor of inputs) {
+    writer.tag(5, WireType.LengthDelimited).fork();
+    text(text(writer, 1, tensor.name), 2, tensor.datatype)
+      .tag(3, WireType.LengthDelimited)
+      .fork();
+    for (const size of tensor.shape) writer.int64(size);
+    writer.join().join();
+  }
+  for (const output of outputs) text(writer.tag(6, WireType.LengthDelimited).fork(), 1, output).join();
+  for (const { data } of inputs) {
+    writer.tag(7, WireType.LengthDelimited).bytes(data instanceof Uint8Array ? data : rawBytes(data));
+  }
+  return frameMessage(writer.finish());
+}
+
+const text = (writer: BinaryWriter, field: number, value: string): BinaryWriter =>
+  value === "" ? writer : writer.tag(field, WireType.LengthDelimited).string(value);
 
 const MAX_TENSORS = 256;
 const MAX_RANK = 16;
 const MAX_ELEMENTS = 1_000_000;
 
 /** ServerReadyResponse and ModelReadyResponse, whose one field is the same. Throws an UpstreamFailure. */
-export function readReady(bytes: Buffer): boolean {
+function readReady(bytes: Buffer): boolean {
   let ready = false;
   eachField(bytes, {
     1: (reader) => {
