@@ -4,7 +4,7 @@ from limber import _refusal as family
 
 
 class MissingApiKey(family.AuthenticationError):
-    """The call carries no `Authorization: Bearer` key."""
+    """The call has no `Authorization: Bearer` key."""
 
     code = "missing_api_key"
     status = 401
@@ -28,7 +28,7 @@ class KeyDisabled(family.AuthenticationError):
 
 
 class KeyExpired(family.AuthenticationError):
-    """The key's time is over."""
+    """The key has expired."""
 
     code = "key_expired"
     status = 401
@@ -36,7 +36,7 @@ class KeyExpired(family.AuthenticationError):
 
 
 class AdminTokenRequired(family.AuthenticationError):
-    """An administrative call came without the admin token."""
+    """An administrative call has no admin token."""
 
     code = "admin_token_required"
     status = 401
@@ -44,7 +44,7 @@ class AdminTokenRequired(family.AuthenticationError):
 
 
 class InvalidAdminToken(family.PermissionRefused):
-    """The admin token is wrong."""
+    """The admin token is invalid."""
 
     code = "invalid_admin_token"
     status = 403
@@ -52,7 +52,7 @@ class InvalidAdminToken(family.PermissionRefused):
 
 
 class ScopeDenied(family.PermissionRefused):
-    """The key's scopes do not cover this contract, or the key would give away more than it has: `details.exceeds` names in what."""
+    """The key's scopes do not include this contract, or the call would grant more authority than the key has; see `details.exceeds`."""
 
     code = "scope_denied"
     status = 403
@@ -60,7 +60,7 @@ class ScopeDenied(family.PermissionRefused):
 
 
 class PermissionDenied(family.PermissionRefused):
-    """The key does not hold the permission that this call needs, or that it would give away."""
+    """The key does not have the permission that this call needs or would grant."""
 
     code = "permission_denied"
     status = 403
@@ -68,7 +68,7 @@ class PermissionDenied(family.PermissionRefused):
 
 
 class ModelNotInScope(family.PermissionRefused):
-    """The key may not use the model that was named."""
+    """The key is not allowed to use the requested model."""
 
     code = "model_not_in_scope"
     status = 403
@@ -76,7 +76,7 @@ class ModelNotInScope(family.PermissionRefused):
 
 
 class InvalidClient(family.AuthenticationError):
-    """The OAuth client is not known, or its secret is wrong."""
+    """The OAuth client is unknown or its secret is wrong."""
 
     code = "invalid_client"
     status = 401
@@ -84,7 +84,7 @@ class InvalidClient(family.AuthenticationError):
 
 
 class InvalidGrant(family.ValidationError):
-    """The code is unknown, used, over, or not this client's; or what was sent with it does not fit it."""
+    """The authorization code is unknown, used, expired or issued to another client, or the parameters do not match it."""
 
     code = "invalid_grant"
     status = 400
@@ -92,7 +92,7 @@ class InvalidGrant(family.ValidationError):
 
 
 class UnsupportedGrantType(family.ValidationError):
-    """Only `authorization_code` is exchanged here."""
+    """The grant type is not supported; use `authorization_code`."""
 
     code = "unsupported_grant_type"
     status = 400
@@ -100,7 +100,7 @@ class UnsupportedGrantType(family.ValidationError):
 
 
 class InvalidScope(family.ValidationError):
-    """A scope is beyond what the client was registered for, or beyond what the consenting key may do."""
+    """A scope exceeds the client's registration or the authority of the consenting key."""
 
     code = "invalid_scope"
     status = 400
@@ -108,7 +108,7 @@ class InvalidScope(family.ValidationError):
 
 
 class InvalidFilter(family.ValidationError):
-    """A filter cannot be read, is too deep, or speaks of attributes that there are not."""
+    """The SCIM filter is invalid, too deep, or uses unknown attributes."""
 
     code = "invalid_filter"
     status = 400
@@ -116,7 +116,7 @@ class InvalidFilter(family.ValidationError):
 
 
 class InvalidPath(family.ValidationError):
-    """The path of a change cannot be read, or leads to no attribute."""
+    """The SCIM path is invalid or does not match an attribute."""
 
     code = "invalid_path"
     status = 400
@@ -124,7 +124,7 @@ class InvalidPath(family.ValidationError):
 
 
 class NoTarget(family.ValidationError):
-    """The path of a change leads to no value of this resource."""
+    """The SCIM path matches no value of this resource."""
 
     code = "no_target"
     status = 400
@@ -132,7 +132,7 @@ class NoTarget(family.ValidationError):
 
 
 class InvalidValue(family.ValidationError):
-    """A value is missing, or not one that the attribute takes."""
+    """A value is missing or not valid for its attribute."""
 
     code = "invalid_value"
     status = 400
@@ -140,7 +140,7 @@ class InvalidValue(family.ValidationError):
 
 
 class NotMutable(family.ValidationError):
-    """The attribute is not for callers to change."""
+    """The attribute is read-only."""
 
     code = "not_mutable"
     status = 400
@@ -148,7 +148,7 @@ class NotMutable(family.ValidationError):
 
 
 class VersionMismatch(family.ConflictError):
-    """The resource has another version than `If-Match` asks for."""
+    """The version of the resource does not match `If-Match`."""
 
     code = "version_mismatch"
     status = 412
@@ -156,7 +156,7 @@ class VersionMismatch(family.ConflictError):
 
 
 class InsufficientCredits(family.BillingError):
-    """The balance does not cover the dearest way the call could go."""
+    """The balance does not cover the highest possible cost of the call."""
 
     code = "insufficient_credits"
     status = 402
@@ -164,7 +164,7 @@ class InsufficientCredits(family.BillingError):
 
 
 class KeyBudgetExhausted(family.BillingError):
-    """The key's budget does not cover the dearest way the call could go."""
+    """The key's budget does not cover the highest possible cost of the call."""
 
     code = "key_budget_exhausted"
     status = 402
@@ -172,7 +172,7 @@ class KeyBudgetExhausted(family.BillingError):
 
 
 class WorkspaceBudgetExhausted(family.BillingError):
-    """The budget of the key's workspace does not cover the dearest way the call could go."""
+    """The workspace's budget does not cover the highest possible cost of the call."""
 
     code = "workspace_budget_exhausted"
     status = 402
@@ -180,7 +180,7 @@ class WorkspaceBudgetExhausted(family.BillingError):
 
 
 class BillingUnavailable(family.BillingError):
-    """No payment processor is set up here: the operator adds credit."""
+    """No payment processor is configured; the operator adds credit."""
 
     code = "billing_unavailable"
     status = 501
@@ -188,7 +188,7 @@ class BillingUnavailable(family.BillingError):
 
 
 class ProcessorUnavailable(family.BillingError):
-    """The payment processor does not answer at the moment; nothing was changed."""
+    """The payment processor does not respond; nothing was changed."""
 
     code = "processor_unavailable"
     status = 503
@@ -196,7 +196,7 @@ class ProcessorUnavailable(family.BillingError):
 
 
 class InvalidSignature(family.ValidationError):
-    """A message that claims to be the payment processor's is not signed by it, or was signed too long ago."""
+    """The signature of a payment webhook is invalid or too old."""
 
     code = "invalid_signature"
     status = 400
@@ -204,7 +204,7 @@ class InvalidSignature(family.ValidationError):
 
 
 class RateLimitExceeded(family.RateLimitError):
-    """Too many requests on this key."""
+    """The key exceeded its rate limit."""
 
     code = "rate_limit_exceeded"
     status = 429
@@ -212,7 +212,7 @@ class RateLimitExceeded(family.RateLimitError):
 
 
 class ConcurrencyLimitExceeded(family.RateLimitError):
-    """Too many requests at once on this key."""
+    """The key has too many concurrent requests."""
 
     code = "concurrency_limit_exceeded"
     status = 429
@@ -220,7 +220,7 @@ class ConcurrencyLimitExceeded(family.RateLimitError):
 
 
 class TooManyFailedCalls(family.RateLimitError):
-    """Too many calls of this key or its organisation failed at every model that was asked, by what their input may have caused."""
+    """Too many calls of this key or organization failed at every model, probably because of their input."""
 
     code = "too_many_failed_calls"
     status = 429
@@ -228,7 +228,7 @@ class TooManyFailedCalls(family.RateLimitError):
 
 
 class MalformedBody(family.ValidationError):
-    """The body is not JSON, or not the message that the call takes."""
+    """The body is not valid JSON or does not match the request message."""
 
     code = "malformed_body"
     status = 400
@@ -236,7 +236,7 @@ class MalformedBody(family.ValidationError):
 
 
 class ValidationFailed(family.ValidationError):
-    """One or more fields are wrong; `detail` lists each with its path."""
+    """One or more fields are invalid; `detail` lists each with its path."""
 
     code = "validation_failed"
     status = 422
@@ -244,7 +244,7 @@ class ValidationFailed(family.ValidationError):
 
 
 class ActionSpaceMismatch(family.ValidationError):
-    """The model that was named does not emit the action space that was asked for."""
+    """The requested model does not emit the requested action space."""
 
     code = "action_space_mismatch"
     status = 422
@@ -252,7 +252,7 @@ class ActionSpaceMismatch(family.ValidationError):
 
 
 class ConflictingPreferences(family.ValidationError):
-    """Two preferences that exclude each other were sent."""
+    """The request sets two preferences that exclude each other."""
 
     code = "conflicting_preferences"
     status = 422
@@ -260,7 +260,7 @@ class ConflictingPreferences(family.ValidationError):
 
 
 class IdempotencyUnsupported(family.ValidationError):
-    """A stream cannot be replayed, so it takes no idempotency key."""
+    """Streams cannot be replayed, so they do not accept an idempotency key."""
 
     code = "idempotency_unsupported"
     status = 422
@@ -268,7 +268,7 @@ class IdempotencyUnsupported(family.ValidationError):
 
 
 class StreamUnsupported(family.ValidationError):
-    """`stream` was asked for on a transport that answers this call whole."""
+    """`stream` was set on a transport that does not stream this call."""
 
     code = "stream_unsupported"
     status = 422
@@ -276,7 +276,7 @@ class StreamUnsupported(family.ValidationError):
 
 
 class FrameRefused(family.ValidationError):
-    """A frame could not be fetched, or is no picture that can be read."""
+    """A frame could not be fetched or decoded."""
 
     code = "frame_refused"
     status = 422
@@ -284,7 +284,7 @@ class FrameRefused(family.ValidationError):
 
 
 class AddressRefused(family.ValidationError):
-    """An address that the gateway must not dial was given."""
+    """The request contains an address that the gateway must not connect to."""
 
     code = "address_refused"
     status = 422
@@ -292,7 +292,7 @@ class AddressRefused(family.ValidationError):
 
 
 class PayloadTooLarge(family.ValidationError):
-    """The body is larger than the limit."""
+    """The body exceeds the size limit."""
 
     code = "payload_too_large"
     status = 413
@@ -300,7 +300,7 @@ class PayloadTooLarge(family.ValidationError):
 
 
 class UnsupportedMediaType(family.ValidationError):
-    """The body's content type is not one that this call takes."""
+    """The content type of the body is not supported by this call."""
 
     code = "unsupported_media_type"
     status = 415
@@ -308,7 +308,7 @@ class UnsupportedMediaType(family.ValidationError):
 
 
 class MalformedRequest(family.ValidationError):
-    """The bytes are not a valid HTTP request."""
+    """The bytes received are not a valid HTTP request."""
 
     code = "malformed_request"
     status = 400
@@ -324,7 +324,7 @@ class RequestTimeout(family.OutOfTime):
 
 
 class ExpectationFailed(family.ValidationError):
-    """The request expects something other than `100-continue`."""
+    """The `Expect` header is not `100-continue`."""
 
     code = "expectation_failed"
     status = 417
@@ -332,7 +332,7 @@ class ExpectationFailed(family.ValidationError):
 
 
 class HeadersTooLarge(family.ValidationError):
-    """The request line and headers are larger than the limit."""
+    """The request line and headers exceed the size limit."""
 
     code = "headers_too_large"
     status = 431
@@ -340,7 +340,7 @@ class HeadersTooLarge(family.ValidationError):
 
 
 class TransferCodingUnsupported(family.ValidationError):
-    """The transfer coding is another than `chunked`."""
+    """The transfer coding is not `chunked`."""
 
     code = "transfer_coding_unsupported"
     status = 501
@@ -348,7 +348,7 @@ class TransferCodingUnsupported(family.ValidationError):
 
 
 class MethodNotImplemented(family.ValidationError):
-    """The HTTP method is not one that this server knows."""
+    """The server does not implement this HTTP method."""
 
     code = "method_not_implemented"
     status = 501
@@ -356,7 +356,7 @@ class MethodNotImplemented(family.ValidationError):
 
 
 class HttpVersionUnsupported(family.ValidationError):
-    """The HTTP version is another than 1.0, 1.1 and 2."""
+    """The HTTP version is not 1.0, 1.1 or 2."""
 
     code = "http_version_unsupported"
     status = 505
@@ -364,7 +364,7 @@ class HttpVersionUnsupported(family.ValidationError):
 
 
 class NotFound(family.NotFoundError):
-    """There is no such path, or the thing named does not exist here."""
+    """The path or resource does not exist."""
 
     code = "not_found"
     status = 404
@@ -372,7 +372,7 @@ class NotFound(family.NotFoundError):
 
 
 class ModelNotFound(family.NotFoundError):
-    """No model or alias bears this name."""
+    """The model or alias does not exist."""
 
     code = "model_not_found"
     status = 404
@@ -380,7 +380,7 @@ class ModelNotFound(family.NotFoundError):
 
 
 class PresetNotFound(family.NotFoundError):
-    """The organisation has no preset of this name."""
+    """The preset does not exist in this organization."""
 
     code = "preset_not_found"
     status = 404
@@ -388,7 +388,7 @@ class PresetNotFound(family.NotFoundError):
 
 
 class MethodNotAllowed(family.NotFoundError):
-    """The path exists and does not take this method."""
+    """The path does not support this method."""
 
     code = "method_not_allowed"
     status = 405
@@ -396,7 +396,7 @@ class MethodNotAllowed(family.NotFoundError):
 
 
 class NoLiveDeployment(family.RoutingError):
-    """The model or alias is known and nothing live serves it."""
+    """The model or alias exists, but has no live offering."""
 
     code = "no_live_deployment"
     status = 409
@@ -404,7 +404,7 @@ class NoLiveDeployment(family.RoutingError):
 
 
 class NoRouteAvailable(family.RoutingError):
-    """The constraints leave no offering; `details.dropped` names each and why."""
+    """No offering satisfies the constraints; `details.dropped` lists each with its reason."""
 
     code = "no_route_available"
     status = 409
@@ -412,7 +412,7 @@ class NoRouteAvailable(family.RoutingError):
 
 
 class IdempotencyConflict(family.ConflictError):
-    """The idempotency key was used with another body."""
+    """The idempotency key was used with a different body."""
 
     code = "idempotency_conflict"
     status = 409
@@ -420,7 +420,7 @@ class IdempotencyConflict(family.ConflictError):
 
 
 class IdempotencyInProgress(family.ConflictError):
-    """The first call with this idempotency key still runs."""
+    """The first call with this idempotency key is still running."""
 
     code = "idempotency_in_progress"
     status = 409
@@ -428,7 +428,7 @@ class IdempotencyInProgress(family.ConflictError):
 
 
 class AlreadyExists(family.ConflictError):
-    """A thing of this name exists already."""
+    """A resource with this name already exists."""
 
     code = "already_exists"
     status = 409
@@ -436,7 +436,7 @@ class AlreadyExists(family.ConflictError):
 
 
 class SessionTakenOver(family.ConflictError):
-    """Another stream of the same session was opened: the loop goes on there."""
+    """A newer stream of the same session took over this control loop."""
 
     code = "session_taken_over"
     status = 409
@@ -444,7 +444,7 @@ class SessionTakenOver(family.ConflictError):
 
 
 class KeyNarrowed(family.ConflictError):
-    """The key may do less than when the stream was opened: another one, opened now, goes on with what it still may."""
+    """The key's authority was reduced; open a new stream."""
 
     code = "key_narrowed"
     status = 409
@@ -452,7 +452,7 @@ class KeyNarrowed(family.ConflictError):
 
 
 class WorkspaceInUse(family.ConflictError):
-    """The workspace has keys that work; revoke them first, or delete it with `force`."""
+    """The workspace has active keys; revoke them first, or delete it with `force`."""
 
     code = "workspace_in_use"
     status = 409
@@ -460,7 +460,7 @@ class WorkspaceInUse(family.ConflictError):
 
 
 class RobotStopped(family.ConflictError):
-    """An emergency stop stands: no actions until it is released."""
+    """An emergency stop is active; no actions are sent until it is released."""
 
     code = "robot_stopped"
     status = 409
@@ -468,7 +468,7 @@ class RobotStopped(family.ConflictError):
 
 
 class OfferingNotLive(family.ConflictError):
-    """Only an offering that calls are routed to can be paused, and only a paused one resumed."""
+    """Only routable offerings can be paused, and only paused ones resumed."""
 
     code = "offering_not_live"
     status = 409
@@ -476,7 +476,7 @@ class OfferingNotLive(family.ConflictError):
 
 
 class OfferingNotVerifiable(family.ConflictError):
-    """A rejected or removed offering cannot be verified: register it again. One whose server was busy can be when it is free."""
+    """Rejected and removed offerings cannot be verified, so register them again. If the server was busy, retry when it is free."""
 
     code = "offering_not_verifiable"
     status = 409
@@ -484,7 +484,7 @@ class OfferingNotVerifiable(family.ConflictError):
 
 
 class LastOwner(family.ConflictError):
-    """The organisation would be left without an owner; make somebody else the owner first."""
+    """The organization would be left without an owner; make another member an owner first."""
 
     code = "last_owner"
     status = 409
@@ -492,7 +492,7 @@ class LastOwner(family.ConflictError):
 
 
 class InvalidInvite(family.NotFoundError):
-    """The invite is not known, was accepted, or its time is over."""
+    """The invite is unknown, already accepted or expired."""
 
     code = "invalid_invite"
     status = 404
@@ -500,7 +500,7 @@ class InvalidInvite(family.NotFoundError):
 
 
 class MemberNotActive(family.ConflictError):
-    """The member has not accepted the invite, or was deactivated."""
+    """The member has not accepted the invite or is deactivated."""
 
     code = "member_not_active"
     status = 409
@@ -508,7 +508,7 @@ class MemberNotActive(family.ConflictError):
 
 
 class AllAttemptsFailed(family.UpstreamError):
-    """Every offering of the plan was tried and failed; `route.attempts` says how."""
+    """Every offering of the plan was tried and failed; `route.attempts` lists the failures."""
 
     code = "all_attempts_failed"
     status = 502
@@ -516,7 +516,7 @@ class AllAttemptsFailed(family.UpstreamError):
 
 
 class InputContract(family.ValidationError):
-    """The observations, the instruction or the goal are not what any offering that may serve reads: by what these declare, so that none was asked, and `details.violations` names each field that is missing or too much; or by what those that were asked answered. `details.needed` says what they read, as far as they declared it. The same request fails again."""
+    """The input matches no eligible offering, by their declared input contracts or by their answers. `details.violations` lists each field at fault, and `details.needed` what the offerings declare. A retry of the same request fails again."""
 
     code = "input_contract"
     status = 422
@@ -524,7 +524,7 @@ class InputContract(family.ValidationError):
 
 
 class DeadlineExceeded(family.OutOfTime):
-    """Time ran out, or no step of the plan could finish in what was left of it."""
+    """The deadline passed, or no offering could finish in the remaining time."""
 
     code = "deadline_exceeded"
     status = 504
@@ -532,7 +532,7 @@ class DeadlineExceeded(family.OutOfTime):
 
 
 class CapacityExhausted(family.ServerError):
-    """Every offering that could serve is resting after failures."""
+    """The circuit breakers of all eligible offerings are open."""
 
     code = "capacity_exhausted"
     status = 503
@@ -540,7 +540,7 @@ class CapacityExhausted(family.ServerError):
 
 
 class Overloaded(family.ServerError):
-    """More calls arrive than this instance can serve: nothing was done and nothing was charged; call again after `retry_after`."""
+    """This instance is overloaded. Nothing ran and nothing was charged; retry after `retry_after`."""
 
     code = "overloaded"
     status = 503
@@ -548,7 +548,7 @@ class Overloaded(family.ServerError):
 
 
 class NotReady(family.ServerError):
-    """The instance should not receive traffic now."""
+    """This instance is not ready for traffic."""
 
     code = "not_ready"
     status = 503
@@ -556,7 +556,7 @@ class NotReady(family.ServerError):
 
 
 class StoreUnavailable(family.ServerError):
-    """The gateway's own state cannot be read or written at the moment; nothing was charged."""
+    """The gateway cannot read or write its own state; nothing was charged."""
 
     code = "store_unavailable"
     status = 503
@@ -564,7 +564,7 @@ class StoreUnavailable(family.ServerError):
 
 
 class ClientClosedRequest(family.OutOfTime):
-    """The caller went away before the answer was there."""
+    """The caller disconnected before the response was ready."""
 
     code = "client_closed_request"
     status = 499
@@ -572,7 +572,7 @@ class ClientClosedRequest(family.OutOfTime):
 
 
 class InternalError(family.ServerError):
-    """The gateway's fault; the request id finds it in the log."""
+    """Internal error; include the request id when you report it."""
 
     code = "internal_error"
     status = 500
@@ -580,7 +580,7 @@ class InternalError(family.ServerError):
 
 
 class DataGone(family.NotFoundError):
-    """It was fetched, or its time is over: the organisation retains no data."""
+    """The data was already fetched or has expired; the organization has zero data retention."""
 
     code = "data_gone"
     status = 410
@@ -588,7 +588,7 @@ class DataGone(family.NotFoundError):
 
 
 class TooMany(family.ConflictError):
-    """There are as many of these as an organisation may have; remove one first."""
+    """The organization has reached its limit for this kind of resource; remove one first."""
 
     code = "too_many"
     status = 409
@@ -596,7 +596,7 @@ class TooMany(family.ConflictError):
 
 
 class PresetInUse(family.ConflictError):
-    """The preset is the default of the organisation or of a workspace; name another one in its settings first."""
+    """The preset is the default of the organization or of a workspace; choose another default first."""
 
     code = "preset_in_use"
     status = 409
@@ -604,7 +604,7 @@ class PresetInUse(family.ConflictError):
 
 
 class JobFinished(family.ConflictError):
-    """The job has ended: there is nothing to call off."""
+    """The job has ended and cannot be canceled."""
 
     code = "job_finished"
     status = 409
@@ -612,7 +612,7 @@ class JobFinished(family.ConflictError):
 
 
 class ScenarioNotRunnable(family.ConflictError):
-    """The scenario is catalogued, and needs an outside harness to be run."""
+    """The scenario is only listed in the catalog and needs an external harness to run."""
 
     code = "scenario_not_runnable"
     status = 409
@@ -620,7 +620,7 @@ class ScenarioNotRunnable(family.ConflictError):
 
 
 class ImmutableField(family.ValidationError):
-    """What was probed of an offering never changes; declare it again, and have that probed."""
+    """Probed fields of an offering cannot be changed; declare a new offering."""
 
     code = "immutable_field"
     status = 422
@@ -628,7 +628,7 @@ class ImmutableField(family.ValidationError):
 
 
 class OfferingLive(family.ConflictError):
-    """Calls are routed to the offering: withdraw it with `force=true`."""
+    """Calls are routed to the offering; withdraw it with `force=true`."""
 
     code = "offering_live"
     status = 409
@@ -636,7 +636,7 @@ class OfferingLive(family.ConflictError):
 
 
 class WebhookDisabled(family.ConflictError):
-    """The webhook is disabled: nothing is sent to it."""
+    """The webhook is disabled; nothing is sent to it."""
 
     code = "webhook_disabled"
     status = 409
@@ -644,7 +644,7 @@ class WebhookDisabled(family.ConflictError):
 
 
 class BroadcastTestFailed(family.ValidationError):
-    """The target of spans did not take a test span, and was not saved."""
+    """The broadcast target rejected a test span and was not saved."""
 
     code = "broadcast_test_failed"
     status = 422
@@ -652,7 +652,7 @@ class BroadcastTestFailed(family.ValidationError):
 
 
 class ClaimLost(family.ConflictError):
-    """The runner's time with the evaluation was over, and it may be another's now; nothing of this call is kept. Take one anew."""
+    """The runner's claim has expired, and another runner may hold the evaluation. Nothing of this call was kept; claim an evaluation again."""
 
     code = "claim_lost"
     status = 409
@@ -660,7 +660,7 @@ class ClaimLost(family.ConflictError):
 
 
 class EpisodesMissing(family.ConflictError):
-    """Episodes of the evaluation have not been reported yet."""
+    """Some episodes of the evaluation have not been reported."""
 
     code = "episodes_missing"
     status = 409
@@ -668,7 +668,7 @@ class EpisodesMissing(family.ConflictError):
 
 
 class EpisodeReported(family.ConflictError):
-    """The episode was reported before, and came to something else then."""
+    """The episode was already reported with a different result."""
 
     code = "episode_reported"
     status = 409
@@ -676,7 +676,7 @@ class EpisodeReported(family.ConflictError):
 
 
 class BodyMemoryExhausted(family.ServerError):
-    """All bodies that the gateway reads and works on at the moment have taken the memory that it gives them."""
+    """The memory for request bodies is used up."""
 
     code = "body_memory_exhausted"
     status = 503
@@ -684,7 +684,7 @@ class BodyMemoryExhausted(family.ServerError):
 
 
 class BodyMemoryLimitExceeded(family.RateLimitError):
-    """The bodies of this key's running calls have taken the memory that the gateway gives one key."""
+    """The key's running calls have used up the key's share of body memory."""
 
     code = "body_memory_limit_exceeded"
     status = 429
@@ -692,7 +692,7 @@ class BodyMemoryLimitExceeded(family.RateLimitError):
 
 
 class OrgNotEmpty(family.ConflictError):
-    """The organisation still has what would be lost with it: credit, a commitment, jobs, pending payments or live offerings."""
+    """The organization still has credit, a commitment, jobs, pending payments or live offerings."""
 
     code = "org_not_empty"
     status = 409
@@ -700,7 +700,7 @@ class OrgNotEmpty(family.ConflictError):
 
 
 class SessionEnded(family.AuthenticationError):
-    """The session is not known, its time is over, or its member may not sign in any more."""
+    """The session is unknown or expired, or its member can no longer sign in."""
 
     code = "session_ended"
     status = 401
@@ -708,7 +708,7 @@ class SessionEnded(family.AuthenticationError):
 
 
 class CrossOrigin(family.PermissionRefused):
-    """A session's cookie came with a request that another site's page may have sent."""
+    """A request with a session cookie may come from another site's page."""
 
     code = "cross_origin"
     status = 403
@@ -716,7 +716,7 @@ class CrossOrigin(family.PermissionRefused):
 
 
 class BrowserNeeded(family.ValidationError):
-    """The caller is no browser that can keep a session: it speaks neither REST nor Connect, or its connection is neither encrypted nor on loopback."""
+    """Sign-in needs a browser over REST or Connect, on an encrypted or loopback connection."""
 
     code = "browser_needed"
     status = 422
@@ -724,7 +724,7 @@ class BrowserNeeded(family.ValidationError):
 
 
 class InvalidSignIn(family.AuthenticationError):
-    """The link or the invite is not known, was used, or its time is over."""
+    """The sign-in link or invite is invalid, already used or expired."""
 
     code = "invalid_sign_in"
     status = 401
@@ -732,7 +732,7 @@ class InvalidSignIn(family.AuthenticationError):
 
 
 class NoIssuer(family.NotFoundError):
-    """No identity provider signs this e-mail domain in."""
+    """No identity provider is configured for this e-mail domain."""
 
     code = "no_issuer"
     status = 404
@@ -740,7 +740,7 @@ class NoIssuer(family.NotFoundError):
 
 
 class IssuerFailed(family.UpstreamError):
-    """The identity provider did not answer, or not as OpenID Connect says."""
+    """The identity provider did not respond, or violated OpenID Connect."""
 
     code = "issuer_failed"
     status = 422
@@ -748,7 +748,7 @@ class IssuerFailed(family.UpstreamError):
 
 
 class SignInInterrupted(family.AuthenticationError):
-    """The sign-in did not begin at this browser, took too long, or was called off."""
+    """The sign-in was started in another browser, timed out or was canceled."""
 
     code = "sign_in_interrupted"
     status = 401
@@ -756,7 +756,7 @@ class SignInInterrupted(family.AuthenticationError):
 
 
 class SignInRefused(family.PermissionRefused):
-    """What the identity provider says of the person makes nobody a member: no verified e-mail of a domain of the organisation, no member of it, or one that was deactivated."""
+    """The identity provider's user is not an active member: no verified e-mail in the organization's domains, no membership, or deactivated."""
 
     code = "sign_in_refused"
     status = 403
@@ -764,7 +764,7 @@ class SignInRefused(family.PermissionRefused):
 
 
 class DomainNotVerified(family.ConflictError):
-    """The e-mail domain is not one that the operator verified for this organisation, or it is another's."""
+    """The operator has not verified the e-mail domain for this organization, or another organization uses it."""
 
     code = "domain_not_verified"
     status = 409
@@ -772,7 +772,7 @@ class DomainNotVerified(family.ConflictError):
 
 
 class InvalidRedirectUri(family.ValidationError):
-    """An address that an application takes codes at is none that codes may go to."""
+    """A redirect URI of the application is not allowed."""
 
     code = "invalid_redirect_uri"
     status = 400
@@ -780,7 +780,7 @@ class InvalidRedirectUri(family.ValidationError):
 
 
 class InvalidClientMetadata(family.ValidationError):
-    """An application asks to be registered for what there is not here."""
+    """The application's registration requests unsupported features."""
 
     code = "invalid_client_metadata"
     status = 400
@@ -788,7 +788,7 @@ class InvalidClientMetadata(family.ValidationError):
 
 
 class InvalidTarget(family.ValidationError):
-    """A key is asked for that is for another server."""
+    """The requested resource is another server."""
 
     code = "invalid_target"
     status = 400
@@ -796,7 +796,7 @@ class InvalidTarget(family.ValidationError):
 
 
 class MailUnavailable(family.ServerError):
-    """No mail is sent: the operator has named no mail server."""
+    """Mail is not configured on this gateway."""
 
     code = "mail_unavailable"
     status = 501
@@ -804,7 +804,7 @@ class MailUnavailable(family.ServerError):
 
 
 class MailFailed(family.UpstreamError):
-    """The mail server did not take a mail."""
+    """The mail server did not accept a message."""
 
     code = "mail_failed"
     status = 502
@@ -812,7 +812,7 @@ class MailFailed(family.UpstreamError):
 
 
 class KeyLineTooLong(family.ConflictError):
-    """The key that makes this one descends from as many keys as one may."""
+    """The calling key has reached the maximum depth of key descent and cannot create keys."""
 
     code = "key_line_too_long"
     status = 409
@@ -820,7 +820,7 @@ class KeyLineTooLong(family.ConflictError):
 
 
 class CursorExpired(family.ConflictError):
-    """The cursor is older than events are kept: some behind it may be forgotten. Begin anew without one."""
+    """The cursor is older than the event retention, so events may be missing; start again without a cursor."""
 
     code = "cursor_expired"
     status = 410
@@ -828,7 +828,7 @@ class CursorExpired(family.ConflictError):
 
 
 class RobotNotArmed(family.PermissionRefused):
-    """No person has armed this robot for this key, or not for this model or for so long; or what was armed has ended."""
+    """The robot is not armed for this key, model or duration, or the arming has ended."""
 
     code = "robot_not_armed"
     status = 403
@@ -836,7 +836,7 @@ class RobotNotArmed(family.PermissionRefused):
 
 
 class RobotBusy(family.ConflictError):
-    """Another run moves this robot."""
+    """Another run is moving this robot."""
 
     code = "robot_busy"
     status = 409
@@ -844,7 +844,7 @@ class RobotBusy(family.ConflictError):
 
 
 class RobotAbsent(family.ConflictError):
-    """The robot does not attend, so that nothing could move it."""
+    """The robot is not connected, so nothing can move it."""
 
     code = "robot_absent"
     status = 409
@@ -852,7 +852,7 @@ class RobotAbsent(family.ConflictError):
 
 
 class PaymentMethodMissing(family.BillingError):
-    """Automatic top-up needs a payment method that is stored first."""
+    """Automatic top-up needs a stored payment method."""
 
     code = "payment_method_missing"
     status = 409
@@ -860,7 +860,7 @@ class PaymentMethodMissing(family.BillingError):
 
 
 class AppNotAllowed(family.PermissionRefused):
-    """The organisation lets its members consent to no application that registered itself."""
+    """The organization does not allow applications that registered themselves."""
 
     code = "app_not_allowed"
     status = 403
@@ -868,7 +868,7 @@ class AppNotAllowed(family.PermissionRefused):
 
 
 class StateUnloaded(family.ServerError):
-    """The gateway's store is damaged, and could not be loaded: an operator has to restore it."""
+    """The gateway's stored state is damaged and cannot be loaded; an operator must restore it."""
 
     code = "state_unloaded"
     status = 503

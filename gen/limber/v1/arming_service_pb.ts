@@ -21,16 +21,16 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/arming_service.proto.
  */
 export const file_limber_v1_arming_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvYXJtaW5nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK6AgoPQXJtUm9ib3RSZXF1ZXN0EhwKCHJvYm90X2lkGAEgASgJQgq6SAdyBRABGIABEhsKBmtleV9pZBgCIAEoCUIJukgGcgQQARhASAASHgoJY2xpZW50X2lkGAMgASgJQgm6SAZyBBABGEBIABJBCgZtb2RlbHMYBCADKAlCMbpILpIBKwgBECAiJXIjMiFeW14vOlxzKl17MSwxMjh9L1teLzpccypdezEsMTI4fSQSLAoGYm91bmRzGAUgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gBiAEBEh8KC21heF9zZWNvbmRzGAYgASgNQgq6SAcqBRiQHCgBEh8KCmV4cGlyZXNfaW4YByABKA1CC7pICCoGGICjBSgBQg4KBWFnZW50EgW6SAIIAUIJCgdfYm91bmRzIjUKEEFybVJvYm90UmVzcG9uc2USIQoGYXJtaW5nGAEgASgLMhEubGltYmVyLnYxLkFybWluZyIyChJEaXNhcm1Sb2JvdFJlcXVlc3QSHAoJYXJtaW5nX2lkGAEgASgJQgm6SAZyBBABGEAiOAoTRGlzYXJtUm9ib3RSZXNwb25zZRIhCgZhcm1pbmcYASABKAsyES5saW1iZXIudjEuQXJtaW5nIpcBChJMaXN0QXJtaW5nc1JlcXVlc3QSEgoFZW5kZWQYASABKAhIAIgBARIeCgVsaW1pdBgCIAEoDUIKukgHKgUY9AMoAUgBiAEBEi4KBmN1cnNvchgDIAEoCUIZukgWchQYQDIQXmFybV9bMC05QS1aLV0rJEgCiAEBQggKBl9lbmRlZEIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdEFybWluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5Bcm1pbmcSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IitAEKEFJ1blBvbGljeVJlcXVlc3QSHAoIcm9ib3RfaWQYASABKAlCCrpIB3IFEAEYgAESGQoFbW9kZWwYAiABKAlCCrpIB3IFEAEYgAISHQoLaW5zdHJ1Y3Rpb24YAyABKAlCCLpIBXIDGIBAEh8KC21heF9zZWNvbmRzGAQgASgNQgq6SAcqBRiQHCgBEhwKBndhaXRfcxgFIAEoDUIHukgEKgIYMkgAiAEBQgkKB193YWl0X3MiNgoRUnVuUG9saWN5UmVzcG9uc2USIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1biIoCg1HZXRSdW5SZXF1ZXN0EhcKBnJ1bl9pZBgBIAEoCUIHukgEcgIYQCIzCg5HZXRSdW5SZXNwb25zZRIhCgNydW4YASABKAsyFC5saW1iZXIudjEuUG9saWN5UnVuIisKEENhbmNlbFJ1blJlcXVlc3QSFwoGcnVuX2lkGAEgASgJQge6SARyAhhAIjYKEUNhbmNlbFJ1blJlc3BvbnNlEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4ipwEKEkF0dGVuZFJvYm90UmVxdWVzdBIlCgRvcGVuGAEgASgLMhUubGltYmVyLnYxLkF0dGVuZE9wZW5IABIxCgtvYnNlcnZhdGlvbhgCIAEoCzIaLmxpbWJlci52MS5Mb29wT2JzZXJ2YXRpb25IABIlCgVjbG9zZRgDIAEoCzIULmxpbWJlci52MS5Mb29wQ2xvc2VIAEIQCgdtZXNzYWdlEgW6SAIIASLDAgoKQXR0ZW5kT3BlbhIhCghyb2JvdF9pZBgBIAEoCUIKukgHcgUQARiAAUgAiAEBEh8KDGFjdGlvbl9zcGFjZRgCIAEoCUIJukgGcgQQARhAEiAKB2hvcml6b24YAyABKA1CCrpIByoFGIACKAFIAYgBARIkCgtkZWFkbGluZV9tcxgEIAEoDUIKukgHKgUYkE4oAUgCiAEBEiwKBmJvdW5kcxgFIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNIA4gBARI4CgplbWJvZGltZW50GAYgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSASIAQFCCwoJX3JvYm90X2lkQgoKCF9ob3Jpem9uQg4KDF9kZWFkbGluZV9tc0IJCgdfYm91bmRzQg0KC19lbWJvZGltZW50IuABChNBdHRlbmRSb2JvdFJlc3BvbnNlEikKBm9wZW5lZBgBIAEoCzIXLmxpbWJlci52MS5BdHRlbmRPcGVuZWRIABIkCgNydW4YAiABKAsyFS5saW1iZXIudjEuUnVuU3RhcnRlZEgAEiUKBWNodW5rGAMgASgLMhQubGltYmVyLnYxLkxvb3BDaHVua0gAEiMKBGhvbGQYBCABKAsyEy5saW1iZXIudjEuTG9vcEhvbGRIABIjCgRvdmVyGAUgASgLMhMubGltYmVyLnYxLlJ1bkVuZGVkSABCBwoFZXZlbnQiLAoMQXR0ZW5kT3BlbmVkEgoKAmlkGAEgASgJEhAKCHJvYm90X2lkGAIgASgJIkAKClJ1blN0YXJ0ZWQSIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1bhIPCgdlcGlzb2RlGAIgASgNIi0KCFJ1bkVuZGVkEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4yzAoKDUFybWluZ1NlcnZpY2USfQoIQXJtUm9ib3QSGi5saW1iZXIudjEuQXJtUm9ib3RSZXF1ZXN0GhsubGltYmVyLnYxLkFybVJvYm90UmVzcG9uc2UiOKq7GBMIAhIKcm9ib3RzLmFybRjJAWACgtPkkwIbOgEqYgZhcm1pbmciDi92MS9yb2JvdHMvYXJtEokBCgtEaXNhcm1Sb2JvdBIdLmxpbWJlci52MS5EaXNhcm1Sb2JvdFJlcXVlc3QaHi5saW1iZXIudjEuRGlzYXJtUm9ib3RSZXNwb25zZSI7qrsYEwgCEgtyb2JvdHMuc3RvcGACcAaC0+STAh46ASpiBmFybWluZyIRL3YxL3JvYm90cy9kaXNhcm0S5QEKC0xpc3RBcm1pbmdzEh0ubGltYmVyLnYxLkxpc3RBcm1pbmdzUmVxdWVzdBoeLmxpbWJlci52MS5MaXN0QXJtaW5nc1Jlc3BvbnNlIpYBkAIBqrsYdQgCEg1pbmZlcmVuY2UucnVuYAJ6YAoMbGlzdF9hcm1pbmdzElBTYXlzIHdoaWNoIHJvYm90cyBhIHBlcnNvbiBoYXMgYXJtZWQgZm9yIHlvdSwgd2l0aCB3aGljaCBtb2RlbHMsIGFuZCB1bnRpbCB3aGVuLoLT5JMCFBISL3YxL3JvYm90cy9hcm1pbmdzErsCCglSdW5Qb2xpY3kSGy5saW1iZXIudjEuUnVuUG9saWN5UmVxdWVzdBocLmxpbWJlci52MS5SdW5Qb2xpY3lSZXNwb25zZSLyAaq7GM4BCAISDWluZmVyZW5jZS5ydW4YyQEyA2FjdGACcAR6rgEKCnJ1bl9wb2xpY3kSnQFNb3ZlcyBhIHJlYWwgcm9ib3QuIE9ubHkgcm9ib3RzIHRoYXQgbGlzdF9hcm1pbmdzIHNob3dzIGNhbiBiZSBtb3ZlZCwgd2l0aCB0aGUgbW9kZWxzIHRoYXQgaXQgbmFtZXMuIEFmdGVyd2FyZHMgbG9vayBhdCB3aGF0IHRoZSByb2JvdCBzZWVzIGJlZm9yZSB5b3UgZ28gb24uIAGC0+STAhk6ASpiA3J1biIPL3YxL3JvYm90cy9ydW5zEroBCgZHZXRSdW4SGC5saW1iZXIudjEuR2V0UnVuUmVxdWVzdBoZLmxpbWJlci52MS5HZXRSdW5SZXNwb25zZSJ7kAIBqrsYTwgCEg1pbmZlcmVuY2UucnVuYAJ6OgoHZ2V0X3J1bhIvQSBydW4gdGhhdCBoYXMgbm90IGVuZGVkIHN0aWxsIG1vdmVzIHRoZSByb2JvdC6C0+STAh9iA3J1bhIYL3YxL3JvYm90cy9ydW5zL3tydW5faWR9Er0BCglDYW5jZWxSdW4SGy5saW1iZXIudjEuQ2FuY2VsUnVuUmVxdWVzdBocLmxpbWJlci52MS5DYW5jZWxSdW5SZXNwb25zZSJ1qrsYTAgCEg1pbmZlcmVuY2UucnVuYAJwBno1CgpjYW5jZWxfcnVuEidUaGUgcm9ib3QgZ2V0cyBubyBmdXJ0aGVyIGFjdGlvbiBvZiBpdC6C0+STAh9iA3J1bioYL3YxL3JvYm90cy9ydW5zL3tydW5faWR9EowBCgtBdHRlbmRSb2JvdBIdLmxpbWJlci52MS5BdHRlbmRSb2JvdFJlcXVlc3QaHi5saW1iZXIudjEuQXR0ZW5kUm9ib3RSZXNwb25zZSI6qrsYGggCEg1pbmZlcmVuY2UucnVuMgNhY3RgAnAFgtPkkwIWOgEqIhEvdjEvcm9ib3RzL2F0dGVuZCgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_arming, file_limber_v1_control_loop, file_limber_v1_registry]);
+  fileDesc("Ch5saW1iZXIvdjEvYXJtaW5nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK6AgoPQXJtUm9ib3RSZXF1ZXN0EhwKCHJvYm90X2lkGAEgASgJQgq6SAdyBRABGIABEhsKBmtleV9pZBgCIAEoCUIJukgGcgQQARhASAASHgoJY2xpZW50X2lkGAMgASgJQgm6SAZyBBABGEBIABJBCgZtb2RlbHMYBCADKAlCMbpILpIBKwgBECAiJXIjMiFeW14vOlxzKl17MSwxMjh9L1teLzpccypdezEsMTI4fSQSLAoGYm91bmRzGAUgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gBiAEBEh8KC21heF9zZWNvbmRzGAYgASgNQgq6SAcqBRiQHCgBEh8KCmV4cGlyZXNfaW4YByABKA1CC7pICCoGGICjBSgBQg4KBWFnZW50EgW6SAIIAUIJCgdfYm91bmRzIjUKEEFybVJvYm90UmVzcG9uc2USIQoGYXJtaW5nGAEgASgLMhEubGltYmVyLnYxLkFybWluZyIyChJEaXNhcm1Sb2JvdFJlcXVlc3QSHAoJYXJtaW5nX2lkGAEgASgJQgm6SAZyBBABGEAiOAoTRGlzYXJtUm9ib3RSZXNwb25zZRIhCgZhcm1pbmcYASABKAsyES5saW1iZXIudjEuQXJtaW5nIpcBChJMaXN0QXJtaW5nc1JlcXVlc3QSEgoFZW5kZWQYASABKAhIAIgBARIeCgVsaW1pdBgCIAEoDUIKukgHKgUY9AMoAUgBiAEBEi4KBmN1cnNvchgDIAEoCUIZukgWchQYQDIQXmFybV9bMC05QS1aLV0rJEgCiAEBQggKBl9lbmRlZEIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdEFybWluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5Bcm1pbmcSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IitAEKEFJ1blBvbGljeVJlcXVlc3QSHAoIcm9ib3RfaWQYASABKAlCCrpIB3IFEAEYgAESGQoFbW9kZWwYAiABKAlCCrpIB3IFEAEYgAISHQoLaW5zdHJ1Y3Rpb24YAyABKAlCCLpIBXIDGIBAEh8KC21heF9zZWNvbmRzGAQgASgNQgq6SAcqBRiQHCgBEhwKBndhaXRfcxgFIAEoDUIHukgEKgIYMkgAiAEBQgkKB193YWl0X3MiNgoRUnVuUG9saWN5UmVzcG9uc2USIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1biIoCg1HZXRSdW5SZXF1ZXN0EhcKBnJ1bl9pZBgBIAEoCUIHukgEcgIYQCIzCg5HZXRSdW5SZXNwb25zZRIhCgNydW4YASABKAsyFC5saW1iZXIudjEuUG9saWN5UnVuIisKEENhbmNlbFJ1blJlcXVlc3QSFwoGcnVuX2lkGAEgASgJQge6SARyAhhAIjYKEUNhbmNlbFJ1blJlc3BvbnNlEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4ipwEKEkF0dGVuZFJvYm90UmVxdWVzdBIlCgRvcGVuGAEgASgLMhUubGltYmVyLnYxLkF0dGVuZE9wZW5IABIxCgtvYnNlcnZhdGlvbhgCIAEoCzIaLmxpbWJlci52MS5Mb29wT2JzZXJ2YXRpb25IABIlCgVjbG9zZRgDIAEoCzIULmxpbWJlci52MS5Mb29wQ2xvc2VIAEIQCgdtZXNzYWdlEgW6SAIIASLDAgoKQXR0ZW5kT3BlbhIhCghyb2JvdF9pZBgBIAEoCUIKukgHcgUQARiAAUgAiAEBEh8KDGFjdGlvbl9zcGFjZRgCIAEoCUIJukgGcgQQARhAEiAKB2hvcml6b24YAyABKA1CCrpIByoFGIACKAFIAYgBARIkCgtkZWFkbGluZV9tcxgEIAEoDUIKukgHKgUYkE4oAUgCiAEBEiwKBmJvdW5kcxgFIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNIA4gBARI4CgplbWJvZGltZW50GAYgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSASIAQFCCwoJX3JvYm90X2lkQgoKCF9ob3Jpem9uQg4KDF9kZWFkbGluZV9tc0IJCgdfYm91bmRzQg0KC19lbWJvZGltZW50IuABChNBdHRlbmRSb2JvdFJlc3BvbnNlEikKBm9wZW5lZBgBIAEoCzIXLmxpbWJlci52MS5BdHRlbmRPcGVuZWRIABIkCgNydW4YAiABKAsyFS5saW1iZXIudjEuUnVuU3RhcnRlZEgAEiUKBWNodW5rGAMgASgLMhQubGltYmVyLnYxLkxvb3BDaHVua0gAEiMKBGhvbGQYBCABKAsyEy5saW1iZXIudjEuTG9vcEhvbGRIABIjCgRvdmVyGAUgASgLMhMubGltYmVyLnYxLlJ1bkVuZGVkSABCBwoFZXZlbnQiLAoMQXR0ZW5kT3BlbmVkEgoKAmlkGAEgASgJEhAKCHJvYm90X2lkGAIgASgJIkAKClJ1blN0YXJ0ZWQSIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1bhIPCgdlcGlzb2RlGAIgASgNIi0KCFJ1bkVuZGVkEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4y2AoKDUFybWluZ1NlcnZpY2USfQoIQXJtUm9ib3QSGi5saW1iZXIudjEuQXJtUm9ib3RSZXF1ZXN0GhsubGltYmVyLnYxLkFybVJvYm90UmVzcG9uc2UiOKq7GBMIAhIKcm9ib3RzLmFybRjJAWACgtPkkwIbOgEqYgZhcm1pbmciDi92MS9yb2JvdHMvYXJtEokBCgtEaXNhcm1Sb2JvdBIdLmxpbWJlci52MS5EaXNhcm1Sb2JvdFJlcXVlc3QaHi5saW1iZXIudjEuRGlzYXJtUm9ib3RSZXNwb25zZSI7qrsYEwgCEgtyb2JvdHMuc3RvcGACcAaC0+STAh46ASpiBmFybWluZyIRL3YxL3JvYm90cy9kaXNhcm0S9AEKC0xpc3RBcm1pbmdzEh0ubGltYmVyLnYxLkxpc3RBcm1pbmdzUmVxdWVzdBoeLmxpbWJlci52MS5MaXN0QXJtaW5nc1Jlc3BvbnNlIqUBkAIBqrsYgwEIAhINaW5mZXJlbmNlLnJ1bmACem4KDGxpc3RfYXJtaW5ncxJeTGlzdHMgdGhlIHJvYm90cyB0aGF0IGEgcGVyc29uIGhhcyBhcm1lZCBmb3IgeW91LCB3aXRoIHRoZSBhbGxvd2VkIG1vZGVscyBhbmQgdGhlIGV4cGlyeSB0aW1lLoLT5JMCFBISL3YxL3JvYm90cy9hcm1pbmdzEqYCCglSdW5Qb2xpY3kSGy5saW1iZXIudjEuUnVuUG9saWN5UmVxdWVzdBocLmxpbWJlci52MS5SdW5Qb2xpY3lSZXNwb25zZSLdAaq7GLkBCAISDWluZmVyZW5jZS5ydW4YyQEyA2FjdGACcAR6mQEKCnJ1bl9wb2xpY3kSiAFNb3ZlcyBhIHJlYWwgcm9ib3QuIE9ubHkgcm9ib3RzIGFuZCBtb2RlbHMgbGlzdGVkIGJ5IGxpc3RfYXJtaW5ncyBjYW4gYmUgdXNlZC4gQ2hlY2sgd2hhdCB0aGUgcm9ib3Qgc2VlcyBhZnRlcndhcmRzIGJlZm9yZSB5b3UgY29udGludWUuIAGC0+STAhk6ASpiA3J1biIPL3YxL3JvYm90cy9ydW5zEr4BCgZHZXRSdW4SGC5saW1iZXIudjEuR2V0UnVuUmVxdWVzdBoZLmxpbWJlci52MS5HZXRSdW5SZXNwb25zZSJ/kAIBqrsYUwgCEg1pbmZlcmVuY2UucnVuYAJ6PgoHZ2V0X3J1bhIzQSBydW4gdGhhdCBoYXMgbm90IGVuZGVkIGlzIHN0aWxsIG1vdmluZyB0aGUgcm9ib3QugtPkkwIfYgNydW4SGC92MS9yb2JvdHMvcnVucy97cnVuX2lkfRLLAQoJQ2FuY2VsUnVuEhsubGltYmVyLnYxLkNhbmNlbFJ1blJlcXVlc3QaHC5saW1iZXIudjEuQ2FuY2VsUnVuUmVzcG9uc2UiggGquxhZCAISDWluZmVyZW5jZS5ydW5gAnAGekIKCmNhbmNlbF9ydW4SNFRoZSByb2JvdCByZWNlaXZlcyBubyBmdXJ0aGVyIGFjdGlvbnMgZnJvbSB0aGlzIHJ1bi6C0+STAh9iA3J1bioYL3YxL3JvYm90cy9ydW5zL3tydW5faWR9EowBCgtBdHRlbmRSb2JvdBIdLmxpbWJlci52MS5BdHRlbmRSb2JvdFJlcXVlc3QaHi5saW1iZXIudjEuQXR0ZW5kUm9ib3RSZXNwb25zZSI6qrsYGggCEg1pbmZlcmVuY2UucnVuMgNhY3RgAnAFgtPkkwIWOgEqIhEvdjEvcm9ib3RzL2F0dGVuZCgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_arming, file_limber_v1_control_loop, file_limber_v1_registry]);
 
 /**
- * Arms a robot for an agent.
+ * Request to arm a robot for an agent.
  *
  * @generated from message limber.v1.ArmRobotRequest
  */
 export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
   /**
-   * The robot, by the name that its own calls give.
+   * Robot id, as used in the robot's own calls.
    *
    * @generated from field: string robot_id = 1;
    */
@@ -43,7 +43,7 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
    */
   agent: {
     /**
-     * One key.
+     * Id of the agent's key.
      *
      * @generated from field: string key_id = 2;
      */
@@ -51,7 +51,7 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
     case: "keyId";
   } | {
     /**
-     * One application: every key that it got by consent.
+     * Client id of an application; covers every key issued to it by consent.
      *
      * @generated from field: string client_id = 3;
      */
@@ -60,28 +60,28 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The models that may move the robot, as exact slugs `owner/name`.
+   * Models that may move the robot, as exact slugs `owner/name`.
    *
    * @generated from field: repeated string models = 4;
    */
   models: string[];
 
   /**
-   * What no action may exceed. A key that has bounds itself arms with its own, and states none here.
+   * Safety limits for all actions. A calling key with its own bounds applies those and cannot set any here.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * How long one run may take at most, in seconds.
+   * Maximum duration of one run, in seconds.
    *
    * @generated from field: uint32 max_seconds = 6;
    */
   maxSeconds: number;
 
   /**
-   * After how many seconds it ends by itself; a day at most.
+   * Time until the arming expires, in seconds; at most one day.
    *
    * @generated from field: uint32 expires_in = 7;
    */
@@ -117,13 +117,13 @@ export const ArmRobotResponseSchema: GenMessage<ArmRobotResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 1);
 
 /**
- * Ends an arming.
+ * Request to end an arming.
  *
  * @generated from message limber.v1.DisarmRobotRequest
  */
 export type DisarmRobotRequest = Message<"limber.v1.DisarmRobotRequest"> & {
   /**
-   * The arming.
+   * Arming id.
    *
    * @generated from field: string arming_id = 1;
    */
@@ -138,7 +138,7 @@ export const DisarmRobotRequestSchema: GenMessage<DisarmRobotRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 2);
 
 /**
- * The arming as it is now.
+ * The ended arming.
  *
  * @generated from message limber.v1.DisarmRobotResponse
  */
@@ -159,27 +159,27 @@ export const DisarmRobotResponseSchema: GenMessage<DisarmRobotResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 3);
 
 /**
- * Asks for armings.
+ * Request to list armings.
  *
  * @generated from message limber.v1.ListArmingsRequest
  */
 export type ListArmingsRequest = Message<"limber.v1.ListArmingsRequest"> & {
   /**
-   * Also those that have ended.
+   * Also lists ended armings.
    *
    * @generated from field: optional bool ended = 1;
    */
   ended?: boolean | undefined;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -194,13 +194,13 @@ export const ListArmingsRequestSchema: GenMessage<ListArmingsRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 4);
 
 /**
- * Armings.
+ * A page of armings.
  *
  * @generated from message limber.v1.ListArmingsResponse
  */
 export type ListArmingsResponse = Message<"limber.v1.ListArmingsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -214,14 +214,14 @@ export type ListArmingsResponse = Message<"limber.v1.ListArmingsResponse"> & {
   data: Arming[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -236,41 +236,41 @@ export const ListArmingsResponseSchema: GenMessage<ListArmingsResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 5);
 
 /**
- * Has a model move an armed robot.
+ * Request to run a policy on an armed robot.
  *
  * @generated from message limber.v1.RunPolicyRequest
  */
 export type RunPolicyRequest = Message<"limber.v1.RunPolicyRequest"> & {
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The model, one of those that the arming names.
+   * Model slug; one of the models in the arming.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: string instruction = 3;
    */
   instruction: string;
 
   /**
-   * How long it may take at most, in seconds; no more than the arming allows.
+   * Maximum duration, in seconds; at most the limit of the arming.
    *
    * @generated from field: uint32 max_seconds = 4;
    */
   maxSeconds: number;
 
   /**
-   * How long the answer waits for the end, in seconds. 30 when absent.
+   * Time to wait for the end of the run before responding, in seconds; 30 when absent.
    *
    * @generated from field: optional uint32 wait_s = 5;
    */
@@ -285,7 +285,7 @@ export const RunPolicyRequestSchema: GenMessage<RunPolicyRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 6);
 
 /**
- * The run, as it was when the wait was over.
+ * The run when it ended or the wait expired.
  *
  * @generated from message limber.v1.RunPolicyResponse
  */
@@ -306,13 +306,13 @@ export const RunPolicyResponseSchema: GenMessage<RunPolicyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_arming_service, 7);
 
 /**
- * Asks for a run.
+ * Request for a run.
  *
  * @generated from message limber.v1.GetRunRequest
  */
 export type GetRunRequest = Message<"limber.v1.GetRunRequest"> & {
   /**
-   * The run.
+   * Run id.
    *
    * @generated from field: string run_id = 1;
    */
@@ -348,13 +348,13 @@ export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 9);
 
 /**
- * Ends a run.
+ * Request to cancel a run.
  *
  * @generated from message limber.v1.CancelRunRequest
  */
 export type CancelRunRequest = Message<"limber.v1.CancelRunRequest"> & {
   /**
-   * The run.
+   * Run id.
    *
    * @generated from field: string run_id = 1;
    */
@@ -369,7 +369,7 @@ export const CancelRunRequestSchema: GenMessage<CancelRunRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 10);
 
 /**
- * The run as it is now.
+ * The canceled run.
  *
  * @generated from message limber.v1.CancelRunResponse
  */
@@ -390,19 +390,19 @@ export const CancelRunResponseSchema: GenMessage<CancelRunResponse> = /*@__PURE_
   messageDesc(file_limber_v1_arming_service, 11);
 
 /**
- * One message of a robot that waits for runs: `open` first.
+ * A message of a robot that waits for runs: `open` first.
  *
  * @generated from message limber.v1.AttendRobotRequest
  */
 export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.v1.AttendRobotRequest.message
    */
   message: {
     /**
-     * Who waits. Comes first, once.
+     * Identifies the robot. Sent first, once.
      *
      * @generated from field: limber.v1.AttendOpen open = 1;
      */
@@ -410,7 +410,7 @@ export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
     case: "open";
   } | {
     /**
-     * What the robot senses; not looked at outside of a run. Steps grow, from one run to the next, too.
+     * A new observation; ignored outside a run. Steps increase across runs.
      *
      * @generated from field: limber.v1.LoopObservation observation = 2;
      */
@@ -418,7 +418,7 @@ export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
     case: "observation";
   } | {
     /**
-     * The robot is done.
+     * Disconnects the robot.
      *
      * @generated from field: limber.v1.LoopClose close = 3;
      */
@@ -435,48 +435,48 @@ export const AttendRobotRequestSchema: GenMessage<AttendRobotRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 12);
 
 /**
- * Who waits, and how it acts.
+ * Identifies a robot and declares how it acts.
  *
  * @generated from message limber.v1.AttendOpen
  */
 export type AttendOpen = Message<"limber.v1.AttendOpen"> & {
   /**
-   * The robot's name; the key's own robot where the key has one.
+   * Robot id; defaults to the key's robot.
    *
    * @generated from field: optional string robot_id = 1;
    */
   robotId?: string | undefined;
 
   /**
-   * The action space that it carries out.
+   * Action space that the robot executes.
    *
    * @generated from field: string action_space = 2;
    */
   actionSpace: string;
 
   /**
-   * Action steps in a chunk, as of a control loop.
+   * Number of action steps per chunk, as in a control loop.
    *
    * @generated from field: optional uint32 horizon = 3;
    */
   horizon?: number | undefined;
 
   /**
-   * How old an observation may be when its chunk arrives, in milliseconds, as of a control loop.
+   * Maximum age of an observation when its chunk arrives, in milliseconds, as in a control loop.
    *
    * @generated from field: optional uint32 deadline_ms = 4;
    */
   deadlineMs?: number | undefined;
 
   /**
-   * What no action may exceed, for every agent that asks.
+   * Safety limits for all actions, whichever agent runs a policy.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * The robot's body.
+   * Embodiment of the robot.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 6;
    */
@@ -491,19 +491,19 @@ export const AttendOpenSchema: GenMessage<AttendOpen> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 13);
 
 /**
- * One message to a robot that waits for runs.
+ * A message to a robot that waits for runs.
  *
  * @generated from message limber.v1.AttendRobotResponse
  */
 export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.AttendRobotResponse.event
    */
   event: {
     /**
-     * The robot is waited upon. Comes first, once.
+     * The robot is connected. Sent first, once.
      *
      * @generated from field: limber.v1.AttendOpened opened = 1;
      */
@@ -511,7 +511,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "opened";
   } | {
     /**
-     * A run begins: chunks may come.
+     * A run has started; chunks may follow.
      *
      * @generated from field: limber.v1.RunStarted run = 2;
      */
@@ -519,7 +519,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "run";
   } | {
     /**
-     * An action chunk, as of a control loop.
+     * An action chunk, as in a control loop.
      *
      * @generated from field: limber.v1.LoopChunk chunk = 3;
      */
@@ -527,7 +527,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "chunk";
   } | {
     /**
-     * Hold.
+     * The robot must hold.
      *
      * @generated from field: limber.v1.LoopHold hold = 4;
      */
@@ -535,7 +535,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "hold";
   } | {
     /**
-     * The run is over: hold, and execute nothing of it.
+     * The run has ended: hold, and execute no more of its actions.
      *
      * @generated from field: limber.v1.RunEnded over = 5;
      */
@@ -552,20 +552,20 @@ export const AttendRobotResponseSchema: GenMessage<AttendRobotResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 14);
 
 /**
- * The robot is waited upon.
+ * Confirms that the robot is connected.
  *
  * @generated from message limber.v1.AttendOpened
  */
 export type AttendOpened = Message<"limber.v1.AttendOpened"> & {
   /**
-   * The stream's identifier.
+   * Stream id.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 2;
    */
@@ -580,7 +580,7 @@ export const AttendOpenedSchema: GenMessage<AttendOpened> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 15);
 
 /**
- * A run begins.
+ * A run has started.
  *
  * @generated from message limber.v1.RunStarted
  */
@@ -593,7 +593,7 @@ export type RunStarted = Message<"limber.v1.RunStarted"> & {
   run?: PolicyRun | undefined;
 
   /**
-   * Number of its episode, which its chunks and holds bear.
+   * Episode number of the run, as in its chunks and holds.
    *
    * @generated from field: uint32 episode = 2;
    */
@@ -608,7 +608,7 @@ export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 16);
 
 /**
- * A run is over.
+ * A run has ended.
  *
  * @generated from message limber.v1.RunEnded
  */
@@ -629,13 +629,13 @@ export const RunEndedSchema: GenMessage<RunEnded> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 17);
 
 /**
- * Robots that agents move: armed by people, attended by the robot itself, run by an agent for a limited time.
+ * Lets agents move robots for a limited time: a person arms the robot, the robot attends, and an agent runs a policy.
  *
  * @generated from service limber.v1.ArmingService
  */
 export const ArmingService: GenService<{
   /**
-   * Arms a robot for one agent: a key, or an application by whose key it calls. An application cannot arm, and no key arms for itself.
+   * Arms a robot for one agent: a key or an application. Applications cannot arm, and a key cannot arm for itself.
    *
    * @generated from rpc limber.v1.ArmingService.ArmRobot
    */
@@ -645,7 +645,7 @@ export const ArmingService: GenService<{
     output: typeof ArmRobotResponseSchema;
   },
   /**
-   * Ends an arming, and the run that it allows, at once.
+   * Ends an arming and its run immediately.
    *
    * @generated from rpc limber.v1.ArmingService.DisarmRobot
    */
@@ -655,7 +655,7 @@ export const ArmingService: GenService<{
     output: typeof DisarmRobotResponseSchema;
   },
   /**
-   * Lists armings, newest first: all that the caller reaches where it may arm robots, those for its own key otherwise.
+   * Lists armings, newest first: all accessible ones if the caller may arm robots, otherwise those for its own key.
    *
    * @generated from rpc limber.v1.ArmingService.ListArmings
    */
@@ -665,8 +665,8 @@ export const ArmingService: GenService<{
     output: typeof ListArmingsResponseSchema;
   },
   /**
-   * Has a model move an armed robot, until `max_seconds` are over or anything ends it before. The robot has to be there, as `AttendRobot` says. Answers when
-   * the run has ended, or after `wait_s`. A caller that leaves while it waits ends the run.
+   * Lets a model move an armed robot until `max_seconds` have passed or the run ends early. The robot must be connected with
+   * `AttendRobot`. Returns when the run has ended, or after `wait_s`. If the caller disconnects while waiting, the run ends.
    *
    * @generated from rpc limber.v1.ArmingService.RunPolicy
    */
@@ -676,7 +676,7 @@ export const ArmingService: GenService<{
     output: typeof RunPolicyResponseSchema;
   },
   /**
-   * Shows a run.
+   * Returns a run.
    *
    * @generated from rpc limber.v1.ArmingService.GetRun
    */
@@ -686,7 +686,7 @@ export const ArmingService: GenService<{
     output: typeof GetRunResponseSchema;
   },
   /**
-   * Ends a run at once. One that has ended is answered as it is.
+   * Ends a run immediately. A run that has already ended is returned unchanged.
    *
    * @generated from rpc limber.v1.ArmingService.CancelRun
    */
@@ -696,8 +696,8 @@ export const ArmingService: GenService<{
     output: typeof CancelRunResponseSchema;
   },
   /**
-   * A robot waits for runs: it says who it is, then what it senses, and hears chunks and holds while a run moves it. Outside of a run it holds.
-   * Chunks of a run cost the agent's key. gRPC, or Connect over HTTP/2.
+   * Connects a robot that waits for runs: it sends `open`, then observations, and receives chunks and holds during a run. Outside a run
+   * it must hold. Chunks are charged to the agent's key. Requires gRPC, or Connect over HTTP/2.
    *
    * @generated from rpc limber.v1.ArmingService.AttendRobot
    */

@@ -14,83 +14,83 @@ export const file_limber_v1_audit: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvYXVkaXQucHJvdG8SCWxpbWJlci52MSLpAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAkSDgoGb3JnX2lkGAIgASgJEgsKA3NlcRgDIAEoDRIPCgdjcmVhdGVkGAQgASgNEg0KBWFjdG9yGAUgASgJEg4KBmFjdGlvbhgGIAEoCRIPCgdzdWJqZWN0GAcgASgJEigKB2RldGFpbHMYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKCnJlcXVlc3RfaWQYCSABKAlIAIgBARIQCghwcmV2aW91cxgKIAEoCRIMCgRoYXNoGAsgASgJQg0KC19yZXF1ZXN0X2lkIjgKCkF1ZGl0RmF1bHQSDgoGb3JnX2lkGAEgASgJEgsKA3NlcRgCIAEoDRINCgVmYXVsdBgDIAEoCWIGcHJvdG8z", [file_google_protobuf_struct]);
 
 /**
- * One administrative act. The records of an organisation are a chain: each one's hash covers it and the hash before it.
+ * An administrative action. An organization's records form a hash chain: each hash covers the record and the previous hash.
  *
  * @generated from message limber.v1.AuditRecord
  */
 export type AuditRecord = Message<"limber.v1.AuditRecord"> & {
   /**
-   * Its name, such as `aud_01J…`.
+   * Audit record id, such as `aud_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The organisation that it concerns.
+   * Id of the organization that it concerns.
    *
    * @generated from field: string org_id = 2;
    */
   orgId: string;
 
   /**
-   * Its number in the organisation's chain, from 1.
+   * Sequence number in the organization's chain, from 1.
    *
    * @generated from field: uint32 seq = 3;
    */
   seq: number;
 
   /**
-   * When it was done, in unix seconds.
+   * When it was done, in Unix seconds.
    *
    * @generated from field: uint32 created = 4;
    */
   created: number;
 
   /**
-   * Who did it: `admin`, `public`, `system`, or the name of a key or user.
+   * Who did it: `admin`, `public`, `system`, or a key or user id.
    *
    * @generated from field: string actor = 5;
    */
   actor: string;
 
   /**
-   * What was done, such as `key.created`.
+   * Action, such as `key.created`.
    *
    * @generated from field: string action = 6;
    */
   action: string;
 
   /**
-   * The name of what it was done to.
+   * Id of the affected resource.
    *
    * @generated from field: string subject = 7;
    */
   subject: string;
 
   /**
-   * What else is worth knowing; never a secret.
+   * Additional details; never a secret.
    *
    * @generated from field: google.protobuf.Struct details = 8;
    */
   details?: JsonObject | undefined;
 
   /**
-   * The call that did it.
+   * Id of the request that did it.
    *
    * @generated from field: optional string request_id = 9;
    */
   requestId?: string | undefined;
 
   /**
-   * The hash of the record before, in hexadecimal; empty for the first.
+   * Hash of the previous record in hex; empty for the first.
    *
    * @generated from field: string previous = 10;
    */
   previous: string;
 
   /**
-   * SHA-256 of the hash before and this record, in hexadecimal.
+   * SHA-256 of the previous hash and this record, in hex.
    *
    * @generated from field: string hash = 11;
    */
@@ -105,20 +105,20 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_audit, 0);
 
 /**
- * A place where a chain of records is broken.
+ * A broken record in a chain.
  *
  * @generated from message limber.v1.AuditFault
  */
 export type AuditFault = Message<"limber.v1.AuditFault"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The number of the record.
+   * Sequence number of the record.
    *
    * @generated from field: uint32 seq = 2;
    */

@@ -15,70 +15,70 @@ export const file_limber_v1_auto_topup: GenFile = /*@__PURE__*/
   fileDesc("ChpsaW1iZXIvdjEvYXV0b190b3B1cC5wcm90bxIJbGltYmVyLnYxIsYCCglBdXRvVG9wVXASDwoHZW5hYmxlZBgBIAEoCBIVCg10aHJlc2hvbGRfdXNkGAIgASgBEhIKCmFtb3VudF91c2QYAyABKAESGwoTbW9udGhseV9jZWlsaW5nX3VzZBgEIAEoARIeChZjaGFyZ2VkX3RoaXNfbW9udGhfdXNkGAUgASgBEjsKDnBheW1lbnRfbWV0aG9kGAYgASgLMhgubGltYmVyLnYxLlBheW1lbnRNZXRob2RCBJi9GAFIAIgBARIQCghkZWNsaW5lcxgHIAEoDRIfChJwZW5kaW5nX3BheW1lbnRfaWQYCCABKAlIAYgBARIXCgpub3RfYmVmb3JlGAkgASgNSAKIAQFCEQoPX3BheW1lbnRfbWV0aG9kQhUKE19wZW5kaW5nX3BheW1lbnRfaWRCDQoLX25vdF9iZWZvcmUiaAoNUGF5bWVudE1ldGhvZBIMCgRraW5kGAEgASgJEhIKBWJyYW5kGAIgASgJSACIAQESEgoFbGFzdDQYAyABKAlIAYgBARINCgVzaW5jZRgEIAEoDUIICgZfYnJhbmRCCAoGX2xhc3Q0IhUKE0dldEF1dG9Ub3BVcFJlcXVlc3QiQAoUR2V0QXV0b1RvcFVwUmVzcG9uc2USKAoKYXV0b190b3B1cBgBIAEoCzIULmxpbWJlci52MS5BdXRvVG9wVXAilQIKFlVwZGF0ZUF1dG9Ub3BVcFJlcXVlc3QSFAoHZW5hYmxlZBgBIAEoCEgAiAEBEjMKDXRocmVzaG9sZF91c2QYAiABKAFCF7pIFBISGQAAAAAAiMNAKQAAAAAAAPA/SAGIAQESMAoKYW1vdW50X3VzZBgDIAEoAUIXukgUEhIZAAAAAACIw0ApAAAAAAAAFEBIAogBARI5ChNtb250aGx5X2NlaWxpbmdfdXNkGAQgASgBQhe6SBQSEhkAAAAAgIQuQSkAAAAAAAAUQEgDiAEBQgoKCF9lbmFibGVkQhAKDl90aHJlc2hvbGRfdXNkQg0KC19hbW91bnRfdXNkQhYKFF9tb250aGx5X2NlaWxpbmdfdXNkIkMKF1VwZGF0ZUF1dG9Ub3BVcFJlc3BvbnNlEigKCmF1dG9fdG9wdXAYASABKAsyFC5saW1iZXIudjEuQXV0b1RvcFVwIoUBChlTZXRVcFBheW1lbnRNZXRob2RSZXF1ZXN0EiQKC3N1Y2Nlc3NfdXJsGAEgASgJQgq6SAdyBRABGIAQSACIAQESIwoKY2FuY2VsX3VybBgCIAEoCUIKukgHcgUQARiAEEgBiAEBQg4KDF9zdWNjZXNzX3VybEINCgtfY2FuY2VsX3VybCJDChpTZXRVcFBheW1lbnRNZXRob2RSZXNwb25zZRIRCglzZXR1cF91cmwYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoDSIcChpEZWxldGVQYXltZW50TWV0aG9kUmVxdWVzdCJHChtEZWxldGVQYXltZW50TWV0aG9kUmVzcG9uc2USKAoKYXV0b190b3B1cBgBIAEoCzIULmxpbWJlci52MS5BdXRvVG9wVXBiBnByb3RvMw", [file_buf_validate_validate, file_limber_edge_v1_options]);
 
 /**
- * When credit is bought without anybody asking: a stored payment method is charged when the balance falls below a threshold, until a
- * month's ceiling is reached. Off until it is turned on.
+ * Automatic top-up: a stored payment method is charged when the balance falls below a threshold, up to a monthly ceiling. Off by
+ * default.
  *
  * @generated from message limber.v1.AutoTopUp
  */
 export type AutoTopUp = Message<"limber.v1.AutoTopUp"> & {
   /**
-   * Credit is bought when the balance falls below the threshold.
+   * True if automatic top-up is on.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * Below which balance credit is bought, in US dollars.
+   * Balance below which credit is bought, in US dollars.
    *
    * @generated from field: double threshold_usd = 2;
    */
   thresholdUsd: number;
 
   /**
-   * How much is bought at a time, in US dollars.
+   * Amount bought at a time, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
   amountUsd: number;
 
   /**
-   * The most that is charged in a calendar month (UTC), in US dollars. A charge that would exceed it is not made.
+   * Maximum total per calendar month (UTC), in US dollars; a charge that would exceed it is not made.
    *
    * @generated from field: double monthly_ceiling_usd = 4;
    */
   monthlyCeilingUsd: number;
 
   /**
-   * What was charged in this month so far, in US dollars, with the charge that is being made.
+   * Amount charged in this month including a pending charge, in US dollars.
    *
    * @generated from field: double charged_this_month_usd = 5;
    */
   chargedThisMonthUsd: number;
 
   /**
-   * What is charged; null where none is stored.
+   * Stored payment method; null if there is none.
    *
    * @generated from field: optional limber.v1.PaymentMethod payment_method = 6;
    */
   paymentMethod?: PaymentMethod | undefined;
 
   /**
-   * How many charges in a row were declined. At three it is turned off.
+   * Number of consecutive declined charges; three turn automatic top-up off.
    *
    * @generated from field: uint32 declines = 7;
    */
   declines: number;
 
   /**
-   * The charge that is being made; absent where none is.
+   * Id of the pending charge; absent if there is none.
    *
    * @generated from field: optional string pending_payment_id = 8;
    */
   pendingPaymentId?: string | undefined;
 
   /**
-   * Before when nothing more is charged, in unix seconds; absent where a charge may be made now.
+   * Earliest time of the next charge, in Unix seconds; absent if it can be made now.
    *
    * @generated from field: optional uint32 not_before = 9;
    */
@@ -93,34 +93,34 @@ export const AutoTopUpSchema: GenMessage<AutoTopUp> = /*@__PURE__*/
   messageDesc(file_limber_v1_auto_topup, 0);
 
 /**
- * What the payment processor charges. The gateway knows the processor's name of it, and no number.
+ * A payment method stored at the payment processor. The gateway stores only the processor's reference, no card number.
  *
  * @generated from message limber.v1.PaymentMethod
  */
 export type PaymentMethod = Message<"limber.v1.PaymentMethod"> & {
   /**
-   * Such as `card`.
+   * Kind, such as `card`.
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * The network of a card, such as `visa`; absent where the processor does not say.
+   * Card network, such as `visa`; absent if unknown.
    *
    * @generated from field: optional string brand = 2;
    */
   brand?: string | undefined;
 
   /**
-   * The last four digits; absent where the processor does not say.
+   * Last four digits; absent if unknown.
    *
    * @generated from field: optional string last4 = 3;
    */
   last4?: string | undefined;
 
   /**
-   * When it was stored, in unix seconds.
+   * When it was stored, in Unix seconds.
    *
    * @generated from field: uint32 since = 4;
    */
@@ -135,7 +135,7 @@ export const PaymentMethodSchema: GenMessage<PaymentMethod> = /*@__PURE__*/
   messageDesc(file_limber_v1_auto_topup, 1);
 
 /**
- * Asks when credit is bought.
+ * Request for the automatic top-up settings.
  *
  * @generated from message limber.v1.GetAutoTopUpRequest
  */
@@ -150,13 +150,13 @@ export const GetAutoTopUpRequestSchema: GenMessage<GetAutoTopUpRequest> = /*@__P
   messageDesc(file_limber_v1_auto_topup, 2);
 
 /**
- * When credit is bought.
+ * The automatic top-up settings.
  *
  * @generated from message limber.v1.GetAutoTopUpResponse
  */
 export type GetAutoTopUpResponse = Message<"limber.v1.GetAutoTopUpResponse"> & {
   /**
-   * When credit is bought.
+   * The settings.
    *
    * @generated from field: limber.v1.AutoTopUp auto_topup = 1;
    */
@@ -171,35 +171,35 @@ export const GetAutoTopUpResponseSchema: GenMessage<GetAutoTopUpResponse> = /*@_
   messageDesc(file_limber_v1_auto_topup, 3);
 
 /**
- * Changes when credit is bought. What is absent stays as it is.
+ * Request to update automatic top-up; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateAutoTopUpRequest
  */
 export type UpdateAutoTopUpRequest = Message<"limber.v1.UpdateAutoTopUpRequest"> & {
   /**
-   * Turns it on or off. On needs a stored payment method, a threshold, an amount and a ceiling of at least the amount. It takes back
-   * declines. A charge that was begun before it is turned off still ends.
+   * Turns it on or off. Turning it on needs a stored payment method, a threshold, an amount, and a ceiling of at least the amount; it
+   * resets `declines`. A charge that has started completes even if it is turned off.
    *
    * @generated from field: optional bool enabled = 1;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Below which balance credit is bought, in US dollars and whole cents.
+   * Balance below which credit is bought, in US dollars and whole cents.
    *
    * @generated from field: optional double threshold_usd = 2;
    */
   thresholdUsd?: number | undefined;
 
   /**
-   * How much is bought at a time, in US dollars and whole cents.
+   * Amount bought at a time, in US dollars and whole cents.
    *
    * @generated from field: optional double amount_usd = 3;
    */
   amountUsd?: number | undefined;
 
   /**
-   * The most that is charged in a calendar month (UTC), in US dollars and whole cents.
+   * Maximum total per calendar month (UTC), in US dollars and whole cents.
    *
    * @generated from field: optional double monthly_ceiling_usd = 4;
    */
@@ -214,13 +214,13 @@ export const UpdateAutoTopUpRequestSchema: GenMessage<UpdateAutoTopUpRequest> = 
   messageDesc(file_limber_v1_auto_topup, 4);
 
 /**
- * When credit is bought.
+ * The updated settings.
  *
  * @generated from message limber.v1.UpdateAutoTopUpResponse
  */
 export type UpdateAutoTopUpResponse = Message<"limber.v1.UpdateAutoTopUpResponse"> & {
   /**
-   * When credit is bought.
+   * The settings.
    *
    * @generated from field: limber.v1.AutoTopUp auto_topup = 1;
    */
@@ -235,20 +235,20 @@ export const UpdateAutoTopUpResponseSchema: GenMessage<UpdateAutoTopUpResponse> 
   messageDesc(file_limber_v1_auto_topup, 5);
 
 /**
- * Asks for a page of the payment processor on which a payment method is stored.
+ * Request for a page to store a payment method.
  *
  * @generated from message limber.v1.SetUpPaymentMethodRequest
  */
 export type SetUpPaymentMethodRequest = Message<"limber.v1.SetUpPaymentMethodRequest"> & {
   /**
-   * Where the payer is sent afterwards: an https address, or one of loopback. The gateway's own address when absent.
+   * URL to return to afterwards, `https` or loopback; the gateway's own address when absent.
    *
    * @generated from field: optional string success_url = 1;
    */
   successUrl?: string | undefined;
 
   /**
-   * Where a payer is sent who goes back. `success_url` when absent.
+   * URL to return to if the user cancels; `success_url` when absent.
    *
    * @generated from field: optional string cancel_url = 2;
    */
@@ -269,14 +269,14 @@ export const SetUpPaymentMethodRequestSchema: GenMessage<SetUpPaymentMethodReque
  */
 export type SetUpPaymentMethodResponse = Message<"limber.v1.SetUpPaymentMethodResponse"> & {
   /**
-   * Where the payment method is given. A page that was asked for before stores nothing any more.
+   * URL of the page; it replaces earlier pages, which store nothing anymore.
    *
    * @generated from field: string setup_url = 1;
    */
   setupUrl: string;
 
   /**
-   * Until when, in unix seconds.
+   * When the page expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 2;
    */
@@ -291,7 +291,7 @@ export const SetUpPaymentMethodResponseSchema: GenMessage<SetUpPaymentMethodResp
   messageDesc(file_limber_v1_auto_topup, 7);
 
 /**
- * Asks to forget the stored payment method.
+ * Request to delete the stored payment method.
  *
  * @generated from message limber.v1.DeletePaymentMethodRequest
  */
@@ -306,13 +306,13 @@ export const DeletePaymentMethodRequestSchema: GenMessage<DeletePaymentMethodReq
   messageDesc(file_limber_v1_auto_topup, 8);
 
 /**
- * The payment method is forgotten, and automatic top-up is off.
+ * Confirms the deletion; automatic top-up is off.
  *
  * @generated from message limber.v1.DeletePaymentMethodResponse
  */
 export type DeletePaymentMethodResponse = Message<"limber.v1.DeletePaymentMethodResponse"> & {
   /**
-   * When credit is bought.
+   * The settings.
    *
    * @generated from field: limber.v1.AutoTopUp auto_topup = 1;
    */

@@ -22,7 +22,7 @@ export const file_limber_v1_billing_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QiJwoRR2V0UmVjZWlwdFJlcXVlc3QSEgoKcGF5bWVudF9pZBgBIAEoCSJNChJHZXRSZWNlaXB0UmVzcG9uc2USEAoIZmlsZW5hbWUYASABKAkSFAoMY29udGVudF90eXBlGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiRwoRR2V0SW52b2ljZVJlcXVlc3QSMgoFbW9udGgYASABKAlCI7pIIHIeMhxeMjBbMC05XXsyfS0oMFsxLTldfDFbMC0yXSkkIm4KEkdldEludm9pY2VSZXNwb25zZRIQCghmaWxlbmFtZRgBIAEoCRIUCgxjb250ZW50X3R5cGUYAiABKAkSDwoHY29udGVudBgDIAEoDBIRCgl0b3RhbF91c2QYBCABKAESDAoEb3BlbhgFIAEoCCKFAQoSR2V0QmlsbGluZ1Jlc3BvbnNlEg8KB2VuYWJsZWQYASABKAgSEAoIY3VycmVuY3kYAiABKAkSDwoHbWluX3VzZBgDIAEoARIPCgdtYXhfdXNkGAQgASgBEhwKCXByb2Nlc3NvchgFIAEoCUIEmL0YAUgAiAEBQgwKCl9wcm9jZXNzb3IiEwoRR2V0QmFsYW5jZVJlcXVlc3QiOQoSR2V0QmFsYW5jZVJlc3BvbnNlEiMKB2JhbGFuY2UYASABKAsyEi5saW1iZXIudjEuQmFsYW5jZSLtAQoMVG9wVXBSZXF1ZXN0EisKCmFtb3VudF91c2QYASABKAFCF7pIFBISGQAAAAAAiMNAKQAAAAAAABRAEiQKC3N1Y2Nlc3NfdXJsGAIgASgJQgq6SAdyBRABGIAQSACIAQESIwoKY2FuY2VsX3VybBgDIAEoCUIKukgHcgUQARiAEEgBiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIAogBAUIOCgxfc3VjY2Vzc191cmxCDQoLX2NhbmNlbF91cmxCEgoQX2lkZW1wb3RlbmN5X2tleSKcAQoNVG9wVXBSZXNwb25zZRISCgpwYXltZW50X2lkGAEgASgJEhQKDGNoZWNrb3V0X3VybBgCIAEoCRISCgphbW91bnRfdXNkGAMgASgBEg8KB2ZlZV91c2QYBCABKAESKAoGc3RhdHVzGAUgASgOMhgubGltYmVyLnYxLlBheW1lbnRTdGF0dXMSEgoKZXhwaXJlc19hdBgGIAEoDSKCAQoTTGlzdFBheW1lbnRzUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEjYKBmN1cnNvchgCIAEoCUIhukgechwYgAIyF15bYS16XStfWzAtOUEtWmEtel8tXSskSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IihAEKFExpc3RQYXltZW50c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIgCgRkYXRhGAIgAygLMhIubGltYmVyLnYxLlBheW1lbnQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiNwoXUmVjb25jaWxlUGF5bWVudFJlcXVlc3QSHAoKcGF5bWVudF9pZBgBIAEoCUIIukgFcgMYgAIiPwoYUmVjb25jaWxlUGF5bWVudFJlc3BvbnNlEiMKB3BheW1lbnQYASABKAsyEi5saW1iZXIudjEuUGF5bWVudCJuChtUYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QSHgoHcGF5bG9hZBgBIAEoDEINukgGegQYgIBAoL0YARIvCglzaWduYXR1cmUYAiABKAlCHLpIBXIDGIBAqr0YEHN0cmlwZS1zaWduYXR1cmUiMAocVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZRIQCghyZWNlaXZlZBgBIAEoCDL5DQoOQmlsbGluZ1NlcnZpY2USaQoKR2V0QmlsbGluZxIcLmxpbWJlci52MS5HZXRCaWxsaW5nUmVxdWVzdBodLmxpbWJlci52MS5HZXRCaWxsaW5nUmVzcG9uc2UiHpACAaq7GAQIAWABgtPkkwINEgsvdjEvYmlsbGluZxKIAQoKR2V0QmFsYW5jZRIcLmxpbWJlci52MS5HZXRCYWxhbmNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRCYWxhbmNlUmVzcG9uc2UiPZACAaq7GBIIAhIMYmlsbGluZy5yZWFkYASC0+STAh5iB2JhbGFuY2USEy92MS9iaWxsaW5nL2JhbGFuY2UScgoFVG9wVXASFy5saW1iZXIudjEuVG9wVXBSZXF1ZXN0GhgubGltYmVyLnYxLlRvcFVwUmVzcG9uc2UiNqq7GBYIAhINYmlsbGluZy53cml0ZRjJAWAEgtPkkwIWOgEqIhEvdjEvYmlsbGluZy90b3B1cBKGAQoMTGlzdFBheW1lbnRzEh4ubGltYmVyLnYxLkxpc3RQYXltZW50c1JlcXVlc3QaHy5saW1iZXIudjEuTGlzdFBheW1lbnRzUmVzcG9uc2UiNZACAaq7GBIIAhIMYmlsbGluZy5yZWFkYASC0+STAhYSFC92MS9iaWxsaW5nL3BheW1lbnRzErABChBSZWNvbmNpbGVQYXltZW50EiIubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXF1ZXN0GiMubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXNwb25zZSJTqrsYEwgCEg1iaWxsaW5nLndyaXRlYASC0+STAjZiB3BheW1lbnQiKy92MS9iaWxsaW5nL3BheW1lbnRzL3twYXltZW50X2lkfS9yZWNvbmNpbGUSlQEKCkdldFJlY2VpcHQSHC5saW1iZXIudjEuR2V0UmVjZWlwdFJlcXVlc3QaHS5saW1iZXIudjEuR2V0UmVjZWlwdFJlc3BvbnNlIkqQAgGquxgSCAISDGJpbGxpbmcucmVhZGAEgtPkkwIrEikvdjEvYmlsbGluZy9wYXltZW50cy97cGF5bWVudF9pZH0vcmVjZWlwdBJ/CgpHZXRJbnZvaWNlEhwubGltYmVyLnYxLkdldEludm9pY2VSZXF1ZXN0Gh0ubGltYmVyLnYxLkdldEludm9pY2VSZXNwb25zZSI0kAIBqrsYEggCEgxiaWxsaW5nLnJlYWRgBILT5JMCFRITL3YxL2JpbGxpbmcvaW52b2ljZRKUAQoMR2V0QXV0b1RvcFVwEh4ubGltYmVyLnYxLkdldEF1dG9Ub3BVcFJlcXVlc3QaHy5saW1iZXIudjEuR2V0QXV0b1RvcFVwUmVzcG9uc2UiQ5ACAaq7GBIIAhIMYmlsbGluZy5yZWFkYASC0+STAiRiCmF1dG9fdG9wdXASFi92MS9iaWxsaW5nL2F1dG8tdG9wdXASngEKD1VwZGF0ZUF1dG9Ub3BVcBIhLmxpbWJlci52MS5VcGRhdGVBdXRvVG9wVXBSZXF1ZXN0GiIubGltYmVyLnYxLlVwZGF0ZUF1dG9Ub3BVcFJlc3BvbnNlIkSquxgTCAISDWJpbGxpbmcud3JpdGVgBILT5JMCJzoBKmIKYXV0b190b3B1cDIWL3YxL2JpbGxpbmcvYXV0by10b3B1cBKiAQoSU2V0VXBQYXltZW50TWV0aG9kEiQubGltYmVyLnYxLlNldFVwUGF5bWVudE1ldGhvZFJlcXVlc3QaJS5saW1iZXIudjEuU2V0VXBQYXltZW50TWV0aG9kUmVzcG9uc2UiP6q7GBYIAhINYmlsbGluZy53cml0ZRjJAWAEgtPkkwIfOgEqIhovdjEvYmlsbGluZy9wYXltZW50LW1ldGhvZBKrAQoTRGVsZXRlUGF5bWVudE1ldGhvZBIlLmxpbWJlci52MS5EZWxldGVQYXltZW50TWV0aG9kUmVxdWVzdBomLmxpbWJlci52MS5EZWxldGVQYXltZW50TWV0aG9kUmVzcG9uc2UiRaq7GBMIAhINYmlsbGluZy53cml0ZWAEgtPkkwIoYgphdXRvX3RvcHVwKhovdjEvYmlsbGluZy9wYXltZW50LW1ldGhvZBKcAQoUVGFrZVByb2Nlc3Nvck1lc3NhZ2USJi5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0GicubGltYmVyLnYxLlRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2UiM6q7GAsIAVC4F1iAgEBgAYLT5JMCHjoHcGF5bG9hZCITL3YxL2JpbGxpbmcvd2ViaG9va2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_auto_topup, file_limber_v1_payment]);
 
 /**
- * Asks whether there is self-serve billing.
+ * Request for the payment options.
  *
  * @generated from message limber.v1.GetBillingRequest
  */
@@ -37,13 +37,13 @@ export const GetBillingRequestSchema: GenMessage<GetBillingRequest> = /*@__PURE_
   messageDesc(file_limber_v1_billing_service, 0);
 
 /**
- * Asks for a receipt.
+ * Request for a receipt.
  *
  * @generated from message limber.v1.GetReceiptRequest
  */
 export type GetReceiptRequest = Message<"limber.v1.GetReceiptRequest"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
@@ -64,21 +64,21 @@ export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE_
  */
 export type GetReceiptResponse = Message<"limber.v1.GetReceiptResponse"> & {
   /**
-   * What to call the file.
+   * Suggested file name.
    *
    * @generated from field: string filename = 1;
    */
   filename: string;
 
   /**
-   * Constant `application/pdf`.
+   * Always `application/pdf`.
    *
    * @generated from field: string content_type = 2;
    */
   contentType: string;
 
   /**
-   * The file, in base64 over JSON.
+   * File content; base64 in JSON.
    *
    * @generated from field: bytes content = 3;
    */
@@ -93,13 +93,13 @@ export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 2);
 
 /**
- * Asks for an invoice.
+ * Request for an invoice.
  *
  * @generated from message limber.v1.GetInvoiceRequest
  */
 export type GetInvoiceRequest = Message<"limber.v1.GetInvoiceRequest"> & {
   /**
-   * The month, such as `2026-11`, in UTC.
+   * Month in UTC, such as `2026-11`.
    *
    * @generated from field: string month = 1;
    */
@@ -120,35 +120,35 @@ export const GetInvoiceRequestSchema: GenMessage<GetInvoiceRequest> = /*@__PURE_
  */
 export type GetInvoiceResponse = Message<"limber.v1.GetInvoiceResponse"> & {
   /**
-   * What to call the file.
+   * Suggested file name.
    *
    * @generated from field: string filename = 1;
    */
   filename: string;
 
   /**
-   * Constant `application/pdf`.
+   * Always `application/pdf`.
    *
    * @generated from field: string content_type = 2;
    */
   contentType: string;
 
   /**
-   * The file, in base64 over JSON.
+   * File content; base64 in JSON.
    *
    * @generated from field: bytes content = 3;
    */
   content: Uint8Array;
 
   /**
-   * What was charged for in the month, in US dollars, the fee included.
+   * Total charges of the month including the fee, in US dollars.
    *
    * @generated from field: double total_usd = 4;
    */
   totalUsd: number;
 
   /**
-   * The month is not over.
+   * True if the month has not ended.
    *
    * @generated from field: bool open = 5;
    */
@@ -163,41 +163,41 @@ export const GetInvoiceResponseSchema: GenMessage<GetInvoiceResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 4);
 
 /**
- * Whether an organisation can pay by itself, and how much at once.
+ * The payment options.
  *
  * @generated from message limber.v1.GetBillingResponse
  */
 export type GetBillingResponse = Message<"limber.v1.GetBillingResponse"> & {
   /**
-   * It can.
+   * True if self-service payments are enabled.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * Constant `usd`.
+   * Always `usd`.
    *
    * @generated from field: string currency = 2;
    */
   currency: string;
 
   /**
-   * The smallest payment, in US dollars.
+   * Minimum payment, in US dollars.
    *
    * @generated from field: double min_usd = 3;
    */
   minUsd: number;
 
   /**
-   * The largest payment, in US dollars.
+   * Maximum payment, in US dollars.
    *
    * @generated from field: double max_usd = 4;
    */
   maxUsd: number;
 
   /**
-   * Who takes the money: `stripe`; null where billing is not enabled.
+   * Payment processor: `stripe`; null if not enabled.
    *
    * @generated from field: optional string processor = 5;
    */
@@ -212,7 +212,7 @@ export const GetBillingResponseSchema: GenMessage<GetBillingResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 5);
 
 /**
- * Asks for the balance.
+ * Request for the balance.
  *
  * @generated from message limber.v1.GetBalanceRequest
  */
@@ -248,34 +248,34 @@ export const GetBalanceResponseSchema: GenMessage<GetBalanceResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 7);
 
 /**
- * Asks for a checkout.
+ * Request for a checkout.
  *
  * @generated from message limber.v1.TopUpRequest
  */
 export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
   /**
-   * How much, in US dollars and whole cents.
+   * Amount, in US dollars and whole cents.
    *
    * @generated from field: double amount_usd = 1;
    */
   amountUsd: number;
 
   /**
-   * Where the payer is sent after paying: an https address, or one of loopback. The gateway's own address when absent.
+   * URL to return to after payment, `https` or loopback; the gateway's own address when absent.
    *
    * @generated from field: optional string success_url = 2;
    */
   successUrl?: string | undefined;
 
   /**
-   * Where the payer is sent after going back without paying. `success_url` when absent.
+   * URL to return to without payment; `success_url` when absent.
    *
    * @generated from field: optional string cancel_url = 3;
    */
   cancelUrl?: string | undefined;
 
   /**
-   * The same key opens one checkout. The header `Idempotency-Key` does the same; this field wins.
+   * Idempotency key: repeated requests with it open one checkout. Takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 4;
    */
@@ -290,48 +290,48 @@ export const TopUpRequestSchema: GenMessage<TopUpRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 8);
 
 /**
- * A checkout that waits to be paid.
+ * A pending checkout.
  *
  * @generated from message limber.v1.TopUpResponse
  */
 export type TopUpResponse = Message<"limber.v1.TopUpResponse"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
   paymentId: string;
 
   /**
-   * Where to pay.
+   * URL of the checkout page.
    *
    * @generated from field: string checkout_url = 2;
    */
   checkoutUrl: string;
 
   /**
-   * What is credited once it is paid, in US dollars.
+   * Amount credited once paid, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
   amountUsd: number;
 
   /**
-   * What is charged on top, in US dollars.
+   * Fee charged in addition, in US dollars.
    *
    * @generated from field: double fee_usd = 4;
    */
   feeUsd: number;
 
   /**
-   * What became of it: `pending`, unless the idempotency key was used before.
+   * Payment status: `pending`, unless the idempotency key was used before.
    *
    * @generated from field: limber.v1.PaymentStatus status = 5;
    */
   status: PaymentStatus;
 
   /**
-   * Until when it can be paid, in unix seconds.
+   * When the checkout expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 6;
    */
@@ -346,20 +346,20 @@ export const TopUpResponseSchema: GenMessage<TopUpResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 9);
 
 /**
- * Asks for payments.
+ * Request to list payments.
  *
  * @generated from message limber.v1.ListPaymentsRequest
  */
 export type ListPaymentsRequest = Message<"limber.v1.ListPaymentsRequest"> & {
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -374,13 +374,13 @@ export const ListPaymentsRequestSchema: GenMessage<ListPaymentsRequest> = /*@__P
   messageDesc(file_limber_v1_billing_service, 10);
 
 /**
- * Payments.
+ * A page of payments.
  *
  * @generated from message limber.v1.ListPaymentsResponse
  */
 export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -394,14 +394,14 @@ export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
   data: Payment[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -416,13 +416,13 @@ export const ListPaymentsResponseSchema: GenMessage<ListPaymentsResponse> = /*@_
   messageDesc(file_limber_v1_billing_service, 11);
 
 /**
- * Asks what became of a payment.
+ * Request to query a payment's status.
  *
  * @generated from message limber.v1.ReconcilePaymentRequest
  */
 export type ReconcilePaymentRequest = Message<"limber.v1.ReconcilePaymentRequest"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
@@ -437,7 +437,7 @@ export const ReconcilePaymentRequestSchema: GenMessage<ReconcilePaymentRequest> 
   messageDesc(file_limber_v1_billing_service, 12);
 
 /**
- * What became of a payment.
+ * The payment in its current state.
  *
  * @generated from message limber.v1.ReconcilePaymentResponse
  */
@@ -458,20 +458,20 @@ export const ReconcilePaymentResponseSchema: GenMessage<ReconcilePaymentResponse
   messageDesc(file_limber_v1_billing_service, 13);
 
 /**
- * A message of the payment processor.
+ * A webhook message of the payment processor.
  *
  * @generated from message limber.v1.TakeProcessorMessageRequest
  */
 export type TakeProcessorMessageRequest = Message<"limber.v1.TakeProcessorMessageRequest"> & {
   /**
-   * The message as it was sent, to the byte.
+   * Raw message, unchanged.
    *
    * @generated from field: bytes payload = 1;
    */
   payload: Uint8Array;
 
   /**
-   * Its signature.
+   * Signature of the message.
    *
    * @generated from field: string signature = 2;
    */
@@ -486,13 +486,13 @@ export const TakeProcessorMessageRequestSchema: GenMessage<TakeProcessorMessageR
   messageDesc(file_limber_v1_billing_service, 14);
 
 /**
- * The message was taken.
+ * Acknowledges the message.
  *
  * @generated from message limber.v1.TakeProcessorMessageResponse
  */
 export type TakeProcessorMessageResponse = Message<"limber.v1.TakeProcessorMessageResponse"> & {
   /**
-   * It was.
+   * Always true.
    *
    * @generated from field: bool received = 1;
    */
@@ -507,13 +507,13 @@ export const TakeProcessorMessageResponseSchema: GenMessage<TakeProcessorMessage
   messageDesc(file_limber_v1_billing_service, 15);
 
 /**
- * The prepaid balance, and the payments that fill it.
+ * Manages the prepaid balance, payments, invoices and automatic top-up.
  *
  * @generated from service limber.v1.BillingService
  */
 export const BillingService: GenService<{
   /**
-   * Says whether an organisation can pay by itself, and how much at once.
+   * Returns whether self-service payments are enabled, and their limits.
    *
    * @generated from rpc limber.v1.BillingService.GetBilling
    */
@@ -523,7 +523,7 @@ export const BillingService: GenService<{
     output: typeof GetBillingResponseSchema;
   },
   /**
-   * Shows the balance and the spending of the calling organisation.
+   * Returns the balance and spending of the caller's organization.
    *
    * @generated from rpc limber.v1.BillingService.GetBalance
    */
@@ -533,7 +533,7 @@ export const BillingService: GenService<{
     output: typeof GetBalanceResponseSchema;
   },
   /**
-   * Opens a checkout at the payment processor. Credit is added when it is paid.
+   * Opens a checkout at the payment processor. Credit is added once it is paid.
    *
    * @generated from rpc limber.v1.BillingService.TopUp
    */
@@ -543,8 +543,8 @@ export const BillingService: GenService<{
     output: typeof TopUpResponseSchema;
   },
   /**
-   * Lists the payments of the calling organisation, with the operator's credits and the fees for unused commitments, newest first: all
-   * that moves the balance beside the calls of `/v1/usage`.
+   * Lists payments, operator credits and fees for unused commitments, newest first. Together with `/v1/usage`, these are all changes of
+   * the balance.
    *
    * @generated from rpc limber.v1.BillingService.ListPayments
    */
@@ -554,7 +554,7 @@ export const BillingService: GenService<{
     output: typeof ListPaymentsResponseSchema;
   },
   /**
-   * Asks the payment processor directly what became of a payment, for when its message was lost.
+   * Queries the payment processor for a payment's status, in case its webhook was lost.
    *
    * @generated from rpc limber.v1.BillingService.ReconcilePayment
    */
@@ -564,7 +564,7 @@ export const BillingService: GenService<{
     output: typeof ReconcilePaymentResponseSchema;
   },
   /**
-   * Makes the receipt of a payment that was paid, as PDF.
+   * Returns the receipt of a completed payment as PDF.
    *
    * @generated from rpc limber.v1.BillingService.GetReceipt
    */
@@ -574,8 +574,8 @@ export const BillingService: GenService<{
     output: typeof GetReceiptResponseSchema;
   },
   /**
-   * Makes the invoice of a month, as PDF: what each key was charged for, the fee for an unused commitment, and what was paid. That of the
-   * running month says that it is not over.
+   * Returns the invoice of a month as PDF: charges per key, the fee for an unused commitment, and payments. The invoice of the current
+   * month is marked as preliminary.
    *
    * @generated from rpc limber.v1.BillingService.GetInvoice
    */
@@ -585,7 +585,7 @@ export const BillingService: GenService<{
     output: typeof GetInvoiceResponseSchema;
   },
   /**
-   * Shows when credit is bought without anybody asking, and by which payment method.
+   * Returns the automatic top-up settings and the stored payment method.
    *
    * @generated from rpc limber.v1.BillingService.GetAutoTopUp
    */
@@ -595,7 +595,7 @@ export const BillingService: GenService<{
     output: typeof GetAutoTopUpResponseSchema;
   },
   /**
-   * Changes when credit is bought without anybody asking. Off until it is turned on here.
+   * Updates the automatic top-up settings. It is off by default.
    *
    * @generated from rpc limber.v1.BillingService.UpdateAutoTopUp
    */
@@ -605,7 +605,7 @@ export const BillingService: GenService<{
     output: typeof UpdateAutoTopUpResponseSchema;
   },
   /**
-   * Opens a page of the payment processor on which a payment method is stored for automatic top-up. Nothing is charged there.
+   * Opens a page of the payment processor to store a payment method for automatic top-up. Nothing is charged.
    *
    * @generated from rpc limber.v1.BillingService.SetUpPaymentMethod
    */
@@ -615,7 +615,7 @@ export const BillingService: GenService<{
     output: typeof SetUpPaymentMethodResponseSchema;
   },
   /**
-   * Forgets the stored payment method, here and at the payment processor, and turns automatic top-up off.
+   * Deletes the stored payment method, here and at the payment processor, and turns automatic top-up off.
    *
    * @generated from rpc limber.v1.BillingService.DeletePaymentMethod
    */
@@ -625,7 +625,7 @@ export const BillingService: GenService<{
     output: typeof DeletePaymentMethodResponseSchema;
   },
   /**
-   * Takes a message of the payment processor, which signs it. It may come late, twice and out of order.
+   * Receives webhooks of the payment processor, verified by their signature. Late, duplicate and out-of-order messages are handled.
    *
    * @generated from rpc limber.v1.BillingService.TakeProcessorMessage
    */

@@ -17,125 +17,126 @@ export const file_limber_v1_broadcast: GenFile = /*@__PURE__*/
   fileDesc("ChlsaW1iZXIvdjEvYnJvYWRjYXN0LnByb3RvEglsaW1iZXIudjEitgQKD0Jyb2FkY2FzdFRhcmdldBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgR0eXBlGAQgASgJEhAKCGVuZHBvaW50GAUgASgJEi4KCHByb3RvY29sGAYgASgOMhwubGltYmVyLnYxLkJyb2FkY2FzdFByb3RvY29sEhQKDGhlYWRlcl9uYW1lcxgHIAMoCRIVCg1zYW1wbGluZ19yYXRlGAggASgBEhQKDHByaXZhY3lfbW9kZRgJIAEoCBIvCgZmaWx0ZXIYCiABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0RmlsdGVySACIAQESTwoTcmVzb3VyY2VfYXR0cmlidXRlcxgLIAMoCzIyLmxpbWJlci52MS5Ccm9hZGNhc3RUYXJnZXQuUmVzb3VyY2VBdHRyaWJ1dGVzRW50cnkSDwoHZW5hYmxlZBgMIAEoCBIqCgZzdGF0dXMYDSABKA4yGi5saW1iZXIudjEuQnJvYWRjYXN0U3RhdHVzEhcKCmxhc3RfZXJyb3IYDiABKAlIAYgBARIVCg1kcm9wcGVkX3NwYW5zGA8gASgNEhIKCmNyZWF0ZWRfYXQYECABKA0SDgoGZXZlbnRzGBEgASgIGjkKF1Jlc291cmNlQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCQoHX2ZpbHRlckINCgtfbGFzdF9lcnJvciLLAQoPQnJvYWRjYXN0RmlsdGVyEjkKCWNvbnRyYWN0cxgBIAMoDjITLmxpbWJlci52MS5Db250cmFjdEIRukgOkgELEAQiB4IBBBABIAASIQoGbW9kZWxzGAIgAygJQhG6SA6SAQsQQCIHcgUQARiAAhIiCgdrZXlfaWRzGAMgAygJQhG6SA6SAQsQQCIHcgUQARiAAhIlCgx3b3Jrc3BhY2VfaWQYBCABKAlCCrpIB3IFEAEYgAFIAIgBAUIPCg1fd29ya3NwYWNlX2lkKr4BChFCcm9hZGNhc3RQcm90b2NvbBIiCh5CUk9BRENBU1RfUFJPVE9DT0xfVU5TUEVDSUZJRUQQABI3CiBCUk9BRENBU1RfUFJPVE9DT0xfSFRUUF9QUk9UT0JVRhABGhGCvBgNaHR0cC9wcm90b2J1ZhIvChxCUk9BRENBU1RfUFJPVE9DT0xfSFRUUF9KU09OEAIaDYK8GAlodHRwL2pzb24SGwoXQlJPQURDQVNUX1BST1RPQ09MX0dSUEMQAyqNAQoPQnJvYWRjYXN0U3RhdHVzEiAKHEJST0FEQ0FTVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIbChdCUk9BRENBU1RfU1RBVFVTX0FDVElWRRABEhwKGEJST0FEQ0FTVF9TVEFUVVNfRkFJTElORxACEh0KGUJST0FEQ0FTVF9TVEFUVVNfRElTQUJMRUQQA2IGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_contract]);
 
 /**
- * A platform that spans of an organisation's calls are sent to, by OTLP.
+ * An observability platform that receives spans of an organization's calls over OTLP.
  *
  * @generated from message limber.v1.BroadcastTarget
  */
 export type BroadcastTarget = Message<"limber.v1.BroadcastTarget"> & {
   /**
-   * Its name, such as `bct_01J…`.
+   * Target id, such as `bct_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `broadcast_target`.
+   * Always `broadcast_target`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Constant `otlp`.
+   * Always `otlp`.
    *
    * @generated from field: string type = 4;
    */
   type: string;
 
   /**
-   * Where spans are sent.
+   * URL that receives the spans.
    *
    * @generated from field: string endpoint = 5;
    */
   endpoint: string;
 
   /**
-   * How spans travel.
+   * Export protocol.
    *
    * @generated from field: limber.v1.BroadcastProtocol protocol = 6;
    */
   protocol: BroadcastProtocol;
 
   /**
-   * The names of the headers that are sent along; their values are never shown.
+   * Names of the additional headers; their values are never returned.
    *
    * @generated from field: repeated string header_names = 7;
    */
   headerNames: string[];
 
   /**
-   * The share of sessions that is sent, 0.0001 to 1. A session is sent whole or not at all; a call without one is its own session.
+   * Share of sessions that is exported, from 0.0001 to 1. All calls of a session are exported, or none; a call without a session counts
+   * as its own.
    *
    * @generated from field: double sampling_rate = 8;
    */
   samplingRate: number;
 
   /**
-   * Nothing is sent that says who called: no user, no key, no metadata, and of the session a digest.
+   * Omits caller identity: no user, key or metadata, and only a digest of the session id.
    *
    * @generated from field: bool privacy_mode = 9;
    */
   privacyMode: boolean;
 
   /**
-   * Which calls are sent; all where it is absent.
+   * Which calls are exported; all when absent.
    *
    * @generated from field: optional limber.v1.BroadcastFilter filter = 10;
    */
   filter?: BroadcastFilter | undefined;
 
   /**
-   * What is said of the sender, beside `service.name` and `service.version`.
+   * Additional resource attributes, next to `service.name` and `service.version`.
    *
    * @generated from field: map<string, string> resource_attributes = 11;
    */
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent.
+   * Whether spans are exported.
    *
    * @generated from field: bool enabled = 12;
    */
   enabled: boolean;
 
   /**
-   * How it does.
+   * Status.
    *
    * @generated from field: limber.v1.BroadcastStatus status = 13;
    */
   status: BroadcastStatus;
 
   /**
-   * What came of the last failure, in a word: `timed_out`, `unreachable`, `refused_address`, `bad_status`, `too_large`, `full`; absent when there was none since spans were taken last.
+   * Last error: `timed_out`, `unreachable`, `refused_address`, `bad_status`, `too_large` or `full`; absent after a success.
    *
    * @generated from field: optional string last_error = 14;
    */
   lastError?: string | undefined;
 
   /**
-   * Spans that were given up, those of events among them, because they were not taken or because more came than could be kept.
+   * Number of dropped spans, including event spans, because exports failed or the queue was full.
    *
    * @generated from field: uint32 dropped_spans = 15;
    */
   droppedSpans: number;
 
   /**
-   * When it was registered, in unix seconds.
+   * When it was registered, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 16;
    */
   createdAt: number;
 
   /**
-   * Whether the organisation's events are sent too, each as a span of no length that is called `event.` and its name.
+   * Whether the organization's events are exported too, as zero-length spans named `event.` plus the event type.
    *
    * @generated from field: bool events = 17;
    */
@@ -150,34 +151,34 @@ export const BroadcastTargetSchema: GenMessage<BroadcastTarget> = /*@__PURE__*/
   messageDesc(file_limber_v1_broadcast, 0);
 
 /**
- * Which calls are sent. A call has to pass all that is stated, and an event what is said of the workspace.
+ * Which calls are exported. A call must match all given conditions; events only match `workspace_id`.
  *
  * @generated from message limber.v1.BroadcastFilter
  */
 export type BroadcastFilter = Message<"limber.v1.BroadcastFilter"> & {
   /**
-   * Contracts; all when empty.
+   * Contracts; all if empty.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 1;
    */
   contracts: Contract[];
 
   /**
-   * Models that answered, `owner/*` for all of an owner; all when empty.
+   * Slugs of the models that answered, or `owner/*`; all if empty.
    *
    * @generated from field: repeated string models = 2;
    */
   models: string[];
 
   /**
-   * Keys that called; all when empty.
+   * Ids of the calling keys; all if empty.
    *
    * @generated from field: repeated string key_ids = 3;
    */
   keyIds: string[];
 
   /**
-   * The workspace of the key that called, and of the cause of an event; all when absent. Of a key of a workspace it is that workspace.
+   * Workspace of the calling key or of an event's cause; all when absent. For workspace keys, always their own workspace.
    *
    * @generated from field: optional string workspace_id = 4;
    */
@@ -192,27 +193,27 @@ export const BroadcastFilterSchema: GenMessage<BroadcastFilter> = /*@__PURE__*/
   messageDesc(file_limber_v1_broadcast, 1);
 
 /**
- * How spans travel.
+ * Export protocol for spans.
  *
  * @generated from enum limber.v1.BroadcastProtocol
  */
 export const BroadcastProtocol = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BROADCAST_PROTOCOL_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * OTLP over HTTP, binary.
+   * OTLP over HTTP with protobuf.
    *
    * @generated from enum value: BROADCAST_PROTOCOL_HTTP_PROTOBUF = 1;
    */
   HTTP_PROTOBUF: 1,
 
   /**
-   * OTLP over HTTP, as JSON.
+   * OTLP over HTTP with JSON.
    *
    * @generated from enum value: BROADCAST_PROTOCOL_HTTP_JSON = 2;
    */
@@ -227,7 +228,7 @@ export const BroadcastProtocol = {
 } as const;
 
 /**
- * How spans travel.
+ * Export protocol for spans.
  *
  * @generated from enum limber.v1.BroadcastProtocol
  */
@@ -240,34 +241,34 @@ export const BroadcastProtocolSchema: GenEnum<BroadcastProtocol> = /*@__PURE__*/
   enumDesc(file_limber_v1_broadcast, 0);
 
 /**
- * How a target of spans does.
+ * Status of a broadcast target.
  *
  * @generated from enum limber.v1.BroadcastStatus
  */
 export const BroadcastStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BROADCAST_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Spans are sent, and what was sent last was taken.
+   * The last export succeeded.
    *
    * @generated from enum value: BROADCAST_STATUS_ACTIVE = 1;
    */
   ACTIVE: 1,
 
   /**
-   * What was sent last was not taken.
+   * The last export failed.
    *
    * @generated from enum value: BROADCAST_STATUS_FAILING = 2;
    */
   FAILING: 2,
 
   /**
-   * Its owner disabled it: nothing is sent.
+   * Disabled by its owner; nothing is sent.
    *
    * @generated from enum value: BROADCAST_STATUS_DISABLED = 3;
    */
@@ -275,7 +276,7 @@ export const BroadcastStatus = {
 } as const;
 
 /**
- * How a target of spans does.
+ * Status of a broadcast target.
  *
  * @generated from enum limber.v1.BroadcastStatus
  */

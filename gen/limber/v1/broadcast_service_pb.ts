@@ -18,83 +18,85 @@ export const file_limber_v1_broadcast_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvdjEvYnJvYWRjYXN0X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKfBgoWQ3JlYXRlQnJvYWRjYXN0UmVxdWVzdBIbCgRuYW1lGAEgASgJQgi6SAVyAxiAAUgAiAEBEhwKCGVuZHBvaW50GAIgASgJQgq6SAdyBRABGIAQEj8KCHByb3RvY29sGAMgASgOMhwubGltYmVyLnYxLkJyb2FkY2FzdFByb3RvY29sQgq6SAeCAQQQASAASAGIAQESfAoHaGVhZGVycxgEIAMoCzIuLmxpbWJlci52MS5DcmVhdGVCcm9hZGNhc3RSZXF1ZXN0LkhlYWRlcnNFbnRyeUI7gAEBukg1mgEyEBAiF3IVGEAyEV5bQS1aYS16MC05Xy4tXSskKhVyExiAEDIOXltceDIwLVx4N2VdKiQSMwoNc2FtcGxpbmdfcmF0ZRgFIAEoAUIXukgUEhIZAAAAAAAA8D8pLUMc6+I2Gj9IAogBARIZCgxwcml2YWN5X21vZGUYBiABKAhIA4gBARIvCgZmaWx0ZXIYByABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0RmlsdGVySASIAQEScAoTcmVzb3VyY2VfYXR0cmlidXRlcxgIIAMoCzI5LmxpbWJlci52MS5DcmVhdGVCcm9hZGNhc3RSZXF1ZXN0LlJlc291cmNlQXR0cmlidXRlc0VudHJ5Qhi6SBWaARIQICIHcgUQARiAASoFcgMYgAQSFAoHZW5hYmxlZBgJIAEoCEgFiAEBEhMKBmV2ZW50cxgKIAEoCEgGiAEBEh4KBHR5cGUYCyABKAlCC7pICHIGUgRvdGxwSAeIAQEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaOQoXUmVzb3VyY2VBdHRyaWJ1dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfbmFtZUILCglfcHJvdG9jb2xCEAoOX3NhbXBsaW5nX3JhdGVCDwoNX3ByaXZhY3lfbW9kZUIJCgdfZmlsdGVyQgoKCF9lbmFibGVkQgkKB19ldmVudHNCBwoFX3R5cGUiRQoXQ3JlYXRlQnJvYWRjYXN0UmVzcG9uc2USKgoGdGFyZ2V0GAEgASgLMhoubGltYmVyLnYxLkJyb2FkY2FzdFRhcmdldCJrChVMaXN0QnJvYWRjYXN0c1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGPQDKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGIACSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IijgEKFkxpc3RCcm9hZGNhc3RzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEigKBGRhdGEYAiADKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0VGFyZ2V0EhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjIKE0dldEJyb2FkY2FzdFJlcXVlc3QSGwoJdGFyZ2V0X2lkGAEgASgJQgi6SAVyAxiAASJCChRHZXRCcm9hZGNhc3RSZXNwb25zZRIqCgZ0YXJnZXQYASABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0VGFyZ2V0IqUGChZVcGRhdGVCcm9hZGNhc3RSZXF1ZXN0EhsKCXRhcmdldF9pZBgBIAEoCUIIukgFcgMYgAESGwoEbmFtZRgCIAEoCUIIukgFcgMYgAFIAIgBARIhCghlbmRwb2ludBgDIAEoCUIKukgHcgUQARiAEEgBiAEBEj8KCHByb3RvY29sGAQgASgOMhwubGltYmVyLnYxLkJyb2FkY2FzdFByb3RvY29sQgq6SAeCAQQQASAASAKIAQESfAoHaGVhZGVycxgFIAMoCzIuLmxpbWJlci52MS5VcGRhdGVCcm9hZGNhc3RSZXF1ZXN0LkhlYWRlcnNFbnRyeUI7gAEBukg1mgEyEBAiF3IVGEAyEV5bQS1aYS16MC05Xy4tXSskKhVyExiAEDIOXltceDIwLVx4N2VdKiQSMwoNc2FtcGxpbmdfcmF0ZRgGIAEoAUIXukgUEhIZAAAAAAAA8D8pLUMc6+I2Gj9IA4gBARIZCgxwcml2YWN5X21vZGUYByABKAhIBIgBARIvCgZmaWx0ZXIYCCABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0RmlsdGVySAWIAQEScAoTcmVzb3VyY2VfYXR0cmlidXRlcxgJIAMoCzI5LmxpbWJlci52MS5VcGRhdGVCcm9hZGNhc3RSZXF1ZXN0LlJlc291cmNlQXR0cmlidXRlc0VudHJ5Qhi6SBWaARIQICIHcgUQARiAASoFcgMYgAQSFAoHZW5hYmxlZBgKIAEoCEgGiAEBEhMKBmV2ZW50cxgLIAEoCEgHiAEBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjkKF1Jlc291cmNlQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX25hbWVCCwoJX2VuZHBvaW50QgsKCV9wcm90b2NvbEIQCg5fc2FtcGxpbmdfcmF0ZUIPCg1fcHJpdmFjeV9tb2RlQgkKB19maWx0ZXJCCgoIX2VuYWJsZWRCCQoHX2V2ZW50cyJFChdVcGRhdGVCcm9hZGNhc3RSZXNwb25zZRIqCgZ0YXJnZXQYASABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0VGFyZ2V0IjUKFkRlbGV0ZUJyb2FkY2FzdFJlcXVlc3QSGwoJdGFyZ2V0X2lkGAEgASgJQgi6SAVyAxiAASJGChdEZWxldGVCcm9hZGNhc3RSZXNwb25zZRIOCgZvYmplY3QYASABKAkSCgoCaWQYAiABKAkSDwoHZGVsZXRlZBgDIAEoCDKGBgoQQnJvYWRjYXN0U2VydmljZRKWAQoPQ3JlYXRlQnJvYWRjYXN0EiEubGltYmVyLnYxLkNyZWF0ZUJyb2FkY2FzdFJlcXVlc3QaIi5saW1iZXIudjEuQ3JlYXRlQnJvYWRjYXN0UmVzcG9uc2UiPKq7GBgIAhIPYnJvYWRjYXN0LndyaXRlGMkBYAKC0+STAho6ASpiBnRhcmdldCINL3YxL2Jyb2FkY2FzdBKHAQoOTGlzdEJyb2FkY2FzdHMSIC5saW1iZXIudjEuTGlzdEJyb2FkY2FzdHNSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RCcm9hZGNhc3RzUmVzcG9uc2UiMJACAaq7GBQIAhIOYnJvYWRjYXN0LnJlYWRgAoLT5JMCDxINL3YxL2Jyb2FkY2FzdBKVAQoMR2V0QnJvYWRjYXN0Eh4ubGltYmVyLnYxLkdldEJyb2FkY2FzdFJlcXVlc3QaHy5saW1iZXIudjEuR2V0QnJvYWRjYXN0UmVzcG9uc2UiRJACAaq7GBQIAhIOYnJvYWRjYXN0LnJlYWRgAoLT5JMCI2IGdGFyZ2V0EhkvdjEvYnJvYWRjYXN0L3t0YXJnZXRfaWR9Ep8BCg9VcGRhdGVCcm9hZGNhc3QSIS5saW1iZXIudjEuVXBkYXRlQnJvYWRjYXN0UmVxdWVzdBoiLmxpbWJlci52MS5VcGRhdGVCcm9hZGNhc3RSZXNwb25zZSJFqrsYFQgCEg9icm9hZGNhc3Qud3JpdGVgAoLT5JMCJjoBKmIGdGFyZ2V0MhkvdjEvYnJvYWRjYXN0L3t0YXJnZXRfaWR9EpQBCg9EZWxldGVCcm9hZGNhc3QSIS5saW1iZXIudjEuRGVsZXRlQnJvYWRjYXN0UmVxdWVzdBoiLmxpbWJlci52MS5EZWxldGVCcm9hZGNhc3RSZXNwb25zZSI6qrsYFQgCEg9icm9hZGNhc3Qud3JpdGVgAoLT5JMCGyoZL3YxL2Jyb2FkY2FzdC97dGFyZ2V0X2lkfWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_broadcast]);
 
 /**
- * Registers a target.
+ * Request to register a target.
  *
  * @generated from message limber.v1.CreateBroadcastRequest
  */
 export type CreateBroadcastRequest = Message<"limber.v1.CreateBroadcastRequest"> & {
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: optional string name = 1;
    */
   name?: string | undefined;
 
   /**
-   * Where spans are sent: a public `https` address. A bare one gets OTLP's own path `/v1/traces`; for `grpc` it has no path.
+   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
    *
    * @generated from field: string endpoint = 2;
    */
   endpoint: string;
 
   /**
-   * How spans travel; `http/protobuf` when absent.
+   * Export protocol; `http/protobuf` when absent.
    *
    * @generated from field: optional limber.v1.BroadcastProtocol protocol = 3;
    */
   protocol?: BroadcastProtocol | undefined;
 
   /**
-   * Headers that are sent along, such as the platform's key; never shown again.
+   * Additional headers, such as the platform's API key; never returned.
    *
    * @generated from field: map<string, string> headers = 4;
    */
   headers: { [key: string]: string };
 
   /**
-   * The share of sessions that is sent; 1 when absent.
+   * Share of sessions that is exported; 1 when absent.
    *
    * @generated from field: optional double sampling_rate = 5;
    */
   samplingRate?: number | undefined;
 
   /**
-   * Nothing is sent that says who called.
+   * Omits caller identity from the spans.
    *
    * @generated from field: optional bool privacy_mode = 6;
    */
   privacyMode?: boolean | undefined;
 
   /**
-   * Which calls are sent; all when absent.
+   * Which calls are exported; all when absent.
    *
    * @generated from field: optional limber.v1.BroadcastFilter filter = 7;
    */
   filter?: BroadcastFilter | undefined;
 
   /**
-   * What is said of the sender, beside `service.name` and `service.version`.
+   * Additional resource attributes, next to `service.name` and `service.version`.
    *
    * @generated from field: map<string, string> resource_attributes = 8;
    */
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent from now on; true when absent.
+   * Whether spans are exported; true when absent.
    *
    * @generated from field: optional bool enabled = 9;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Whether the organisation's events are sent too, each as a span of no length that is called `event.` and its name, with the attributes `limber.event.id`, `limber.event.name` and, but in privacy mode, `limber.event.data`; not when absent. Filter and sampling are of calls.
+   * Whether the organization's events are exported too, as zero-length spans named `event.` plus the event type; false when absent.
+   * Their attributes are `limber.event.id`, `limber.event.name` and, unless `privacy_mode` is set, `limber.event.data`. Filter and
+   * sampling apply only to calls.
    *
    * @generated from field: optional bool events = 10;
    */
   events?: boolean | undefined;
 
   /**
-   * Constant `otlp`; that is meant when absent.
+   * Always `otlp`, also when absent.
    *
    * @generated from field: optional string type = 11;
    */
@@ -109,7 +111,7 @@ export const CreateBroadcastRequestSchema: GenMessage<CreateBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 0);
 
 /**
- * The target.
+ * The registered target.
  *
  * @generated from message limber.v1.CreateBroadcastResponse
  */
@@ -130,20 +132,20 @@ export const CreateBroadcastResponseSchema: GenMessage<CreateBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 1);
 
 /**
- * Asks for the organisation's targets.
+ * Request to list targets.
  *
  * @generated from message limber.v1.ListBroadcastsRequest
  */
 export type ListBroadcastsRequest = Message<"limber.v1.ListBroadcastsRequest"> & {
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -158,13 +160,13 @@ export const ListBroadcastsRequestSchema: GenMessage<ListBroadcastsRequest> = /*
   messageDesc(file_limber_v1_broadcast_service, 2);
 
 /**
- * The organisation's targets.
+ * The organization's targets.
  *
  * @generated from message limber.v1.ListBroadcastsResponse
  */
 export type ListBroadcastsResponse = Message<"limber.v1.ListBroadcastsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -178,14 +180,14 @@ export type ListBroadcastsResponse = Message<"limber.v1.ListBroadcastsResponse">
   data: BroadcastTarget[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -200,13 +202,13 @@ export const ListBroadcastsResponseSchema: GenMessage<ListBroadcastsResponse> = 
   messageDesc(file_limber_v1_broadcast_service, 3);
 
 /**
- * Asks for one target.
+ * Request for a target.
  *
  * @generated from message limber.v1.GetBroadcastRequest
  */
 export type GetBroadcastRequest = Message<"limber.v1.GetBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
@@ -242,83 +244,85 @@ export const GetBroadcastResponseSchema: GenMessage<GetBroadcastResponse> = /*@_
   messageDesc(file_limber_v1_broadcast_service, 5);
 
 /**
- * Changes a target; what is absent stays.
+ * Request to update a target; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateBroadcastRequest
  */
 export type UpdateBroadcastRequest = Message<"limber.v1.UpdateBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
   targetId: string;
 
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
-   * Where spans are sent: a public `https` address. A bare one gets OTLP's own path `/v1/traces`; for `grpc` it has no path.
+   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
    *
    * @generated from field: optional string endpoint = 3;
    */
   endpoint?: string | undefined;
 
   /**
-   * How spans travel.
+   * Export protocol.
    *
    * @generated from field: optional limber.v1.BroadcastProtocol protocol = 4;
    */
   protocol?: BroadcastProtocol | undefined;
 
   /**
-   * Headers that are sent along, such as the platform's key; never shown again. All are replaced; empty, they stay what they were.
+   * Additional headers, such as the platform's API key; never returned. Replaces all headers; unchanged if empty.
    *
    * @generated from field: map<string, string> headers = 5;
    */
   headers: { [key: string]: string };
 
   /**
-   * The share of sessions that is sent.
+   * Share of sessions that is exported.
    *
    * @generated from field: optional double sampling_rate = 6;
    */
   samplingRate?: number | undefined;
 
   /**
-   * Nothing is sent that says who called.
+   * Omits caller identity from the spans.
    *
    * @generated from field: optional bool privacy_mode = 7;
    */
   privacyMode?: boolean | undefined;
 
   /**
-   * Which calls are sent.
+   * Which calls are exported.
    *
    * @generated from field: optional limber.v1.BroadcastFilter filter = 8;
    */
   filter?: BroadcastFilter | undefined;
 
   /**
-   * What is said of the sender, beside `service.name` and `service.version`. All are replaced; empty, they stay what they were.
+   * Additional resource attributes, next to `service.name` and `service.version`. Replaces all attributes; unchanged if empty.
    *
    * @generated from field: map<string, string> resource_attributes = 9;
    */
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent.
+   * Whether spans are exported.
    *
    * @generated from field: optional bool enabled = 10;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Whether the organisation's events are sent too, each as a span of no length that is called `event.` and its name, with the attributes `limber.event.id`, `limber.event.name` and, but in privacy mode, `limber.event.data`; as before when absent. Filter and sampling are of calls.
+   * Whether the organization's events are exported too, as zero-length spans named `event.` plus the event type; unchanged when absent.
+   * Their attributes are `limber.event.id`, `limber.event.name` and, unless `privacy_mode` is set, `limber.event.data`. Filter and
+   * sampling apply only to calls.
    *
    * @generated from field: optional bool events = 11;
    */
@@ -333,7 +337,7 @@ export const UpdateBroadcastRequestSchema: GenMessage<UpdateBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 6);
 
 /**
- * The target as it is now.
+ * The updated target.
  *
  * @generated from message limber.v1.UpdateBroadcastResponse
  */
@@ -354,13 +358,13 @@ export const UpdateBroadcastResponseSchema: GenMessage<UpdateBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 7);
 
 /**
- * Asks for a target to be forgotten.
+ * Request to delete a target.
  *
  * @generated from message limber.v1.DeleteBroadcastRequest
  */
 export type DeleteBroadcastRequest = Message<"limber.v1.DeleteBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
@@ -375,27 +379,27 @@ export const DeleteBroadcastRequestSchema: GenMessage<DeleteBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 8);
 
 /**
- * The target is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteBroadcastResponse
  */
 export type DeleteBroadcastResponse = Message<"limber.v1.DeleteBroadcastResponse"> & {
   /**
-   * Constant `broadcast_target`.
+   * Always `broadcast_target`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The name that it had.
+   * Id of the deleted target.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -410,13 +414,13 @@ export const DeleteBroadcastResponseSchema: GenMessage<DeleteBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 9);
 
 /**
- * Broadcast: spans of an organisation's calls, sent to observability platforms of its own by OTLP.
+ * Manages broadcast targets: observability platforms that receive spans of an organization's calls over OTLP.
  *
  * @generated from service limber.v1.BroadcastService
  */
 export const BroadcastService: GenService<{
   /**
-   * Registers a target, once it has taken an empty test span.
+   * Registers a target, after it has accepted an empty test span.
    *
    * @generated from rpc limber.v1.BroadcastService.CreateBroadcast
    */
@@ -426,7 +430,7 @@ export const BroadcastService: GenService<{
     output: typeof CreateBroadcastResponseSchema;
   },
   /**
-   * Lists the organisation's targets, oldest first.
+   * Lists the organization's targets, oldest first.
    *
    * @generated from rpc limber.v1.BroadcastService.ListBroadcasts
    */
@@ -436,7 +440,7 @@ export const BroadcastService: GenService<{
     output: typeof ListBroadcastsResponseSchema;
   },
   /**
-   * Shows one target.
+   * Returns a target.
    *
    * @generated from rpc limber.v1.BroadcastService.GetBroadcast
    */
@@ -446,7 +450,7 @@ export const BroadcastService: GenService<{
     output: typeof GetBroadcastResponseSchema;
   },
   /**
-   * Changes a target. Where it is reached otherwise from then on, it has to take a test span first.
+   * Updates a target. If its connection settings change, it must accept a test span first.
    *
    * @generated from rpc limber.v1.BroadcastService.UpdateBroadcast
    */
@@ -456,7 +460,7 @@ export const BroadcastService: GenService<{
     output: typeof UpdateBroadcastResponseSchema;
   },
   /**
-   * Forgets a target, with the spans that were still to be sent to it.
+   * Deletes a target and its queued spans.
    *
    * @generated from rpc limber.v1.BroadcastService.DeleteBroadcast
    */

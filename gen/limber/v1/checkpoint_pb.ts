@@ -14,20 +14,20 @@ export const file_limber_v1_checkpoint: GenFile = /*@__PURE__*/
   fileDesc("ChpsaW1iZXIvdjEvY2hlY2twb2ludC5wcm90bxIJbGltYmVyLnYxIlwKEFNpZ25lZENoZWNrcG9pbnQSLAoGZGlnZXN0GAEgASgJQhy6SBlyFzIVXnNoYTI1NjpbMC05YS1mXXs2NH0kEhoKCXNpZ25hdHVyZRgCIAEoDEIHukgEegJoQCI0ChJPZmZlcmluZ0NoZWNrcG9pbnQSDgoGZGlnZXN0GAEgASgJEg4KBnNpZ25lZBgCIAEoCCJYCghNYWtlcktleRIKCgJpZBgBIAEoCRINCgVvd25lchgCIAEoCRIMCgRuYW1lGAMgASgJEhIKCnB1YmxpY19rZXkYBCABKAkSDwoHY3JlYXRlZBgFIAEoDWIGcHJvdG8z", [file_buf_validate_validate]);
 
 /**
- * A checkpoint as its maker signed it for one provider: Ed25519 over the statement of digest, input contract and bounds.
+ * A checkpoint signed by its maker for one provider: an Ed25519 signature over digest, input contract and bounds.
  *
  * @generated from message limber.v1.SignedCheckpoint
  */
 export type SignedCheckpoint = Message<"limber.v1.SignedCheckpoint"> & {
   /**
-   * The SHA-256 of its weights, as its maker publishes it: `sha256:` and 64 hexadecimal digits.
+   * SHA-256 of the weights as published by the maker: `sha256:` and 64 hex digits.
    *
    * @generated from field: string digest = 1;
    */
   digest: string;
 
   /**
-   * The signature of the statement, by one of the keys of the name's owner.
+   * Signature of the statement, made with one of the model owner's keys.
    *
    * @generated from field: bytes signature = 2;
    */
@@ -42,20 +42,21 @@ export const SignedCheckpointSchema: GenMessage<SignedCheckpoint> = /*@__PURE__*
   messageDesc(file_limber_v1_checkpoint, 0);
 
 /**
- * A checkpoint that an offering declares.
+ * The checkpoint of an offering.
  *
  * @generated from message limber.v1.OfferingCheckpoint
  */
 export type OfferingCheckpoint = Message<"limber.v1.OfferingCheckpoint"> & {
   /**
-   * The SHA-256 of its weights.
+   * SHA-256 of the weights.
    *
    * @generated from field: string digest = 1;
    */
   digest: string;
 
   /**
-   * The signature is good by a key that the name's owner has now. Where it is not, the offering does not serve those who require one.
+   * True if the signature is valid for one of the model owner's current keys. Otherwise the offering does not serve calls with
+   * `require_signed`.
    *
    * @generated from field: bool signed = 2;
    */
@@ -70,41 +71,41 @@ export const OfferingCheckpointSchema: GenMessage<OfferingCheckpoint> = /*@__PUR
   messageDesc(file_limber_v1_checkpoint, 1);
 
 /**
- * A key by which the owner of a name signs checkpoints.
+ * A public key with which a model owner signs checkpoints.
  *
  * @generated from message limber.v1.MakerKey
  */
 export type MakerKey = Message<"limber.v1.MakerKey"> & {
   /**
-   * Its name, such as `mkk_01J…`.
+   * Key id, such as `mkk_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The part of a model's slug before the slash.
+   * Owner part of the model slug.
    *
    * @generated from field: string owner = 2;
    */
   owner: string;
 
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * The public key, Ed25519, as PEM (SubjectPublicKeyInfo).
+   * Ed25519 public key as PEM (SubjectPublicKeyInfo).
    *
    * @generated from field: string public_key = 4;
    */
   publicKey: string;
 
   /**
-   * When it was added, in unix seconds.
+   * When it was added, in Unix seconds.
    *
    * @generated from field: uint32 created = 5;
    */

@@ -30,122 +30,122 @@ export const file_limber_v1_control_loop: GenFile = /*@__PURE__*/
   fileDesc("ChxsaW1iZXIvdjEvY29udHJvbF9sb29wLnByb3RvEglsaW1iZXIudjEi4AYKCExvb3BPcGVuEhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEiEKBm1vZGVscxgCIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgDIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAQgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIeCgRzZWVkGAUgASgBQgu6SAQSAkABsL0YAUgCiAEBEh8KBnByZXNldBgGIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEiIKC2luc3RydWN0aW9uGAggASgJQgi6SAVyAxiAQEgFiAEBEikKCmdvYWxfaW1hZ2UYCSABKAsyEC5saW1iZXIudjEuRnJhbWVIBogBARIkCgxhY3Rpb25fc3BhY2UYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiAKB2hvcml6b24YCyABKA1CCrpIByoFGIACKAFICIgBARIxCgt0ZW1wZXJhdHVyZRgMIAEoAUIXukgUEhIZAAAAAAAAJEApAAAAAAAAAABICYgBARIsCgZib3VuZHMYDSABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSAqIAQESIQoIcm9ib3RfaWQYDiABKAlCCrpIB3IFEAEYgAFIC4gBARI4CgplbWJvZGltZW50GA8gASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSAyIAQESIwoHZXBpc29kZRgQIAEoDUINukgKKggY/////wcoAUgNiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCCQoHX2JvdW5kc0ILCglfcm9ib3RfaWRCDQoLX2VtYm9kaW1lbnRCCgoIX2VwaXNvZGUilgIKD0xvb3BPYnNlcnZhdGlvbhIZCgRzdGVwGAEgASgNQgu6SAgqBhj//f//DxI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIgoLaW5zdHJ1Y3Rpb24YAyABKAlCCLpIBXIDGIBASACIAQESPgoUcHJldl9jaHVua19sZWZ0X292ZXIYBCADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEiYKD2luZmVyZW5jZV9kZWxheRgFIAEoDUIIukgFKgMYgAJIAYgBAUIOCgxfaW5zdHJ1Y3Rpb25CEgoQX2luZmVyZW5jZV9kZWxheSJwCglMb29wUmVzZXQSIgoLaW5zdHJ1Y3Rpb24YASABKAlCCLpIBXIDGIBASACIAQESIwoHZXBpc29kZRgCIAEoDUINukgKKggY/////wcoAUgBiAEBQg4KDF9pbnN0cnVjdGlvbkIKCghfZXBpc29kZSILCglMb29wQ2xvc2Ui2QIKCkxvb3BPcGVuZWQSCgoCaWQYASABKAkSDwoHY3JlYXRlZBgCIAEoDRIfCgVyb3V0ZRgDIAEoCzIQLmxpbWJlci52MS5Sb3V0ZRINCgVkdF9tcxgEIAEoDRIPCgdob3Jpem9uGAUgASgNEhMKC2RlYWRsaW5lX21zGAYgASgNEhYKDmNodW5rX2Nvc3RfdXNkGAcgASgBEg8KB3Jlc3VtZWQYCCABKAgSGQoMcmVzdW1lZF9zdGVwGAkgASgNSACIAQESDwoHZXBpc29kZRgKIAEoDRIsCgVpbnB1dBgLIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAGIAQESLgoHYWN0aW9ucxgMIAEoCzIYLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nSAKIAQFCDwoNX3Jlc3VtZWRfc3RlcEIICgZfaW5wdXRCCgoIX2FjdGlvbnMiHgoLTG9vcEVwaXNvZGUSDwoHZXBpc29kZRgBIAEoDSLqAgoJTG9vcENodW5rEhAKCGNodW5rX2lkGAEgASgJEiEKBmFjdGlvbhgCIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SEgoKc3RhcnRfc3RlcBgDIAEoDRIYChB2YWxpZF91bnRpbF9zdGVwGAQgASgNEh0KEG9ic2VydmF0aW9uX3RpbWUYBSABKAFIAIgBARIaChJvYnNlcnZhdGlvbl9hZ2VfbXMYBiABKAESJAoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGVIAYgBARIVCg1lcGlzb2RlX2JyZWFrGAggASgIEiIKBXVzYWdlGAkgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAogASgNEhAKCHJlcGxheWVkGAsgASgIEg8KB2VwaXNvZGUYDCABKA1CEwoRX29ic2VydmF0aW9uX3RpbWVCCAoGX3JvdXRlIsoBCghMb29wSG9sZBIMCgRzdGVwGAEgASgNEiUKBnJlYXNvbhgCIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uEhoKEm9ic2VydmF0aW9uX2FnZV9tcxgDIAEoARIOCgZkZXRhaWwYBCABKAkSJAoFcm91dGUYBSABKAsyEC5saW1iZXIudjEuUm91dGVIAIgBARIcChRkcm9wcGVkX29ic2VydmF0aW9ucxgGIAEoDRIPCgdlcGlzb2RlGAcgASgNQggKBl9yb3V0ZSK4AQoJTG9vcEVuZGVkEgwKBGNvZGUYASABKAkSDgoGY2h1bmtzGAIgASgNEg0KBWhvbGRzGAMgASgNEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAQgASgNEiIKBXVzYWdlGAUgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhQKDGVmZmVjdGl2ZV9oehgGIAEoARITCgtzdGFsZV9yYXRpbxgHIAEoARIRCglqaXR0ZXJfbXMYCCABKAEqvQIKCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9MQVRFEAESHwobSE9MRF9SRUFTT05fVVBTVFJFQU1fRkFJTEVEEAISGwoXSE9MRF9SRUFTT05fTk9fUFJPVklERVIQAxIdChlIT0xEX1JFQVNPTl9PVVRfT0ZfQk9VTkRTEAQSIwofSE9MRF9SRUFTT05fSU5WQUxJRF9PQlNFUlZBVElPThAFEiEKHUhPTERfUkVBU09OX1NUQUxFX09CU0VSVkFUSU9OEAYSGwoXSE9MRF9SRUFTT05fU0xPV19SRUFERVIQBxIcChhIT0xEX1JFQVNPTl9OT1RfUkVDT1JERUQQCBIcChhIT0xEX1JFQVNPTl9SQVRFX0xJTUlURUQQCWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_inference, file_limber_v1_input_contract, file_limber_v1_observation, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
 
 /**
- * What a robot wants of its control loop. Comes first, once.
+ * Opens a control loop. Sent first, once.
  *
  * @generated from message limber.v1.LoopOpen
  */
 export type LoopOpen = Message<"limber.v1.LoopOpen"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * Further models that may take over inside an episode; without them only the same checkpoint elsewhere may: where who serves
-   * fails, or is late three times in a row.
+   * Fallback models that may take over during an episode if the serving offering fails or is late three times in a row. Without them,
+   * only the same checkpoint at another offering may take over.
    *
    * @generated from field: repeated string models = 2;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 3;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves. `deadline_ms` is the time of each observation: how old it may be when its
-   * chunk arrives; as long as a chunk lasts, and at most 10 seconds, when absent. `session_id` lets a later stream resume.
+   * Routing constraints and preferences. `deadline_ms` is the maximum age of an observation when its chunk arrives; when absent, the
+   * duration of a chunk, at most 10 s. `session_id` lets a later stream resume this loop.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 4;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 5;
    */
   seed?: number | undefined;
 
   /**
-   * Name of a saved preset; fields of this message win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in this message take precedence.
    *
    * @generated from field: optional string preset = 6;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 7;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * What the robot is to do, in words; an observation may change it.
+   * Natural-language instruction, such as `pick up the red cup`; an observation may change it.
    *
    * @generated from field: optional string instruction = 8;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 9;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of the chunks: a contract, not a hint. `ee_delta_6d_grip` when absent.
+   * Action space of the chunks; `ee_delta_6d_grip` when absent. Hard constraint: offerings that do not emit it are dropped.
    *
    * @generated from field: optional string action_space = 10;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Action steps in a chunk: exactly so many. When absent 16, or as many as the serving offering has in one chunk where those are fewer.
+   * Number of action steps per chunk, exactly. When absent, 16, or the chunk length of the serving offering if that is shorter.
    *
    * @generated from field: optional uint32 horizon = 11;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 12;
    */
   temperature?: number | undefined;
 
   /**
-   * What no action may exceed. A chunk that does is not sent and not charged: a hold comes in its place.
+   * Safety limits for every action. A chunk that exceeds them is neither sent nor charged; the robot gets a hold instead.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 13;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * The robot's name, for the emergency stop and the log; the key's own robot where the key has one.
+   * Robot id, used by the emergency stop and the log; defaults to the key's robot.
    *
    * @generated from field: optional string robot_id = 14;
    */
   robotId?: string | undefined;
 
   /**
-   * The body that will carry the actions out: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot that executes the actions: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 15;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * Number of the episode that the robot is in. Where the session was in another one, a new episode begins: nothing of the one before is
-   * repeated. When absent, the session's own episode goes on, or the first one begins.
+   * Episode number of the robot. A number other than the session's starts a new episode, and nothing of the previous one is replayed.
+   * When absent, the session's episode continues, or the first one starts.
    *
    * @generated from field: optional uint32 episode = 16;
    */
@@ -160,44 +160,42 @@ export const LoopOpenSchema: GenMessage<LoopOpen> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 0);
 
 /**
- * What the robot senses at one control step. Only the newest that waits is dispatched; those that it replaces are counted. While a model
- * is asked, the next one waits; where the model answers within a few milliseconds and its wire carries several, a few are asked about at
- * once, so that no short jam costs the fastest loops their observations. Chunks come in the order of the observations all the same.
+ * A robot's observation at one control step. If several are queued, only the newest is dispatched and the others are counted as dropped.
+ * Fast models may get a few observations at once; chunks are still sent in observation order.
  *
  * @generated from message limber.v1.LoopObservation
  */
 export type LoopObservation = Message<"limber.v1.LoopObservation"> & {
   /**
-   * The control step at which it was sensed; grows within an episode. One that does not is dropped and counted. The largest leaves room for
-   * the steps of a chunk.
+   * Control step of the observation; must increase within an episode. Observations out of order are dropped and counted.
    *
    * @generated from field: uint32 step = 1;
    */
   step: number;
 
   /**
-   * What the robot senses, oldest first; `t_ms` of the last one is when this step was sensed.
+   * Observations, oldest first; `t_ms` of the last one is the capture time of this step.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * What the robot is to do from now on, where that changes.
+   * New instruction from this step on; unchanged when absent.
    *
    * @generated from field: optional string instruction = 3;
    */
   instruction?: string | undefined;
 
   /**
-   * Real-time chunking: the actions of the chunk before that are not executed yet; handed to models that take them.
+   * For real-time chunking: unexecuted actions of the previous chunk, passed to models that support them.
    *
    * @generated from field: repeated limber.v1.ActionStep prev_chunk_left_over = 4;
    */
   prevChunkLeftOver: ActionStep[];
 
   /**
-   * Real-time chunking: control steps that pass between an observation and its chunk, as the robot measured them.
+   * For real-time chunking: control steps between an observation and its chunk, as measured by the robot.
    *
    * @generated from field: optional uint32 inference_delay = 5;
    */
@@ -212,21 +210,21 @@ export const LoopObservationSchema: GenMessage<LoopObservation> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 1);
 
 /**
- * The episode is over and a new one begins: steps may start over, dimensions may change, another model may be chosen. What was under way
- * is dropped and costs nothing. `episode` acknowledges it; until then nothing comes of the new episode, and after it nothing of one before.
+ * Ends the episode and starts a new one, in which steps restart and dimensions or the model may change. Calls in flight are canceled
+ * free of charge. The server acknowledges with `episode`; later messages all belong to the new episode.
  *
  * @generated from message limber.v1.LoopReset
  */
 export type LoopReset = Message<"limber.v1.LoopReset"> & {
   /**
-   * What the robot is to do in the new episode; as before when absent.
+   * Instruction of the new episode; unchanged when absent.
    *
    * @generated from field: optional string instruction = 1;
    */
   instruction?: string | undefined;
 
   /**
-   * Number of the new episode, greater than that of the present one; one more when absent.
+   * Number of the new episode, greater than the current one; the next number when absent.
    *
    * @generated from field: optional uint32 episode = 2;
    */
@@ -241,7 +239,7 @@ export const LoopResetSchema: GenMessage<LoopReset> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 2);
 
 /**
- * The robot is done: what is under way is called off, `ended` follows.
+ * Ends the loop: calls in flight are canceled and `ended` follows.
  *
  * @generated from message limber.v1.LoopClose
  */
@@ -256,92 +254,92 @@ export const LoopCloseSchema: GenMessage<LoopClose> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 3);
 
 /**
- * The loop is open. Comes first, once.
+ * Confirms that the loop is open. Sent first, once.
  *
  * @generated from message limber.v1.LoopOpened
  */
 export type LoopOpened = Message<"limber.v1.LoopOpened"> & {
   /**
-   * The stream's identifier; chunks are named after it.
+   * Stream id; chunk ids start with it.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * When it was opened, in unix seconds.
+   * When it was opened, in Unix seconds.
    *
    * @generated from field: uint32 created = 2;
    */
   created: number;
 
   /**
-   * Who will serve; `attempts` is empty.
+   * Which offering will serve; `attempts` is empty.
    *
    * @generated from field: limber.v1.Route route = 3;
    */
   route?: Route | undefined;
 
   /**
-   * Time from one step to the next, in milliseconds, as the offering declares it.
+   * Time between action steps, in milliseconds, as the offering declares it.
    *
    * @generated from field: uint32 dt_ms = 4;
    */
   dtMs: number;
 
   /**
-   * Steps in a chunk of the offering that will serve.
+   * Number of action steps per chunk at the offering that will serve.
    *
    * @generated from field: uint32 horizon = 5;
    */
   horizon: number;
 
   /**
-   * How old an observation may be when its chunk arrives, in milliseconds.
+   * Maximum age of an observation when its chunk arrives, in milliseconds.
    *
    * @generated from field: uint32 deadline_ms = 6;
    */
   deadlineMs: number;
 
   /**
-   * What one chunk is expected to cost, in US dollars.
+   * Estimated cost of one chunk, in US dollars.
    *
    * @generated from field: double chunk_cost_usd = 7;
    */
   chunkCostUsd: number;
 
   /**
-   * The session was known: it goes on with the checkpoint and provider that it is pinned to.
+   * True if the session was known and the loop continues with its pinned checkpoint and provider.
    *
    * @generated from field: bool resumed = 8;
    */
   resumed: boolean;
 
   /**
-   * The last control step whose chunk was charged before the stream was resumed; asking for it again costs nothing. Absent where that is
-   * not known yet, because the stream before has not ended: the first observations wait for it, at most 100 ms.
+   * Last control step charged before the loop resumed; requesting it again is free. Absent while the previous stream is still ending;
+   * the first observations then wait for it, at most 100 ms.
    *
    * @generated from field: optional uint32 resumed_step = 9;
    */
   resumedStep?: number | undefined;
 
   /**
-   * Number of the episode.
+   * Episode number, from 1.
    *
    * @generated from field: uint32 episode = 10;
    */
   episode: number;
 
   /**
-   * What the offering that will serve reads, with the size and the encoding of each camera's pictures: pictures that are sent so need not be
-   * made to fit. Absent where nothing is known.
+   * What the serving offering reads, including the size and encoding of each camera's images. Images that match need no conversion.
+   * Absent if unknown.
    *
    * @generated from field: optional limber.v1.InputContract input = 11;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean; absent where nothing is known.
+   * Meaning of the action values; absent if unknown.
    *
    * @generated from field: optional limber.v1.ActionMeaning actions = 12;
    */
@@ -356,13 +354,14 @@ export const LoopOpenedSchema: GenMessage<LoopOpened> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 4);
 
 /**
- * A new episode has begun: everything that comes after this is of it. Comes once for each `reset`, or for the newest of several.
+ * A new episode has started, and all later messages belong to it. Sent once per `reset`; several resets in quick succession get one, for
+ * the newest.
  *
  * @generated from message limber.v1.LoopEpisode
  */
 export type LoopEpisode = Message<"limber.v1.LoopEpisode"> & {
   /**
-   * Its number.
+   * Episode number, from 1.
    *
    * @generated from field: uint32 episode = 1;
    */
@@ -377,90 +376,90 @@ export const LoopEpisodeSchema: GenMessage<LoopEpisode> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 5);
 
 /**
- * An action chunk that is still fit to be executed.
+ * An action chunk that the robot can still execute.
  *
  * @generated from message limber.v1.LoopChunk
  */
 export type LoopChunk = Message<"limber.v1.LoopChunk"> & {
   /**
-   * Name of the chunk, for logs of the robot.
+   * Chunk id, for the robot's own logs.
    *
    * @generated from field: string chunk_id = 1;
    */
   chunkId: string;
 
   /**
-   * The chunk.
+   * The action chunk.
    *
    * @generated from field: limber.v1.Action action = 2;
    */
   action?: Action | undefined;
 
   /**
-   * The control step of its first action: that of the observation it answers.
+   * Control step of the first action, equal to the step of the observation.
    *
    * @generated from field: uint32 start_step = 3;
    */
   startStep: number;
 
   /**
-   * The first control step at which it may no longer be executed.
+   * First control step at which the chunk must no longer be executed.
    *
    * @generated from field: uint32 valid_until_step = 4;
    */
   validUntilStep: number;
 
   /**
-   * When the observation was sensed, on the robot's own clock; present when the observation says so.
+   * Capture time of the observation on the robot's clock; present if the observation has one.
    *
    * @generated from field: optional double observation_time = 5;
    */
   observationTime?: number | undefined;
 
   /**
-   * How old the observation is: time in the gateway, and what the network held it up beyond the quickest one, in milliseconds.
+   * Age of the observation, in milliseconds: time in the gateway plus any network delay above the fastest observation's.
    *
    * @generated from field: double observation_age_ms = 6;
    */
   observationAgeMs: number;
 
   /**
-   * Who serves and what was tried; present in the first chunk and whenever it changes.
+   * Which offering serves and what was tried; present in the first chunk and after each change.
    *
    * @generated from field: optional limber.v1.Route route = 7;
    */
   route?: Route | undefined;
 
   /**
-   * Another model than the chunks before: what is left of those must not be mixed with this one.
+   * True if the model changed; do not blend remaining actions of earlier chunks with this one.
    *
    * @generated from field: bool episode_break = 8;
    */
   episodeBreak: boolean;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.ActUsage usage = 9;
    */
   usage?: ActUsage | undefined;
 
   /**
-   * Observations so far that a newer one replaced, or that came out of order.
+   * Observations dropped so far, because a newer one replaced them or they arrived out of order.
    *
    * @generated from field: uint32 dropped_observations = 10;
    */
   droppedObservations: number;
 
   /**
-   * It was made and charged before the stream was resumed.
+   * True if the chunk was made and charged before the loop resumed.
    *
    * @generated from field: bool replayed = 11;
    */
   replayed: boolean;
 
   /**
-   * Number of the episode. A robot that has begun another one discards the chunk.
+   * Episode number; discard the chunk if the robot has started another episode.
    *
    * @generated from field: uint32 episode = 12;
    */
@@ -475,55 +474,55 @@ export const LoopChunkSchema: GenMessage<LoopChunk> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 6);
 
 /**
- * There is no chunk for an observation: the robot is to hold. Costs nothing.
+ * No chunk is available for an observation: the robot must hold. Free of charge.
  *
  * @generated from message limber.v1.LoopHold
  */
 export type LoopHold = Message<"limber.v1.LoopHold"> & {
   /**
-   * The control step of the observation that is not answered.
+   * Control step of the observation that got no chunk.
    *
    * @generated from field: uint32 step = 1;
    */
   step: number;
 
   /**
-   * Why.
+   * Why the robot must hold.
    *
    * @generated from field: limber.v1.HoldReason reason = 2;
    */
   reason: HoldReason;
 
   /**
-   * How old the observation is, in milliseconds.
+   * Age of the observation, in milliseconds.
    *
    * @generated from field: double observation_age_ms = 3;
    */
   observationAgeMs: number;
 
   /**
-   * What is wrong with the observation, where something is.
+   * What is wrong with the observation, or when the rate limit resets; empty for other reasons.
    *
    * @generated from field: string detail = 4;
    */
   detail: string;
 
   /**
-   * What was tried, where something was.
+   * What was tried; absent if no offering was called.
    *
    * @generated from field: optional limber.v1.Route route = 5;
    */
   route?: Route | undefined;
 
   /**
-   * Observations so far that a newer one replaced, or that came out of order.
+   * Observations dropped so far, because a newer one replaced them or they arrived out of order.
    *
    * @generated from field: uint32 dropped_observations = 6;
    */
   droppedObservations: number;
 
   /**
-   * Number of the episode. A robot that has begun another one discards the hold.
+   * Episode number; discard the hold if the robot has started another episode.
    *
    * @generated from field: uint32 episode = 7;
    */
@@ -538,62 +537,62 @@ export const LoopHoldSchema: GenMessage<LoopHold> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 7);
 
 /**
- * The loop is over. Comes last, once; a refusal that ended it follows as the status of the call, with its details.
+ * The loop has ended. Sent last, once; if an error ended the loop, the call's status carries it with its details.
  *
  * @generated from message limber.v1.LoopEnded
  */
 export type LoopEnded = Message<"limber.v1.LoopEnded"> & {
   /**
-   * The code of the refusal that ended it; empty when the caller did.
+   * Reason code of the error that ended the loop; empty if the client ended it.
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * Chunks sent.
+   * Number of chunks sent.
    *
    * @generated from field: uint32 chunks = 2;
    */
   chunks: number;
 
   /**
-   * Holds sent.
+   * Number of holds sent.
    *
    * @generated from field: uint32 holds = 3;
    */
   holds: number;
 
   /**
-   * Observations that a newer one replaced, or that came out of order.
+   * Observations dropped because a newer one replaced them or they arrived out of order.
    *
    * @generated from field: uint32 dropped_observations = 4;
    */
   droppedObservations: number;
 
   /**
-   * What was used and deducted in all.
+   * Total usage and the amount charged.
    *
    * @generated from field: limber.v1.ActUsage usage = 5;
    */
   usage?: ActUsage | undefined;
 
   /**
-   * Chunks per second while observations came.
+   * Chunks per second while observations arrived.
    *
    * @generated from field: double effective_hz = 6;
    */
   effectiveHz: number;
 
   /**
-   * Share of the answers that came too late.
+   * Share of chunks that were too late, from 0 to 1.
    *
    * @generated from field: double stale_ratio = 7;
    */
   staleRatio: number;
 
   /**
-   * How much the time between chunks varies: its standard deviation, in milliseconds.
+   * Standard deviation of the time between chunks, in milliseconds.
    *
    * @generated from field: double jitter_ms = 8;
    */
@@ -608,77 +607,77 @@ export const LoopEndedSchema: GenMessage<LoopEnded> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 8);
 
 /**
- * Why a robot is to hold.
+ * Why the robot must hold.
  *
  * @generated from enum limber.v1.HoldReason
  */
 export const HoldReason = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: HOLD_REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The answer would have come after its deadline.
+   * The chunk would have arrived after its deadline.
    *
    * @generated from enum value: HOLD_REASON_LATE = 1;
    */
   LATE: 1,
 
   /**
-   * Every provider that was asked failed.
+   * Every provider that was called failed.
    *
    * @generated from enum value: HOLD_REASON_UPSTREAM_FAILED = 2;
    */
   UPSTREAM_FAILED: 2,
 
   /**
-   * Nobody who may serve inside this episode can at the moment.
+   * No provider that may serve this episode is available.
    *
    * @generated from enum value: HOLD_REASON_NO_PROVIDER = 3;
    */
   NO_PROVIDER: 3,
 
   /**
-   * The chunk would have exceeded the safety bounds.
+   * The chunk exceeded the safety bounds.
    *
    * @generated from enum value: HOLD_REASON_OUT_OF_BOUNDS = 4;
    */
   OUT_OF_BOUNDS: 4,
 
   /**
-   * The observation does not fit the episode, or cannot be used; `detail` says how.
+   * The observation does not match the episode or is invalid; see `detail`.
    *
    * @generated from enum value: HOLD_REASON_INVALID_OBSERVATION = 5;
    */
   INVALID_OBSERVATION: 5,
 
   /**
-   * The observation was already older than the deadline when it came.
+   * The observation was older than the deadline when it arrived.
    *
    * @generated from enum value: HOLD_REASON_STALE_OBSERVATION = 6;
    */
   STALE_OBSERVATION: 6,
 
   /**
-   * The chunks before are not read: no more is made meanwhile.
+   * The client does not read its chunks fast enough, so no new ones are made.
    *
    * @generated from enum value: HOLD_REASON_SLOW_READER = 7;
    */
   SLOW_READER: 7,
 
   /**
-   * The gateway cannot put on record at the moment what the chunk costs, or that a new episode has begun.
+   * The gateway cannot record the charge or the new episode at the moment.
    *
    * @generated from enum value: HOLD_REASON_NOT_RECORDED = 8;
    */
   NOT_RECORDED: 8,
 
   /**
-   * The key's rate limit, in which each observation that a model is asked about counts as one request, is used up; `detail` says until
-   * when. The loop goes on.
+   * The key's rate limit is used up; each dispatched observation counts as one request. `detail` has the reset time, and the loop stays
+   * open.
    *
    * @generated from enum value: HOLD_REASON_RATE_LIMITED = 9;
    */
@@ -686,7 +685,7 @@ export const HoldReason = {
 } as const;
 
 /**
- * Why a robot is to hold.
+ * Why the robot must hold.
  *
  * @generated from enum limber.v1.HoldReason
  */

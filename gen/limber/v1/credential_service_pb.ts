@@ -18,20 +18,20 @@ export const file_limber_v1_credential_service: GenFile = /*@__PURE__*/
   fileDesc("CiJsaW1iZXIvdjEvY3JlZGVudGlhbF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAEKFFB1dENyZWRlbnRpYWxSZXF1ZXN0EjoKCHByb3ZpZGVyGAEgASgJQii6SCVyIzIhXltBLVphLXowLTldW0EtWmEtejAtOS5fLV17MCw5OX0kEjQKCmNyZWRlbnRpYWwYAiABKAsyGC5saW1iZXIudjEuTmV3Q3JlZGVudGlhbEIGukgDyAEBIkIKFVB1dENyZWRlbnRpYWxSZXNwb25zZRIpCgpjcmVkZW50aWFsGAEgASgLMhUubGltYmVyLnYxLkNyZWRlbnRpYWwigwEKFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGPQDKAFIAIgBARI0CgZjdXJzb3IYAiABKAlCH7pIHHIaGIAEMhVebmFtZV9bMC05QS1aYS16Xy1dKyRIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKKAQoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiMKBGRhdGEYAiADKAsyFS5saW1iZXIudjEuQ3JlZGVudGlhbBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI1ChdEZWxldGVDcmVkZW50aWFsUmVxdWVzdBIaCghwcm92aWRlchgBIAEoCUIIukgFcgMYgAEiTQoYRGVsZXRlQ3JlZGVudGlhbFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghwcm92aWRlchgCIAEoCRIPCgdkZWxldGVkGAMgASgIIjUKF1ZlcmlmeUNyZWRlbnRpYWxSZXF1ZXN0EhoKCHByb3ZpZGVyGAEgASgJQgi6SAVyAxiAASKIAQoYVmVyaWZ5Q3JlZGVudGlhbFJlc3BvbnNlEhAKCHByb3ZpZGVyGAEgASgJEgoKAm9rGAIgASgIEhIKCmNoZWNrZWRfYXQYAyABKA0SLwoGcmVhc29uGAQgASgOMhoubGltYmVyLnYxLkNyZWRlbnRpYWxGYXVsdEgAiAEBQgkKB19yZWFzb24ykQUKEUNyZWRlbnRpYWxTZXJ2aWNlEqkBCg1QdXRDcmVkZW50aWFsEh8ubGltYmVyLnYxLlB1dENyZWRlbnRpYWxSZXF1ZXN0GiAubGltYmVyLnYxLlB1dENyZWRlbnRpYWxSZXNwb25zZSJVqrsYFwgCEhFjcmVkZW50aWFscy53cml0ZWAEgtPkkwI0OgpjcmVkZW50aWFsYgpjcmVkZW50aWFsGhovdjEvY3JlZGVudGlhbHMve3Byb3ZpZGVyfRKOAQoPTGlzdENyZWRlbnRpYWxzEiEubGltYmVyLnYxLkxpc3RDcmVkZW50aWFsc1JlcXVlc3QaIi5saW1iZXIudjEuTGlzdENyZWRlbnRpYWxzUmVzcG9uc2UiNJACAaq7GBYIAhIQY3JlZGVudGlhbHMucmVhZGAEgtPkkwIREg8vdjEvY3JlZGVudGlhbHMSmgEKEERlbGV0ZUNyZWRlbnRpYWwSIi5saW1iZXIudjEuRGVsZXRlQ3JlZGVudGlhbFJlcXVlc3QaIy5saW1iZXIudjEuRGVsZXRlQ3JlZGVudGlhbFJlc3BvbnNlIj2quxgXCAISEWNyZWRlbnRpYWxzLndyaXRlYASC0+STAhwqGi92MS9jcmVkZW50aWFscy97cHJvdmlkZXJ9EqEBChBWZXJpZnlDcmVkZW50aWFsEiIubGltYmVyLnYxLlZlcmlmeUNyZWRlbnRpYWxSZXF1ZXN0GiMubGltYmVyLnYxLlZlcmlmeUNyZWRlbnRpYWxSZXNwb25zZSJEqrsYFwgCEhFjcmVkZW50aWFscy53cml0ZWAEgtPkkwIjIiEvdjEvY3JlZGVudGlhbHMve3Byb3ZpZGVyfS92ZXJpZnliBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_credential]);
 
 /**
- * Stores a key.
+ * Request to store a key.
  *
  * @generated from message limber.v1.PutCredentialRequest
  */
 export type PutCredentialRequest = Message<"limber.v1.PutCredentialRequest"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider that receives it.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What to store.
+   * The key to store.
    *
    * @generated from field: limber.v1.NewCredential credential = 2;
    */
@@ -46,7 +46,7 @@ export const PutCredentialRequestSchema: GenMessage<PutCredentialRequest> = /*@_
   messageDesc(file_limber_v1_credential_service, 0);
 
 /**
- * The key as it is kept.
+ * The stored key.
  *
  * @generated from message limber.v1.PutCredentialResponse
  */
@@ -67,20 +67,20 @@ export const PutCredentialResponseSchema: GenMessage<PutCredentialResponse> = /*
   messageDesc(file_limber_v1_credential_service, 1);
 
 /**
- * Asks for the organisation's keys at providers.
+ * Request to list provider keys.
  *
  * @generated from message limber.v1.ListCredentialsRequest
  */
 export type ListCredentialsRequest = Message<"limber.v1.ListCredentialsRequest"> & {
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -95,13 +95,13 @@ export const ListCredentialsRequestSchema: GenMessage<ListCredentialsRequest> = 
   messageDesc(file_limber_v1_credential_service, 2);
 
 /**
- * A page of keys, by provider.
+ * A page of keys, ordered by provider.
  *
  * @generated from message limber.v1.ListCredentialsResponse
  */
 export type ListCredentialsResponse = Message<"limber.v1.ListCredentialsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -115,14 +115,14 @@ export type ListCredentialsResponse = Message<"limber.v1.ListCredentialsResponse
   data: Credential[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -137,13 +137,13 @@ export const ListCredentialsResponseSchema: GenMessage<ListCredentialsResponse> 
   messageDesc(file_limber_v1_credential_service, 3);
 
 /**
- * Asks for a key to be forgotten.
+ * Request to delete a key.
  *
  * @generated from message limber.v1.DeleteCredentialRequest
  */
 export type DeleteCredentialRequest = Message<"limber.v1.DeleteCredentialRequest"> & {
   /**
-   * The provider that took it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
@@ -158,27 +158,27 @@ export const DeleteCredentialRequestSchema: GenMessage<DeleteCredentialRequest> 
   messageDesc(file_limber_v1_credential_service, 4);
 
 /**
- * The key is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteCredentialResponse
  */
 export type DeleteCredentialResponse = Message<"limber.v1.DeleteCredentialResponse"> & {
   /**
-   * Constant `credential`.
+   * Always `credential`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The provider that took it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -193,13 +193,13 @@ export const DeleteCredentialResponseSchema: GenMessage<DeleteCredentialResponse
   messageDesc(file_limber_v1_credential_service, 5);
 
 /**
- * Asks whether a key still opens.
+ * Request to verify a stored key.
  *
  * @generated from message limber.v1.VerifyCredentialRequest
  */
 export type VerifyCredentialRequest = Message<"limber.v1.VerifyCredentialRequest"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
@@ -214,34 +214,34 @@ export const VerifyCredentialRequestSchema: GenMessage<VerifyCredentialRequest> 
   messageDesc(file_limber_v1_credential_service, 6);
 
 /**
- * Whether a key still opens.
+ * Result of the verification.
  *
  * @generated from message limber.v1.VerifyCredentialResponse
  */
 export type VerifyCredentialResponse = Message<"limber.v1.VerifyCredentialResponse"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * It does.
+   * True if the key can be decrypted.
    *
    * @generated from field: bool ok = 2;
    */
   ok: boolean;
 
   /**
-   * When it was tried, in unix seconds.
+   * When it was checked, in Unix seconds.
    *
    * @generated from field: uint32 checked_at = 3;
    */
   checkedAt: number;
 
   /**
-   * Why it does not; absent when it does.
+   * Why the key cannot be decrypted; absent if `ok` is true.
    *
    * @generated from field: optional limber.v1.CredentialFault reason = 4;
    */
@@ -256,13 +256,13 @@ export const VerifyCredentialResponseSchema: GenMessage<VerifyCredentialResponse
   messageDesc(file_limber_v1_credential_service, 7);
 
 /**
- * Bring your own key: an organisation's own keys at providers.
+ * Manages an organization's own keys at providers (BYOK).
  *
  * @generated from service limber.v1.CredentialService
  */
 export const CredentialService: GenService<{
   /**
-   * Stores the organisation's key at a provider; the one that was there before is gone.
+   * Stores the organization's key at a provider and replaces a previous one.
    *
    * @generated from rpc limber.v1.CredentialService.PutCredential
    */
@@ -272,7 +272,7 @@ export const CredentialService: GenService<{
     output: typeof PutCredentialResponseSchema;
   },
   /**
-   * Lists the organisation's keys at providers, by provider.
+   * Lists the organization's keys at providers, ordered by provider.
    *
    * @generated from rpc limber.v1.CredentialService.ListCredentials
    */
@@ -282,7 +282,7 @@ export const CredentialService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Forgets the organisation's key at a provider.
+   * Deletes the organization's key at a provider.
    *
    * @generated from rpc limber.v1.CredentialService.DeleteCredential
    */
@@ -292,7 +292,7 @@ export const CredentialService: GenService<{
     output: typeof DeleteCredentialResponseSchema;
   },
   /**
-   * Confirms that the stored key still opens. The provider is not asked.
+   * Verifies that the stored key can be decrypted. Does not contact the provider.
    *
    * @generated from rpc limber.v1.CredentialService.VerifyCredential
    */

@@ -25,34 +25,34 @@ export const file_limber_v1_error: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvZXJyb3IucHJvdG8SCWxpbWJlci52MSK7AQoJRXJyb3JCb2R5Eh8KBWVycm9yGAEgASgLMhAubGltYmVyLnYxLkVycm9yEiYKBmRldGFpbBgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIkCgVyb3V0ZRgDIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgAiAEBEisKBXVzYWdlGAQgASgLMhcubGltYmVyLnYxLlByZWRpY3RVc2FnZUgBiAEBQggKBl9yb3V0ZUIICgZfdXNhZ2UiuQIKBUVycm9yEh8KBGNvZGUYASABKA4yES5saW1iZXIudjEuUmVhc29uEicKBHR5cGUYAiABKA4yGS5saW1iZXIuZWRnZS52MS5FcnJvclR5cGUSDgoGc3RhdHVzGAMgASgNEg8KB21lc3NhZ2UYBCABKAkSEQoJcmV0cnlhYmxlGAUgASgIEh4KC3JldHJ5X2FmdGVyGAYgASgBQgSYvRgBSACIAQESGAoFcGFyYW0YByABKAlCBJi9GAFIAYgBARIOCgZzb3VyY2UYCCABKAkSEgoKcmVxdWVzdF9pZBgJIAEoCRIQCghkb2NzX3VybBgKIAEoCRIoCgdkZXRhaWxzGAsgASgLMhcubGltYmVyLnYxLkVycm9yRGV0YWlsc0IOCgxfcmV0cnlfYWZ0ZXJCCAoGX3BhcmFtIrEFCgxFcnJvckRldGFpbHMSKwoHZHJvcHBlZBgBIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSEwoLZXhjbHVkZWRfYnkYAiADKAkSKgoLc3VnZ2VzdGlvbnMYAyADKAsyFS5saW1iZXIudjEuU3VnZ2VzdGlvbhIZCgxsaW1pdF9zb3VyY2UYBCABKAlIAIgBARIZCgxyZXF1aXJlZF91c2QYBSABKAFIAYgBARIaCg1hdmFpbGFibGVfdXNkGAYgASgBSAKIAQESGgoNc2hvcnRmYWxsX3VzZBgHIAEoAUgDiAEBEi8KCWVzdGltYXRlZBgIIAEoCzIXLmxpbWJlci52MS5Db3N0RXN0aW1hdGVIBIgBARIWCglyZXNldHNfYXQYCSABKA1IBYgBARIyCg5tYXhfYWZmb3JkYWJsZRgKIAEoCzIVLmxpbWJlci52MS5BZmZvcmRhYmxlSAaIAQESKAoKdmlvbGF0aW9ucxgLIAMoCzIULmxpbWJlci52MS5WaW9sYXRpb24SDAoEbmVhchgMIAMoCRIkCgVyb3V0ZRgNIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgHiAEBEg4KBm5lZWRlZBgOIAMoCRIWCglpbl9mbGlnaHQYFCABKA1ICIgBARIWCgl0b3B1cF91cmwYGSABKAlICYgBARIPCgdleGNlZWRzGBggAygJQg8KDV9saW1pdF9zb3VyY2VCDwoNX3JlcXVpcmVkX3VzZEIQCg5fYXZhaWxhYmxlX3VzZEIQCg5fc2hvcnRmYWxsX3VzZEIMCgpfZXN0aW1hdGVkQgwKCl9yZXNldHNfYXRCEQoPX21heF9hZmZvcmRhYmxlQggKBl9yb3V0ZUIMCgpfaW5fZmxpZ2h0QgwKCl90b3B1cF91cmwiWAoMQ29zdEVzdGltYXRlEgwKBHVuaXQYASABKAkSDQoFdW5pdHMYAiABKAESFgoOdW5pdF9wcmljZV91c2QYAyABKAESEwoLd2FrZV91cF91c2QYBCABKAEiHQoKQWZmb3JkYWJsZRIPCgdob3Jpem9uGAEgASgNIjgKCVZpb2xhdGlvbhIMCgRwYXRoGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDAoEdHlwZRgDIAEoCWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_inference_service, file_limber_v1_plan, file_limber_v1_reason, file_limber_v1_route]);
 
 /**
- * The REST body of every refusal.
+ * REST body of every error.
  *
  * @generated from message limber.v1.ErrorBody
  */
 export type ErrorBody = Message<"limber.v1.ErrorBody"> & {
   /**
-   * What went wrong, for machines and people.
+   * The error.
    *
    * @generated from field: limber.v1.Error error = 1;
    */
   error?: Error | undefined;
 
   /**
-   * The same sentence again; on 422 the list of violations, each `{loc, msg, type, input}`.
+   * The message again; for status 422, the list of violations as `{loc, msg, type, input}`.
    *
    * @generated from field: google.protobuf.Value detail = 2;
    */
   detail?: Value | undefined;
 
   /**
-   * What had been tried, where anything had.
+   * What was tried; absent if no offering was called.
    *
    * @generated from field: optional limber.v1.Route route = 3;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted, where a stream broke off after its first frame.
+   * Usage and the amount charged; present if a stream failed after its first frame.
    *
    * @generated from field: optional limber.v1.PredictUsage usage = 4;
    */
@@ -67,20 +67,20 @@ export const ErrorBodySchema: GenMessage<ErrorBody> = /*@__PURE__*/
   messageDesc(file_limber_v1_error, 0);
 
 /**
- * One refusal.
+ * An error.
  *
  * @generated from message limber.v1.Error
  */
 export type Error = Message<"limber.v1.Error"> & {
   /**
-   * The reason, as a word to branch on.
+   * Reason code to branch on, such as `rate_limit_exceeded`.
    *
    * @generated from field: limber.v1.Reason code = 1;
    */
   code: Reason;
 
   /**
-   * The family of the reason.
+   * Error category.
    *
    * @generated from field: limber.edge.v1.ErrorType type = 2;
    */
@@ -94,56 +94,56 @@ export type Error = Message<"limber.v1.Error"> & {
   status: number;
 
   /**
-   * One sentence for a person.
+   * Human-readable message, in one sentence.
    *
    * @generated from field: string message = 4;
    */
   message: string;
 
   /**
-   * The same call may succeed later without a change.
+   * True if the same call may succeed later, unchanged.
    *
    * @generated from field: bool retryable = 5;
    */
   retryable: boolean;
 
   /**
-   * Seconds to wait before a retry.
+   * Seconds to wait before a retry; null if not applicable.
    *
    * @generated from field: optional double retry_after = 6;
    */
   retryAfter?: number | undefined;
 
   /**
-   * Path of the field at fault.
+   * Path of the invalid field, such as `provider.sort`; null if not applicable.
    *
    * @generated from field: optional string param = 7;
    */
   param?: string | undefined;
 
   /**
-   * Whose fault it is: `gateway` or `upstream`.
+   * Origin of the error: `gateway` or `upstream`.
    *
    * @generated from field: string source = 8;
    */
   source: string;
 
   /**
-   * The request's id, as in the header `X-Request-Id`.
+   * Request id, equal to the `X-Request-Id` header.
    *
    * @generated from field: string request_id = 9;
    */
   requestId: string;
 
   /**
-   * The address of the page that explains this reason.
+   * URL of the documentation page for this reason.
    *
    * @generated from field: string docs_url = 10;
    */
   docsUrl: string;
 
   /**
-   * What a machine can act on.
+   * Machine-readable details.
    *
    * @generated from field: limber.v1.ErrorDetails details = 11;
    */
@@ -158,125 +158,125 @@ export const ErrorSchema: GenMessage<Error> = /*@__PURE__*/
   messageDesc(file_limber_v1_error, 1);
 
 /**
- * What a machine can act on; each refusal sets the fields of its kind. Over gRPC and Connect it travels as an error detail.
+ * Machine-readable details; each error sets the fields that apply. gRPC and Connect send this message as an error detail.
  *
  * @generated from message limber.v1.ErrorDetails
  */
 export type ErrorDetails = Message<"limber.v1.ErrorDetails"> & {
   /**
-   * Every offering that was dropped, and why.
+   * All dropped offerings, with reasons.
    *
    * @generated from field: repeated limber.v1.DroppedOffering dropped = 1;
    */
   dropped: DroppedOffering[];
 
   /**
-   * The constraints that dropped them.
+   * Constraints that dropped them.
    *
    * @generated from field: repeated string excluded_by = 2;
    */
   excludedBy: string[];
 
   /**
-   * Relaxations that would admit an offering.
+   * Changes that would admit an offering.
    *
    * @generated from field: repeated limber.v1.Suggestion suggestions = 3;
    */
   suggestions: Suggestion[];
 
   /**
-   * What ran short: `org_credits`, `workspace_budget` or `key_budget`.
+   * What does not cover the call: `org_credits`, `workspace_budget` or `key_budget`.
    *
    * @generated from field: optional string limit_source = 4;
    */
   limitSource?: string | undefined;
 
   /**
-   * The dearest way that the call could go, in US dollars.
+   * Highest possible cost of the call, in US dollars.
    *
    * @generated from field: optional double required_usd = 5;
    */
   requiredUsd?: number | undefined;
 
   /**
-   * What is there, in US dollars.
+   * Available amount, in US dollars.
    *
    * @generated from field: optional double available_usd = 6;
    */
   availableUsd?: number | undefined;
 
   /**
-   * What is missing, in US dollars.
+   * Missing amount, in US dollars.
    *
    * @generated from field: optional double shortfall_usd = 7;
    */
   shortfallUsd?: number | undefined;
 
   /**
-   * How the required amount comes about.
+   * How the required amount was calculated.
    *
    * @generated from field: optional limber.v1.CostEstimate estimated = 8;
    */
   estimated?: CostEstimate | undefined;
 
   /**
-   * When the budget is renewed, in unix seconds.
+   * When the budget resets, in Unix seconds.
    *
    * @generated from field: optional uint32 resets_at = 9;
    */
   resetsAt?: number | undefined;
 
   /**
-   * What could be paid for.
+   * What the available amount covers.
    *
    * @generated from field: optional limber.v1.Affordable max_affordable = 10;
    */
   maxAffordable?: Affordable | undefined;
 
   /**
-   * Every field at fault.
+   * All invalid fields.
    *
    * @generated from field: repeated limber.v1.Violation violations = 11;
    */
   violations: Violation[];
 
   /**
-   * Names near the one that was not found.
+   * Existing names similar to the one that was not found.
    *
    * @generated from field: repeated string near = 12;
    */
   near: string[];
 
   /**
-   * What had been tried.
+   * What was tried.
    *
    * @generated from field: optional limber.v1.Route route = 13;
    */
   route?: Route | undefined;
 
   /**
-   * What was needed, such as a permission or an action space that the model does emit.
+   * What is needed, such as a permission, or an action space that the model emits.
    *
    * @generated from field: repeated string needed = 14;
    */
   needed: string[];
 
   /**
-   * Calls that run on the offering at the moment.
+   * Number of calls that are running on the offering.
    *
    * @generated from field: optional uint32 in_flight = 20;
    */
   inFlight?: number | undefined;
 
   /**
-   * Where credit is added, by `POST`.
+   * URL to add credit, by `POST`.
    *
    * @generated from field: optional string topup_url = 25;
    */
   topupUrl?: string | undefined;
 
   /**
-   * In what the caller asked to give away more than it has, such as `environment` or `budget`.
+   * Dimensions in which the request exceeds the caller's authority, such as `environment` or `budget`.
    *
    * @generated from field: repeated string exceeds = 24;
    */
@@ -291,34 +291,34 @@ export const ErrorDetailsSchema: GenMessage<ErrorDetails> = /*@__PURE__*/
   messageDesc(file_limber_v1_error, 2);
 
 /**
- * How an amount comes about.
+ * How an amount was calculated.
  *
  * @generated from message limber.v1.CostEstimate
  */
 export type CostEstimate = Message<"limber.v1.CostEstimate"> & {
   /**
-   * What is counted: `action_step`, `frame`, `token`, `episode`.
+   * Billing unit: `action_step`, `frame`, `token` or `episode`.
    *
    * @generated from field: string unit = 1;
    */
   unit: string;
 
   /**
-   * How many.
+   * Number of units.
    *
    * @generated from field: double units = 2;
    */
   units: number;
 
   /**
-   * Price of one, in US dollars.
+   * Price per unit, in US dollars.
    *
    * @generated from field: double unit_price_usd = 3;
    */
   unitPriceUsd: number;
 
   /**
-   * Cost of waking a container, in US dollars.
+   * Cost of a cold start, in US dollars.
    *
    * @generated from field: double wake_up_usd = 4;
    */
@@ -333,13 +333,13 @@ export const CostEstimateSchema: GenMessage<CostEstimate> = /*@__PURE__*/
   messageDesc(file_limber_v1_error, 3);
 
 /**
- * What could be paid for with what is there.
+ * What the available amount covers.
  *
  * @generated from message limber.v1.Affordable
  */
 export type Affordable = Message<"limber.v1.Affordable"> & {
   /**
-   * The largest horizon.
+   * Largest affordable `horizon`.
    *
    * @generated from field: uint32 horizon = 1;
    */
@@ -354,7 +354,7 @@ export const AffordableSchema: GenMessage<Affordable> = /*@__PURE__*/
   messageDesc(file_limber_v1_error, 4);
 
 /**
- * One field at fault.
+ * An invalid field.
  *
  * @generated from message limber.v1.Violation
  */
@@ -367,14 +367,14 @@ export type Violation = Message<"limber.v1.Violation"> & {
   path: string;
 
   /**
-   * What is wrong with it.
+   * What is wrong with the field.
    *
    * @generated from field: string message = 2;
    */
   message: string;
 
   /**
-   * The rule that it breaks, such as `less_than_equal`.
+   * The violated rule, such as `less_than_equal`.
    *
    * @generated from field: string type = 3;
    */

@@ -18,142 +18,147 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation_service.proto.
  */
 export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiqAcKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgFiAEBEjUKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyQgi6SAWCAQIQARInCg13YWxsX2J1ZGdldF9zGA8gASgNQgu6SAgqBhiAowUoAUgGiAEBEioKEXN0b3BfYWZ0ZXJfZmF1bHRzGBAgASgNQgq6SAcqBRiQTigBSAeIAQESHQoHcnVudGltZRgRIAEoCUIHukgEcgIYQEgIiAEBEiwKB3Byb2ZpbGUYEiABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVICYgBARIqCgRhdXRoGBMgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgKiAEBQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IUChJfcG9saWN5X3RpbWVvdXRfbXNCEgoQX2lkZW1wb3RlbmN5X2tleUIQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGgiPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iMAoUR2V0RXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uIjMKF0NhbmNlbEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJ7ChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAESNQoNbGFzdF9ldmVudF9pZBgCIAEoCUIZukgFcgMYgAKqvRgNbGFzdC1ldmVudC1pZEgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50MrgHChFFdmFsdWF0aW9uU2VydmljZRKQAwoIRXZhbHVhdGUSGi5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0GhsubGltYmVyLnYxLkV2YWx1YXRlUmVzcG9uc2UiygKquxiiAggCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAF6/QEKCGV2YWx1YXRlEl5UcmllcyBhIHBvbGljeSBpbiBzaW11bGF0aW9uLiBJdCBnb2VzIG9uIGFmdGVyIHRoZSBhbnN3ZXI6IGFzayBnZXRfZXZhbHVhdGlvbiBmb3IgaG93IGl0IGdvZXMuGg9wb2xpY3lfZW5kcG9pbnQaCHNjZW5hcmlvGghlcGlzb2RlcxoEc2VlZBoMYWN0aW9uX3NwYWNlGgdob3Jpem9uGgxyZXBsYW5fc3RlcHMaBG1vZGUaEXBvbGljeV90aW1lb3V0X21zGghwaWN0dXJlcxoPaWRlbXBvdGVuY3lfa2V5Gg13YWxsX2J1ZGdldF9zgtPkkwIdOgEqYgpldmFsdWF0aW9uIgwvdjEvZXZhbHVhdGUS2gEKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIoUBkAIBqrsYVQgCEglqb2JzLnJlYWRgAnpECg5nZXRfZXZhbHVhdGlvbhIySXRzIHNjb3JlcyBhcmUgdGhlcmUgd2hlbiBpdHMgc3RhdHVzIGlzIGNvbXBsZXRlZC6C0+STAiNiCmV2YWx1YXRpb24SFS92MS9ldmFsdWF0ZS97am9iX2lkfRKaAQoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2UiPaq7GBAIAhIKam9icy53cml0ZWACgtPkkwIjYgpldmFsdWF0aW9uKhUvdjEvZXZhbHVhdGUve2pvYl9pZH0SlQEKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlIjmquxgRCAISCWpvYnMucmVhZCgBYAKC0+STAh4SHC92MS9ldmFsdWF0ZS97am9iX2lkfS9ldmVudHMwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
+  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiqAcKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgFiAEBEjUKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyQgi6SAWCAQIQARInCg13YWxsX2J1ZGdldF9zGA8gASgNQgu6SAgqBhiAowUoAUgGiAEBEioKEXN0b3BfYWZ0ZXJfZmF1bHRzGBAgASgNQgq6SAcqBRiQTigBSAeIAQESHQoHcnVudGltZRgRIAEoCUIHukgEcgIYQEgIiAEBEiwKB3Byb2ZpbGUYEiABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVICYgBARIqCgRhdXRoGBMgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgKiAEBQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IUChJfcG9saWN5X3RpbWVvdXRfbXNCEgoQX2lkZW1wb3RlbmN5X2tleUIQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGgiPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iMAoUR2V0RXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uIjMKF0NhbmNlbEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJ7ChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAESNQoNbGFzdF9ldmVudF9pZBgCIAEoCUIZukgFcgMYgAKqvRgNbGFzdC1ldmVudC1pZEgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50MrUHChFFdmFsdWF0aW9uU2VydmljZRKNAwoIRXZhbHVhdGUSGi5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0GhsubGltYmVyLnYxLkV2YWx1YXRlUmVzcG9uc2UixwKquxifAggCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAF6+gEKCGV2YWx1YXRlEltFdmFsdWF0ZXMgYSBwb2xpY3kgaW4gc2ltdWxhdGlvbi4gUnVucyBpbiB0aGUgYmFja2dyb3VuZDsgcG9sbCBnZXRfZXZhbHVhdGlvbiBmb3IgcHJvZ3Jlc3MuGg9wb2xpY3lfZW5kcG9pbnQaCHNjZW5hcmlvGghlcGlzb2RlcxoEc2VlZBoMYWN0aW9uX3NwYWNlGgdob3Jpem9uGgxyZXBsYW5fc3RlcHMaBG1vZGUaEXBvbGljeV90aW1lb3V0X21zGghwaWN0dXJlcxoPaWRlbXBvdGVuY3lfa2V5Gg13YWxsX2J1ZGdldF9zgtPkkwIdOgEqYgpldmFsdWF0aW9uIgwvdjEvZXZhbHVhdGUS2gEKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIoUBkAIBqrsYVQgCEglqb2JzLnJlYWRgAnpECg5nZXRfZXZhbHVhdGlvbhIyU2NvcmVzIGFyZSBhdmFpbGFibGUgb25jZSB0aGUgc3RhdHVzIGlzIGNvbXBsZXRlZC6C0+STAiNiCmV2YWx1YXRpb24SFS92MS9ldmFsdWF0ZS97am9iX2lkfRKaAQoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2UiPaq7GBAIAhIKam9icy53cml0ZWACgtPkkwIjYgpldmFsdWF0aW9uKhUvdjEvZXZhbHVhdGUve2pvYl9pZH0SlQEKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlIjmquxgRCAISCWpvYnMucmVhZCgBYAKC0+STAh4SHC92MS9ldmFsdWF0ZS97am9iX2lkfS9ldmVudHMwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
- * Asks for a policy to be tried.
+ * Request to evaluate a policy.
  *
  * @generated from message limber.v1.EvaluateRequest
  */
 export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   /**
-   * A model or an alias of the gateway, or the address of a server: `ws://…` for openpi servers, `grpc://…` for `limber.policy.v1`, `http://…` and others for the wire that `runtime` names.
+   * Model slug or alias, or a server address: `ws://…` for openpi, `grpc://…` for `limber.policy.v1`, other schemes for the wire
+   * protocol in `runtime`.
    *
    * @generated from field: string policy_endpoint = 1;
    */
   policyEndpoint: string;
 
   /**
-   * The scenario, such as `arm-reach`.
+   * Scenario id, such as `arm-reach`.
    *
    * @generated from field: string scenario = 2;
    */
   scenario: string;
 
   /**
-   * How many episodes.
+   * Number of episodes.
    *
    * @generated from field: uint32 episodes = 3;
    */
   episodes: number;
 
   /**
-   * The seed of the first episode; each later one has the next. Evaluations with one seed can be compared pair by pair.
+   * Seed of the first episode; each later episode increments it. Evaluations with equal seeds can be compared episode by episode.
    *
    * @generated from field: optional uint32 seed = 4;
    */
   seed?: number | undefined;
 
   /**
-   * The action space, where the scenario has several; its first when absent.
+   * Action space; the scenario's default when absent.
    *
    * @generated from field: optional string action_space = 5;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Steps of each chunk that is asked for. When absent: of a model of the gateway 16, or as many as the offering gives where these are fewer; of a server at an address as many as it gives, 16 where the wire has to ask for a number.
+   * Requested steps per chunk. When absent, the chunk length of the server or offering; for models of the gateway at most 16, and 16 if
+   * the server requires a number.
    *
    * @generated from field: optional uint32 horizon = 6;
    */
   horizon?: number | undefined;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again; when absent a quarter of the horizon, or of what the server gives.
+   * Steps executed before the policy is called again; a quarter of the chunk length when absent.
    *
    * @generated from field: optional uint32 replan_steps = 7;
    */
   replanSteps?: number | undefined;
 
   /**
-   * Whether the world waits for the policy; it does when absent.
+   * Whether the simulation waits for the policy; `sync` when absent.
    *
    * @generated from field: limber.v1.EvaluationMode mode = 8;
    */
   mode: EvaluationMode;
 
   /**
-   * Milliseconds that the policy has for each answer; 5,000 when absent.
+   * Timeout of a policy call, in milliseconds; 5,000 when absent.
    *
    * @generated from field: optional uint32 policy_timeout_ms = 9;
    */
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What is kept of the first and the worst episode; nothing when absent.
+   * What to record of the first and the worst episode; nothing when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 10;
    */
   media: EvaluationMedia;
 
   /**
-   * Show the policy the scenario's cameras; it is shown proprioception and names alone when absent.
+   * Sends camera images to the policy; otherwise only proprioception.
    *
    * @generated from field: bool pictures = 11;
    */
   pictures: boolean;
 
   /**
-   * The caller's own words, given back.
+   * Caller metadata, returned unchanged.
    *
    * @generated from field: google.protobuf.Struct metadata = 12;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * The same key within 24 hours gives the same evaluation instead of a second one.
+   * Idempotency key: repeated requests with it within 24 hours return the same evaluation.
    *
    * @generated from field: optional string idempotency_key = 13;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * Who runs the episodes; the gateway when absent. A benchmark that is only catalogued can be run by `external` alone: it waits for a runner of the organisation to take it (`POST /v1/evaluate/claims`).
+   * Who runs the episodes; the gateway when absent. Scenarios that are only listed in the catalog need `external` and wait for a runner
+   * of the organization (`POST /v1/evaluate/claims`).
    *
    * @generated from field: limber.v1.EvaluationRunner runner = 14;
    */
   runner: EvaluationRunner;
 
   /**
-   * Seconds of wall time that its episodes may take in all, waiting for the policy included, waiting for other evaluations not. When they are used up the evaluation is `expired` with `wall_budget_exhausted`, and keeps the scores of the episodes that ended. When absent 60 for each episode, at least 600 and at most 86,400. One episode that takes more than 600 ends with `policy_timeout`.
+   * Wall-clock budget for all episodes, in seconds, including waiting for the policy but not for other evaluations. When it is used up,
+   * the evaluation ends as `expired` with `wall_budget_exhausted` and keeps its scores so far. Defaults to 60 per episode, from 600 to
+   * 86,400. An episode longer than 600 s ends with `policy_timeout`.
    *
    * @generated from field: optional uint32 wall_budget_s = 15;
    */
   wallBudgetS?: number | undefined;
 
   /**
-   * After so many episodes in a row that end by one and the same fault of the policy no more is run, and the evaluation is `failed` with that fault; 5 when absent.
+   * Number of consecutive episodes with the same policy fault after which the evaluation ends as `failed`; 5 when absent.
    *
    * @generated from field: optional uint32 stop_after_faults = 16;
    */
   stopAfterFaults?: number | undefined;
 
   /**
-   * The wire of a server at an address, as `GET /v1/runtimes` names it; when absent `openpi-ws` for `ws://` and `limber-policy` for `grpc://`.
+   * Wire protocol of a server address, see `GET /v1/runtimes`; defaults to `openpi-ws` for `ws://` and `limber-policy` for `grpc://`.
    *
    * @generated from field: optional string runtime = 17;
    */
   runtime?: string | undefined;
 
   /**
-   * Where a server at an address finds what it needs in an observation, as in a declaration of supply.
+   * Mapping of observations for a server address, as in an offering.
    *
    * @generated from field: optional limber.v1.WireProfile profile = 18;
    */
   profile?: WireProfile | undefined;
 
   /**
-   * What a server at an address asks for; the secret is sealed, never shown, and forgotten when the evaluation has ended.
+   * Authentication to a server address. The secret is stored encrypted, never returned, and deleted when the evaluation ends.
    *
    * @generated from field: optional limber.v1.ProviderAuth auth = 19;
    */
@@ -168,7 +173,7 @@ export const EvaluateRequestSchema: GenMessage<EvaluateRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation_service, 0);
 
 /**
- * The evaluation as it begins.
+ * The started evaluation.
  *
  * @generated from message limber.v1.EvaluateResponse
  */
@@ -189,13 +194,13 @@ export const EvaluateResponseSchema: GenMessage<EvaluateResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_evaluation_service, 1);
 
 /**
- * Asks for an evaluation.
+ * Request for an evaluation.
  *
  * @generated from message limber.v1.GetEvaluationRequest
  */
 export type GetEvaluationRequest = Message<"limber.v1.GetEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -231,13 +236,13 @@ export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*
   messageDesc(file_limber_v1_evaluation_service, 3);
 
 /**
- * Calls an evaluation off.
+ * Request to cancel an evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationRequest
  */
 export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -252,7 +257,7 @@ export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> 
   messageDesc(file_limber_v1_evaluation_service, 4);
 
 /**
- * The evaluation as it is now.
+ * The canceled evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationResponse
  */
@@ -273,21 +278,21 @@ export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse
   messageDesc(file_limber_v1_evaluation_service, 5);
 
 /**
- * Asks to be told how an evaluation goes.
+ * Request to watch an evaluation.
  *
  * @generated from message limber.v1.WatchEvaluationRequest
  */
 export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The id of the last event that was read, as browsers send it when they open a stream of events again (the header `Last-Event-ID` on REST): the
-   * `index` of an episode, behind which the stream goes on, or `done`, behind which there is nothing. Any other word counts as absent.
+   * Id of the last received event, from the `Last-Event-ID` header: the `index` of an episode, after which the stream continues, or
+   * `done`. Other values are ignored.
    *
    * @generated from field: optional string last_event_id = 2;
    */
@@ -302,19 +307,19 @@ export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = 
   messageDesc(file_limber_v1_evaluation_service, 6);
 
 /**
- * One thing that is told of an evaluation.
+ * An event of the stream.
  *
  * @generated from message limber.v1.WatchEvaluationResponse
  */
 export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.WatchEvaluationResponse.event
    */
   event: {
     /**
-     * An episode has ended.
+     * An ended episode.
      *
      * @generated from field: limber.v1.EpisodeRecord episode = 1;
      */
@@ -322,7 +327,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
     case: "episode";
   } | {
     /**
-     * The evaluation has ended.
+     * The ended evaluation. Sent last, once.
      *
      * @generated from field: limber.v1.Evaluation done = 2;
      */
@@ -339,13 +344,14 @@ export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> 
   messageDesc(file_limber_v1_evaluation_service, 7);
 
 /**
- * Evaluation: a policy in a simulated scenario, scores out.
+ * Evaluates policies in simulated scenarios.
  *
  * @generated from service limber.v1.EvaluationService
  */
 export const EvaluationService: GenService<{
   /**
-   * Tries a policy in a scenario, as a job. Scenarios that are only catalogued are refused with 409 `scenario_not_runnable`, saying what they need, unless `runner` is `external`.
+   * Starts an evaluation job. Scenarios that are only listed in the catalog are refused with 409 `scenario_not_runnable` and their
+   * requirements, unless `runner` is `external`.
    *
    * @generated from rpc limber.v1.EvaluationService.Evaluate
    */
@@ -355,7 +361,8 @@ export const EvaluationService: GenService<{
     output: typeof EvaluateResponseSchema;
   },
   /**
-   * Shows an evaluation: its progress, and its scores when it has finished. Where no data is retained, what it came to is shown once.
+   * Returns an evaluation with its progress, and its scores once it has ended. With zero data retention, the results can be read only
+   * once.
    *
    * @generated from rpc limber.v1.EvaluationService.GetEvaluation
    */
@@ -365,7 +372,7 @@ export const EvaluationService: GenService<{
     output: typeof GetEvaluationResponseSchema;
   },
   /**
-   * Calls an evaluation off; the episodes that ended keep their records and are billed.
+   * Cancels an evaluation. Ended episodes keep their records and are charged.
    *
    * @generated from rpc limber.v1.EvaluationService.CancelEvaluation
    */
@@ -375,9 +382,9 @@ export const EvaluationService: GenService<{
     output: typeof CancelEvaluationResponseSchema;
   },
   /**
-   * Tells how an evaluation goes: `episode` for each that ends, those that have ended first, and `done` with the whole. Where no data is retained,
-   * `done` is the one time that the whole is told. Over REST a comment comes at least every 15 seconds, and a reader that has read `done` and opens
-   * the stream again is answered with 204.
+   * Streams an evaluation: one `episode` event per ended episode, past ones first, then `done` with the complete evaluation. With zero
+   * data retention, `done` is sent only once. Over REST, a comment is sent at least every 15 s, and reconnecting after `done` returns
+   * 204.
    *
    * @generated from rpc limber.v1.EvaluationService.WatchEvaluation
    */

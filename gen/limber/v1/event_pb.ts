@@ -15,55 +15,55 @@ export const file_limber_v1_event: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKiEQoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSGQoMd29ya3NwYWNlX2lkGAUgASgJSAGIAQESLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwcm92aWRlcl9yZXZpZXdlZBhEIAEoCzIbLmxpbWJlci52MS5Qcm92aWRlclJldmlld2VkSAASOAoRb2ZmZXJpbmdfZGVncmFkZWQYWiABKAsyGy5saW1iZXIudjEuT2ZmZXJpbmdEZWdyYWRlZEgAEjQKD29mZmVyaW5nX3BhdXNlZBhbIAEoCzIZLmxpbWJlci52MS5PZmZlcmluZ1BhdXNlZEgAEjYKEG9mZmVyaW5nX3Jlc3VtZWQYXCABKAsyGi5saW1iZXIudjEuT2ZmZXJpbmdSZXN1bWVkSAASNgoQb2ZmZXJpbmdfY2hhbmdlZBhdIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ0NoYW5nZWRIABJBChZwcm92aWRlcl9zaGFyZV9jaGFuZ2VkGF4gASgLMh8ubGltYmVyLnYxLlByb3ZpZGVyU2hhcmVDaGFuZ2VkSAASMAoNcHJvdmlkZXJfcGFpZBhfIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlclBhaWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEi4KDHRvcHVwX2ZhaWxlZBgdIAEoCzIWLmxpbWJlci52MS5Ub3B1cEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASNgoQbW9kZWxfZGVwcmVjYXRlZBhBIAEoCzIaLmxpbWJlci52MS5Nb2RlbERlcHJlY2F0ZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAEjYKEHdlYmhvb2tfZGlzYWJsZWQYUCABKAsyGi5saW1iZXIudjEuV2ViaG9va0Rpc2FibGVkSAASHwoEcGluZxhRIAEoCzIPLmxpbWJlci52MS5QaW5nSABCBgoEZGF0YUIPCg1fd29ya3NwYWNlX2lkIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjEKC0tleUV4cGlyaW5nEg4KBmtleV9pZBgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgNIo0BCg9CdWRnZXRUaHJlc2hvbGQSDQoFc2NvcGUYASABKAkSDwoHc3ViamVjdBgCIAEoCRIPCgdwZXJjZW50GAMgASgNEhEKCWxpbWl0X3VzZBgEIAEoARIQCgh1c2VkX3VzZBgFIAEoARIWCglyZXNldHNfYXQYBiABKA1IAIgBAUIMCgpfcmVzZXRzX2F0ImIKDVJlcXVlc3RGYWlsZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRIQCghjb250cmFjdBgCIAEoCRINCgVtb2RlbBgDIAEoCRIMCgRjb2RlGAQgASgJEg4KBmtleV9pZBgFIAEoCSJEChBQcm92aWRlclJldmlld2VkEhAKCHByb3ZpZGVyGAEgASgJEhAKCHN0YW5kaW5nGAIgASgJEgwKBG5vdGUYAyABKAkiNwoPT2ZmZXJpbmdDaGFuZ2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg8KB2NoYW5nZWQYAiADKAkiPwoUUHJvdmlkZXJTaGFyZUNoYW5nZWQSEAoIcHJvdmlkZXIYASABKAkSFQoNc2hhcmVfcGVyY2VudBgCIAEoASJHCgxQcm92aWRlclBhaWQSEAoIcHJvdmlkZXIYASABKAkSEQoJcGF5b3V0X2lkGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAEiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSJ/CgtUb3B1cEZhaWxlZBIOCgZyZWFzb24YASABKAkSFwoKcGF5bWVudF9pZBgCIAEoCUgAiAEBEhIKCmFtb3VudF91c2QYAyABKAESEAoIZGVjbGluZXMYBCABKA0SEgoKdHVybmVkX29mZhgFIAEoCEINCgtfcGF5bWVudF9pZCI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIjMKD01vZGVsRGVwcmVjYXRlZBINCgVtb2RlbBgBIAEoCRIRCglzdW5zZXRfYXQYAiABKA0iVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSI7ChFPZmZlcmluZ1N1c3BlbmRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdEZWdyYWRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiJQoOT2ZmZXJpbmdQYXVzZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiJgoPT2ZmZXJpbmdSZXN1bWVkEhMKC29mZmVyaW5nX2lkGAEgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
 
 /**
- * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
- * underscore: `key_created` is `key.created`. It is told at least once, under the same id however often.
+ * An event, as delivered to subscribers at least once and always with the same id. Its type is the name of its `data` member with a dot
+ * for the first underscore, so `key_created` is `key.created`.
  *
  * @generated from message limber.v1.Event
  */
 export type Event = Message<"limber.v1.Event"> & {
   /**
-   * Its name, such as `evt_01J…`; the same whenever it is told again.
+   * Event id, such as `evt_01J…`; equal in repeated deliveries.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The version of the interface description that it is written in.
+   * API version of the event's format.
    *
    * @generated from field: string api_version = 2;
    */
   apiVersion: string;
 
   /**
-   * When it happened, in unix seconds.
+   * When it happened, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 3;
    */
   createdAt: number;
 
   /**
-   * The organisation that it concerns.
+   * Id of the organization that it concerns.
    *
    * @generated from field: string org_id = 4;
    */
   orgId: string;
 
   /**
-   * The workspace that its cause belongs to, such as that of the key that called; absent where it is the whole organisation's.
+   * Workspace id of its cause, such as the calling key's; absent if it concerns the entire organization.
    *
    * @generated from field: optional string workspace_id = 5;
    */
   workspaceId?: string | undefined;
 
   /**
-   * What happened: names of things, of which other calls tell more.
+   * The event's data: mostly ids, which other calls describe.
    *
    * @generated from oneof limber.v1.Event.data
    */
   data: {
     /**
-     * A key was made.
+     * A key was created.
      *
      * @generated from field: limber.v1.KeyCreated key_created = 16;
      */
@@ -79,7 +79,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringVerified";
   } | {
     /**
-     * An offering failed the conformance probe; it is never routed to.
+     * An offering failed the conformance probe and is not routable.
      *
      * @generated from field: limber.v1.OfferingRejected offering_rejected = 18;
      */
@@ -87,7 +87,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringRejected";
   } | {
     /**
-     * An offering failed the probe repeatedly; it is not routed to until it passes again.
+     * An offering failed the probe repeatedly; it is not routable until it passes again.
      *
      * @generated from field: limber.v1.OfferingSuspended offering_suspended = 66;
      */
@@ -103,7 +103,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringRemoved";
   } | {
     /**
-     * The operator verified a provider, rejected it, or took either back.
+     * The operator verified or rejected a provider, or revoked either.
      *
      * @generated from field: limber.v1.ProviderReviewed provider_reviewed = 68;
      */
@@ -111,7 +111,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "providerReviewed";
   } | {
     /**
-     * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
+     * An offering failed the probe once. It stays routable, and further failures suspend it.
      *
      * @generated from field: limber.v1.OfferingDegraded offering_degraded = 90;
      */
@@ -119,7 +119,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringDegraded";
   } | {
     /**
-     * An offering was paused; it is not routed to until it is resumed.
+     * An offering was paused; it is not routable until resumed.
      *
      * @generated from field: limber.v1.OfferingPaused offering_paused = 91;
      */
@@ -127,7 +127,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringPaused";
   } | {
     /**
-     * An offering that was paused is routed to again.
+     * A paused offering was resumed.
      *
      * @generated from field: limber.v1.OfferingResumed offering_resumed = 92;
      */
@@ -135,7 +135,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringResumed";
   } | {
     /**
-     * The terms of an offering changed: its cost basis, or its time limits.
+     * The cost basis or time limits of an offering changed.
      *
      * @generated from field: limber.v1.OfferingChanged offering_changed = 93;
      */
@@ -143,7 +143,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringChanged";
   } | {
     /**
-     * The operator changed what a provider earns of what its calls are charged.
+     * The operator changed a provider's revenue share.
      *
      * @generated from field: limber.v1.ProviderShareChanged provider_share_changed = 94;
      */
@@ -151,7 +151,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "providerShareChanged";
   } | {
     /**
-     * The operator recorded that earnings were paid out.
+     * The operator recorded a payout.
      *
      * @generated from field: limber.v1.ProviderPaid provider_paid = 95;
      */
@@ -159,7 +159,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "providerPaid";
   } | {
     /**
-     * A payment was paid and credited.
+     * A payment succeeded and was credited.
      *
      * @generated from field: limber.v1.PaymentSucceeded payment_succeeded = 24;
      */
@@ -167,7 +167,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "paymentSucceeded";
   } | {
     /**
-     * A payment was refused by the bank, or nobody paid in time.
+     * A payment was declined, or expired unpaid.
      *
      * @generated from field: limber.v1.PaymentFailed payment_failed = 25;
      */
@@ -175,7 +175,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "paymentFailed";
   } | {
     /**
-     * Credit was not bought automatically: the charge was declined, or this month's ceiling is reached (told once a month).
+     * An automatic top-up failed: the charge was declined, or the monthly ceiling is reached (sent once per month).
      *
      * @generated from field: limber.v1.TopupFailed topup_failed = 29;
      */
@@ -183,7 +183,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "topupFailed";
   } | {
     /**
-     * The balance fell below a tenth of what it was when credit was last added. Told once until credit is added again.
+     * The balance fell below a tenth of its value after the last credit. Sent once per credit.
      *
      * @generated from field: limber.v1.BalanceLow balance_low = 26;
      */
@@ -191,7 +191,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "balanceLow";
   } | {
     /**
-     * A call was refused because the balance did not cover it. Told once until credit is added again.
+     * A call was refused because the balance did not cover it. Sent once per credit.
      *
      * @generated from field: limber.v1.BalanceExhausted balance_exhausted = 27;
      */
@@ -199,7 +199,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "balanceExhausted";
   } | {
     /**
-     * A key will end soon. Told once for each end that it is given, seven days before; keys made for less are not spoken of.
+     * A key will expire in seven days. Sent once per expiry time; not sent for keys with a lifetime of less than seven days.
      *
      * @generated from field: limber.v1.KeyExpiring key_expiring = 20;
      */
@@ -207,7 +207,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "keyExpiring";
   } | {
     /**
-     * A budget is used to 80 or to 100 percent. Told once for each of them and each time that the budget is renewed or changed.
+     * A budget is used up to 80 or 100 percent. Sent once per threshold and budget period, and again after a change of the budget.
      *
      * @generated from field: limber.v1.BudgetThreshold budget_threshold = 28;
      */
@@ -215,7 +215,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "budgetThreshold";
   } | {
     /**
-     * A call failed after it had been promised; nothing was charged. Sent to webhooks that ask for it by name.
+     * A call failed after it was accepted; nothing was charged. Sent only to webhooks that subscribe to it by name.
      *
      * @generated from field: limber.v1.RequestFailed request_failed = 64;
      */
@@ -223,7 +223,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "requestFailed";
   } | {
     /**
-     * A batch ended with its results at hand.
+     * A batch completed, and its results are available.
      *
      * @generated from field: limber.v1.BatchCompleted batch_completed = 50;
      */
@@ -231,7 +231,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "batchCompleted";
   } | {
     /**
-     * A batch ended without one request that could run.
+     * A batch failed: none of its requests could run.
      *
      * @generated from field: limber.v1.BatchFailed batch_failed = 51;
      */
@@ -239,7 +239,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "batchFailed";
   } | {
     /**
-     * A batch was called off.
+     * A batch was canceled.
      *
      * @generated from field: limber.v1.BatchCancelled batch_cancelled = 52;
      */
@@ -247,7 +247,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "batchCancelled";
   } | {
     /**
-     * A batch was given up with requests that had not run within its time.
+     * A batch expired with requests that had not run.
      *
      * @generated from field: limber.v1.BatchExpired batch_expired = 53;
      */
@@ -255,7 +255,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "batchExpired";
   } | {
     /**
-     * An evaluation ended with its scores at hand.
+     * An evaluation completed, and its scores are available.
      *
      * @generated from field: limber.v1.EvaluationCompleted evaluation_completed = 54;
      */
@@ -263,7 +263,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "evaluationCompleted";
   } | {
     /**
-     * An evaluation ended without a score.
+     * An evaluation failed without scores.
      *
      * @generated from field: limber.v1.EvaluationFailed evaluation_failed = 55;
      */
@@ -271,7 +271,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "evaluationFailed";
   } | {
     /**
-     * An evaluation was called off.
+     * An evaluation was canceled.
      *
      * @generated from field: limber.v1.EvaluationCancelled evaluation_cancelled = 56;
      */
@@ -279,7 +279,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "evaluationCancelled";
   } | {
     /**
-     * A person became an active member.
+     * A member became active.
      *
      * @generated from field: limber.v1.MemberAdded member_added = 40;
      */
@@ -303,7 +303,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "keyRevoked";
   } | {
     /**
-     * The breaker of an offering opened after failures: no replica's calls count on it until it has recovered.
+     * An offering's circuit breaker opened after failures; no replica routes calls to it until it recovers.
      *
      * @generated from field: limber.v1.OfferingCircuitOpened offering_circuit_opened = 60;
      */
@@ -311,7 +311,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringCircuitOpened";
   } | {
     /**
-     * An offering whose breaker was open has recovered.
+     * An offering with an open circuit breaker recovered.
      *
      * @generated from field: limber.v1.OfferingCircuitClosed offering_circuit_closed = 61;
      */
@@ -319,7 +319,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "offeringCircuitClosed";
   } | {
     /**
-     * A session moved to another checkpoint or provider, because the one that it was pinned to did not serve it.
+     * A session moved to another checkpoint or provider, because the pinned one did not serve it.
      *
      * @generated from field: limber.v1.SessionPinLost session_pin_lost = 62;
      */
@@ -327,7 +327,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "sessionPinLost";
   } | {
     /**
-     * A call was served by another offering than the first of its plan.
+     * A call was served by an offering other than the first of its plan.
      *
      * @generated from field: limber.v1.RouteFallbackUsed route_fallback_used = 63;
      */
@@ -335,7 +335,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "routeFallbackUsed";
   } | {
     /**
-     * A model that the organisation called within 30 days will go. Told once for each time that is announced.
+     * The removal of a model was announced that the organization called within 30 days. Sent once per announcement.
      *
      * @generated from field: limber.v1.ModelDeprecated model_deprecated = 65;
      */
@@ -343,7 +343,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "modelDeprecated";
   } | {
     /**
-     * Robots were stopped in an emergency.
+     * An emergency stop was activated.
      *
      * @generated from field: limber.v1.RobotStopped robot_stopped = 70;
      */
@@ -351,7 +351,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "robotStopped";
   } | {
     /**
-     * A webhook was disabled, because its receiver said so or failed for five days.
+     * A webhook was disabled, because its receiver returned 410 or failed for five days.
      *
      * @generated from field: limber.v1.WebhookDisabled webhook_disabled = 80;
      */
@@ -359,7 +359,7 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "webhookDisabled";
   } | {
     /**
-     * A webhook was registered, or tested: nothing happened.
+     * A webhook was registered or tested.
      *
      * @generated from field: limber.v1.Ping ping = 81;
      */
@@ -376,13 +376,13 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 0);
 
 /**
- * A key was made.
+ * A key was created.
  *
  * @generated from message limber.v1.KeyCreated
  */
 export type KeyCreated = Message<"limber.v1.KeyCreated"> & {
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 1;
    */
@@ -397,13 +397,13 @@ export const KeyCreatedSchema: GenMessage<KeyCreated> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 1);
 
 /**
- * A key was revoked; it opens nothing any more.
+ * A key was revoked and no longer works.
  *
  * @generated from message limber.v1.KeyRevoked
  */
 export type KeyRevoked = Message<"limber.v1.KeyRevoked"> & {
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 1;
    */
@@ -418,20 +418,20 @@ export const KeyRevokedSchema: GenMessage<KeyRevoked> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 2);
 
 /**
- * A key will end soon.
+ * A key will expire soon.
  *
  * @generated from message limber.v1.KeyExpiring
  */
 export type KeyExpiring = Message<"limber.v1.KeyExpiring"> & {
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 1;
    */
   keyId: string;
 
   /**
-   * When it ends, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 2;
    */
@@ -446,48 +446,48 @@ export const KeyExpiringSchema: GenMessage<KeyExpiring> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 3);
 
 /**
- * A budget is used to a share of it.
+ * A budget reached a threshold.
  *
  * @generated from message limber.v1.BudgetThreshold
  */
 export type BudgetThreshold = Message<"limber.v1.BudgetThreshold"> & {
   /**
-   * Whose budget: `key` or `workspace`.
+   * Owner of the budget: `key` or `workspace`.
    *
    * @generated from field: string scope = 1;
    */
   scope: string;
 
   /**
-   * The key or the workspace.
+   * Id of the key or workspace.
    *
    * @generated from field: string subject = 2;
    */
   subject: string;
 
   /**
-   * 80 or 100. 100 too where a call was refused because what is left did not cover it.
+   * 80 or 100; also 100 if a call was refused because the remaining budget did not cover it.
    *
    * @generated from field: uint32 percent = 3;
    */
   percent: number;
 
   /**
-   * The budget, in US dollars.
+   * Budget limit, in US dollars.
    *
    * @generated from field: double limit_usd = 4;
    */
   limitUsd: number;
 
   /**
-   * What is used of it, in US dollars.
+   * Used amount, in US dollars.
    *
    * @generated from field: double used_usd = 5;
    */
   usedUsd: number;
 
   /**
-   * When it is renewed, in unix seconds; absent where never.
+   * When the budget resets, in Unix seconds; absent if it never does.
    *
    * @generated from field: optional uint32 resets_at = 6;
    */
@@ -502,41 +502,41 @@ export const BudgetThresholdSchema: GenMessage<BudgetThreshold> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 4);
 
 /**
- * A call failed after it had been promised.
+ * A call failed after it was accepted.
  *
  * @generated from message limber.v1.RequestFailed
  */
 export type RequestFailed = Message<"limber.v1.RequestFailed"> & {
   /**
-   * The request.
+   * Id of the request.
    *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
-   * Its contract, such as `act`.
+   * Contract, such as `act`.
    *
    * @generated from field: string contract = 2;
    */
   contract: string;
 
   /**
-   * The model that it asked for.
+   * Requested model.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * The reason, such as `all_candidates_failed`.
+   * Reason code, such as `all_candidates_failed`.
    *
    * @generated from field: string code = 4;
    */
   code: string;
 
   /**
-   * The key that called.
+   * Id of the calling key.
    *
    * @generated from field: string key_id = 5;
    */
@@ -551,27 +551,27 @@ export const RequestFailedSchema: GenMessage<RequestFailed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 5);
 
 /**
- * The operator verified a provider, rejected it, or took either back.
+ * The operator reviewed a provider.
  *
  * @generated from message limber.v1.ProviderReviewed
  */
 export type ProviderReviewed = Message<"limber.v1.ProviderReviewed"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What it is now: `community`, `verified` or `rejected`.
+   * New standing: `community`, `verified` or `rejected`.
    *
    * @generated from field: string standing = 2;
    */
   standing: string;
 
   /**
-   * Why.
+   * The operator's reason.
    *
    * @generated from field: string note = 3;
    */
@@ -592,14 +592,14 @@ export const ProviderReviewedSchema: GenMessage<ProviderReviewed> = /*@__PURE__*
  */
 export type OfferingChanged = Message<"limber.v1.OfferingChanged"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The fields that changed, such as `timeout_s`.
+   * Names of the changed fields, such as `timeout_s`.
    *
    * @generated from field: repeated string changed = 2;
    */
@@ -614,20 +614,20 @@ export const OfferingChangedSchema: GenMessage<OfferingChanged> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 7);
 
 /**
- * The operator changed what a provider earns.
+ * The operator changed a provider's revenue share.
  *
  * @generated from message limber.v1.ProviderShareChanged
  */
 export type ProviderShareChanged = Message<"limber.v1.ProviderShareChanged"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * Its share from now on, in percent.
+   * New revenue share, in percent.
    *
    * @generated from field: double share_percent = 2;
    */
@@ -642,27 +642,27 @@ export const ProviderShareChangedSchema: GenMessage<ProviderShareChanged> = /*@_
   messageDesc(file_limber_v1_event, 8);
 
 /**
- * The operator recorded that earnings were paid out.
+ * The operator recorded a payout.
  *
  * @generated from message limber.v1.ProviderPaid
  */
 export type ProviderPaid = Message<"limber.v1.ProviderPaid"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The payout.
+   * Payout id, such as `pout_01J…`.
    *
    * @generated from field: string payout_id = 2;
    */
   payoutId: string;
 
   /**
-   * The amount, in US dollars.
+   * Amount, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
@@ -683,14 +683,14 @@ export const ProviderPaidSchema: GenMessage<ProviderPaid> = /*@__PURE__*/
  */
 export type OfferingVerified = Message<"limber.v1.OfferingVerified"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe.
+   * Probe report id.
    *
    * @generated from field: string report_id = 2;
    */
@@ -705,20 +705,20 @@ export const OfferingVerifiedSchema: GenMessage<OfferingVerified> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 10);
 
 /**
- * An offering failed the conformance probe; it is never routed to.
+ * An offering failed the conformance probe and is not routable.
  *
  * @generated from message limber.v1.OfferingRejected
  */
 export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe.
+   * Probe report id.
    *
    * @generated from field: string report_id = 2;
    */
@@ -733,20 +733,20 @@ export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 11);
 
 /**
- * A payment was paid and credited.
+ * A payment succeeded and was credited.
  *
  * @generated from message limber.v1.PaymentSucceeded
  */
 export type PaymentSucceeded = Message<"limber.v1.PaymentSucceeded"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
   paymentId: string;
 
   /**
-   * What was credited, in US dollars.
+   * Credited amount, in US dollars.
    *
    * @generated from field: double amount_usd = 2;
    */
@@ -761,13 +761,13 @@ export const PaymentSucceededSchema: GenMessage<PaymentSucceeded> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 12);
 
 /**
- * A payment was refused by the bank, or nobody paid in time.
+ * A payment was declined, or expired unpaid.
  *
  * @generated from message limber.v1.PaymentFailed
  */
 export type PaymentFailed = Message<"limber.v1.PaymentFailed"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
@@ -789,41 +789,41 @@ export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 13);
 
 /**
- * Credit was not bought automatically.
+ * An automatic top-up failed.
  *
  * @generated from message limber.v1.TopupFailed
  */
 export type TopupFailed = Message<"limber.v1.TopupFailed"> & {
   /**
-   * Why: `declined`, `insufficient_funds`, `expired_card`, `authentication_required`, `method_gone`, or `ceiling_reached`.
+   * Why it failed: `declined`, `insufficient_funds`, `expired_card`, `authentication_required`, `method_gone` or `ceiling_reached`.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * The payment; absent where none was begun.
+   * Payment id; absent if no payment was started.
    *
    * @generated from field: optional string payment_id = 2;
    */
   paymentId?: string | undefined;
 
   /**
-   * What would have been bought, in US dollars.
+   * Amount that would have been credited, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
   amountUsd: number;
 
   /**
-   * How many charges in a row were declined.
+   * Number of consecutive declined charges.
    *
    * @generated from field: uint32 declines = 4;
    */
   declines: number;
 
   /**
-   * Automatic top-up was turned off by it.
+   * True if automatic top-up was turned off as a result.
    *
    * @generated from field: bool turned_off = 5;
    */
@@ -838,20 +838,20 @@ export const TopupFailedSchema: GenMessage<TopupFailed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 14);
 
 /**
- * The balance fell below a tenth of what it was when credit was last added.
+ * The balance fell below a tenth of its value after the last credit.
  *
  * @generated from message limber.v1.BalanceLow
  */
 export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
   /**
-   * What is left, in US dollars.
+   * Remaining balance, in US dollars.
    *
    * @generated from field: double balance_usd = 1;
    */
   balanceUsd: number;
 
   /**
-   * Below what it is called low, in US dollars.
+   * Threshold below which the balance is low, in US dollars.
    *
    * @generated from field: double threshold_usd = 2;
    */
@@ -872,7 +872,7 @@ export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
  */
 export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
   /**
-   * What is left, in US dollars.
+   * Remaining balance, in US dollars.
    *
    * @generated from field: double balance_usd = 1;
    */
@@ -887,20 +887,20 @@ export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 16);
 
 /**
- * A person became an active member.
+ * A member became active.
  *
  * @generated from message limber.v1.MemberAdded
  */
 export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * The role that the member acts in.
+   * Role of the member.
    *
    * @generated from field: string role = 2;
    */
@@ -921,7 +921,7 @@ export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
  */
 export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
@@ -936,27 +936,27 @@ export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 18);
 
 /**
- * The breaker of an offering opened after failures.
+ * An offering's circuit breaker opened after failures.
  *
  * @generated from message limber.v1.OfferingCircuitOpened
  */
 export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider's name.
+   * Name of the provider.
    *
    * @generated from field: string provider = 3;
    */
@@ -971,27 +971,27 @@ export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*
   messageDesc(file_limber_v1_event, 19);
 
 /**
- * An offering whose breaker was open has recovered.
+ * An offering with an open circuit breaker recovered.
  *
  * @generated from message limber.v1.OfferingCircuitClosed
  */
 export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider's name.
+   * Name of the provider.
    *
    * @generated from field: string provider = 3;
    */
@@ -1012,35 +1012,35 @@ export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*
  */
 export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
   /**
-   * The session, as the caller calls it.
+   * Session id, as chosen by the caller.
    *
    * @generated from field: string session_id = 1;
    */
   sessionId: string;
 
   /**
-   * The checkpoint that it was pinned to.
+   * Previously pinned checkpoint.
    *
    * @generated from field: string from_model = 2;
    */
   fromModel: string;
 
   /**
-   * The provider that it was pinned to.
+   * Previously pinned provider.
    *
    * @generated from field: string from_provider = 3;
    */
   fromProvider: string;
 
   /**
-   * The checkpoint that it is pinned to now.
+   * Newly pinned checkpoint.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * The provider that it is pinned to now.
+   * Newly pinned provider.
    *
    * @generated from field: string provider = 5;
    */
@@ -1055,41 +1055,41 @@ export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 21);
 
 /**
- * A call was served by another offering than the first of its plan.
+ * A call was served by an offering other than the first of its plan.
  *
  * @generated from message limber.v1.RouteFallbackUsed
  */
 export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
   /**
-   * The request.
+   * Id of the request.
    *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * The provider that answered.
+   * Name of the provider that answered.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * The offering that answered.
+   * Id of the offering that answered.
    *
    * @generated from field: string offering_id = 4;
    */
   offeringId: string;
 
   /**
-   * The offerings that were tried before and failed, in order.
+   * Ids of the offerings that failed before, in order.
    *
    * @generated from field: repeated string failed_offering_ids = 5;
    */
@@ -1104,20 +1104,20 @@ export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE_
   messageDesc(file_limber_v1_event, 22);
 
 /**
- * A model will go.
+ * The removal of a model was announced.
  *
  * @generated from message limber.v1.ModelDeprecated
  */
 export type ModelDeprecated = Message<"limber.v1.ModelDeprecated"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * When it goes, in unix seconds.
+   * When it will be removed, in Unix seconds.
    *
    * @generated from field: uint32 sunset_at = 2;
    */
@@ -1132,27 +1132,27 @@ export const ModelDeprecatedSchema: GenMessage<ModelDeprecated> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 23);
 
 /**
- * Robots were stopped in an emergency.
+ * An emergency stop was activated.
  *
  * @generated from message limber.v1.RobotStopped
  */
 export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
   /**
-   * The stop.
+   * Stop id, such as `stop_01J…`.
    *
    * @generated from field: string stop_id = 1;
    */
   stopId: string;
 
   /**
-   * What it covers.
+   * Scope of the stop.
    *
    * @generated from field: limber.v1.StopScope scope = 2;
    */
   scope: StopScope;
 
   /**
-   * The robot, session, key or workspace; the organisation's own id where it covers all of it.
+   * Robot, session, key or workspace id; the organization id if it covers the entire organization.
    *
    * @generated from field: string subject = 3;
    */
@@ -1167,13 +1167,13 @@ export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 24);
 
 /**
- * A batch ended with its results at hand.
+ * A batch completed, and its results are available.
  *
  * @generated from message limber.v1.BatchCompleted
  */
 export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1188,13 +1188,13 @@ export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 25);
 
 /**
- * A batch ended without one request that could run.
+ * A batch failed: none of its requests could run.
  *
  * @generated from message limber.v1.BatchFailed
  */
 export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1209,13 +1209,13 @@ export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 26);
 
 /**
- * A batch was called off.
+ * A batch was canceled.
  *
  * @generated from message limber.v1.BatchCancelled
  */
 export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1230,13 +1230,13 @@ export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 27);
 
 /**
- * A batch was given up with requests that had not run within its time.
+ * A batch expired with requests that had not run.
  *
  * @generated from message limber.v1.BatchExpired
  */
 export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1251,13 +1251,13 @@ export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 28);
 
 /**
- * An evaluation ended with its scores at hand.
+ * An evaluation completed, and its scores are available.
  *
  * @generated from message limber.v1.EvaluationCompleted
  */
 export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1272,13 +1272,13 @@ export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__P
   messageDesc(file_limber_v1_event, 29);
 
 /**
- * An evaluation ended without a score.
+ * An evaluation failed without scores.
  *
  * @generated from message limber.v1.EvaluationFailed
  */
 export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1293,13 +1293,13 @@ export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 30);
 
 /**
- * An evaluation was called off.
+ * An evaluation was canceled.
  *
  * @generated from message limber.v1.EvaluationCancelled
  */
 export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -1314,20 +1314,20 @@ export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__P
   messageDesc(file_limber_v1_event, 31);
 
 /**
- * An offering failed the probe repeatedly; it is not routed to until it passes again.
+ * An offering failed the probe repeatedly; it is not routable until it passes again.
  *
  * @generated from message limber.v1.OfferingSuspended
  */
 export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe.
+   * Probe report id.
    *
    * @generated from field: string report_id = 2;
    */
@@ -1342,20 +1342,20 @@ export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE_
   messageDesc(file_limber_v1_event, 32);
 
 /**
- * An offering failed the probe once; it is routed to, and suspended if it fails again and again.
+ * An offering failed the probe once. It stays routable, and further failures suspend it.
  *
  * @generated from message limber.v1.OfferingDegraded
  */
 export type OfferingDegraded = Message<"limber.v1.OfferingDegraded"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe.
+   * Probe report id.
    *
    * @generated from field: string report_id = 2;
    */
@@ -1370,13 +1370,13 @@ export const OfferingDegradedSchema: GenMessage<OfferingDegraded> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 33);
 
 /**
- * An offering was paused; it is not routed to until it is resumed.
+ * An offering was paused; it is not routable until resumed.
  *
  * @generated from message limber.v1.OfferingPaused
  */
 export type OfferingPaused = Message<"limber.v1.OfferingPaused"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1391,13 +1391,13 @@ export const OfferingPausedSchema: GenMessage<OfferingPaused> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 34);
 
 /**
- * An offering that was paused is routed to again.
+ * A paused offering was resumed.
  *
  * @generated from message limber.v1.OfferingResumed
  */
 export type OfferingResumed = Message<"limber.v1.OfferingResumed"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1418,7 +1418,7 @@ export const OfferingResumedSchema: GenMessage<OfferingResumed> = /*@__PURE__*/
  */
 export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1439,14 +1439,14 @@ export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
  */
 export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * `gone` where its receiver said so, `failing` where it failed for five days.
+   * `gone` if its receiver returned 410, `failing` if it failed for five days.
    *
    * @generated from field: string reason = 2;
    */
@@ -1461,13 +1461,13 @@ export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 37);
 
 /**
- * Nothing happened.
+ * A test event.
  *
  * @generated from message limber.v1.Ping
  */
 export type Ping = Message<"limber.v1.Ping"> & {
   /**
-   * The webhook that it is sent to.
+   * Id of the receiving webhook.
    *
    * @generated from field: string hook_id = 1;
    */

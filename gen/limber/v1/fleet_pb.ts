@@ -24,62 +24,62 @@ export const file_limber_v1_fleet: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvZmxlZXQucHJvdG8SCWxpbWJlci52MSK6AQoFUm9ib3QSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg4KBm9yZ19pZBgDIAEoCRIZCgx3b3Jrc3BhY2VfaWQYBCABKAlIAIgBARImCgZjb25maWcYBSABKAsyFi5saW1iZXIudjEuUm9ib3RDb25maWcSDwoHa2V5X2lkcxgGIAMoCRIPCgdjcmVhdGVkGAcgASgNEg8KB3VwZGF0ZWQYCCABKA1CDwoNX3dvcmtzcGFjZV9pZCLSAwoLUm9ib3RDb25maWcSIgoLZGVzY3JpcHRpb24YASABKAlCCLpIBXIDGIAESACIAQESOgoKZW1ib2RpbWVudBgCIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50Qgq6SAeCAQQQASAASAGIAQESHwoMYWN0aW9uX3NwYWNlGAMgASgJQgm6SAZyBBABGEASMQoHY2FtZXJhcxgEIAMoCzIWLmxpbWJlci52MS5Sb2JvdENhbWVyYUIIukgFkgECEBASLAoHcHJvcHJpbxgFIAEoCzIWLmxpbWJlci52MS5Qcm9wcmlvU3BlY0gCiAEBEi4KB2FjdGlvbnMYBiABKAsyGC5saW1iZXIudjEuQWN0aW9uTWVhbmluZ0gDiAEBEiwKBmJvdW5kcxgHIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNIBIgBARIyCgpjb250cm9sX2h6GAggASgBQhm6SBYSFEABGQAAAAAAiMNAIQAAAAAAAAAASAWIAQFCDgoMX2Rlc2NyaXB0aW9uQg0KC19lbWJvZGltZW50QgoKCF9wcm9wcmlvQgoKCF9hY3Rpb25zQgkKB19ib3VuZHNCDQoLX2NvbnRyb2xfaHoixQIKC1JvYm90Q2FtZXJhEiIKBG5hbWUYASABKAlCFLpIEXIPEAEYgAEyCF5cUHtDfSokEjIKBHJvbGUYAiABKA4yFS5saW1iZXIudjEuQ2FtZXJhUm9sZUIIukgFggECEAFIAIgBARIfCgV3aWR0aBgDIAEoDUILukgIKgYYgIABKAFIAYgBARIgCgZoZWlnaHQYBCABKA1CC7pICCoGGICAASgBSAKIAQESNQoGZm9ybWF0GAUgASgOMhYubGltYmVyLnYxLkltYWdlRm9ybWF0Qgi6SAWCAQIQAUgDiAEBEi8KB3JhdGVfaHoYBiABKAFCGbpIFhIUQAEZAAAAAACIw0AhAAAAAAAAAABIBIgBAUIHCgVfcm9sZUIICgZfd2lkdGhCCQoHX2hlaWdodEIJCgdfZm9ybWF0QgoKCF9yYXRlX2h6IrABCg9Ecml2aW5nT2ZmZXJpbmcSDAoEcmFuaxgBIAEoDRITCgtvZmZlcmluZ19pZBgCIAEoCRINCgVtb2RlbBgDIAEoCRIQCghwcm92aWRlchgEIAEoCRIWCg5wcmljZV91bml0X3VzZBgFIAEoARIvCgtleHBlY3RlZF9tcxgGIAEoCzIaLmxpbWJlci52MS5FeHBlY3RlZExhdGVuY3kSEAoIZGVjbGFyZWQYByABKAgiwwEKDVVuZml0T2ZmZXJpbmcSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSJQoGZmF1bHRzGAQgAygLMhUubGltYmVyLnYxLlJvYm90RmF1bHQSKgoGcmVhc29uGAUgASgOMhUubGltYmVyLnYxLkRyb3BSZWFzb25IAIgBARITCgZkZXRhaWwYBiABKAlIAYgBAUIJCgdfcmVhc29uQgkKB19kZXRhaWwiLAoKUm9ib3RGYXVsdBINCgVmaWVsZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJYgZwcm90bzM", [file_buf_validate_validate, file_limber_v1_action, file_limber_v1_input_contract, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_registry]);
 
 /**
- * A robot that an organisation has written down.
+ * A registered robot of an organization.
  *
  * @generated from message limber.v1.Robot
  */
 export type Robot = Message<"limber.v1.Robot"> & {
   /**
-   * Its name, as calls give it in `robot_id`.
+   * Robot id, as used in `robot_id` of calls.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `robot`.
+   * Always `robot`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 3;
    */
   orgId: string;
 
   /**
-   * The workspace that it is of; absent where it is the organisation's own.
+   * Workspace that it belongs to; absent if it belongs to the organization.
    *
    * @generated from field: optional string workspace_id = 4;
    */
   workspaceId?: string | undefined;
 
   /**
-   * What it is.
+   * Its configuration.
    *
    * @generated from field: limber.v1.RobotConfig config = 5;
    */
   config?: RobotConfig | undefined;
 
   /**
-   * The keys that are bound to it, those that were revoked left out; at most 100 of them.
+   * Ids of the active keys bound to it, at most 100.
    *
    * @generated from field: repeated string key_ids = 6;
    */
   keyIds: string[];
 
   /**
-   * When it was first written down, in unix seconds.
+   * When it was registered, in Unix seconds.
    *
    * @generated from field: uint32 created = 7;
    */
   created: number;
 
   /**
-   * When it was last changed, in unix seconds.
+   * When it was last changed, in Unix seconds.
    *
    * @generated from field: uint32 updated = 8;
    */
@@ -94,27 +94,27 @@ export const RobotSchema: GenMessage<Robot> = /*@__PURE__*/
   messageDesc(file_limber_v1_fleet, 0);
 
 /**
- * What a robot is: what it can carry out, and what it senses.
+ * Configuration of a robot: what it can execute and what it senses.
  *
  * @generated from message limber.v1.RobotConfig
  */
 export type RobotConfig = Message<"limber.v1.RobotConfig"> & {
   /**
-   * What people call it, or say of it.
+   * Name or description.
    *
    * @generated from field: optional string description = 1;
    */
   description?: string | undefined;
 
   /**
-   * Its body. Any offering may fit where it is absent.
+   * Embodiment; any offering can match when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 2;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * The action space that it carries out.
+   * Action space that it executes.
    *
    * @generated from field: string action_space = 3;
    */
@@ -128,28 +128,28 @@ export type RobotConfig = Message<"limber.v1.RobotConfig"> & {
   cameras: RobotCamera[];
 
   /**
-   * What it tells of its own state. Nothing is known of that where it is absent.
+   * Layout of its proprioception; not checked when absent.
    *
    * @generated from field: optional limber.v1.ProprioSpec proprio = 5;
    */
   proprio?: ProprioSpec | undefined;
 
   /**
-   * What the numbers of its actions mean. Nothing is known of that where it is absent.
+   * Meaning of its action values; not checked when absent.
    *
    * @generated from field: optional limber.v1.ActionMeaning actions = 6;
    */
   actions?: ActionMeaning | undefined;
 
   /**
-   * What no action may exceed. Told to those who make keys for it, whose own bounds are what is enforced.
+   * Recommended safety limits for keys of this robot. Informational: only the bounds of a key are enforced.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 7;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * Action steps that it carries out in a second.
+   * Control rate, in action steps per second.
    *
    * @generated from field: optional double control_hz = 8;
    */
@@ -170,42 +170,42 @@ export const RobotConfigSchema: GenMessage<RobotConfig> = /*@__PURE__*/
  */
 export type RobotCamera = Message<"limber.v1.RobotCamera"> & {
   /**
-   * Its name, as observations give it.
+   * Camera name, as used in observations.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Where it looks from.
+   * Where it is mounted.
    *
    * @generated from field: optional limber.v1.CameraRole role = 2;
    */
   role?: CameraRole | undefined;
 
   /**
-   * Width of its pictures, in pixels.
+   * Image width, in pixels.
    *
    * @generated from field: optional uint32 width = 3;
    */
   width?: number | undefined;
 
   /**
-   * Height of its pictures, in pixels.
+   * Image height, in pixels.
    *
    * @generated from field: optional uint32 height = 4;
    */
   height?: number | undefined;
 
   /**
-   * Encoding of its pictures.
+   * Image encoding.
    *
    * @generated from field: optional limber.v1.ImageFormat format = 5;
    */
   format?: ImageFormat | undefined;
 
   /**
-   * Pictures that it takes in a second.
+   * Frame rate, in images per second.
    *
    * @generated from field: optional double rate_hz = 6;
    */
@@ -233,43 +233,43 @@ export type DrivingOffering = Message<"limber.v1.DrivingOffering"> & {
   rank: number;
 
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 2;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 4;
    */
   provider: string;
 
   /**
-   * What one action step costs, in US dollars.
+   * Price per action step, in US dollars.
    *
    * @generated from field: double price_unit_usd = 5;
    */
   priceUnitUsd: number;
 
   /**
-   * How long it is expected to take.
+   * Expected latency.
    *
    * @generated from field: limber.v1.ExpectedLatency expected_ms = 6;
    */
   expectedMs?: ExpectedLatency | undefined;
 
   /**
-   * It says what it reads and what its actions mean, so that this was held against the robot. Where it says nothing of that, it may still turn out
-   * not to fit.
+   * True if the offering declares its inputs and action meaning, so they were compared with the robot. Otherwise it may turn out to be
+   * incompatible.
    *
    * @generated from field: bool declared = 7;
    */
@@ -290,42 +290,42 @@ export const DrivingOfferingSchema: GenMessage<DrivingOffering> = /*@__PURE__*/
  */
 export type UnfitOffering = Message<"limber.v1.UnfitOffering"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * The fields of the robot that stand against it, the first ones of many; none where it is not for the robot that it cannot.
+   * Fields of the robot that do not match, at most the first few; empty if the robot is not the cause.
    *
    * @generated from field: repeated limber.v1.RobotFault faults = 4;
    */
   faults: RobotFault[];
 
   /**
-   * What keeps it out beside the robot, such as a breaker or what the key may use; absent where nothing does.
+   * Other cause, such as an open breaker or the key's scope; absent if there is none.
    *
    * @generated from field: optional limber.v1.DropReason reason = 5;
    */
   reason?: DropReason | undefined;
 
   /**
-   * The figures of that.
+   * The compared values of that cause.
    *
    * @generated from field: optional string detail = 6;
    */
@@ -340,7 +340,7 @@ export const UnfitOfferingSchema: GenMessage<UnfitOffering> = /*@__PURE__*/
   messageDesc(file_limber_v1_fleet, 4);
 
 /**
- * A field of a robot that an offering does not fit.
+ * A field of a robot that does not match an offering.
  *
  * @generated from message limber.v1.RobotFault
  */
@@ -353,7 +353,7 @@ export type RobotFault = Message<"limber.v1.RobotFault"> & {
   field: string;
 
   /**
-   * Why, in a sentence that goes on from the field.
+   * Explanation, worded to follow the field name.
    *
    * @generated from field: string message = 2;
    */

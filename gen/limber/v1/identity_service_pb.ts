@@ -20,34 +20,34 @@ export const file_limber_v1_identity_service: GenFile = /*@__PURE__*/
   fileDesc("CiBsaW1iZXIvdjEvaWRlbnRpdHlfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrwBChNJbnZpdGVNZW1iZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIZCgVlbWFpbBgCIAEoCUIKukgHcgUY/gFgARJRCgRyb2xlGAMgASgJQkO6SEByPlIFb3duZXJSBWFkbWluUglkZXZlbG9wZXJSCG9wZXJhdG9yUgdiaWxsaW5nUgZ2aWV3ZXJSCHN1cHBsaWVyEicKDXdvcmtzcGFjZV9pZHMYBCADKAlCELpIDZIBChBkIgZyBBABGEAiOQoUSW52aXRlTWVtYmVyUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEubGltYmVyLnYxLk1lbWJlciJiChNBY2NlcHRJbnZpdGVSZXF1ZXN0Eh0KBmludml0ZRgBIAEoCUINgAEBukgHcgUQARiAAhIfCghrZXlfbmFtZRgCIAEoCUIIukgFcgMYgAFIAIgBAUILCglfa2V5X25hbWUiVgoUQWNjZXB0SW52aXRlUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEubGltYmVyLnYxLk1lbWJlchIbCgNrZXkYAiABKAsyDi5saW1iZXIudjEuS2V5IooBChJMaXN0TWVtYmVyc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRjoBygBSACIAQESLwoGY3Vyc29yGAMgASgJQhq6SBdyFRiAAjIQXnVzcl9bMC05QS1aLV0rJEgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0TWVtYmVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLk1lbWJlchIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIzChBHZXRNZW1iZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIPCgd1c2VyX2lkGAIgASgJIjYKEUdldE1lbWJlclJlc3BvbnNlEiEKBm1lbWJlchgBIAEoCzIRLmxpbWJlci52MS5NZW1iZXIi4gEKE1VwZGF0ZU1lbWJlclJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkSVgoEcm9sZRgDIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgAiAEBEjcKDXdvcmtzcGFjZV9pZHMYBCABKAsyGy5saW1iZXIudjEuTWVtYmVyV29ya3NwYWNlc0gBiAEBQgcKBV9yb2xlQhAKDl93b3Jrc3BhY2VfaWRzIjcKEE1lbWJlcldvcmtzcGFjZXMSHQoDaWRzGAEgAygJQhC6SA2SAQoQZCIGcgQQARhAOgTIvBgBIjkKFFVwZGF0ZU1lbWJlclJlc3BvbnNlEiEKBm1lbWJlchgBIAEoCzIRLmxpbWJlci52MS5NZW1iZXIiNgoTUmVtb3ZlTWVtYmVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCSI4ChRSZW1vdmVNZW1iZXJSZXNwb25zZRIPCgd1c2VyX2lkGAEgASgJEg8KB3JlbW92ZWQYAiABKAgiRgoYVHJhbnNmZXJPd25lcnNoaXBSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIaCgd1c2VyX2lkGAIgASgJQgm6SAZyBBABGEAidAoZVHJhbnNmZXJPd25lcnNoaXBSZXNwb25zZRIgCgVvd25lchgBIAEoCzIRLmxpbWJlci52MS5NZW1iZXISKAoIcHJldmlvdXMYAiABKAsyES5saW1iZXIudjEuTWVtYmVySACIAQFCCwoJX3ByZXZpb3VzIhcKFUdldFBlcm1pc3Npb25zUmVxdWVzdCL+AQoWR2V0UGVybWlzc2lvbnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHgoFcm9sZXMYAiADKAsyDy5saW1iZXIudjEuUm9sZRIqCgtwZXJtaXNzaW9ucxgDIAMoCzIVLmxpbWJlci52MS5QZXJtaXNzaW9uEj0KBm1hdHJpeBgEIAMoCzItLmxpbWJlci52MS5HZXRQZXJtaXNzaW9uc1Jlc3BvbnNlLk1hdHJpeEVudHJ5GkkKC01hdHJpeEVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmxpbWJlci52MS5Sb2xlUGVybWlzc2lvbnM6AjgBMqUJCg9JZGVudGl0eVNlcnZpY2USmQEKDEludml0ZU1lbWJlchIeLmxpbWJlci52MS5JbnZpdGVNZW1iZXJSZXF1ZXN0Gh8ubGltYmVyLnYxLkludml0ZU1lbWJlclJlc3BvbnNlIkiquxgYCAQSDW1lbWJlcnMud3JpdGUYyQFgBGgCgtPkkwImOgEqYgZtZW1iZXIiGS92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMSfgoMQWNjZXB0SW52aXRlEh4ubGltYmVyLnYxLkFjY2VwdEludml0ZVJlcXVlc3QaHy5saW1iZXIudjEuQWNjZXB0SW52aXRlUmVzcG9uc2UiLaq7GAwIARjJAVDYBGABaAOC0+STAhc6ASoiEi92MS9tZW1iZXJzL2FjY2VwdBKIAQoLTGlzdE1lbWJlcnMSHS5saW1iZXIudjEuTGlzdE1lbWJlcnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiOpACAaq7GBIIBBIMbWVtYmVycy5yZWFkYASC0+STAhsSGS92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMSlAEKCUdldE1lbWJlchIbLmxpbWJlci52MS5HZXRNZW1iZXJSZXF1ZXN0GhwubGltYmVyLnYxLkdldE1lbWJlclJlc3BvbnNlIkyQAgGquxgSCAQSDG1lbWJlcnMucmVhZGAEgtPkkwItYgZtZW1iZXISIy92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMve3VzZXJfaWR9EqABCgxVcGRhdGVNZW1iZXISHi5saW1iZXIudjEuVXBkYXRlTWVtYmVyUmVxdWVzdBofLmxpbWJlci52MS5VcGRhdGVNZW1iZXJSZXNwb25zZSJPqrsYFQgEEg1tZW1iZXJzLndyaXRlYARoAoLT5JMCMDoBKmIGbWVtYmVyMiMvdjEvb3Jncy97b3JnX2lkfS9tZW1iZXJzL3t1c2VyX2lkfRKVAQoMUmVtb3ZlTWVtYmVyEh4ubGltYmVyLnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaHy5saW1iZXIudjEuUmVtb3ZlTWVtYmVyUmVzcG9uc2UiRKq7GBUIBBINbWVtYmVycy53cml0ZWAEaAGC0+STAiUqIy92MS9vcmdzL3tvcmdfaWR9L21lbWJlcnMve3VzZXJfaWR9Ep0BChFUcmFuc2Zlck93bmVyc2hpcBIjLmxpbWJlci52MS5UcmFuc2Zlck93bmVyc2hpcFJlcXVlc3QaJC5saW1iZXIudjEuVHJhbnNmZXJPd25lcnNoaXBSZXNwb25zZSI9qrsYFAgEEgxvcmcudHJhbnNmZXJgBGgCgtPkkwIfOgEqIhovdjEvb3Jncy97b3JnX2lkfS90cmFuc2ZlchJ5Cg5HZXRQZXJtaXNzaW9ucxIgLmxpbWJlci52MS5HZXRQZXJtaXNzaW9uc1JlcXVlc3QaIS5saW1iZXIudjEuR2V0UGVybWlzc2lvbnNSZXNwb25zZSIikAIBqrsYBAgBYAGC0+STAhESDy92MS9wZXJtaXNzaW9uc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_member]);
 
 /**
- * Asks for a person to be invited.
+ * Request to invite a person.
  *
  * @generated from message limber.v1.InviteMemberRequest
  */
 export type InviteMemberRequest = Message<"limber.v1.InviteMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * Where the person can be reached.
+   * E-mail address.
    *
    * @generated from field: string email = 2;
    */
   email: string;
 
   /**
-   * The role.
+   * Role.
    *
    * @generated from field: string role = 3;
    */
   role: string;
 
   /**
-   * The workspaces that the person is confined to; everywhere when empty.
+   * Workspaces that the member is limited to; all workspaces if empty.
    *
    * @generated from field: repeated string workspace_ids = 4;
    */
@@ -62,7 +62,7 @@ export const InviteMemberRequestSchema: GenMessage<InviteMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 0);
 
 /**
- * The person that was invited.
+ * The invited member.
  *
  * @generated from message limber.v1.InviteMemberResponse
  */
@@ -83,20 +83,20 @@ export const InviteMemberResponseSchema: GenMessage<InviteMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 1);
 
 /**
- * Accepts an invite.
+ * Request to accept an invite.
  *
  * @generated from message limber.v1.AcceptInviteRequest
  */
 export type AcceptInviteRequest = Message<"limber.v1.AcceptInviteRequest"> & {
   /**
-   * The invite.
+   * Invite token.
    *
    * @generated from field: string invite = 1;
    */
   invite: string;
 
   /**
-   * What to call the first key.
+   * Name of the first key.
    *
    * @generated from field: optional string key_name = 2;
    */
@@ -124,7 +124,7 @@ export type AcceptInviteResponse = Message<"limber.v1.AcceptInviteResponse"> & {
   member?: Member | undefined;
 
   /**
-   * The member's first key, with its secret, once.
+   * The member's first key, with its secret, returned only once.
    *
    * @generated from field: limber.v1.Key key = 2;
    */
@@ -139,27 +139,27 @@ export const AcceptInviteResponseSchema: GenMessage<AcceptInviteResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 3);
 
 /**
- * Asks for members.
+ * Request to list members.
  *
  * @generated from message limber.v1.ListMembersRequest
  */
 export type ListMembersRequest = Message<"limber.v1.ListMembersRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -174,13 +174,13 @@ export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PUR
   messageDesc(file_limber_v1_identity_service, 4);
 
 /**
- * Members.
+ * A page of members.
  *
  * @generated from message limber.v1.ListMembersResponse
  */
 export type ListMembersResponse = Message<"limber.v1.ListMembersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -194,14 +194,14 @@ export type ListMembersResponse = Message<"limber.v1.ListMembersResponse"> & {
   data: Member[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -216,20 +216,20 @@ export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__P
   messageDesc(file_limber_v1_identity_service, 5);
 
 /**
- * Asks for one member.
+ * Request for a member.
  *
  * @generated from message limber.v1.GetMemberRequest
  */
 export type GetMemberRequest = Message<"limber.v1.GetMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -244,7 +244,7 @@ export const GetMemberRequestSchema: GenMessage<GetMemberRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_identity_service, 6);
 
 /**
- * One member.
+ * A member.
  *
  * @generated from message limber.v1.GetMemberResponse
  */
@@ -265,34 +265,34 @@ export const GetMemberResponseSchema: GenMessage<GetMemberResponse> = /*@__PURE_
   messageDesc(file_limber_v1_identity_service, 7);
 
 /**
- * Asks for a change of a member.
+ * Request to update a member.
  *
  * @generated from message limber.v1.UpdateMemberRequest
  */
 export type UpdateMemberRequest = Message<"limber.v1.UpdateMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
   userId: string;
 
   /**
-   * The new role; unchanged when absent.
+   * New role; unchanged when absent.
    *
    * @generated from field: optional string role = 3;
    */
   role?: string | undefined;
 
   /**
-   * The workspaces that the person is confined to from now on; unchanged when absent.
+   * Workspaces that the member is limited to; unchanged when absent.
    *
    * @generated from field: optional limber.v1.MemberWorkspaces workspace_ids = 4;
    */
@@ -307,13 +307,13 @@ export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 8);
 
 /**
- * Workspaces that a member is confined to.
+ * Workspaces that a member is limited to.
  *
  * @generated from message limber.v1.MemberWorkspaces
  */
 export type MemberWorkspaces = Message<"limber.v1.MemberWorkspaces"> & {
   /**
-   * Their names; everywhere when empty.
+   * Workspace ids; all workspaces if empty.
    *
    * @generated from field: repeated string ids = 1;
    */
@@ -328,7 +328,7 @@ export const MemberWorkspacesSchema: GenMessage<MemberWorkspaces> = /*@__PURE__*
   messageDesc(file_limber_v1_identity_service, 9);
 
 /**
- * The changed member.
+ * The updated member.
  *
  * @generated from message limber.v1.UpdateMemberResponse
  */
@@ -349,20 +349,20 @@ export const UpdateMemberResponseSchema: GenMessage<UpdateMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 10);
 
 /**
- * Asks for a member to be removed.
+ * Request to remove a member.
  *
  * @generated from message limber.v1.RemoveMemberRequest
  */
 export type RemoveMemberRequest = Message<"limber.v1.RemoveMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -377,20 +377,20 @@ export const RemoveMemberRequestSchema: GenMessage<RemoveMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 11);
 
 /**
- * The member that is gone.
+ * Confirms the removal.
  *
  * @generated from message limber.v1.RemoveMemberResponse
  */
 export type RemoveMemberResponse = Message<"limber.v1.RemoveMemberResponse"> & {
   /**
-   * Its name.
+   * User id of the removed member.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool removed = 2;
    */
@@ -405,20 +405,20 @@ export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 12);
 
 /**
- * Asks for the organisation to be handed on.
+ * Request to transfer ownership.
  *
  * @generated from message limber.v1.TransferOwnershipRequest
  */
 export type TransferOwnershipRequest = Message<"limber.v1.TransferOwnershipRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member who becomes the owner.
+   * User id of the new owner.
    *
    * @generated from field: string user_id = 2;
    */
@@ -433,7 +433,7 @@ export const TransferOwnershipRequestSchema: GenMessage<TransferOwnershipRequest
   messageDesc(file_limber_v1_identity_service, 13);
 
 /**
- * Who owns the organisation now.
+ * The result of the transfer.
  *
  * @generated from message limber.v1.TransferOwnershipResponse
  */
@@ -446,7 +446,7 @@ export type TransferOwnershipResponse = Message<"limber.v1.TransferOwnershipResp
   owner?: Member | undefined;
 
   /**
-   * Who was the owner and is an admin now; absent where the operator handed it on.
+   * The previous owner, now an admin; absent if the operator transferred ownership.
    *
    * @generated from field: optional limber.v1.Member previous = 2;
    */
@@ -461,7 +461,7 @@ export const TransferOwnershipResponseSchema: GenMessage<TransferOwnershipRespon
   messageDesc(file_limber_v1_identity_service, 14);
 
 /**
- * Asks for the matrix.
+ * Request for the permission matrix.
  *
  * @generated from message limber.v1.GetPermissionsRequest
  */
@@ -476,13 +476,13 @@ export const GetPermissionsRequestSchema: GenMessage<GetPermissionsRequest> = /*
   messageDesc(file_limber_v1_identity_service, 15);
 
 /**
- * The matrix that the gateway enforces.
+ * The permission matrix that the gateway enforces.
  *
  * @generated from message limber.v1.GetPermissionsResponse
  */
 export type GetPermissionsResponse = Message<"limber.v1.GetPermissionsResponse"> & {
   /**
-   * Constant `permission_matrix`.
+   * Always `permission_matrix`.
    *
    * @generated from field: string object = 1;
    */
@@ -503,7 +503,7 @@ export type GetPermissionsResponse = Message<"limber.v1.GetPermissionsResponse">
   permissions: Permission[];
 
   /**
-   * By role, whether it holds each permission.
+   * Permissions by role.
    *
    * @generated from field: map<string, limber.v1.RolePermissions> matrix = 4;
    */
@@ -518,15 +518,15 @@ export const GetPermissionsResponseSchema: GenMessage<GetPermissionsResponse> = 
   messageDesc(file_limber_v1_identity_service, 16);
 
 /**
- * The people of an organisation, and what their roles may do.
+ * Manages the members of an organization and their roles.
  *
  * @generated from service limber.v1.IdentityService
  */
 export const IdentityService: GenService<{
   /**
-   * Invites a person and gives a role. Invites once more, with a new invite, a person who has not accepted yet. A member is confined to a role and
-   * to workspaces and to nothing else: a key that is narrowed in scopes, models, robot, bounds, budget, end or below the usual rate limit
-   * invites nobody, raises nobody and hands no organisation on.
+   * Invites a person with a role; a pending invite is replaced by a new one. A membership can be limited only by role and workspaces. A
+   * key with other limits (scopes, models, robot, bounds, budget, expiry or a reduced rate limit) cannot invite, promote or transfer
+   * ownership.
    *
    * @generated from rpc limber.v1.IdentityService.InviteMember
    */
@@ -536,7 +536,7 @@ export const IdentityService: GenService<{
     output: typeof InviteMemberResponseSchema;
   },
   /**
-   * Accepts an invite: makes the person an active member, with a first key.
+   * Accepts an invite: activates the member and creates a first key.
    *
    * @generated from rpc limber.v1.IdentityService.AcceptInvite
    */
@@ -546,7 +546,7 @@ export const IdentityService: GenService<{
     output: typeof AcceptInviteResponseSchema;
   },
   /**
-   * Lists the members of an organisation, oldest first.
+   * Lists the members of an organization, oldest first.
    *
    * @generated from rpc limber.v1.IdentityService.ListMembers
    */
@@ -556,7 +556,7 @@ export const IdentityService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * Shows one member.
+   * Returns a member.
    *
    * @generated from rpc limber.v1.IdentityService.GetMember
    */
@@ -566,7 +566,7 @@ export const IdentityService: GenService<{
     output: typeof GetMemberResponseSchema;
   },
   /**
-   * Changes a member's role or workspaces. Keys that act in the old role, or in one beyond the new, act in the new one at once.
+   * Changes a member's role or workspaces. Keys with the old role, or with one above the new role, get the new role immediately.
    *
    * @generated from rpc limber.v1.IdentityService.UpdateMember
    */
@@ -576,7 +576,7 @@ export const IdentityService: GenService<{
     output: typeof UpdateMemberResponseSchema;
   },
   /**
-   * Removes a member. The member's keys are refused from now on. The last owner cannot be removed.
+   * Removes a member and refuses the member's keys. The last owner cannot be removed.
    *
    * @generated from rpc limber.v1.IdentityService.RemoveMember
    */
@@ -586,7 +586,7 @@ export const IdentityService: GenService<{
     output: typeof RemoveMemberResponseSchema;
   },
   /**
-   * Makes an active member the owner; the owner who calls becomes an admin.
+   * Makes an active member the owner; the calling owner becomes an admin.
    *
    * @generated from rpc limber.v1.IdentityService.TransferOwnership
    */
@@ -596,7 +596,7 @@ export const IdentityService: GenService<{
     output: typeof TransferOwnershipResponseSchema;
   },
   /**
-   * Shows which role holds which permission, and which calls need it.
+   * Returns which roles have which permissions, and which calls require them.
    *
    * @generated from rpc limber.v1.IdentityService.GetPermissions
    */

@@ -13,27 +13,27 @@ export const file_limber_v1_inference: GenFile = /*@__PURE__*/
   fileDesc("ChlsaW1iZXIvdjEvaW5mZXJlbmNlLnByb3RvEglsaW1iZXIudjEiRwoIQWN0VXNhZ2USFAoMYWN0aW9uX3N0ZXBzGAEgASgNEhMKC2dwdV9zZWNvbmRzGAIgASgBEhAKCGNvc3RfdXNkGAMgASgBYgZwcm90bzM");
 
 /**
- * What an act call used.
+ * Usage and cost of an act call.
  *
  * @generated from message limber.v1.ActUsage
  */
 export type ActUsage = Message<"limber.v1.ActUsage"> & {
   /**
-   * Steps returned.
+   * Number of action steps returned.
    *
    * @generated from field: uint32 action_steps = 1;
    */
   actionSteps: number;
 
   /**
-   * Time on an accelerator, in seconds.
+   * Accelerator time, in seconds.
    *
    * @generated from field: double gpu_seconds = 2;
    */
   gpuSeconds: number;
 
   /**
-   * What was deducted for the successful call, in US dollars.
+   * Amount charged for the call, in US dollars.
    *
    * @generated from field: double cost_usd = 3;
    */

@@ -36,153 +36,152 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/inference_service.proto.
  */
 export const file_limber_v1_inference_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFsaW1iZXIvdjEvaW5mZXJlbmNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKbCAoKQWN0UmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARiAAhI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEh4KBHNlZWQYBiABKAFCC7pIBBICQAGwvRgBSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESHgoRcmV0dXJuX3ByZWRpY3Rpb24YECABKAhIC4gBARI4CgplbWJvZGltZW50GBEgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSAyIAQESGAoLd2hvbGVfY2h1bmsYEiABKAhIDYgBARIhCghyb2JvdF9pZBgTIAEoCUIKukgHcgUQARiAAUgOiAEBEiMKB2VwaXNvZGUYFCABKA1CDbpICioIGP////8HKAFID4gBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVua0ILCglfcm9ib3RfaWRCCgoIX2VwaXNvZGUiiAMKC0FjdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEiEKBmFjdGlvbhgFIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SHwoFcm91dGUYBiABKAsyEC5saW1iZXIudjEuUm91dGUSIgoFdXNhZ2UYByABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USEAoIY2h1bmtfaWQYCCABKAkSFgoOdmFsaWRfdW50aWxfbXMYCSABKA0SHwoSb2JzZXJ2YXRpb25fYWdlX21zGAogASgBSACIAQESLQoKcHJlZGljdGlvbhgLIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZRIVCghyZXBsYXllZBgMIAEoCEgBiAEBEhQKB2V4cGlyZWQYDSABKAhIAogBAUIVChNfb2JzZXJ2YXRpb25fYWdlX21zQgsKCV9yZXBsYXllZEIKCghfZXhwaXJlZCLKAQoQQWN0U3RyZWFtUmVxdWVzdBIjCgRvcGVuGAEgASgLMhMubGltYmVyLnYxLkxvb3BPcGVuSAASMQoLb2JzZXJ2YXRpb24YAiABKAsyGi5saW1iZXIudjEuTG9vcE9ic2VydmF0aW9uSAASJQoFcmVzZXQYAyABKAsyFC5saW1iZXIudjEuTG9vcFJlc2V0SAASJQoFY2xvc2UYBCABKAsyFC5saW1iZXIudjEuTG9vcENsb3NlSABCEAoHbWVzc2FnZRIFukgCCAEi4wEKEUFjdFN0cmVhbVJlc3BvbnNlEicKBm9wZW5lZBgBIAEoCzIVLmxpbWJlci52MS5Mb29wT3BlbmVkSAASJQoFY2h1bmsYAiABKAsyFC5saW1iZXIudjEuTG9vcENodW5rSAASIwoEaG9sZBgDIAEoCzITLmxpbWJlci52MS5Mb29wSG9sZEgAEiUKBWVuZGVkGAQgASgLMhQubGltYmVyLnYxLkxvb3BFbmRlZEgAEikKB2VwaXNvZGUYBSABKAsyFi5saW1iZXIudjEuTG9vcEVwaXNvZGVIAEIHCgVldmVudCLLCAoOUHJlZGljdFJlcXVlc3QSGQoFbW9kZWwYASABKAlCCrpIB3IFEAEYgAISOAoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgq6SAeSAQQIARAgEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgEIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIeCgRzZWVkGAYgASgBQgu6SAQSAkABsL0YAUgCiAEBEg4KBnN0cmVhbRgHIAEoCBIfCgZwcmVzZXQYCCABKAlCCrpIB3IFEAEYgAFIA4gBARIuCghtZXRhZGF0YRgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIBIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAWIAQESIgoLaW5zdHJ1Y3Rpb24YCyABKAlCCLpIBXIDGIBASAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEiQKDGFjdGlvbl9zcGFjZRgNIAEoCUIJukgGcgQQARhASAiIAQESIAoHaG9yaXpvbhgOIAEoDUIKukgHKgUYgAIoAUgJiAEBEjEKC3RlbXBlcmF0dXJlGA8gASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgKiAEBEjEKB2FjdGlvbnMYECADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEikKA2ZwcxgRIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABIC4gBARJBCgpyZXNvbHV0aW9uGBIgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAyIAQESIwoLbnVtX3NhbXBsZXMYEyABKA1CCbpIBioEGAgoAUgNiAEBEjgKCmVtYm9kaW1lbnQYFCABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDogBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCDQoLX2VtYm9kaW1lbnQi0AEKD1ByZWRpY3RSZXNwb25zZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDwoHY3JlYXRlZBgDIAEoDRINCgVtb2RlbBgEIAEoCRIpCgZmcmFtZXMYBSADKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWUSDQoFZHRfbXMYBiABKAESHwoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGUSJgoFdXNhZ2UYCCABKAsyFy5saW1iZXIudjEuUHJlZGljdFVzYWdlIkUKDFByZWRpY3RVc2FnZRIOCgZmcmFtZXMYASABKA0SEwoLZ3B1X3NlY29uZHMYAiABKAESEAoIY29zdF91c2QYAyABKAEiSgoUUHJlZGljdFN0cmVhbVJlcXVlc3QSMgoHcHJlZGljdBgBIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdEIGukgDyAEBIqABChVQcmVkaWN0U3RyZWFtUmVzcG9uc2USKgoFcm91dGUYASABKAsyGS5saW1iZXIudjEuUHJlZGljdFN0YXJ0ZWRIABIqCgVmcmFtZRgCIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZUgAEiYKBGRvbmUYAyABKAsyFi5saW1iZXIudjEuUHJlZGljdERvbmVIAEIHCgVldmVudCKHAgoOUHJlZGljdFN0YXJ0ZWQSCgoCaWQYASABKAkSDwoHY3JlYXRlZBgCIAEoDRINCgVtb2RlbBgDIAEoCRIOCgZyZWdpb24YBCABKAkSEQoJcHJlY2lzaW9uGAUgASgJEiQKCGF0dGVtcHRzGAYgAygLMhIubGltYmVyLnYxLkF0dGVtcHQSFQoNZmFsbGJhY2tfdXNlZBgHIAEoCBIRCglzaW11bGF0ZWQYCCABKAgSEAoIcHJvdmlkZXIYCSABKAkSEwoLb2ZmZXJpbmdfaWQYCiABKAkSGgoSZXN0aW1hdGVkX2Nvc3RfdXNkGAsgASgBEhMKC2RlYWRsaW5lX2F0GAwgASgBIrIBCgtQcmVkaWN0RG9uZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGZnJhbWVzGAMgASgNEi4KDWZpbmlzaF9yZWFzb24YBCABKA4yFy5saW1iZXIudjEuRmluaXNoUmVhc29uEh8KBXJvdXRlGAUgASgLMhAubGltYmVyLnYxLlJvdXRlEiYKBXVzYWdlGAYgASgLMhcubGltYmVyLnYxLlByZWRpY3RVc2FnZSLBAgoNR3JvdW5kUmVxdWVzdBI4CgxvYnNlcnZhdGlvbnMYASADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASHwoLaW5zdHJ1Y3Rpb24YAiABKAlCCrpIB3IFEAEYgEASHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAJIAIgBARIuCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAYgBARI1Cghwcm92aWRlchgFIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQFCCAoGX21vZGVsQgsKCV9tZXRhZGF0YUILCglfcHJvdmlkZXJCCQoHX3ByZXNldCL5AQoOR3JvdW5kUmVzcG9uc2USCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg8KB2NyZWF0ZWQYAyABKA0SDQoFbW9kZWwYBCABKAkSKAoGcG9pbnRzGAUgAygLMhgubGltYmVyLnYxLkdyb3VuZGVkUG9pbnQSJQoFYm94ZXMYBiADKAsyFi5saW1iZXIudjEuR3JvdW5kZWRCb3gSJQoFcm91dGUYByABKAsyFi5saW1iZXIudjEuRGlyZWN0Um91dGUSJQoFdXNhZ2UYCCABKAsyFi5saW1iZXIudjEuR3JvdW5kVXNhZ2USDAoEbm90ZRgJIAEoCSJMCgtHcm91bmRVc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKA0SFQoNb3V0cHV0X3Rva2VucxgCIAEoDRIQCghjb3N0X3VzZBgDIAEoASKPAQoUUHJldmlld1JvdXRlc1JlcXVlc3QSNAoIY29udHJhY3QYASABKA4yEy5saW1iZXIudjEuQ29udHJhY3RCCLpIBYIBAhABSACIAQESNAoHcmVxdWVzdBgCIAEoCzIbLmxpbWJlci52MS5QcmV2aWV3ZWRSZXF1ZXN0Qga6SAPIAQFCCwoJX2NvbnRyYWN0IqsJChBQcmV2aWV3ZWRSZXF1ZXN0EhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEjYKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIIukgFkgECECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEh4KBHNlZWQYBiABKAFCC7pIBBICQAGwvRgBSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESMQoHYWN0aW9ucxgQIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISKQoDZnBzGBEgASgBQhe6SBQSEhkAAAAAAABuQCEAAAAAAAAAAEgLiAEBEkEKCnJlc29sdXRpb24YEiABKAlCKLpIJXIjMiFeWzEtOV1bMC05XXswLDN9eFsxLTldWzAtOV17MCwzfSRIDIgBARIjCgtudW1fc2FtcGxlcxgTIAEoDUIJukgGKgQYCCgBSA2IAQESHgoRcmV0dXJuX3ByZWRpY3Rpb24YFCABKAhIDogBARI4CgplbWJvZGltZW50GBUgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSA+IAQESGAoLd2hvbGVfY2h1bmsYFiABKAhIEIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVuayK4AgoVUHJldmlld1JvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIlCghjb250cmFjdBgCIAEoDjITLmxpbWJlci52MS5Db250cmFjdBISCgpjb25zaWRlcmVkGAMgASgNEiEKBHBsYW4YBCADKAsyEy5saW1iZXIudjEuUGxhblN0ZXASKwoHZHJvcHBlZBgFIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSMAoSZXN0aW1hdGVkX2Nvc3RfdXNkGAYgASgLMhQubGltYmVyLnYxLkNvc3RSYW5nZRIOCgZwaW5uZWQYByABKAgSMQoMd291bGRfcmVmdXNlGAggASgLMhYubGltYmVyLnYxLldvdWxkUmVmdXNlSACIAQFCDwoNX3dvdWxkX3JlZnVzZSI3CglDb3N0UmFuZ2USCwoDbWluGAEgASgBEhAKCGV4cGVjdGVkGAIgASgBEgsKA21heBgDIAEoASIbCgtXb3VsZFJlZnVzZRIMCgRjb2RlGAEgASgJKpwBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZJTklTSF9SRUFTT05fQ09NUExFVEUQARIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBACEhsKF0ZJTklTSF9SRUFTT05fQ0FOQ0VMTEVEEAMSGgoWRklOSVNIX1JFQVNPTl9ERUFETElORRAEMpMKChBJbmZlcmVuY2VTZXJ2aWNlEt4CCgNBY3QSFS5saW1iZXIudjEuQWN0UmVxdWVzdBoWLmxpbWJlci52MS5BY3RSZXNwb25zZSKnAqq7GJACCAISDWluZmVyZW5jZS5ydW4gASgBMgNhY3RgAnAEeu8BCgNhY3QSQ0Fuc3dlcnMgYSBjaHVuayBvZiBhY3Rpb25zLiBJdCBtb3ZlcyBub3RoaW5nOiBubyByb2JvdCBoZWFycyBvZiBpdC4aBW1vZGVsGgxvYnNlcnZhdGlvbnMaC2luc3RydWN0aW9uGgZtb2RlbHMaCnByZWZlcmVuY2UaCHByb3ZpZGVyGgRzZWVkGgZwcmVzZXQaD2lkZW1wb3RlbmN5X2tleRoKZ29hbF9pbWFnZRoMYWN0aW9uX3NwYWNlGgdob3Jpem9uGgt0ZW1wZXJhdHVyZRoKZW1ib2RpbWVudBoIcm9ib3RfaWSC0+STAgw6ASoiBy92MS9hY3QSgwEKCUFjdFN0cmVhbRIbLmxpbWJlci52MS5BY3RTdHJlYW1SZXF1ZXN0GhwubGltYmVyLnYxLkFjdFN0cmVhbVJlc3BvbnNlIjequxgaCAISDWluZmVyZW5jZS5ydW4yA2FjdGACcAWC0+STAhM6ASoiDi92MS9hY3Qvc3RyZWFtKAEwARLcAQoHUHJlZGljdBIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdBoaLmxpbWJlci52MS5QcmVkaWN0UmVzcG9uc2UimQGquxh/CAISDWluZmVyZW5jZS5ydW4gATIHcHJlZGljdGACcAN6XQoHcHJlZGljdBJSQW5zd2VycyBwaWN0dXJlcyBvZiB3aGF0IHdvdWxkIGhhcHBlbiwgYXMgZGF0YSBhZGRyZXNzZXM6IGFzayBmb3IgYSBzaG9ydCBob3Jpem9uLoLT5JMCEDoBKiILL3YxL3ByZWRpY3QSnQEKDVByZWRpY3RTdHJlYW0SHy5saW1iZXIudjEuUHJlZGljdFN0cmVhbVJlcXVlc3QaIC5saW1iZXIudjEuUHJlZGljdFN0cmVhbVJlc3BvbnNlIkequxggCAISDWluZmVyZW5jZS5ydW4oATIHcHJlZGljdGACcAOC0+STAh06B3ByZWRpY3QiEi92MS9wcmVkaWN0L3N0cmVhbTABEtIBCgZHcm91bmQSGC5saW1iZXIudjEuR3JvdW5kUmVxdWVzdBoZLmxpbWJlci52MS5Hcm91bmRSZXNwb25zZSKSAaq7GHkIAhINaW5mZXJlbmNlLnJ1biABMgZncm91bmRgAnADelgKBmdyb3VuZBJOUG9pbnRzIGFuZCBib3hlcyBhcmUgZnJvbSAwIHRvIDEgb3ZlciB0aGUgcGljdHVyZSwgZnJvbSBpdHMgdXBwZXIgbGVmdCBjb3JuZXIugtPkkwIPOgEqIgovdjEvZ3JvdW5kEsMBCg1QcmV2aWV3Um91dGVzEh8ubGltYmVyLnYxLlByZXZpZXdSb3V0ZXNSZXF1ZXN0GiAubGltYmVyLnYxLlByZXZpZXdSb3V0ZXNSZXNwb25zZSJvkAIBqrsYRQgCEg1pbmZlcmVuY2UucnVuYAJ6MAoNcHJldmlld19yb3V0ZRIfUnVucyBub3RoaW5nIGFuZCBjb3N0cyBub3RoaW5nLoLT5JMCHToHcmVxdWVzdCISL3YxL3JvdXRlcy9wcmV2aWV3YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_control_loop, file_limber_v1_grounding, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_prediction, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
+  fileDesc("CiFsaW1iZXIvdjEvaW5mZXJlbmNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKbCAoKQWN0UmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARiAAhI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEh4KBHNlZWQYBiABKAFCC7pIBBICQAGwvRgBSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESHgoRcmV0dXJuX3ByZWRpY3Rpb24YECABKAhIC4gBARI4CgplbWJvZGltZW50GBEgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSAyIAQESGAoLd2hvbGVfY2h1bmsYEiABKAhIDYgBARIhCghyb2JvdF9pZBgTIAEoCUIKukgHcgUQARiAAUgOiAEBEiMKB2VwaXNvZGUYFCABKA1CDbpICioIGP////8HKAFID4gBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVua0ILCglfcm9ib3RfaWRCCgoIX2VwaXNvZGUiiAMKC0FjdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEiEKBmFjdGlvbhgFIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SHwoFcm91dGUYBiABKAsyEC5saW1iZXIudjEuUm91dGUSIgoFdXNhZ2UYByABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USEAoIY2h1bmtfaWQYCCABKAkSFgoOdmFsaWRfdW50aWxfbXMYCSABKA0SHwoSb2JzZXJ2YXRpb25fYWdlX21zGAogASgBSACIAQESLQoKcHJlZGljdGlvbhgLIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZRIVCghyZXBsYXllZBgMIAEoCEgBiAEBEhQKB2V4cGlyZWQYDSABKAhIAogBAUIVChNfb2JzZXJ2YXRpb25fYWdlX21zQgsKCV9yZXBsYXllZEIKCghfZXhwaXJlZCLKAQoQQWN0U3RyZWFtUmVxdWVzdBIjCgRvcGVuGAEgASgLMhMubGltYmVyLnYxLkxvb3BPcGVuSAASMQoLb2JzZXJ2YXRpb24YAiABKAsyGi5saW1iZXIudjEuTG9vcE9ic2VydmF0aW9uSAASJQoFcmVzZXQYAyABKAsyFC5saW1iZXIudjEuTG9vcFJlc2V0SAASJQoFY2xvc2UYBCABKAsyFC5saW1iZXIudjEuTG9vcENsb3NlSABCEAoHbWVzc2FnZRIFukgCCAEi4wEKEUFjdFN0cmVhbVJlc3BvbnNlEicKBm9wZW5lZBgBIAEoCzIVLmxpbWJlci52MS5Mb29wT3BlbmVkSAASJQoFY2h1bmsYAiABKAsyFC5saW1iZXIudjEuTG9vcENodW5rSAASIwoEaG9sZBgDIAEoCzITLmxpbWJlci52MS5Mb29wSG9sZEgAEiUKBWVuZGVkGAQgASgLMhQubGltYmVyLnYxLkxvb3BFbmRlZEgAEikKB2VwaXNvZGUYBSABKAsyFi5saW1iZXIudjEuTG9vcEVwaXNvZGVIAEIHCgVldmVudCLLCAoOUHJlZGljdFJlcXVlc3QSGQoFbW9kZWwYASABKAlCCrpIB3IFEAEYgAISOAoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgq6SAeSAQQIARAgEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgEIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIeCgRzZWVkGAYgASgBQgu6SAQSAkABsL0YAUgCiAEBEg4KBnN0cmVhbRgHIAEoCBIfCgZwcmVzZXQYCCABKAlCCrpIB3IFEAEYgAFIA4gBARIuCghtZXRhZGF0YRgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIBIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAWIAQESIgoLaW5zdHJ1Y3Rpb24YCyABKAlCCLpIBXIDGIBASAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEiQKDGFjdGlvbl9zcGFjZRgNIAEoCUIJukgGcgQQARhASAiIAQESIAoHaG9yaXpvbhgOIAEoDUIKukgHKgUYgAIoAUgJiAEBEjEKC3RlbXBlcmF0dXJlGA8gASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgKiAEBEjEKB2FjdGlvbnMYECADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEikKA2ZwcxgRIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABIC4gBARJBCgpyZXNvbHV0aW9uGBIgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAyIAQESIwoLbnVtX3NhbXBsZXMYEyABKA1CCbpIBioEGAgoAUgNiAEBEjgKCmVtYm9kaW1lbnQYFCABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDogBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCDQoLX2VtYm9kaW1lbnQi0AEKD1ByZWRpY3RSZXNwb25zZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDwoHY3JlYXRlZBgDIAEoDRINCgVtb2RlbBgEIAEoCRIpCgZmcmFtZXMYBSADKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWUSDQoFZHRfbXMYBiABKAESHwoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGUSJgoFdXNhZ2UYCCABKAsyFy5saW1iZXIudjEuUHJlZGljdFVzYWdlIkUKDFByZWRpY3RVc2FnZRIOCgZmcmFtZXMYASABKA0SEwoLZ3B1X3NlY29uZHMYAiABKAESEAoIY29zdF91c2QYAyABKAEiSgoUUHJlZGljdFN0cmVhbVJlcXVlc3QSMgoHcHJlZGljdBgBIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdEIGukgDyAEBIqABChVQcmVkaWN0U3RyZWFtUmVzcG9uc2USKgoFcm91dGUYASABKAsyGS5saW1iZXIudjEuUHJlZGljdFN0YXJ0ZWRIABIqCgVmcmFtZRgCIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZUgAEiYKBGRvbmUYAyABKAsyFi5saW1iZXIudjEuUHJlZGljdERvbmVIAEIHCgVldmVudCKHAgoOUHJlZGljdFN0YXJ0ZWQSCgoCaWQYASABKAkSDwoHY3JlYXRlZBgCIAEoDRINCgVtb2RlbBgDIAEoCRIOCgZyZWdpb24YBCABKAkSEQoJcHJlY2lzaW9uGAUgASgJEiQKCGF0dGVtcHRzGAYgAygLMhIubGltYmVyLnYxLkF0dGVtcHQSFQoNZmFsbGJhY2tfdXNlZBgHIAEoCBIRCglzaW11bGF0ZWQYCCABKAgSEAoIcHJvdmlkZXIYCSABKAkSEwoLb2ZmZXJpbmdfaWQYCiABKAkSGgoSZXN0aW1hdGVkX2Nvc3RfdXNkGAsgASgBEhMKC2RlYWRsaW5lX2F0GAwgASgBIrIBCgtQcmVkaWN0RG9uZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGZnJhbWVzGAMgASgNEi4KDWZpbmlzaF9yZWFzb24YBCABKA4yFy5saW1iZXIudjEuRmluaXNoUmVhc29uEh8KBXJvdXRlGAUgASgLMhAubGltYmVyLnYxLlJvdXRlEiYKBXVzYWdlGAYgASgLMhcubGltYmVyLnYxLlByZWRpY3RVc2FnZSLBAgoNR3JvdW5kUmVxdWVzdBI4CgxvYnNlcnZhdGlvbnMYASADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASHwoLaW5zdHJ1Y3Rpb24YAiABKAlCCrpIB3IFEAEYgEASHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAJIAIgBARIuCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAYgBARI1Cghwcm92aWRlchgFIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQFCCAoGX21vZGVsQgsKCV9tZXRhZGF0YUILCglfcHJvdmlkZXJCCQoHX3ByZXNldCL5AQoOR3JvdW5kUmVzcG9uc2USCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg8KB2NyZWF0ZWQYAyABKA0SDQoFbW9kZWwYBCABKAkSKAoGcG9pbnRzGAUgAygLMhgubGltYmVyLnYxLkdyb3VuZGVkUG9pbnQSJQoFYm94ZXMYBiADKAsyFi5saW1iZXIudjEuR3JvdW5kZWRCb3gSJQoFcm91dGUYByABKAsyFi5saW1iZXIudjEuRGlyZWN0Um91dGUSJQoFdXNhZ2UYCCABKAsyFi5saW1iZXIudjEuR3JvdW5kVXNhZ2USDAoEbm90ZRgJIAEoCSJMCgtHcm91bmRVc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKA0SFQoNb3V0cHV0X3Rva2VucxgCIAEoDRIQCghjb3N0X3VzZBgDIAEoASKPAQoUUHJldmlld1JvdXRlc1JlcXVlc3QSNAoIY29udHJhY3QYASABKA4yEy5saW1iZXIudjEuQ29udHJhY3RCCLpIBYIBAhABSACIAQESNAoHcmVxdWVzdBgCIAEoCzIbLmxpbWJlci52MS5QcmV2aWV3ZWRSZXF1ZXN0Qga6SAPIAQFCCwoJX2NvbnRyYWN0IqsJChBQcmV2aWV3ZWRSZXF1ZXN0EhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEjYKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIIukgFkgECECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEh4KBHNlZWQYBiABKAFCC7pIBBICQAGwvRgBSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESMQoHYWN0aW9ucxgQIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISKQoDZnBzGBEgASgBQhe6SBQSEhkAAAAAAABuQCEAAAAAAAAAAEgLiAEBEkEKCnJlc29sdXRpb24YEiABKAlCKLpIJXIjMiFeWzEtOV1bMC05XXswLDN9eFsxLTldWzAtOV17MCwzfSRIDIgBARIjCgtudW1fc2FtcGxlcxgTIAEoDUIJukgGKgQYCCgBSA2IAQESHgoRcmV0dXJuX3ByZWRpY3Rpb24YFCABKAhIDogBARI4CgplbWJvZGltZW50GBUgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRCCLpIBYIBAhABSA+IAQESGAoLd2hvbGVfY2h1bmsYFiABKAhIEIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVuayK4AgoVUHJldmlld1JvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIlCghjb250cmFjdBgCIAEoDjITLmxpbWJlci52MS5Db250cmFjdBISCgpjb25zaWRlcmVkGAMgASgNEiEKBHBsYW4YBCADKAsyEy5saW1iZXIudjEuUGxhblN0ZXASKwoHZHJvcHBlZBgFIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSMAoSZXN0aW1hdGVkX2Nvc3RfdXNkGAYgASgLMhQubGltYmVyLnYxLkNvc3RSYW5nZRIOCgZwaW5uZWQYByABKAgSMQoMd291bGRfcmVmdXNlGAggASgLMhYubGltYmVyLnYxLldvdWxkUmVmdXNlSACIAQFCDwoNX3dvdWxkX3JlZnVzZSI3CglDb3N0UmFuZ2USCwoDbWluGAEgASgBEhAKCGV4cGVjdGVkGAIgASgBEgsKA21heBgDIAEoASIbCgtXb3VsZFJlZnVzZRIMCgRjb2RlGAEgASgJKpwBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZJTklTSF9SRUFTT05fQ09NUExFVEUQARIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBACEhsKF0ZJTklTSF9SRUFTT05fQ0FOQ0VMTEVEEAMSGgoWRklOSVNIX1JFQVNPTl9ERUFETElORRAEMrsKChBJbmZlcmVuY2VTZXJ2aWNlEvMCCgNBY3QSFS5saW1iZXIudjEuQWN0UmVxdWVzdBoWLmxpbWJlci52MS5BY3RSZXNwb25zZSK8Aqq7GKUCCAISDWluZmVyZW5jZS5ydW4gASgBMgNhY3RgAnAEeoQCCgNhY3QSWFJldHVybnMgYSBjaHVuayBvZiBhY3Rpb25zLiBEb2VzIG5vdCBtb3ZlIGEgcm9ib3Q6IHRoZSBhY3Rpb25zIGFyZSBvbmx5IHJldHVybmVkIHRvIHlvdS4aBW1vZGVsGgxvYnNlcnZhdGlvbnMaC2luc3RydWN0aW9uGgZtb2RlbHMaCnByZWZlcmVuY2UaCHByb3ZpZGVyGgRzZWVkGgZwcmVzZXQaD2lkZW1wb3RlbmN5X2tleRoKZ29hbF9pbWFnZRoMYWN0aW9uX3NwYWNlGgdob3Jpem9uGgt0ZW1wZXJhdHVyZRoKZW1ib2RpbWVudBoIcm9ib3RfaWSC0+STAgw6ASoiBy92MS9hY3QSgwEKCUFjdFN0cmVhbRIbLmxpbWJlci52MS5BY3RTdHJlYW1SZXF1ZXN0GhwubGltYmVyLnYxLkFjdFN0cmVhbVJlc3BvbnNlIjequxgaCAISDWluZmVyZW5jZS5ydW4yA2FjdGACcAWC0+STAhM6ASoiDi92MS9hY3Qvc3RyZWFtKAEwARLXAQoHUHJlZGljdBIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdBoaLmxpbWJlci52MS5QcmVkaWN0UmVzcG9uc2UilAGquxh6CAISDWluZmVyZW5jZS5ydW4gATIHcHJlZGljdGACcAN6WAoHcHJlZGljdBJNUmV0dXJucyBpbWFnZXMgb2YgdGhlIHByZWRpY3RlZCBmdXR1cmUgYXMgZGF0YSBVUkxzOyByZXF1ZXN0IGEgc2hvcnQgaG9yaXpvbi6C0+STAhA6ASoiCy92MS9wcmVkaWN0Ep0BCg1QcmVkaWN0U3RyZWFtEh8ubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXF1ZXN0GiAubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXNwb25zZSJHqrsYIAgCEg1pbmZlcmVuY2UucnVuKAEyB3ByZWRpY3RgAnADgtPkkwIdOgdwcmVkaWN0IhIvdjEvcHJlZGljdC9zdHJlYW0wARLmAQoGR3JvdW5kEhgubGltYmVyLnYxLkdyb3VuZFJlcXVlc3QaGS5saW1iZXIudjEuR3JvdW5kUmVzcG9uc2UipgGquxiMAQgCEg1pbmZlcmVuY2UucnVuIAEyBmdyb3VuZGACcAN6awoGZ3JvdW5kEmFQb2ludCBhbmQgYm94IGNvb3JkaW5hdGVzIHJhbmdlIGZyb20gMCB0byAxLCB3aXRoIHRoZSBvcmlnaW4gYXQgdGhlIHRvcC1sZWZ0IGNvcm5lciBvZiB0aGUgaW1hZ2UugtPkkwIPOgEqIgovdjEvZ3JvdW5kEscBCg1QcmV2aWV3Um91dGVzEh8ubGltYmVyLnYxLlByZXZpZXdSb3V0ZXNSZXF1ZXN0GiAubGltYmVyLnYxLlByZXZpZXdSb3V0ZXNSZXNwb25zZSJzkAIBqrsYSQgCEg1pbmZlcmVuY2UucnVuYAJ6NAoNcHJldmlld19yb3V0ZRIjRG9lcyBub3QgcnVuIHRoZSBtb2RlbCBhbmQgaXMgZnJlZS6C0+STAh06B3JlcXVlc3QiEi92MS9yb3V0ZXMvcHJldmlld2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_control_loop, file_limber_v1_grounding, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_prediction, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
 
 /**
- * Asks for an action chunk.
+ * Request for an action chunk.
  *
  * @generated from message limber.v1.ActRequest
  */
 export type ActRequest = Message<"limber.v1.ActRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first.
+   * Observations, oldest first.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Answers as server-sent events: `route`, one `step` each, `done`. REST only.
+   * Streams the response as server-sent events: `route`, one `step` per action step, then `done`. REST only.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Replay protection; wins over the header.
+   * Idempotency key for safe retries; takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of the answer: a contract, not a hint. `ee_delta_6d_grip` when absent.
+   * Action space of the returned chunk; `ee_delta_6d_grip` when absent. Hard constraint: offerings that do not emit it are dropped.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Action steps to return: exactly so many, or none. When absent 16, or as many as the serving offering has in one chunk where those are
-   * fewer.
+   * Number of action steps to return, exactly. When absent, 16, or the chunk length of the serving offering if that is shorter.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * Also returns the frames that the model imagined while acting, where it does.
+   * Also returns the frames that the model predicted while acting, if it has any.
    *
    * @generated from field: optional bool return_prediction = 16;
    */
   returnPrediction?: boolean | undefined;
 
   /**
-   * The body that will carry the actions out: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot that executes the actions: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 17;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * Returns the whole chunk of the serving offering, as robots' own clients expect it: `horizon` is then the most steps of it, and no
-   * offering is dropped for having fewer. All of its steps are billed. An offering whose chunks have no length of their own answers 16.
+   * Returns the offering's complete chunk, as native robot clients expect, and charges every step of it. `horizon` becomes an upper
+   * limit, and shorter offerings are not dropped. Offerings without a fixed chunk length return 16 steps.
    *
    * @generated from field: optional bool whole_chunk = 18;
    */
   wholeChunk?: boolean | undefined;
 
   /**
-   * The robot's name, for the emergency stop, as a stream, an openpi address and GR00T's options say it too; `metadata.robot_id` counts as well.
+   * Robot id, used by the emergency stop; `metadata.robot_id` is also accepted.
    *
    * @generated from field: optional string robot_id = 19;
    */
   robotId?: string | undefined;
 
   /**
-   * Number of the episode in its session, 1 when absent. With another one the robot starts over: nothing that the model's server kept of an
-   * episode is shown to the next one, and the session keeps its provider. A call of no session is an episode of its own.
+   * Episode number within the session; 1 when absent. A different number starts a new episode: model state of the previous episode is
+   * discarded, and the session keeps its provider. A call without a session is its own episode.
    *
    * @generated from field: optional uint32 episode = 20;
    */
@@ -197,98 +196,97 @@ export const ActRequestSchema: GenMessage<ActRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 0);
 
 /**
- * An action chunk, who made it and what it cost.
+ * An action chunk, its route and its cost.
  *
  * @generated from message limber.v1.ActResponse
  */
 export type ActResponse = Message<"limber.v1.ActResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.action`.
+   * Always `world.action`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * The chunk.
+   * The action chunk.
    *
    * @generated from field: limber.v1.Action action = 5;
    */
   action?: Action | undefined;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 6;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.ActUsage usage = 7;
    */
   usage?: ActUsage | undefined;
 
   /**
-   * Name of the chunk, for logs of the robot.
+   * Chunk id, for the robot's own logs.
    *
    * @generated from field: string chunk_id = 8;
    */
   chunkId: string;
 
   /**
-   * For how long after `created` the chunk may be executed, in milliseconds.
+   * How long after `created` the chunk may be executed, in milliseconds.
    *
    * @generated from field: uint32 valid_until_ms = 9;
    */
   validUntilMs: number;
 
   /**
-   * Time from the arrival of the observations to the answer, in milliseconds: how old they were when it was made. Of a replayed answer: to the
-   * replay.
+   * Time from the arrival of the observations to this response, in milliseconds. For a replayed response, it counts to the replay.
    *
    * @generated from field: optional double observation_age_ms = 10;
    */
   observationAgeMs?: number | undefined;
 
   /**
-   * The frames that the model imagined; present when they were asked for and the model gives them.
+   * Frames that the model predicted while acting; present if `return_prediction` is set and the model provides them.
    *
    * @generated from field: repeated limber.v1.PredictedFrame prediction = 11;
    */
   prediction: PredictedFrame[];
 
   /**
-   * True for the answer to an earlier call with the same idempotency key; absent otherwise. `observation_age_ms` has counted on since.
+   * True if this is the stored response of an earlier call with the same idempotency key; absent otherwise.
    *
    * @generated from field: optional bool replayed = 12;
    */
   replayed?: boolean | undefined;
 
   /**
-   * True for a replayed chunk whose validity has ended: it must not be executed. Absent otherwise.
+   * True if the validity of a replayed chunk has ended, so it must not be executed; absent otherwise.
    *
    * @generated from field: optional bool expired = 13;
    */
@@ -303,19 +301,19 @@ export const ActResponseSchema: GenMessage<ActResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 1);
 
 /**
- * One message of a robot in its control loop: `open` first, then the others in any order.
+ * A client message in a control loop: `open` first, then the others in any order.
  *
  * @generated from message limber.v1.ActStreamRequest
  */
 export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.v1.ActStreamRequest.message
    */
   message: {
     /**
-     * What is wanted. Comes first, once.
+     * Opens the loop. Sent first, once.
      *
      * @generated from field: limber.v1.LoopOpen open = 1;
      */
@@ -323,7 +321,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "open";
   } | {
     /**
-     * What the robot senses.
+     * A new observation.
      *
      * @generated from field: limber.v1.LoopObservation observation = 2;
      */
@@ -331,7 +329,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "observation";
   } | {
     /**
-     * A new episode begins.
+     * Starts a new episode.
      *
      * @generated from field: limber.v1.LoopReset reset = 3;
      */
@@ -339,7 +337,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "reset";
   } | {
     /**
-     * The robot is done.
+     * Ends the loop.
      *
      * @generated from field: limber.v1.LoopClose close = 4;
      */
@@ -356,19 +354,19 @@ export const ActStreamRequestSchema: GenMessage<ActStreamRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_inference_service, 2);
 
 /**
- * One message to a robot in its control loop: `opened` first, then chunks, holds and new episodes, `ended` last.
+ * A server message in a control loop: `opened` first, then chunks, holds and episodes, and `ended` last.
  *
  * @generated from message limber.v1.ActStreamResponse
  */
 export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.ActStreamResponse.event
    */
   event: {
     /**
-     * The loop is open. Comes first, once.
+     * The loop is open. Sent first, once.
      *
      * @generated from field: limber.v1.LoopOpened opened = 1;
      */
@@ -384,7 +382,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "chunk";
   } | {
     /**
-     * There is no chunk: hold.
+     * No chunk is available: the robot must hold.
      *
      * @generated from field: limber.v1.LoopHold hold = 3;
      */
@@ -392,7 +390,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "hold";
   } | {
     /**
-     * The loop is over. Comes last, once.
+     * The loop has ended. Sent last, once.
      *
      * @generated from field: limber.v1.LoopEnded ended = 4;
      */
@@ -400,7 +398,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "ended";
   } | {
     /**
-     * A new episode has begun.
+     * A new episode has started.
      *
      * @generated from field: limber.v1.LoopEpisode episode = 5;
      */
@@ -417,148 +415,149 @@ export const ActStreamResponseSchema: GenMessage<ActStreamResponse> = /*@__PURE_
   messageDesc(file_limber_v1_inference_service, 3);
 
 /**
- * Asks for future frames.
+ * Request for future frames.
  *
  * @generated from message limber.v1.PredictRequest
  */
 export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first.
+   * Observations, oldest first.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Not taken here; `POST /v1/predict/stream` streams.
+   * Not supported here; use `POST /v1/predict/stream`.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Replay protection; wins over the header.
+   * Idempotency key for safe retries; takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What happens, in words.
+   * Natural-language description of what happens, such as `the arm opens the drawer`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of `actions`.
+   * Action space of `actions`.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Frames to return: exactly so many. When absent 16, or as many as the serving offering has in one answer where those are fewer; with
-   * `actions` or several samples 16.
+   * Number of frames to return, exactly. When absent, 16, or the offering's limit if that is lower; always 16 with `actions` or several
+   * samples.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * What the robot will do, one entry per frame, in `action_space`.
+   * Planned actions in `action_space`, one per frame.
    *
    * @generated from field: repeated limber.v1.ActionStep actions = 16;
    */
   actions: ActionStep[];
 
   /**
-   * Frames per second of the prediction.
+   * Frame rate of the prediction, in frames per second.
    *
    * @generated from field: optional double fps = 17;
    */
   fps?: number | undefined;
 
   /**
-   * Size of the frames as `WIDTHxHEIGHT`; the size of the observation when absent.
+   * Frame size as `WIDTHxHEIGHT`, such as `640x480`; the size of the observation when absent.
    *
    * @generated from field: optional string resolution = 18;
    */
   resolution?: string | undefined;
 
   /**
-   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
+   * Number of futures to sample. No offering supports it yet: one is sampled and billed, and no offering qualifies with
+   * `require_parameters`.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */
   numSamples?: number | undefined;
 
   /**
-   * The body whose future is asked for: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot whose future is predicted: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 20;
    */
@@ -573,62 +572,62 @@ export const PredictRequestSchema: GenMessage<PredictRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 4);
 
 /**
- * Future frames, who made them and what they cost.
+ * Predicted frames, their route and their cost.
  *
  * @generated from message limber.v1.PredictResponse
  */
 export type PredictResponse = Message<"limber.v1.PredictResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.prediction`.
+   * Always `world.prediction`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * The frames, in order.
+   * Predicted frames, in order.
    *
    * @generated from field: repeated limber.v1.PredictedFrame frames = 5;
    */
   frames: PredictedFrame[];
 
   /**
-   * Time from one frame to the next, in milliseconds.
+   * Time between frames, in milliseconds.
    *
    * @generated from field: double dt_ms = 6;
    */
   dtMs: number;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 7;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.PredictUsage usage = 8;
    */
@@ -643,27 +642,27 @@ export const PredictResponseSchema: GenMessage<PredictResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 5);
 
 /**
- * What a predict call used.
+ * Usage and cost of a predict call.
  *
  * @generated from message limber.v1.PredictUsage
  */
 export type PredictUsage = Message<"limber.v1.PredictUsage"> & {
   /**
-   * Frames returned.
+   * Number of frames returned.
    *
    * @generated from field: uint32 frames = 1;
    */
   frames: number;
 
   /**
-   * Time on an accelerator, in seconds.
+   * Accelerator time, in seconds.
    *
    * @generated from field: double gpu_seconds = 2;
    */
   gpuSeconds: number;
 
   /**
-   * What was deducted for the successful call, in US dollars.
+   * Amount charged for the call, in US dollars.
    *
    * @generated from field: double cost_usd = 3;
    */
@@ -678,13 +677,13 @@ export const PredictUsageSchema: GenMessage<PredictUsage> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 6);
 
 /**
- * Asks for future frames as they come.
+ * Request for a stream of future frames.
  *
  * @generated from message limber.v1.PredictStreamRequest
  */
 export type PredictStreamRequest = Message<"limber.v1.PredictStreamRequest"> & {
   /**
-   * The same body as `Predict` takes.
+   * The prediction to stream, with the same fields as `Predict`.
    *
    * @generated from field: limber.v1.PredictRequest predict = 1;
    */
@@ -699,19 +698,19 @@ export const PredictStreamRequestSchema: GenMessage<PredictStreamRequest> = /*@_
   messageDesc(file_limber_v1_inference_service, 7);
 
 /**
- * One event of a streamed prediction.
+ * An event of a streamed prediction.
  *
  * @generated from message limber.v1.PredictStreamResponse
  */
 export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> & {
   /**
-   * What happened.
+   * The event.
    *
    * @generated from oneof limber.v1.PredictStreamResponse.event
    */
   event: {
     /**
-     * A provider was chosen. Comes first, once.
+     * A provider was chosen. Sent first, once.
      *
      * @generated from field: limber.v1.PredictStarted route = 1;
      */
@@ -719,7 +718,7 @@ export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> &
     case: "route";
   } | {
     /**
-     * A frame was produced.
+     * A predicted frame.
      *
      * @generated from field: limber.v1.PredictedFrame frame = 2;
      */
@@ -727,7 +726,7 @@ export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> &
     case: "frame";
   } | {
     /**
-     * The prediction is over. Comes last, once.
+     * The prediction has ended. Sent last, once.
      *
      * @generated from field: limber.v1.PredictDone done = 3;
      */
@@ -744,90 +743,90 @@ export const PredictStreamResponseSchema: GenMessage<PredictStreamResponse> = /*
   messageDesc(file_limber_v1_inference_service, 8);
 
 /**
- * The head of a streamed prediction.
+ * Head of a streamed prediction.
  *
  * @generated from message limber.v1.PredictStarted
  */
 export type PredictStarted = Message<"limber.v1.PredictStarted"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * When the stream began, in unix seconds.
+   * When the stream started, in Unix seconds.
    *
    * @generated from field: uint32 created = 2;
    */
   created: number;
 
   /**
-   * The model that answers.
+   * Slug of the model that serves.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * The region that it runs in.
+   * Region of the serving offering.
    *
    * @generated from field: string region = 4;
    */
   region: string;
 
   /**
-   * The numeric precision that it runs at.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: string precision = 5;
    */
   precision: string;
 
   /**
-   * What was tried so far.
+   * Attempts so far.
    *
    * @generated from field: repeated limber.v1.Attempt attempts = 6;
    */
   attempts: Attempt[];
 
   /**
-   * The stream does not come from the first entry of the plan.
+   * True if the first offering of the plan does not serve this stream.
    *
    * @generated from field: bool fallback_used = 7;
    */
   fallbackUsed: boolean;
 
   /**
-   * True: placeholder output, not a model's.
+   * True if the output is a placeholder and did not come from a model.
    *
    * @generated from field: bool simulated = 8;
    */
   simulated: boolean;
 
   /**
-   * The provider that answers.
+   * Name of the provider that serves.
    *
    * @generated from field: string provider = 9;
    */
   provider: string;
 
   /**
-   * The offering that answers.
+   * Id of the offering that serves.
    *
    * @generated from field: string offering_id = 10;
    */
   offeringId: string;
 
   /**
-   * What the whole stream is expected to cost, in US dollars.
+   * Estimated cost of the complete stream, in US dollars.
    *
    * @generated from field: double estimated_cost_usd = 11;
    */
   estimatedCostUsd: number;
 
   /**
-   * When time runs out, in unix seconds with fractions.
+   * Deadline of the stream, in Unix seconds with fractions.
    *
    * @generated from field: double deadline_at = 12;
    */
@@ -842,27 +841,27 @@ export const PredictStartedSchema: GenMessage<PredictStarted> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 9);
 
 /**
- * The end of a streamed prediction.
+ * End of a streamed prediction.
  *
  * @generated from message limber.v1.PredictDone
  */
 export type PredictDone = Message<"limber.v1.PredictDone"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.prediction`.
+   * Always `world.prediction`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Frames that were sent.
+   * Number of frames sent.
    *
    * @generated from field: uint32 frames = 3;
    */
@@ -876,14 +875,14 @@ export type PredictDone = Message<"limber.v1.PredictDone"> & {
   finishReason: FinishReason;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 5;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.PredictUsage usage = 6;
    */
@@ -898,48 +897,48 @@ export const PredictDoneSchema: GenMessage<PredictDone> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 10);
 
 /**
- * Asks where in the picture an instruction points.
+ * Request to locate what an instruction describes.
  *
  * @generated from message limber.v1.GroundRequest
  */
 export type GroundRequest = Message<"limber.v1.GroundRequest"> & {
   /**
-   * What the robot senses; the last observation's frames are searched.
+   * Observations, oldest first; only the frames of the last one are searched.
    *
    * @generated from field: repeated limber.v1.Observation observations = 1;
    */
   observations: Observation[];
 
   /**
-   * What to find, in words.
+   * What to locate, such as `the red cup`.
    *
    * @generated from field: string instruction = 2;
    */
   instruction: string;
 
   /**
-   * A slug, or `service/ground`, which is meant when absent.
+   * Model slug; `service/ground` when absent.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 4;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Constraints on who serves.
+   * Routing constraints; they apply to the one offering that serves.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 6;
    */
@@ -954,69 +953,69 @@ export const GroundRequestSchema: GenMessage<GroundRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 11);
 
 /**
- * Points and boxes, who found them and what it cost.
+ * Points and boxes, their route and their cost.
  *
  * @generated from message limber.v1.GroundResponse
  */
 export type GroundResponse = Message<"limber.v1.GroundResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.grounding`.
+   * Always `world.grounding`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * Places that fit.
+   * Matching points.
    *
    * @generated from field: repeated limber.v1.GroundedPoint points = 5;
    */
   points: GroundedPoint[];
 
   /**
-   * Regions that fit.
+   * Matching boxes.
    *
    * @generated from field: repeated limber.v1.GroundedBox boxes = 6;
    */
   boxes: GroundedBox[];
 
   /**
-   * Who served. There is no plan, so there are no attempts.
+   * Which offering served. Attempts are not listed, because ground calls have no routing plan.
    *
    * @generated from field: limber.v1.DirectRoute route = 7;
    */
   route?: DirectRoute | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.GroundUsage usage = 8;
    */
   usage?: GroundUsage | undefined;
 
   /**
-   * What the model says about its answer, such as why it found nothing.
+   * Remark of the model about its result, such as why it found nothing.
    *
    * @generated from field: string note = 9;
    */
@@ -1031,27 +1030,27 @@ export const GroundResponseSchema: GenMessage<GroundResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 12);
 
 /**
- * What a ground call used.
+ * Usage and cost of a ground call.
  *
  * @generated from message limber.v1.GroundUsage
  */
 export type GroundUsage = Message<"limber.v1.GroundUsage"> & {
   /**
-   * Tokens read.
+   * Number of input tokens.
    *
    * @generated from field: uint32 input_tokens = 1;
    */
   inputTokens: number;
 
   /**
-   * Tokens written.
+   * Number of output tokens.
    *
    * @generated from field: uint32 output_tokens = 2;
    */
   outputTokens: number;
 
   /**
-   * What was deducted for the successful call, in US dollars.
+   * Amount charged for the call, in US dollars.
    *
    * @generated from field: double cost_usd = 3;
    */
@@ -1066,20 +1065,20 @@ export const GroundUsageSchema: GenMessage<GroundUsage> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 13);
 
 /**
- * Asks how a request would be routed.
+ * Request for a routing plan.
  *
  * @generated from message limber.v1.PreviewRoutesRequest
  */
 export type PreviewRoutesRequest = Message<"limber.v1.PreviewRoutesRequest"> & {
   /**
-   * The contract to plan for; when absent, the first of act, predict, evaluate that the model can serve.
+   * Contract to plan for; when absent, the first of `act`, `predict` and `evaluate` that the model supports.
    *
    * @generated from field: optional limber.v1.Contract contract = 1;
    */
   contract?: Contract | undefined;
 
   /**
-   * The request: a predict body, or an act body.
+   * The act or predict request to plan.
    *
    * @generated from field: limber.v1.PreviewedRequest request = 2;
    */
@@ -1094,161 +1093,162 @@ export const PreviewRoutesRequestSchema: GenMessage<PreviewRoutesRequest> = /*@_
   messageDesc(file_limber_v1_inference_service, 14);
 
 /**
- * The fields of predict and act requests together.
+ * Union of the fields of act and predict requests.
  *
  * @generated from message limber.v1.PreviewedRequest
  */
 export type PreviewedRequest = Message<"limber.v1.PreviewedRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first; nothing of it is fetched.
+   * Observations, oldest first; image URLs are not fetched.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Taken and without effect on a plan.
+   * Accepted, but has no effect on the plan.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller.
+   * Free-form caller metadata.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Taken and without effect: nothing runs.
+   * Accepted, but has no effect because nothing runs.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space that the plan is for.
+   * Action space to plan for.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Units to plan for. When absent 16, or as many steps as an offering has in one chunk where those are fewer.
+   * Number of action steps or frames to plan for. When absent, 16, or an offering's chunk length if that is shorter.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * What the robot will do, one entry per frame.
+   * Planned actions, one per frame.
    *
    * @generated from field: repeated limber.v1.ActionStep actions = 16;
    */
   actions: ActionStep[];
 
   /**
-   * Frames per second of the prediction.
+   * Frame rate of the prediction, in frames per second.
    *
    * @generated from field: optional double fps = 17;
    */
   fps?: number | undefined;
 
   /**
-   * Size of the frames as `WIDTHxHEIGHT`.
+   * Frame size as `WIDTHxHEIGHT`, such as `640x480`.
    *
    * @generated from field: optional string resolution = 18;
    */
   resolution?: string | undefined;
 
   /**
-   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
+   * Number of futures to sample. No offering supports it yet: one is sampled and billed, and no offering qualifies with
+   * `require_parameters`.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */
   numSamples?: number | undefined;
 
   /**
-   * Also returns imagined frames.
+   * Also returns predicted frames, for act models that provide them.
    *
    * @generated from field: optional bool return_prediction = 20;
    */
   returnPrediction?: boolean | undefined;
 
   /**
-   * The body that the plan is for: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot to plan for: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 21;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * Plans for the whole chunk of each offering; `horizon` is then the most steps of it.
+   * Plans for each offering's complete chunk; `horizon` becomes an upper limit.
    *
    * @generated from field: optional bool whole_chunk = 22;
    */
@@ -1263,62 +1263,62 @@ export const PreviewedRequestSchema: GenMessage<PreviewedRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_inference_service, 15);
 
 /**
- * A plan that was not run.
+ * A routing plan that was not executed.
  *
  * @generated from message limber.v1.PreviewRoutesResponse
  */
 export type PreviewRoutesResponse = Message<"limber.v1.PreviewRoutesResponse"> & {
   /**
-   * Constant `route_plan`.
+   * Always `route_plan`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The contract that was planned for.
+   * Contract planned for.
    *
    * @generated from field: limber.v1.Contract contract = 2;
    */
   contract: Contract;
 
   /**
-   * How many offerings were looked at.
+   * Number of offerings considered.
    *
    * @generated from field: uint32 considered = 3;
    */
   considered: number;
 
   /**
-   * The offerings that would be tried, best first.
+   * Offerings in the order in which they would be tried.
    *
    * @generated from field: repeated limber.v1.PlanStep plan = 4;
    */
   plan: PlanStep[];
 
   /**
-   * The offerings that would not, and why.
+   * Offerings excluded from the plan, with reasons.
    *
    * @generated from field: repeated limber.v1.DroppedOffering dropped = 5;
    */
   dropped: DroppedOffering[];
 
   /**
-   * What the call would cost.
+   * Estimated cost of the call.
    *
    * @generated from field: limber.v1.CostRange estimated_cost_usd = 6;
    */
   estimatedCostUsd?: CostRange | undefined;
 
   /**
-   * The first entry stands there because the session is pinned to it.
+   * True if the first entry comes first because the session is pinned to it.
    *
    * @generated from field: bool pinned = 7;
    */
   pinned: boolean;
 
   /**
-   * The refusal that the request would meet; absent when it would run.
+   * The error that the request would get; absent if it would run.
    *
    * @generated from field: optional limber.v1.WouldRefuse would_refuse = 8;
    */
@@ -1333,27 +1333,27 @@ export const PreviewRoutesResponseSchema: GenMessage<PreviewRoutesResponse> = /*
   messageDesc(file_limber_v1_inference_service, 16);
 
 /**
- * The span of what a call may cost, in US dollars.
+ * Cost range of a call, in US dollars.
  *
  * @generated from message limber.v1.CostRange
  */
 export type CostRange = Message<"limber.v1.CostRange"> & {
   /**
-   * The cheapest entry of the plan.
+   * Cost at the cheapest offering of the plan.
    *
    * @generated from field: double min = 1;
    */
   min: number;
 
   /**
-   * The first entry of the plan.
+   * Cost at the first offering of the plan.
    *
    * @generated from field: double expected = 2;
    */
   expected: number;
 
   /**
-   * The dearest way that the call could go; what is held while it runs.
+   * Highest possible cost of the call; this amount is reserved while it runs.
    *
    * @generated from field: double max = 3;
    */
@@ -1368,13 +1368,13 @@ export const CostRangeSchema: GenMessage<CostRange> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 17);
 
 /**
- * The refusal that a request would meet.
+ * The error that a request would get.
  *
  * @generated from message limber.v1.WouldRefuse
  */
 export type WouldRefuse = Message<"limber.v1.WouldRefuse"> & {
   /**
-   * Its code.
+   * Reason code.
    *
    * @generated from field: string code = 1;
    */
@@ -1395,35 +1395,35 @@ export const WouldRefuseSchema: GenMessage<WouldRefuse> = /*@__PURE__*/
  */
 export const FinishReason = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: FINISH_REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The whole horizon was produced.
+   * All requested frames were sent.
    *
    * @generated from enum value: FINISH_REASON_COMPLETE = 1;
    */
   COMPLETE: 1,
 
   /**
-   * The model stopped before the horizon.
+   * The model stopped before the requested horizon.
    *
    * @generated from enum value: FINISH_REASON_LENGTH = 2;
    */
   LENGTH: 2,
 
   /**
-   * The caller went away.
+   * The caller disconnected.
    *
    * @generated from enum value: FINISH_REASON_CANCELLED = 3;
    */
   CANCELLED: 3,
 
   /**
-   * Time ran out.
+   * The deadline passed.
    *
    * @generated from enum value: FINISH_REASON_DEADLINE = 4;
    */
@@ -1444,13 +1444,13 @@ export const FinishReasonSchema: GenEnum<FinishReason> = /*@__PURE__*/
   enumDesc(file_limber_v1_inference_service, 0);
 
 /**
- * Inference: a robot's observation in; an action chunk, future frames, or points and boxes out.
+ * Runs models on robot observations: `act` returns action chunks, `predict` future frames, `ground` points and boxes.
  *
  * @generated from service limber.v1.InferenceService
  */
 export const InferenceService: GenService<{
   /**
-   * Returns an action chunk in the declared action space.
+   * Returns an action chunk in the requested action space.
    *
    * @generated from rpc limber.v1.InferenceService.Act
    */
@@ -1460,8 +1460,8 @@ export const InferenceService: GenService<{
     output: typeof ActResponseSchema;
   },
   /**
-   * Carries a control loop: observations up, action chunks down, a hold instead of a late answer. REST cannot carry it: use gRPC,
-   * or Connect over HTTP/2.
+   * Opens a control loop: the client streams observations and receives action chunks, or a hold instead of a late chunk. Requires gRPC,
+   * or Connect over HTTP/2; not available over REST.
    *
    * @generated from rpc limber.v1.InferenceService.ActStream
    */
@@ -1471,7 +1471,7 @@ export const InferenceService: GenService<{
     output: typeof ActStreamResponseSchema;
   },
   /**
-   * Returns future frames, all at once.
+   * Returns all predicted frames in one response.
    *
    * @generated from rpc limber.v1.InferenceService.Predict
    */
@@ -1481,7 +1481,7 @@ export const InferenceService: GenService<{
     output: typeof PredictResponseSchema;
   },
   /**
-   * Returns future frames as they come: one `route`, then `frame`s, then one `done`.
+   * Streams predicted frames: one `route` event, then one `frame` event per frame, then `done`.
    *
    * @generated from rpc limber.v1.InferenceService.PredictStream
    */
@@ -1491,7 +1491,7 @@ export const InferenceService: GenService<{
     output: typeof PredictStreamResponseSchema;
   },
   /**
-   * Returns points and boxes in the picture that fit an instruction. Called directly, not routed.
+   * Returns the points and boxes in the image that match an instruction. The call goes to one offering directly, without a routing plan.
    *
    * @generated from rpc limber.v1.InferenceService.Ground
    */
@@ -1501,7 +1501,7 @@ export const InferenceService: GenService<{
     output: typeof GroundResponseSchema;
   },
   /**
-   * Shows how a request would be routed and what it would cost. Runs nothing and bills nothing.
+   * Returns the routing plan and estimated cost of a request. Nothing runs and nothing is charged.
    *
    * @generated from rpc limber.v1.InferenceService.PreviewRoutes
    */

@@ -16,76 +16,77 @@ export const file_limber_v1_issuer_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvaXNzdWVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLVAQoGSXNzdWVyEgwKBG5hbWUYASABKAkSDgoGaXNzdWVyGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpoYXNfc2VjcmV0GAQgASgIEg8KB2RvbWFpbnMYBSADKAkSFgoJam9pbl9yb2xlGAYgASgJSACIAQESFAoMcmVkaXJlY3RfdXJpGAcgASgJEg8KB2NyZWF0ZWQYCCABKA0SDwoHdXBkYXRlZBgJIAEoDRIXCg9lbWFpbHNfdmVyaWZpZWQYCiABKAhCDAoKX2pvaW5fcm9sZSJPCgtFbWFpbERvbWFpbhIOCgZkb21haW4YASABKAkSEwoGaXNzdWVyGAIgASgJSACIAQESEAoIdmVyaWZpZWQYAyABKA1CCQoHX2lzc3VlciKEAwoQUHV0SXNzdWVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSLgoEbmFtZRgCIAEoCUIgukgdchsyGV5bYS16MC05XVthLXowLTktXXswLDYyfSQSGgoGaXNzdWVyGAMgASgJQgq6SAdyBRABGIAEEh0KCWNsaWVudF9pZBgEIAEoCUIKukgHcgUQARiABBInCg1jbGllbnRfc2VjcmV0GAUgASgJQguAAQG6SAVyAxiAEEgAiAEBEiQKB2RvbWFpbnMYBiADKAlCE7pIEJIBDRBkGAEiB3IFEAEY/QESVAoJam9pbl9yb2xlGAcgASgJQjy6SDlyN1IFYWRtaW5SCWRldmVsb3BlclIIb3BlcmF0b3JSB2JpbGxpbmdSBnZpZXdlclIIc3VwcGxpZXJIAYgBARIcCg9lbWFpbHNfdmVyaWZpZWQYCCABKAhIAogBAUIQCg5fY2xpZW50X3NlY3JldEIMCgpfam9pbl9yb2xlQhIKEF9lbWFpbHNfdmVyaWZpZWQiNgoRUHV0SXNzdWVyUmVzcG9uc2USIQoGaXNzdWVyGAEgASgLMhEubGltYmVyLnYxLklzc3VlciJ4ChJMaXN0SXNzdWVyc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHQoGY3Vyc29yGAMgASgJQgi6SAVyAxiAAkgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0SXNzdWVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLklzc3VlchIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIzChNEZWxldGVJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKFERlbGV0ZUlzc3VlclJlc3BvbnNlEgwKBG5hbWUYASABKAkSDwoHZGVsZXRlZBgCIAEoCCKEAQoTVmVyaWZ5RG9tYWluUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSXQoGZG9tYWluGAIgASgJQk26SEpySDJGXihbYS16MC05XShbYS16MC05LV17MCw2MX1bYS16MC05XSk/Wy5dKStbYS16XVthLXowLTktXXswLDYxfVthLXowLTldJCI+ChRWZXJpZnlEb21haW5SZXNwb25zZRImCgZkb21haW4YASABKAsyFi5saW1iZXIudjEuRW1haWxEb21haW4ieAoSTGlzdERvbWFpbnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIeCgVsaW1pdBgCIAEoDUIKukgHKgUY9AMoAUgAiAEBEh0KBmN1cnNvchgDIAEoCUIIukgFcgMYgAJIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKHAQoTTGlzdERvbWFpbnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5FbWFpbERvbWFpbhIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI1ChNEZWxldGVEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiNwoURGVsZXRlRG9tYWluUmVzcG9uc2USDgoGZG9tYWluGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgy5AYKDUlzc3VlclNlcnZpY2USlAEKCVB1dElzc3VlchIbLmxpbWJlci52MS5QdXRJc3N1ZXJSZXF1ZXN0GhwubGltYmVyLnYxLlB1dElzc3VlclJlc3BvbnNlIkyquxgVCAQSDWlzc3VlcnMud3JpdGVgBGgCgtPkkwItOgEqYgZpc3N1ZXIaIC92MS9vcmdzL3tvcmdfaWR9L2lzc3VlcnMve25hbWV9EogBCgtMaXN0SXNzdWVycxIdLmxpbWJlci52MS5MaXN0SXNzdWVyc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdElzc3VlcnNSZXNwb25zZSI6kAIBqrsYEggEEgxpc3N1ZXJzLnJlYWRgBILT5JMCGxIZL3YxL29yZ3Mve29yZ19pZH0vaXNzdWVycxKSAQoMRGVsZXRlSXNzdWVyEh4ubGltYmVyLnYxLkRlbGV0ZUlzc3VlclJlcXVlc3QaHy5saW1iZXIudjEuRGVsZXRlSXNzdWVyUmVzcG9uc2UiQaq7GBUIBBINaXNzdWVycy53cml0ZWAEaAGC0+STAiIqIC92MS9vcmdzL3tvcmdfaWR9L2lzc3VlcnMve25hbWV9EogBCgxWZXJpZnlEb21haW4SHi5saW1iZXIudjEuVmVyaWZ5RG9tYWluUmVxdWVzdBofLmxpbWJlci52MS5WZXJpZnlEb21haW5SZXNwb25zZSI3qrsYBwgDGMkBYAGC0+STAiY6ASpiBmRvbWFpbiIZL3YxL29yZ3Mve29yZ19pZH0vZG9tYWlucxKIAQoLTGlzdERvbWFpbnMSHS5saW1iZXIudjEuTGlzdERvbWFpbnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3REb21haW5zUmVzcG9uc2UiOpACAaq7GBIIBBIMaXNzdWVycy5yZWFkYASC0+STAhsSGS92MS9vcmdzL3tvcmdfaWR9L2RvbWFpbnMShQEKDERlbGV0ZURvbWFpbhIeLmxpbWJlci52MS5EZWxldGVEb21haW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZURvbWFpblJlc3BvbnNlIjSquxgGCANgAWgBgtPkkwIkKiIvdjEvb3Jncy97b3JnX2lkfS9kb21haW5zL3tkb21haW59YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options]);
 
 /**
- * An issuer of OpenID Connect.
+ * An OpenID Connect issuer.
  *
  * @generated from message limber.v1.Issuer
  */
 export type Issuer = Message<"limber.v1.Issuer"> & {
   /**
-   * The word that it goes by in its organisation.
+   * Name, unique in the organization.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The issuer's identifier, whose metadata lies at `/.well-known/openid-configuration` below it.
+   * Issuer identifier; its metadata is at `/.well-known/openid-configuration` below it.
    *
    * @generated from field: string issuer = 2;
    */
   issuer: string;
 
   /**
-   * How the issuer knows the gateway.
+   * Client id of the gateway at the issuer.
    *
    * @generated from field: string client_id = 3;
    */
   clientId: string;
 
   /**
-   * A secret is stored, which is never shown.
+   * True if a client secret is stored; it is never returned.
    *
    * @generated from field: bool has_secret = 4;
    */
   hasSecret: boolean;
 
   /**
-   * The e-mail domains of the organisation that it signs in.
+   * E-mail domains of the organization that it signs in.
    *
    * @generated from field: repeated string domains = 5;
    */
   domains: string[];
 
   /**
-   * The role of people of these domains who are no members yet and become so by signing in; absent: nobody becomes one.
+   * Role given to users of these domains who are not members yet and join by signing in. When absent, such users cannot sign in.
    *
    * @generated from field: optional string join_role = 6;
    */
   joinRole?: string | undefined;
 
   /**
-   * Where the issuer sends people back to: to be registered there, to the letter.
+   * Redirect URI, to be registered at the issuer exactly as given.
    *
    * @generated from field: string redirect_uri = 7;
    */
   redirectUri: string;
 
   /**
-   * When it was set up, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 8;
    */
   created: number;
 
   /**
-   * When it was changed last, in unix seconds.
+   * When it was last changed, in Unix seconds.
    *
    * @generated from field: uint32 updated = 9;
    */
   updated: number;
 
   /**
-   * The operator found that it verifies every e-mail address that it names: an address counts as verified where the issuer does not say whether it is.
+   * True if the operator confirmed that the issuer verifies all e-mail addresses, so a missing `email_verified` claim counts as
+   * verified.
    *
    * @generated from field: bool emails_verified = 10;
    */
@@ -100,27 +101,27 @@ export const IssuerSchema: GenMessage<Issuer> = /*@__PURE__*/
   messageDesc(file_limber_v1_issuer_service, 0);
 
 /**
- * An e-mail domain of an organisation.
+ * An e-mail domain of an organization.
  *
  * @generated from message limber.v1.EmailDomain
  */
 export type EmailDomain = Message<"limber.v1.EmailDomain"> & {
   /**
-   * The domain, such as `acme.example`.
+   * Domain, such as `acme.example`.
    *
    * @generated from field: string domain = 1;
    */
   domain: string;
 
   /**
-   * The issuer that signs it in; absent: none does.
+   * Issuer that signs in its users; absent if there is none.
    *
    * @generated from field: optional string issuer = 2;
    */
   issuer?: string | undefined;
 
   /**
-   * When the operator verified it, in unix seconds.
+   * When the operator verified it, in Unix seconds.
    *
    * @generated from field: uint32 verified = 3;
    */
@@ -135,63 +136,63 @@ export const EmailDomainSchema: GenMessage<EmailDomain> = /*@__PURE__*/
   messageDesc(file_limber_v1_issuer_service, 1);
 
 /**
- * Sets an issuer up.
+ * Request to create or update an issuer.
  *
  * @generated from message limber.v1.PutIssuerRequest
  */
 export type PutIssuerRequest = Message<"limber.v1.PutIssuerRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The word that it goes by in its organisation.
+   * Name, unique in the organization: lower-case letters, digits and hyphens.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The issuer's identifier: an address that begins with https, or with http on loopback. The address of its metadata is accepted too.
+   * Issuer identifier: an `https` URL, or `http` on loopback. The URL of its metadata is also accepted.
    *
    * @generated from field: string issuer = 3;
    */
   issuer: string;
 
   /**
-   * How the issuer knows the gateway.
+   * Client id of the gateway at the issuer.
    *
    * @generated from field: string client_id = 4;
    */
   clientId: string;
 
   /**
-   * The secret that the issuer gave the gateway. The one that is stored stays when absent; none is when empty, for a public client.
+   * Client secret. Unchanged when absent; an empty string removes it, for public clients.
    *
    * @generated from field: optional string client_secret = 5;
    */
   clientSecret?: string | undefined;
 
   /**
-   * The e-mail domains of the organisation that it signs in.
+   * E-mail domains of the organization that it signs in.
    *
    * @generated from field: repeated string domains = 6;
    */
   domains: string[];
 
   /**
-   * The role of people of these domains who are no members yet and become so by signing in; absent: nobody becomes one.
+   * Role given to users of these domains who are not members yet and join by signing in. When absent, such users cannot sign in.
    *
    * @generated from field: optional string join_role = 7;
    */
   joinRole?: string | undefined;
 
   /**
-   * The issuer verifies every e-mail address that it names, whether it says so or not, such as the tenant of a company at Entra ID. Only the operator
-   * sets it; what is stored stays when absent, and is false for another issuer.
+   * True if the issuer verifies all e-mail addresses, even without an `email_verified` claim, such as a company tenant at Entra ID. Only
+   * the operator can set it. Unchanged when absent; reset to false if the issuer changes.
    *
    * @generated from field: optional bool emails_verified = 8;
    */
@@ -227,27 +228,27 @@ export const PutIssuerResponseSchema: GenMessage<PutIssuerResponse> = /*@__PURE_
   messageDesc(file_limber_v1_issuer_service, 3);
 
 /**
- * Asks for issuers.
+ * Request to list issuers.
  *
  * @generated from message limber.v1.ListIssuersRequest
  */
 export type ListIssuersRequest = Message<"limber.v1.ListIssuersRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -262,34 +263,34 @@ export const ListIssuersRequestSchema: GenMessage<ListIssuersRequest> = /*@__PUR
   messageDesc(file_limber_v1_issuer_service, 4);
 
 /**
- * Issuers.
+ * A page of issuers.
  *
  * @generated from message limber.v1.ListIssuersResponse
  */
 export type ListIssuersResponse = Message<"limber.v1.ListIssuersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The issuers, by name; an organisation has 20 at most.
+   * The issuers, by name; at most 20 per organization.
    *
    * @generated from field: repeated limber.v1.Issuer data = 2;
    */
   data: Issuer[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -304,20 +305,20 @@ export const ListIssuersResponseSchema: GenMessage<ListIssuersResponse> = /*@__P
   messageDesc(file_limber_v1_issuer_service, 5);
 
 /**
- * Asks for an issuer to be deleted.
+ * Request to delete an issuer.
  *
  * @generated from message limber.v1.DeleteIssuerRequest
  */
 export type DeleteIssuerRequest = Message<"limber.v1.DeleteIssuerRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The issuer's word.
+   * Name of the issuer.
    *
    * @generated from field: string name = 2;
    */
@@ -332,20 +333,20 @@ export const DeleteIssuerRequestSchema: GenMessage<DeleteIssuerRequest> = /*@__P
   messageDesc(file_limber_v1_issuer_service, 6);
 
 /**
- * The issuer that is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteIssuerResponse
  */
 export type DeleteIssuerResponse = Message<"limber.v1.DeleteIssuerResponse"> & {
   /**
-   * Its word.
+   * Name of the deleted issuer.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 2;
    */
@@ -360,20 +361,20 @@ export const DeleteIssuerResponseSchema: GenMessage<DeleteIssuerResponse> = /*@_
   messageDesc(file_limber_v1_issuer_service, 7);
 
 /**
- * Verifies a domain.
+ * Request to verify a domain.
  *
  * @generated from message limber.v1.VerifyDomainRequest
  */
 export type VerifyDomainRequest = Message<"limber.v1.VerifyDomainRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The domain, such as `acme.example`.
+   * Domain, such as `acme.example`.
    *
    * @generated from field: string domain = 2;
    */
@@ -409,27 +410,27 @@ export const VerifyDomainResponseSchema: GenMessage<VerifyDomainResponse> = /*@_
   messageDesc(file_limber_v1_issuer_service, 9);
 
 /**
- * Asks for domains.
+ * Request to list domains.
  *
  * @generated from message limber.v1.ListDomainsRequest
  */
 export type ListDomainsRequest = Message<"limber.v1.ListDomainsRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -444,34 +445,34 @@ export const ListDomainsRequestSchema: GenMessage<ListDomainsRequest> = /*@__PUR
   messageDesc(file_limber_v1_issuer_service, 10);
 
 /**
- * Domains.
+ * A page of domains.
  *
  * @generated from message limber.v1.ListDomainsResponse
  */
 export type ListDomainsResponse = Message<"limber.v1.ListDomainsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The domains, in the order of the alphabet; an organisation has 100 at most.
+   * The domains in alphabetical order; at most 100 per organization.
    *
    * @generated from field: repeated limber.v1.EmailDomain data = 2;
    */
   data: EmailDomain[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -486,20 +487,20 @@ export const ListDomainsResponseSchema: GenMessage<ListDomainsResponse> = /*@__P
   messageDesc(file_limber_v1_issuer_service, 11);
 
 /**
- * Asks for a domain to be given up.
+ * Request to remove a domain.
  *
  * @generated from message limber.v1.DeleteDomainRequest
  */
 export type DeleteDomainRequest = Message<"limber.v1.DeleteDomainRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The domain.
+   * Domain, such as `acme.example`.
    *
    * @generated from field: string domain = 2;
    */
@@ -514,20 +515,20 @@ export const DeleteDomainRequestSchema: GenMessage<DeleteDomainRequest> = /*@__P
   messageDesc(file_limber_v1_issuer_service, 12);
 
 /**
- * The domain that is the organisation's no more.
+ * Confirms the removal.
  *
  * @generated from message limber.v1.DeleteDomainResponse
  */
 export type DeleteDomainResponse = Message<"limber.v1.DeleteDomainResponse"> & {
   /**
-   * The domain.
+   * Domain that was removed.
    *
    * @generated from field: string domain = 1;
    */
   domain: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 2;
    */
@@ -542,15 +543,15 @@ export const DeleteDomainResponseSchema: GenMessage<DeleteDomainResponse> = /*@_
   messageDesc(file_limber_v1_issuer_service, 13);
 
 /**
- * Identity providers that sign an organisation's people in, by OpenID Connect (authorization code with PKCE), and the e-mail domains that are
- * the organisation's. An issuer signs in members of its own organisation alone, whose e-mail is of a domain that the operator verified.
+ * Manages OpenID Connect identity providers (authorization code flow with PKCE) and an organization's e-mail domains. An issuer can sign
+ * in only members of its own organization whose e-mail domain the operator has verified.
  *
  * @generated from service limber.v1.IssuerService
  */
 export const IssuerService: GenService<{
   /**
-   * Sets an issuer up, after its metadata was read. It may sign in everybody that it names, owners among them: only who holds all that an owner holds
-   * sets one up.
+   * Creates or updates an issuer, after reading its metadata. An issuer can sign in any member including owners, so the caller needs all
+   * permissions of an owner.
    *
    * @generated from rpc limber.v1.IssuerService.PutIssuer
    */
@@ -560,7 +561,7 @@ export const IssuerService: GenService<{
     output: typeof PutIssuerResponseSchema;
   },
   /**
-   * Lists the organisation's issuers by name, without their secrets.
+   * Lists the organization's issuers by name, without their secrets.
    *
    * @generated from rpc limber.v1.IssuerService.ListIssuers
    */
@@ -570,7 +571,7 @@ export const IssuerService: GenService<{
     output: typeof ListIssuersResponseSchema;
   },
   /**
-   * Deletes an issuer. Everybody who signed in by it is signed out.
+   * Deletes an issuer and signs out all users who signed in with it.
    *
    * @generated from rpc limber.v1.IssuerService.DeleteIssuer
    */
@@ -580,7 +581,7 @@ export const IssuerService: GenService<{
     output: typeof DeleteIssuerResponseSchema;
   },
   /**
-   * Says that an e-mail domain is an organisation's, as the operator has made sure. A domain is one organisation's.
+   * Assigns an e-mail domain to an organization after the operator has verified it. A domain can belong to only one organization.
    *
    * @generated from rpc limber.v1.IssuerService.VerifyDomain
    */
@@ -590,7 +591,7 @@ export const IssuerService: GenService<{
     output: typeof VerifyDomainResponseSchema;
   },
   /**
-   * Lists the e-mail domains of an organisation, and the issuer that signs each in.
+   * Lists the e-mail domains of an organization with their issuers.
    *
    * @generated from rpc limber.v1.IssuerService.ListDomains
    */
@@ -600,7 +601,7 @@ export const IssuerService: GenService<{
     output: typeof ListDomainsResponseSchema;
   },
   /**
-   * Says that an e-mail domain is an organisation's no more. Everybody of the domain who signed in by an issuer is signed out.
+   * Removes an e-mail domain from an organization and signs out its users who signed in with an issuer.
    *
    * @generated from rpc limber.v1.IssuerService.DeleteDomain
    */

@@ -17,76 +17,76 @@ export const file_limber_v1_job: GenFile = /*@__PURE__*/
   fileDesc("ChNsaW1iZXIvdjEvam9iLnByb3RvEglsaW1iZXIudjEi/wEKA0pvYhIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSIAoEa2luZBgDIAEoDjISLmxpbWJlci52MS5Kb2JLaW5kEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSDQoFdG90YWwYBSABKA0SDQoFZW5kZWQYBiABKA0SEgoKY3JlYXRlZF9hdBgHIAEoDRIXCgpzdGFydGVkX2F0GAggASgNSACIAQESGAoLZmluaXNoZWRfYXQYCSABKA1IAYgBARIQCghjb3N0X3VzZBgKIAEoAUINCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXQicwoLQmF0Y2hDb3VudHMSDQoFdG90YWwYASABKA0SDgoGcXVldWVkGAIgASgNEg8KB3J1bm5pbmcYAyABKA0SEQoJY29tcGxldGVkGAQgASgNEg4KBmZhaWxlZBgFIAEoDRIRCgljYW5jZWxsZWQYBiABKA0i6QMKBUJhdGNoEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIlCghjb250cmFjdBgDIAEoDjITLmxpbWJlci52MS5Db250cmFjdBIkCgZzdGF0dXMYBCABKA4yFC5saW1iZXIudjEuSm9iU3RhdHVzEi4KDnJlcXVlc3RfY291bnRzGAUgASgLMhYubGltYmVyLnYxLkJhdGNoQ291bnRzEhIKCmNyZWF0ZWRfYXQYBiABKA0SFwoKc3RhcnRlZF9hdBgHIAEoDUgAiAEBEhoKDWZpbmFsaXppbmdfYXQYCCABKA1IAYgBARIZCgxjb21wbGV0ZWRfYXQYCSABKA1IAogBARISCgpleHBpcmVzX2F0GAogASgNEhAKCGNvc3RfdXNkGAsgASgBEiUKBmVycm9ycxgMIAMoCzIVLmxpbWJlci52MS5CYXRjaEVycm9yEiMKBWl0ZW1zGA0gAygLMhQubGltYmVyLnYxLkJhdGNoSXRlbRIpCghtZXRhZGF0YRgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFAoMcmVzZXJ2ZWRfdXNkGA8gASgBQg0KC19zdGFydGVkX2F0QhAKDl9maW5hbGl6aW5nX2F0Qg8KDV9jb21wbGV0ZWRfYXQiOgoKQmF0Y2hFcnJvchINCgVpbmRleBgBIAEoDRIMCgRjb2RlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkifgoJQmF0Y2hJdGVtEg0KBWluZGV4GAEgASgNEhYKCWN1c3RvbV9pZBgCIAEoCUgAiAEBEioKBnN0YXR1cxgDIAEoDjIaLmxpbWJlci52MS5CYXRjaEl0ZW1TdGF0dXMSEAoIY29zdF91c2QYBCABKAFCDAoKX2N1c3RvbV9pZCLqAQoLQmF0Y2hSZXN1bHQSCgoCaWQYASABKAkSFgoJY3VzdG9tX2lkGAIgASgJSACIAQESDQoFaW5kZXgYAyABKA0SKgoGc3RhdHVzGAQgASgOMhoubGltYmVyLnYxLkJhdGNoSXRlbVN0YXR1cxIzCghyZXNwb25zZRgFIAEoCzIWLmxpbWJlci52MS5CYXRjaEFuc3dlckIEmL0YAUgBiAEBEiwKBWVycm9yGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIEmL0YAUIMCgpfY3VzdG9tX2lkQgsKCV9yZXNwb25zZSJJCgtCYXRjaEFuc3dlchITCgtzdGF0dXNfY29kZRgBIAEoDRIlCgRib2R5GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCqOAQoHSm9iS2luZBIYChRKT0JfS0lORF9VTlNQRUNJRklFRBAAEhIKDkpPQl9LSU5EX0JBVENIEAESJQoTSk9CX0tJTkRfRVZBTFVBVElPThACGgyKvBgIZXZhbHVhdGUSGQoVSk9CX0tJTkRfVkVSSUZJQ0FUSU9OEAMSEwoPSk9CX0tJTkRfRVhQT1JUEAQq2wIKCUpvYlN0YXR1cxIaChZKT0JfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGQoVSk9CX1NUQVRVU19WQUxJREFUSU5HEAESFQoRSk9CX1NUQVRVU19RVUVVRUQQAhIbChdKT0JfU1RBVFVTX1BST1ZJU0lPTklORxADEhoKFkpPQl9TVEFUVVNfSU5fUFJPR1JFU1MQBBIWChJKT0JfU1RBVFVTX1JVTk5JTkcQBRIZChVKT0JfU1RBVFVTX0NBTkNFTExJTkcQBhIZChVKT0JfU1RBVFVTX0ZJTkFMSVpJTkcQBxIWChJKT0JfU1RBVFVTX1NDT1JJTkcQCBIYChRKT0JfU1RBVFVTX0NPTVBMRVRFRBAJEhUKEUpPQl9TVEFUVVNfRkFJTEVEEAoSGAoUSk9CX1NUQVRVU19DQU5DRUxMRUQQCxIWChJKT0JfU1RBVFVTX0VYUElSRUQQDCrRAQoPQmF0Y2hJdGVtU3RhdHVzEiEKHUJBVENIX0lURU1fU1RBVFVTX1VOU1BFQ0lGSUVEEAASHAoYQkFUQ0hfSVRFTV9TVEFUVVNfUVVFVUVEEAESHQoZQkFUQ0hfSVRFTV9TVEFUVVNfUlVOTklORxACEh8KG0JBVENIX0lURU1fU1RBVFVTX0NPTVBMRVRFRBADEhwKGEJBVENIX0lURU1fU1RBVFVTX0ZBSUxFRBAEEh8KG0JBVENIX0lURU1fU1RBVFVTX0NBTkNFTExFRBAFYgZwcm90bzM", [file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_contract]);
 
 /**
- * Work that is done later, as a list has it.
+ * A job in a list.
  *
  * @generated from message limber.v1.Job
  */
 export type Job = Message<"limber.v1.Job"> & {
   /**
-   * Its name, such as `batch_01J…`.
+   * Job id, such as `job_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `job`.
+   * Always `job`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * What it does.
+   * Job kind.
    *
    * @generated from field: limber.v1.JobKind kind = 3;
    */
   kind: JobKind;
 
   /**
-   * Where it stands.
+   * Job status.
    *
    * @generated from field: limber.v1.JobStatus status = 4;
    */
   status: JobStatus;
 
   /**
-   * Its parts: requests of a batch, episodes of an evaluation.
+   * Number of parts: requests of a batch or episodes of an evaluation.
    *
    * @generated from field: uint32 total = 5;
    */
   total: number;
 
   /**
-   * The parts that have ended, however they did.
+   * Number of parts that have ended, with any result.
    *
    * @generated from field: uint32 ended = 6;
    */
   ended: number;
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 7;
    */
   createdAt: number;
 
   /**
-   * When a worker first took it, in unix seconds.
+   * When a worker first started it, in Unix seconds.
    *
    * @generated from field: optional uint32 started_at = 8;
    */
   startedAt?: number | undefined;
 
   /**
-   * When it ended, in unix seconds.
+   * When it ended, in Unix seconds.
    *
    * @generated from field: optional uint32 finished_at = 9;
    */
   finishedAt?: number | undefined;
 
   /**
-   * What its parts have cost so far, in US dollars.
+   * Cost so far, in US dollars.
    *
    * @generated from field: double cost_usd = 10;
    */
@@ -101,48 +101,48 @@ export const JobSchema: GenMessage<Job> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 0);
 
 /**
- * How the requests of a batch stand. They add up to `total`.
+ * Request counts of a batch, by status; they add up to `total`.
  *
  * @generated from message limber.v1.BatchCounts
  */
 export type BatchCounts = Message<"limber.v1.BatchCounts"> & {
   /**
-   * All of them.
+   * All requests.
    *
    * @generated from field: uint32 total = 1;
    */
   total: number;
 
   /**
-   * They wait.
+   * Requests waiting.
    *
    * @generated from field: uint32 queued = 2;
    */
   queued: number;
 
   /**
-   * They are being answered.
+   * Requests running.
    *
    * @generated from field: uint32 running = 3;
    */
   running: number;
 
   /**
-   * They were answered.
+   * Requests answered.
    *
    * @generated from field: uint32 completed = 4;
    */
   completed: number;
 
   /**
-   * They were refused, or failed.
+   * Requests that failed or were refused.
    *
    * @generated from field: uint32 failed = 5;
    */
   failed: number;
 
   /**
-   * They were never started.
+   * Requests canceled before they started.
    *
    * @generated from field: uint32 cancelled = 6;
    */
@@ -157,83 +157,83 @@ export const BatchCountsSchema: GenMessage<BatchCounts> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 1);
 
 /**
- * Many requests of one contract, answered later.
+ * A batch of requests of one contract.
  *
  * @generated from message limber.v1.Batch
  */
 export type Batch = Message<"limber.v1.Batch"> & {
   /**
-   * Its name, such as `batch_01J…`.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `batch`.
+   * Always `batch`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * What its requests ask for: `act` or `predict`.
+   * Contract of its requests: `act` or `predict`.
    *
    * @generated from field: limber.v1.Contract contract = 3;
    */
   contract: Contract;
 
   /**
-   * Where it stands. A batch in which some requests failed is `completed`; it is `failed` only where nothing could run.
+   * Status. A batch with some failed requests is `completed`; it is `failed` only if no request could run.
    *
    * @generated from field: limber.v1.JobStatus status = 4;
    */
   status: JobStatus;
 
   /**
-   * How its requests stand.
+   * Request counts.
    *
    * @generated from field: limber.v1.BatchCounts request_counts = 5;
    */
   requestCounts?: BatchCounts | undefined;
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 6;
    */
   createdAt: number;
 
   /**
-   * When a worker first took it, in unix seconds.
+   * When a worker first started it, in Unix seconds.
    *
    * @generated from field: optional uint32 started_at = 7;
    */
   startedAt?: number | undefined;
 
   /**
-   * When its last request had ended, in unix seconds.
+   * When its last request ended, in Unix seconds.
    *
    * @generated from field: optional uint32 finalizing_at = 8;
    */
   finalizingAt?: number | undefined;
 
   /**
-   * When it ended with its results at hand, in unix seconds.
+   * When it completed and its results became available, in Unix seconds.
    *
    * @generated from field: optional uint32 completed_at = 9;
    */
   completedAt?: number | undefined;
 
   /**
-   * When what has not run by then is given up, in unix seconds.
+   * When requests that have not run yet are dropped, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 10;
    */
   expiresAt: number;
 
   /**
-   * What its requests have cost so far, in US dollars.
+   * Cost so far, in US dollars.
    *
    * @generated from field: double cost_usd = 11;
    */
@@ -247,21 +247,21 @@ export type Batch = Message<"limber.v1.Batch"> & {
   errors: BatchError[];
 
   /**
-   * How each request stands; only when `items=true` was asked.
+   * Status of each request; present with `items=true`.
    *
    * @generated from field: repeated limber.v1.BatchItem items = 13;
    */
   items: BatchItem[];
 
   /**
-   * The caller's own words, given back.
+   * Caller metadata, returned unchanged.
    *
    * @generated from field: google.protobuf.Struct metadata = 14;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * What is held for the batch as a whole, in US dollars: nothing, because each of its requests holds its own credit while it runs.
+   * Amount reserved for the batch, in US dollars. Always 0, because each request reserves its own credit while it runs.
    *
    * @generated from field: double reserved_usd = 15;
    */
@@ -276,27 +276,27 @@ export const BatchSchema: GenMessage<Batch> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 2);
 
 /**
- * A request of a batch that failed.
+ * A failed request of a batch.
  *
  * @generated from message limber.v1.BatchError
  */
 export type BatchError = Message<"limber.v1.BatchError"> & {
   /**
-   * Its place in the batch, from 0.
+   * Index of the request in the batch, from 0.
    *
    * @generated from field: uint32 index = 1;
    */
   index: number;
 
   /**
-   * The word of the reason.
+   * Reason code.
    *
    * @generated from field: string code = 2;
    */
   code: string;
 
   /**
-   * A sentence for people.
+   * Human-readable message.
    *
    * @generated from field: string message = 3;
    */
@@ -311,34 +311,34 @@ export const BatchErrorSchema: GenMessage<BatchError> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 3);
 
 /**
- * How one request of a batch stands.
+ * A request of a batch with its status.
  *
  * @generated from message limber.v1.BatchItem
  */
 export type BatchItem = Message<"limber.v1.BatchItem"> & {
   /**
-   * Its place in the batch, from 0.
+   * Index of the request in the batch, from 0.
    *
    * @generated from field: uint32 index = 1;
    */
   index: number;
 
   /**
-   * The caller's own name for it, where it has one.
+   * Caller's id of the request; absent if none was given.
    *
    * @generated from field: optional string custom_id = 2;
    */
   customId?: string | undefined;
 
   /**
-   * Where it stands.
+   * Status.
    *
    * @generated from field: limber.v1.BatchItemStatus status = 3;
    */
   status: BatchItemStatus;
 
   /**
-   * What it cost, in US dollars.
+   * Cost, in US dollars.
    *
    * @generated from field: double cost_usd = 4;
    */
@@ -353,48 +353,48 @@ export const BatchItemSchema: GenMessage<BatchItem> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 4);
 
 /**
- * What became of one request of a batch: one line of the results.
+ * Result of one request of a batch: one line of the results file.
  *
  * @generated from message limber.v1.BatchResult
  */
 export type BatchResult = Message<"limber.v1.BatchResult"> & {
   /**
-   * Its name.
+   * Result id.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The caller's own name for it, where it has one.
+   * Caller's id of the request; absent if none was given.
    *
    * @generated from field: optional string custom_id = 2;
    */
   customId?: string | undefined;
 
   /**
-   * Its place in the batch, from 0.
+   * Index of the request in the batch, from 0.
    *
    * @generated from field: uint32 index = 3;
    */
   index: number;
 
   /**
-   * Where it stands.
+   * Status.
    *
    * @generated from field: limber.v1.BatchItemStatus status = 4;
    */
   status: BatchItemStatus;
 
   /**
-   * The answer, as the call itself would have been answered; null where it failed or never ran.
+   * Response, as the call itself would return it; null if it failed or never ran.
    *
    * @generated from field: optional limber.v1.BatchAnswer response = 5;
    */
   response?: BatchAnswer | undefined;
 
   /**
-   * The refusal, as the call itself would have been refused; null where it was answered or never ran.
+   * Error, as the call itself would return it; null if it was answered or never ran.
    *
    * @generated from field: google.protobuf.Struct error = 6;
    */
@@ -409,20 +409,20 @@ export const BatchResultSchema: GenMessage<BatchResult> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 5);
 
 /**
- * The answer to one request of a batch.
+ * Response to one request of a batch.
  *
  * @generated from message limber.v1.BatchAnswer
  */
 export type BatchAnswer = Message<"limber.v1.BatchAnswer"> & {
   /**
-   * The HTTP status that the call itself would have had.
+   * HTTP status that the call itself would have.
    *
    * @generated from field: uint32 status_code = 1;
    */
   statusCode: number;
 
   /**
-   * The body that the call itself would have had.
+   * Response body that the call itself would have.
    *
    * @generated from field: google.protobuf.Struct body = 2;
    */
@@ -437,13 +437,13 @@ export const BatchAnswerSchema: GenMessage<BatchAnswer> = /*@__PURE__*/
   messageDesc(file_limber_v1_job, 6);
 
 /**
- * What a job does.
+ * Kinds of jobs.
  *
  * @generated from enum limber.v1.JobKind
  */
 export const JobKind = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: JOB_KIND_UNSPECIFIED = 0;
    */
@@ -457,21 +457,21 @@ export const JobKind = {
   BATCH: 1,
 
   /**
-   * Tries a policy in a scenario.
+   * Evaluates a policy in a scenario.
    *
    * @generated from enum value: JOB_KIND_EVALUATION = 2;
    */
   EVALUATION: 2,
 
   /**
-   * Runs the conformance probe again.
+   * Repeats the conformance probe.
    *
    * @generated from enum value: JOB_KIND_VERIFICATION = 3;
    */
   VERIFICATION: 3,
 
   /**
-   * Writes records out.
+   * Exports records.
    *
    * @generated from enum value: JOB_KIND_EXPORT = 4;
    */
@@ -479,7 +479,7 @@ export const JobKind = {
 } as const;
 
 /**
- * What a job does.
+ * Kinds of jobs.
  *
  * @generated from enum limber.v1.JobKind
  */
@@ -492,97 +492,97 @@ export const JobKindSchema: GenEnum<JobKind> = /*@__PURE__*/
   enumDesc(file_limber_v1_job, 0);
 
 /**
- * Where a job stands. It only goes forward: from waiting to running to one of the ends, which it never leaves.
+ * Status of a job. A job moves only forward, and never leaves a final status.
  *
  * @generated from enum limber.v1.JobStatus
  */
 export const JobStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: JOB_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It is looked at before it waits.
+   * Being validated.
    *
    * @generated from enum value: JOB_STATUS_VALIDATING = 1;
    */
   VALIDATING: 1,
 
   /**
-   * It waits for a worker.
+   * Waiting for a worker.
    *
    * @generated from enum value: JOB_STATUS_QUEUED = 2;
    */
   QUEUED: 2,
 
   /**
-   * An evaluation: its scenario is being set up.
+   * Evaluation: the scenario is being set up.
    *
    * @generated from enum value: JOB_STATUS_PROVISIONING = 3;
    */
   PROVISIONING: 3,
 
   /**
-   * A batch: its requests are answered.
+   * Batch: requests are running.
    *
    * @generated from enum value: JOB_STATUS_IN_PROGRESS = 4;
    */
   IN_PROGRESS: 4,
 
   /**
-   * An evaluation: its episodes are run.
+   * Evaluation: episodes are running.
    *
    * @generated from enum value: JOB_STATUS_RUNNING = 5;
    */
   RUNNING: 5,
 
   /**
-   * It was called off; what runs already is ended and billed.
+   * Cancellation was requested; running parts finish and are charged.
    *
    * @generated from enum value: JOB_STATUS_CANCELLING = 6;
    */
   CANCELLING: 6,
 
   /**
-   * A batch: all has run, its counts are taken.
+   * Batch: all requests have ended, and results are being counted.
    *
    * @generated from enum value: JOB_STATUS_FINALIZING = 7;
    */
   FINALIZING: 7,
 
   /**
-   * An evaluation: all has run, its scores are taken.
+   * Evaluation: all episodes have ended, and scores are being computed.
    *
    * @generated from enum value: JOB_STATUS_SCORING = 8;
    */
   SCORING: 8,
 
   /**
-   * It ended, with what its counts say.
+   * Final: completed; the counts tell how many parts failed.
    *
    * @generated from enum value: JOB_STATUS_COMPLETED = 9;
    */
   COMPLETED: 9,
 
   /**
-   * It ended without a result.
+   * Final: ended without a result.
    *
    * @generated from enum value: JOB_STATUS_FAILED = 10;
    */
   FAILED: 10,
 
   /**
-   * It was called off.
+   * Final: canceled.
    *
    * @generated from enum value: JOB_STATUS_CANCELLED = 11;
    */
   CANCELLED: 11,
 
   /**
-   * Its time was over before its work was.
+   * Final: ran out of time before all parts had run.
    *
    * @generated from enum value: JOB_STATUS_EXPIRED = 12;
    */
@@ -590,7 +590,7 @@ export const JobStatus = {
 } as const;
 
 /**
- * Where a job stands. It only goes forward: from waiting to running to one of the ends, which it never leaves.
+ * Status of a job. A job moves only forward, and never leaves a final status.
  *
  * @generated from enum limber.v1.JobStatus
  */
@@ -603,48 +603,48 @@ export const JobStatusSchema: GenEnum<JobStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_job, 1);
 
 /**
- * Where a request of a batch stands.
+ * Status of a request of a batch.
  *
  * @generated from enum limber.v1.BatchItemStatus
  */
 export const BatchItemStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It waits.
+   * Waiting.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_QUEUED = 1;
    */
   QUEUED: 1,
 
   /**
-   * It is being answered.
+   * Running.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_RUNNING = 2;
    */
   RUNNING: 2,
 
   /**
-   * It was answered.
+   * Answered.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_COMPLETED = 3;
    */
   COMPLETED: 3,
 
   /**
-   * It was refused, or failed.
+   * Failed or refused.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_FAILED = 4;
    */
   FAILED: 4,
 
   /**
-   * It was never started.
+   * Canceled before it started.
    *
    * @generated from enum value: BATCH_ITEM_STATUS_CANCELLED = 5;
    */
@@ -652,7 +652,7 @@ export const BatchItemStatus = {
 } as const;
 
 /**
- * Where a request of a batch stands.
+ * Status of a request of a batch.
  *
  * @generated from enum limber.v1.BatchItemStatus
  */

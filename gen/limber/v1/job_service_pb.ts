@@ -21,34 +21,34 @@ export const file_limber_v1_job_service: GenFile = /*@__PURE__*/
   fileDesc("ChtsaW1iZXIvdjEvam9iX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLzAQoSQ3JlYXRlQmF0Y2hSZXF1ZXN0EjEKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0Qgq6SAeCAQQYARgCEjYKCHJlcXVlc3RzGAIgAygLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEILukgIkgEFCAEQ6AcSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjMKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIVukgSchAyDl5bIS1+XXsxLDI1NX0kSACIAQFCEgoQX2lkZW1wb3RlbmN5X2tleSI2ChNDcmVhdGVCYXRjaFJlc3BvbnNlEh8KBWJhdGNoGAEgASgLMhAubGltYmVyLnYxLkJhdGNoIjoKD0dldEJhdGNoUmVxdWVzdBIYCgZqb2JfaWQYASABKAlCCLpIBXIDGIABEg0KBWl0ZW1zGAIgASgIIjMKEEdldEJhdGNoUmVzcG9uc2USHwoFYmF0Y2gYASABKAsyEC5saW1iZXIudjEuQmF0Y2giLgoSQ2FuY2VsQmF0Y2hSZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiNgoTQ2FuY2VsQmF0Y2hSZXNwb25zZRIfCgViYXRjaBgBIAEoCzIQLmxpbWJlci52MS5CYXRjaCIzChdMaXN0QmF0Y2hSZXN1bHRzUmVxdWVzdBIYCgZqb2JfaWQYASABKAlCCLpIBXIDGIABIkIKGExpc3RCYXRjaFJlc3VsdHNSZXNwb25zZRImCgZyZXN1bHQYASABKAsyFi5saW1iZXIudjEuQmF0Y2hSZXN1bHQisQEKD0xpc3RKb2JzUmVxdWVzdBIvCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkpvYktpbmRCCLpIBYIBAhABSACIAQESHgoFbGltaXQYAiABKA1CCrpIByoFGPQDKAFIAYgBARIvCgZjdXJzb3IYAyABKAlCGrpIF3IVGIABMhBeam9iX1swLTlBLVotXSskSAKIAQFCBwoFX2tpbmRCCAoGX2xpbWl0QgkKB19jdXJzb3IifAoQTGlzdEpvYnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHAoEZGF0YRgCIAMoCzIOLmxpbWJlci52MS5Kb2ISEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IyoAUKCkpvYlNlcnZpY2UShwEKC0NyZWF0ZUJhdGNoEh0ubGltYmVyLnYxLkNyZWF0ZUJhdGNoUmVxdWVzdBoeLmxpbWJlci52MS5DcmVhdGVCYXRjaFJlc3BvbnNlIjmquxgaCAISCmpvYnMud3JpdGUYygFYgICAIGACcAGC0+STAhU6ASpiBWJhdGNoIgkvdjEvYmF0Y2gSfAoIR2V0QmF0Y2gSGi5saW1iZXIudjEuR2V0QmF0Y2hSZXF1ZXN0GhsubGltYmVyLnYxLkdldEJhdGNoUmVzcG9uc2UiN5ACAaq7GA8IAhIJam9icy5yZWFkYAKC0+STAhtiBWJhdGNoEhIvdjEvYmF0Y2gve2pvYl9pZH0SgwEKC0NhbmNlbEJhdGNoEh0ubGltYmVyLnYxLkNhbmNlbEJhdGNoUmVxdWVzdBoeLmxpbWJlci52MS5DYW5jZWxCYXRjaFJlc3BvbnNlIjWquxgQCAISCmpvYnMud3JpdGVgAoLT5JMCG2IFYmF0Y2gqEi92MS9iYXRjaC97am9iX2lkfRKWAQoQTGlzdEJhdGNoUmVzdWx0cxIiLmxpbWJlci52MS5MaXN0QmF0Y2hSZXN1bHRzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0QmF0Y2hSZXN1bHRzUmVzcG9uc2UiN6q7GBEIAhIJam9icy5yZWFkKAJgAoLT5JMCHBIaL3YxL2JhdGNoL3tqb2JfaWR9L3Jlc3VsdHMwARJrCghMaXN0Sm9icxIaLmxpbWJlci52MS5MaXN0Sm9ic1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdEpvYnNSZXNwb25zZSImkAIBqrsYDwgCEglqb2JzLnJlYWRgAoLT5JMCChIIL3YxL2pvYnNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_job]);
 
 /**
- * Asks for many requests to be answered.
+ * Request to create a batch.
  *
  * @generated from message limber.v1.CreateBatchRequest
  */
 export type CreateBatchRequest = Message<"limber.v1.CreateBatchRequest"> & {
   /**
-   * What all of them ask for: `act` or `predict`.
+   * Contract of all requests: `act` or `predict`.
    *
    * @generated from field: limber.v1.Contract contract = 1;
    */
   contract: Contract;
 
   /**
-   * The requests, each as the contract's own call takes it, and each with a `custom_id` of its own where the caller wants one.
+   * The requests, each with the fields of its contract's call and an optional, unique `custom_id`.
    *
    * @generated from field: repeated google.protobuf.Struct requests = 2;
    */
   requests: JsonObject[];
 
   /**
-   * The caller's own words, given back.
+   * Caller metadata, returned unchanged.
    *
    * @generated from field: google.protobuf.Struct metadata = 3;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * The same key within 24 hours gives the same batch instead of a second one.
+   * Idempotency key: repeated requests with it within 24 hours return the same batch.
    *
    * @generated from field: optional string idempotency_key = 4;
    */
@@ -63,7 +63,7 @@ export const CreateBatchRequestSchema: GenMessage<CreateBatchRequest> = /*@__PUR
   messageDesc(file_limber_v1_job_service, 0);
 
 /**
- * The batch as it begins.
+ * The created batch.
  *
  * @generated from message limber.v1.CreateBatchResponse
  */
@@ -84,20 +84,20 @@ export const CreateBatchResponseSchema: GenMessage<CreateBatchResponse> = /*@__P
   messageDesc(file_limber_v1_job_service, 1);
 
 /**
- * Asks for a batch.
+ * Request for a batch.
  *
  * @generated from message limber.v1.GetBatchRequest
  */
 export type GetBatchRequest = Message<"limber.v1.GetBatchRequest"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * With how each request stands.
+   * Also returns the status of each request.
    *
    * @generated from field: bool items = 2;
    */
@@ -133,13 +133,13 @@ export const GetBatchResponseSchema: GenMessage<GetBatchResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_job_service, 3);
 
 /**
- * Calls a batch off.
+ * Request to cancel a batch.
  *
  * @generated from message limber.v1.CancelBatchRequest
  */
 export type CancelBatchRequest = Message<"limber.v1.CancelBatchRequest"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -154,7 +154,7 @@ export const CancelBatchRequestSchema: GenMessage<CancelBatchRequest> = /*@__PUR
   messageDesc(file_limber_v1_job_service, 4);
 
 /**
- * The batch as it is now.
+ * The canceled batch.
  *
  * @generated from message limber.v1.CancelBatchResponse
  */
@@ -175,13 +175,13 @@ export const CancelBatchResponseSchema: GenMessage<CancelBatchResponse> = /*@__P
   messageDesc(file_limber_v1_job_service, 5);
 
 /**
- * Asks for the results of a batch.
+ * Request for the results of a batch.
  *
  * @generated from message limber.v1.ListBatchResultsRequest
  */
 export type ListBatchResultsRequest = Message<"limber.v1.ListBatchResultsRequest"> & {
   /**
-   * The batch.
+   * Batch id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -202,7 +202,7 @@ export const ListBatchResultsRequestSchema: GenMessage<ListBatchResultsRequest> 
  */
 export type ListBatchResultsResponse = Message<"limber.v1.ListBatchResultsResponse"> & {
   /**
-   * What became of one request.
+   * Result of one request.
    *
    * @generated from field: limber.v1.BatchResult result = 1;
    */
@@ -217,27 +217,27 @@ export const ListBatchResultsResponseSchema: GenMessage<ListBatchResultsResponse
   messageDesc(file_limber_v1_job_service, 7);
 
 /**
- * Asks for jobs.
+ * Request to list jobs.
  *
  * @generated from message limber.v1.ListJobsRequest
  */
 export type ListJobsRequest = Message<"limber.v1.ListJobsRequest"> & {
   /**
-   * Only those that do this.
+   * Filters by kind.
    *
    * @generated from field: optional limber.v1.JobKind kind = 1;
    */
   kind?: JobKind | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -258,7 +258,7 @@ export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
  */
 export type ListJobsResponse = Message<"limber.v1.ListJobsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -272,14 +272,14 @@ export type ListJobsResponse = Message<"limber.v1.ListJobsResponse"> & {
   data: Job[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -294,13 +294,14 @@ export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_job_service, 9);
 
 /**
- * Jobs: work that is done later, and batches, which are made of many requests.
+ * Runs batches of requests, and lists jobs.
  *
  * @generated from service limber.v1.JobService
  */
 export const JobService: GenService<{
   /**
-   * Takes many requests of one contract, to be answered within 24 hours. Each is checked, routed and billed when it runs, as a call of its own.
+   * Creates a batch of requests of one contract, to run within 24 hours. Each request is validated, routed and charged as a separate
+   * call when it runs.
    *
    * @generated from rpc limber.v1.JobService.CreateBatch
    */
@@ -310,7 +311,7 @@ export const JobService: GenService<{
     output: typeof CreateBatchResponseSchema;
   },
   /**
-   * Shows a batch.
+   * Returns a batch.
    *
    * @generated from rpc limber.v1.JobService.GetBatch
    */
@@ -320,7 +321,7 @@ export const JobService: GenService<{
     output: typeof GetBatchResponseSchema;
   },
   /**
-   * Calls a batch off: what has not begun never runs, what runs ends and is billed.
+   * Cancels a batch: waiting requests never run, and running ones finish and are charged.
    *
    * @generated from rpc limber.v1.JobService.CancelBatch
    */
@@ -330,8 +331,9 @@ export const JobService: GenService<{
     output: typeof CancelBatchResponseSchema;
   },
   /**
-   * Streams what became of each request, in the order of the batch; those that have not ended yet are told as they stand. Results are kept for 30 days;
-   * where no data is retained until they were read to the end, and for 48 hours after the batch was asked for: then `data_gone`.
+   * Streams the result of each request, in batch order; pending requests appear with their current status. Results are kept for 30 days.
+   * With zero data retention, they are deleted once read to the end, or 48 hours after the batch was created; later reads fail with
+   * `data_gone`.
    *
    * @generated from rpc limber.v1.JobService.ListBatchResults
    */
@@ -341,7 +343,7 @@ export const JobService: GenService<{
     output: typeof ListBatchResultsResponseSchema;
   },
   /**
-   * Lists the organisation's jobs, newest first.
+   * Lists the organization's jobs, newest first.
    *
    * @generated from rpc limber.v1.JobService.ListJobs
    */

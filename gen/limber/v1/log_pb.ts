@@ -15,350 +15,350 @@ export const file_limber_v1_log: GenFile = /*@__PURE__*/
   fileDesc("ChNsaW1iZXIvdjEvbG9nLnByb3RvEglsaW1iZXIudjEiiA0KCUxvZ1JlY29yZBIKCgJpZBgBIAEoCRIKCgJ0cxgCIAEoDRIgCgRraW5kGAMgASgOMhIubGltYmVyLnYxLkxvZ0tpbmQSDgoGb3JnX2lkGAQgASgJEhkKDHdvcmtzcGFjZV9pZBgFIAEoCUgAiAEBEg4KBmtleV9pZBgGIAEoCRIXCgpzZXNzaW9uX2lkGAcgASgJSAGIAQESEgoKcmVxdWVzdF9pZBgIIAEoCRIcCg9tb2RlbF9yZXF1ZXN0ZWQYCSABKAlIAogBARISCgVtb2RlbBgKIAEoCUgDiAEBEhUKCHByb3ZpZGVyGAsgASgJSASIAQESGAoLb2ZmZXJpbmdfaWQYDCABKAlIBYgBARITCgZyZWdpb24YDSABKAlIBogBARIWCglwcmVjaXNpb24YDiABKAlIB4gBARIOCgZzdGF0dXMYDyABKAkSGAoLaHR0cF9zdGF0dXMYECABKA1ICIgBARIXCgplcnJvcl9jb2RlGBEgASgJSAmIAQESJwoIYXR0ZW1wdHMYEiADKAsyFS5saW1iZXIudjEuTG9nQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGBMgASgIEg4KBmhlZGdlZBgUIAEoCBIbCg5oZWRnZV9jb3N0X3VzZBgVIAEoAUgKiAEBEhEKCXNpbXVsYXRlZBgWIAEoCBIMCgRieW9rGBcgASgIEhcKCmxhdGVuY3lfbXMYGCABKAFIC4gBARIRCgR1bml0GBkgASgJSAyIAQESEgoFdW5pdHMYGiABKA1IDYgBARIQCghjb3N0X3VzZBgbIAEoARITCgZwcmVzZXQYHCABKAlIDogBARIYCgtkZWFkbGluZV9tcxgdIAEoDUgPiAEBEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCglzdHJlYW1faWQYHyABKAlIEIgBARITCgZhY3Rpb24YICABKAlIEYgBARIUCgdzdWJqZWN0GCEgASgJSBKIAQESFAoHdXNlcl9pZBgiIAEoCUgTiAEBEhUKCHJvYm90X2lkGCMgASgJSBSIAQESFQoIdHJhY2VfaWQYJCABKAlIFYgBARIVCghxdWV1ZV9tcxglIAEoAUgWiAEBEhgKC3Vwc3RyZWFtX21zGCYgASgBSBeIAQESEgoKY29sZF9zdGFydBgnIAEoCBIYCgtncHVfc2Vjb25kcxgoIAEoAUgYiAEBEhcKCnByZWZlcmVuY2UYKSABKAlIGYgBARIYCgtpbnB1dF9ieXRlcxgqIAEoDUgaiAEBEh8KEm9ic2VydmF0aW9uX2FnZV9tcxgrIAEoAUgbiAEBEhcKD2RlYWRsaW5lX21pc3NlZBgsIAEoCBIPCgdwcmV2aWV3GC0gASgIEhUKCGNvbnRyYWN0GC4gASgJSByIAQESFQoIYmF0Y2hfaWQYLyABKAlIHYgBARIuCgVob2xkcxgwIAMoCzIfLmxpbWJlci52MS5Mb2dSZWNvcmQuSG9sZHNFbnRyeRIoCgRwbGFuGDEgASgLMhUubGltYmVyLnYxLkxvZ2dlZFBsYW5IHogBARosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDwoNX3dvcmtzcGFjZV9pZEINCgtfc2Vzc2lvbl9pZEISChBfbW9kZWxfcmVxdWVzdGVkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDgoMX29mZmVyaW5nX2lkQgkKB19yZWdpb25CDAoKX3ByZWNpc2lvbkIOCgxfaHR0cF9zdGF0dXNCDQoLX2Vycm9yX2NvZGVCEQoPX2hlZGdlX2Nvc3RfdXNkQg0KC19sYXRlbmN5X21zQgcKBV91bml0QggKBl91bml0c0IJCgdfcHJlc2V0Qg4KDF9kZWFkbGluZV9tc0IMCgpfc3RyZWFtX2lkQgkKB19hY3Rpb25CCgoIX3N1YmplY3RCCgoIX3VzZXJfaWRCCwoJX3JvYm90X2lkQgsKCV90cmFjZV9pZEILCglfcXVldWVfbXNCDgoMX3Vwc3RyZWFtX21zQg4KDF9ncHVfc2Vjb25kc0INCgtfcHJlZmVyZW5jZUIOCgxfaW5wdXRfYnl0ZXNCFQoTX29ic2VydmF0aW9uX2FnZV9tc0ILCglfY29udHJhY3RCCwoJX2JhdGNoX2lkQgcKBV9wbGFuItUBCgpMb2dnZWRQbGFuEhIKCmNvbnNpZGVyZWQYASABKA0SKAoFcmFua3MYAiADKAsyGS5saW1iZXIudjEuTG9nZ2VkT2ZmZXJpbmcSLwoFZHJvcHMYAyADKAsyIC5saW1iZXIudjEuTG9nZ2VkUGxhbi5Ecm9wc0VudHJ5EioKB2Ryb3BwZWQYBCADKAsyGS5saW1iZXIudjEuTG9nZ2VkT2ZmZXJpbmcaLAoKRHJvcHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBIocBCg5Mb2dnZWRPZmZlcmluZxITCgtvZmZlcmluZ19pZBgBIAEoCRISCgVtb2RlbBgCIAEoCUgAiAEBEhUKCHByb3ZpZGVyGAMgASgJSAGIAQESEwoGcmVhc29uGAQgASgJSAKIAQFCCAoGX21vZGVsQgsKCV9wcm92aWRlckIJCgdfcmVhc29uIoMBCgpMb2dBdHRlbXB0EhMKC29mZmVyaW5nX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRITCgZyZWFzb24YAyABKAlIAIgBARISCgpsYXRlbmN5X21zGAQgASgBEhIKBWNvdW50GAUgASgNSAGIAQFCCQoHX3JlYXNvbkIICgZfY291bnQq8AEKB0xvZ0tpbmQSGAoUTE9HX0tJTkRfVU5TUEVDSUZJRUQQABIUChBMT0dfS0lORF9QUkVESUNUEAESEAoMTE9HX0tJTkRfQUNUEAISEwoPTE9HX0tJTkRfR1JPVU5EEAMSJQoRTE9HX0tJTkRfRVZBTFVBVEUQBBoOirwYCmV2YWx1YXRpb24SEwoPTE9HX0tJTkRfU1VQUExZEAUSFAoQTE9HX0tJTkRfUEFZTUVOVBAGEhIKDkxPR19LSU5EX0FETUlOEAcSEgoOTE9HX0tJTkRfQkFUQ0gQCBIUChBMT0dfS0lORF9QUkVWSUVXEAliBnByb3RvMw", [file_google_protobuf_struct, file_limber_edge_v1_options]);
 
 /**
- * One call, or one act of administration. Frames, observations and instructions are never in it.
+ * A call or an administrative action. Frames, observations and instructions are never logged.
  *
  * @generated from message limber.v1.LogRecord
  */
 export type LogRecord = Message<"limber.v1.LogRecord"> & {
   /**
-   * Its name; that of the request where it is a call.
+   * Record id; the request id if it is a call.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * When it ended, in unix seconds.
+   * When it ended, in Unix seconds.
    *
    * @generated from field: uint32 ts = 2;
    */
   ts: number;
 
   /**
-   * What it is about.
+   * Kind of record.
    *
    * @generated from field: limber.v1.LogKind kind = 3;
    */
   kind: LogKind;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 4;
    */
   orgId: string;
 
   /**
-   * The workspace of its key.
+   * Workspace id of its key.
    *
    * @generated from field: optional string workspace_id = 5;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The key; `admin` for the operator.
+   * Key id; `admin` for the operator.
    *
    * @generated from field: string key_id = 6;
    */
   keyId: string;
 
   /**
-   * The session, as the caller calls it.
+   * Session id, as chosen by the caller.
    *
    * @generated from field: optional string session_id = 7;
    */
   sessionId?: string | undefined;
 
   /**
-   * The request.
+   * Request id.
    *
    * @generated from field: string request_id = 8;
    */
   requestId: string;
 
   /**
-   * The model that was asked for.
+   * Requested model.
    *
    * @generated from field: optional string model_requested = 9;
    */
   modelRequested?: string | undefined;
 
   /**
-   * The model that answered; of an evaluation the scenario.
+   * Slug of the model that answered; for an evaluation, the scenario.
    *
    * @generated from field: optional string model = 10;
    */
   model?: string | undefined;
 
   /**
-   * The provider that answered.
+   * Name of the provider that answered.
    *
    * @generated from field: optional string provider = 11;
    */
   provider?: string | undefined;
 
   /**
-   * The offering that answered.
+   * Id of the offering that answered.
    *
    * @generated from field: optional string offering_id = 12;
    */
   offeringId?: string | undefined;
 
   /**
-   * Where it answered.
+   * Region that answered.
    *
    * @generated from field: optional string region = 13;
    */
   region?: string | undefined;
 
   /**
-   * The precision that it answered in.
+   * Numeric precision of the answer.
    *
    * @generated from field: optional string precision = 14;
    */
   precision?: string | undefined;
 
   /**
-   * `settled`; `failed`, of refused calls too; `unmetered` for what a gateway that died had begun; `done` for a preview and an act of
-   * administration.
+   * `settled`; `failed`, also for refused calls; `unmetered` if the gateway crashed during the call; `done` for previews and
+   * administrative actions.
    *
    * @generated from field: string status = 15;
    */
   status: string;
 
   /**
-   * The HTTP status that the call had, whatever transport it came in by.
+   * HTTP status of the call, for every transport.
    *
    * @generated from field: optional uint32 http_status = 16;
    */
   httpStatus?: number | undefined;
 
   /**
-   * The word of the refusal, where it was refused.
+   * Reason code, if the call was refused.
    *
    * @generated from field: optional string error_code = 17;
    */
   errorCode?: string | undefined;
 
   /**
-   * What was tried, in order. Of a stretch of a control loop: tries that ended alike are one element.
+   * Attempts, in order. For a segment of a control loop, attempts with equal results are combined.
    *
    * @generated from field: repeated limber.v1.LogAttempt attempts = 18;
    */
   attempts: LogAttempt[];
 
   /**
-   * Another offering than the first of the plan answered.
+   * True if an offering other than the first of the plan answered.
    *
    * @generated from field: bool fallback_used = 19;
    */
   fallbackUsed: boolean;
 
   /**
-   * A second provider was asked because the first was late.
+   * True if a second provider was called because the first was late.
    *
    * @generated from field: bool hedged = 20;
    */
   hedged: boolean;
 
   /**
-   * What the second provider cost, in US dollars.
+   * Cost of the second provider, in US dollars.
    *
    * @generated from field: optional double hedge_cost_usd = 21;
    */
   hedgeCostUsd?: number | undefined;
 
   /**
-   * Placeholder output.
+   * True if the output was a placeholder.
    *
    * @generated from field: bool simulated = 22;
    */
   simulated: boolean;
 
   /**
-   * Served with the organisation's own key at the provider.
+   * True if the organization's own provider key (BYOK) was used.
    *
    * @generated from field: bool byok = 23;
    */
   byok: boolean;
 
   /**
-   * Milliseconds from the plan of the call to its answer.
+   * Time from planning to the answer, in milliseconds.
    *
    * @generated from field: optional double latency_ms = 24;
    */
   latencyMs?: number | undefined;
 
   /**
-   * What is billed for.
+   * Billing unit, such as `action_step`.
    *
    * @generated from field: optional string unit = 25;
    */
   unit?: string | undefined;
 
   /**
-   * How many of it.
+   * Number of units.
    *
    * @generated from field: optional uint32 units = 26;
    */
   units?: number | undefined;
 
   /**
-   * What was deducted, in US dollars.
+   * Amount charged, in US dollars.
    *
    * @generated from field: double cost_usd = 27;
    */
   costUsd: number;
 
   /**
-   * The preset that the request named.
+   * Preset named by the request.
    *
    * @generated from field: optional string preset = 28;
    */
   preset?: string | undefined;
 
   /**
-   * Milliseconds that the caller gave for the whole call.
+   * Deadline given by the caller for the complete call, in milliseconds.
    *
    * @generated from field: optional uint32 deadline_ms = 29;
    */
   deadlineMs?: number | undefined;
 
   /**
-   * The caller's own words; dropped with zero data retention.
+   * Caller metadata; dropped with zero data retention.
    *
    * @generated from field: google.protobuf.Struct metadata = 30;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * The control loop that it is a stretch of.
+   * Stream id, if the record is a segment of a control loop.
    *
    * @generated from field: optional string stream_id = 31;
    */
   streamId?: string | undefined;
 
   /**
-   * Of an act of administration: what was done, such as `key.created`.
+   * Administrative action, such as `key.created`.
    *
    * @generated from field: optional string action = 32;
    */
   action?: string | undefined;
 
   /**
-   * Of an act of administration: what it was done to.
+   * Id of the resource that an administrative action changed.
    *
    * @generated from field: optional string subject = 33;
    */
   subject?: string | undefined;
 
   /**
-   * The member whose key it was.
+   * Member that owns the key.
    *
    * @generated from field: optional string user_id = 34;
    */
   userId?: string | undefined;
 
   /**
-   * The robot of the key, or else the one that the request named.
+   * Robot id of the key, or else the one in the request.
    *
    * @generated from field: optional string robot_id = 35;
    */
   robotId?: string | undefined;
 
   /**
-   * The trace of the call: that of the caller's `traceparent`, or its own.
+   * Trace id: from the caller's `traceparent`, or generated.
    *
    * @generated from field: optional string trace_id = 36;
    */
   traceId?: string | undefined;
 
   /**
-   * Milliseconds that it waited before it was planned: for room, for its body, for its key's limits.
+   * Time before planning, in milliseconds: waiting for capacity, for the body and for the key's limits.
    *
    * @generated from field: optional double queue_ms = 37;
    */
   queueMs?: number | undefined;
 
   /**
-   * Milliseconds that the offering which answered took.
+   * Response time of the offering that answered, in milliseconds.
    *
    * @generated from field: optional double upstream_ms = 38;
    */
   upstreamMs?: number | undefined;
 
   /**
-   * The offering had to be woken for it.
+   * True if the offering needed a cold start.
    *
    * @generated from field: bool cold_start = 39;
    */
   coldStart: boolean;
 
   /**
-   * Seconds of a GPU, where the model's server told.
+   * GPU time, in seconds, if reported by the model server.
    *
    * @generated from field: optional double gpu_seconds = 40;
    */
   gpuSeconds?: number | undefined;
 
   /**
-   * The preference that the request named.
+   * Preference named by the request.
    *
    * @generated from field: optional string preference = 41;
    */
   preference?: string | undefined;
 
   /**
-   * Bytes of its body.
+   * Size of the request body, in bytes.
    *
    * @generated from field: optional uint32 input_bytes = 42;
    */
   inputBytes?: number | undefined;
 
   /**
-   * Of an act: milliseconds between the arrival of the observation and the answer.
+   * For act: time from the arrival of the observation to the answer, in milliseconds.
    *
    * @generated from field: optional double observation_age_ms = 43;
    */
   observationAgeMs?: number | undefined;
 
   /**
-   * The time that the caller gave was over before there was an answer.
+   * True if the deadline passed before there was an answer.
    *
    * @generated from field: bool deadline_missed = 44;
    */
   deadlineMissed: boolean;
 
   /**
-   * A preview: nothing was run or charged.
+   * True for a preview; nothing ran and nothing was charged.
    *
    * @generated from field: bool preview = 45;
    */
   preview: boolean;
 
   /**
-   * The contract that was called: act, predict, ground or evaluate; what `kind` says where it is none of a batch.
+   * Contract of the call: `act`, `predict`, `ground` or `evaluate`. Equal to `kind` unless it is a batch call.
    *
    * @generated from field: optional string contract = 46;
    */
   contract?: string | undefined;
 
   /**
-   * The batch that it is an item of.
+   * Batch id, if the call belongs to a batch.
    *
    * @generated from field: optional string batch_id = 47;
    */
   batchId?: string | undefined;
 
   /**
-   * Of a stretch of a control loop: how often the robot was told to hold, by the word of the reason.
+   * For a segment of a control loop: number of holds by reason.
    *
    * @generated from field: map<string, uint32> holds = 48;
    */
   holds: { [key: string]: number };
 
   /**
-   * How it was planned; absent in lists, and where that is not known.
+   * Routing plan; absent in lists and if unknown.
    *
    * @generated from field: optional limber.v1.LoggedPlan plan = 49;
    */
@@ -373,35 +373,34 @@ export const LogRecordSchema: GenMessage<LogRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_log, 0);
 
 /**
- * What the log keeps of the plan of a call.
+ * Summary of a call's routing plan.
  *
  * @generated from message limber.v1.LoggedPlan
  */
 export type LoggedPlan = Message<"limber.v1.LoggedPlan"> & {
   /**
-   * Offerings that the request stands for.
+   * Number of offerings that match the request.
    *
    * @generated from field: uint32 considered = 1;
    */
   considered: number;
 
   /**
-   * The offerings to be tried, best first.
+   * Offerings in the order in which they would be tried.
    *
    * @generated from field: repeated limber.v1.LoggedOffering ranks = 2;
    */
   ranks: LoggedOffering[];
 
   /**
-   * By the word of the reason: how many were dropped, as they were within the second before the call. Not counted where more than 2,000
-   * were considered.
+   * Number of dropped offerings by reason, within the second before the call. Not counted if more than 2,000 were considered.
    *
    * @generated from field: map<string, uint32> drops = 3;
    */
   drops: { [key: string]: number };
 
   /**
-   * The first few of those that were dropped, the rarest reasons first.
+   * The first few dropped offerings, rarest reasons first.
    *
    * @generated from field: repeated limber.v1.LoggedOffering dropped = 4;
    */
@@ -416,34 +415,34 @@ export const LoggedPlanSchema: GenMessage<LoggedPlan> = /*@__PURE__*/
   messageDesc(file_limber_v1_log, 1);
 
 /**
- * An offering in the plan of a call, or out of it.
+ * An offering in a routing plan or dropped from it.
  *
  * @generated from message limber.v1.LoggedOffering
  */
 export type LoggedOffering = Message<"limber.v1.LoggedOffering"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model; absent where the plan had very many.
+   * Model slug; absent for very large plans.
    *
    * @generated from field: optional string model = 2;
    */
   model?: string | undefined;
 
   /**
-   * Its provider; absent where the plan had very many.
+   * Provider name; absent for very large plans.
    *
    * @generated from field: optional string provider = 3;
    */
   provider?: string | undefined;
 
   /**
-   * The word of the reason for which it was dropped; absent where it was not.
+   * Why it was dropped; absent if it is in the plan.
    *
    * @generated from field: optional string reason = 4;
    */
@@ -458,41 +457,41 @@ export const LoggedOfferingSchema: GenMessage<LoggedOffering> = /*@__PURE__*/
   messageDesc(file_limber_v1_log, 2);
 
 /**
- * One try of a call.
+ * One attempt of a call, or several with equal results.
  *
  * @generated from message limber.v1.LogAttempt
  */
 export type LogAttempt = Message<"limber.v1.LogAttempt"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * How it ended.
+   * Result, such as `ok`.
    *
    * @generated from field: string status = 2;
    */
   status: string;
 
   /**
-   * Why it failed; absent where it did not.
+   * Why it failed; absent on success.
    *
    * @generated from field: optional string reason = 3;
    */
   reason?: string | undefined;
 
   /**
-   * Milliseconds; the mean where there are several.
+   * Duration, in milliseconds; the mean for several attempts.
    *
    * @generated from field: double latency_ms = 4;
    */
   latencyMs: number;
 
   /**
-   * How many tries these are; 1 when absent.
+   * Number of attempts; 1 when absent.
    *
    * @generated from field: optional uint32 count = 5;
    */
@@ -507,34 +506,34 @@ export const LogAttemptSchema: GenMessage<LogAttempt> = /*@__PURE__*/
   messageDesc(file_limber_v1_log, 3);
 
 /**
- * What a record of the log is about.
+ * Kinds of log records.
  *
  * @generated from enum limber.v1.LogKind
  */
 export const LogKind = {
   /**
-   * Not stated: calls of models, of every contract, in batches too.
+   * Unspecified; calls of every contract, including batches.
    *
    * @generated from enum value: LOG_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * A call of predict.
+   * A predict call.
    *
    * @generated from enum value: LOG_KIND_PREDICT = 1;
    */
   PREDICT: 1,
 
   /**
-   * A call of act, or a stretch of a control loop.
+   * An act call, or a segment of a control loop.
    *
    * @generated from enum value: LOG_KIND_ACT = 2;
    */
   ACT: 2,
 
   /**
-   * A call of ground.
+   * A ground call.
    *
    * @generated from enum value: LOG_KIND_GROUND = 3;
    */
@@ -548,35 +547,35 @@ export const LogKind = {
   EVALUATE: 4,
 
   /**
-   * What was done to offerings and providers.
+   * A change of an offering or provider.
    *
    * @generated from enum value: LOG_KIND_SUPPLY = 5;
    */
   SUPPLY: 5,
 
   /**
-   * What was done to payments and credits.
+   * A payment or credit.
    *
    * @generated from enum value: LOG_KIND_PAYMENT = 6;
    */
   PAYMENT: 6,
 
   /**
-   * Every other act of administration.
+   * Any other administrative action.
    *
    * @generated from enum value: LOG_KIND_ADMIN = 7;
    */
   ADMIN: 7,
 
   /**
-   * A call that an item of a batch made, or a batch that was refused.
+   * A call made for a batch item, or a refused batch.
    *
    * @generated from enum value: LOG_KIND_BATCH = 8;
    */
   BATCH: 8,
 
   /**
-   * A preview of a route.
+   * A route preview.
    *
    * @generated from enum value: LOG_KIND_PREVIEW = 9;
    */
@@ -584,7 +583,7 @@ export const LogKind = {
 } as const;
 
 /**
- * What a record of the log is about.
+ * Kinds of log records.
  *
  * @generated from enum limber.v1.LogKind
  */

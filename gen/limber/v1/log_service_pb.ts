@@ -15,16 +15,16 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/log_service.proto.
  */
 export const file_limber_v1_log_service: GenFile = /*@__PURE__*/
-  fileDesc("ChtsaW1iZXIvdjEvbG9nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSIpCg1HZXRMb2dSZXF1ZXN0EhgKBmxvZ19pZBgBIAEoCUIIukgFcgMYgAEiNgoOR2V0TG9nUmVzcG9uc2USJAoGcmVjb3JkGAEgASgLMhQubGltYmVyLnYxLkxvZ1JlY29yZCKPBQoPTGlzdExvZ3NSZXF1ZXN0Ei8KBGtpbmQYASABKA4yEi5saW1iZXIudjEuTG9nS2luZEIIukgFggECEAFIAIgBARIjCgx3b3Jrc3BhY2VfaWQYAiABKAlCCLpIBXIDGIABSAGIAQESJwoNc2luY2VfbWludXRlcxgDIAEoDUILukgIKgYYwIQ9KAFIAogBARIeCgVsaW1pdBgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEjUKBmN1cnNvchgFIAEoCUIgukgdchsYgAEyFl4ocmVxfGF1ZClfWzAtOUEtWi1dKyRIBIgBARI8CgZzdGF0dXMYBiABKAlCJ7pIJHIiUgdzZXR0bGVkUgZmYWlsZWRSCXVubWV0ZXJlZFIEZG9uZUgFiAEBEiQKC2h0dHBfc3RhdHVzGAcgASgNQgq6SAcqBRjXBChkSAaIAQESHwoIcm9ib3RfaWQYCCABKAlCCLpIBXIDGIABSAeIAQESIQoKc2Vzc2lvbl9pZBgJIAEoCUIIukgFcgMYgAJICIgBARIcCgVtb2RlbBgKIAEoCUIIukgFcgMYgAJICYgBARIfCghwcm92aWRlchgLIAEoCUIIukgFcgMYgAFICogBARIhCgpyZXF1ZXN0X2lkGAwgASgJQgi6SAVyAxiAAUgLiAEBQgcKBV9raW5kQg8KDV93b3Jrc3BhY2VfaWRCEAoOX3NpbmNlX21pbnV0ZXNCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX3N0YXR1c0IOCgxfaHR0cF9zdGF0dXNCCwoJX3JvYm90X2lkQg0KC19zZXNzaW9uX2lkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDQoLX3JlcXVlc3RfaWQiggEKEExpc3RMb2dzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIqUEChFFeHBvcnRMb2dzUmVxdWVzdBIvCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkxvZ0tpbmRCCLpIBYIBAhABSACIAQESJwoNc2luY2VfbWludXRlcxgCIAEoDUILukgIKgYYwIQ9KAFIAYgBARIjCgx3b3Jrc3BhY2VfaWQYAyABKAlCCLpIBXIDGIABSAKIAQESPAoGc3RhdHVzGAQgASgJQie6SCRyIlIHc2V0dGxlZFIGZmFpbGVkUgl1bm1ldGVyZWRSBGRvbmVIA4gBARIkCgtodHRwX3N0YXR1cxgFIAEoDUIKukgHKgUY1wQoZEgEiAEBEh8KCHJvYm90X2lkGAYgASgJQgi6SAVyAxiAAUgFiAEBEiEKCnNlc3Npb25faWQYByABKAlCCLpIBXIDGIACSAaIAQESHAoFbW9kZWwYCCABKAlCCLpIBXIDGIACSAeIAQESHwoIcHJvdmlkZXIYCSABKAlCCLpIBXIDGIABSAiIAQESIQoKcmVxdWVzdF9pZBgKIAEoCUIIukgFcgMYgAFICYgBAUIHCgVfa2luZEIQCg5fc2luY2VfbWludXRlc0IPCg1fd29ya3NwYWNlX2lkQgkKB19zdGF0dXNCDgoMX2h0dHBfc3RhdHVzQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg0KC19yZXF1ZXN0X2lkIjoKEkV4cG9ydExvZ3NSZXNwb25zZRIkCgZyZWNvcmQYASABKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkMtQDCgpMb2dTZXJ2aWNlEpABCghMaXN0TG9ncxIaLmxpbWJlci52MS5MaXN0TG9nc1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdExvZ3NSZXNwb25zZSJLkAIBqrsYNAgCEglsb2dzLnJlYWRgAnojCglsaXN0X2xvZ3MSFkFzayBmb3IgZmV3IGF0IGEgdGltZS6C0+STAgoSCC92MS9sb2dzErUBCgZHZXRMb2cSGC5saW1iZXIudjEuR2V0TG9nUmVxdWVzdBoZLmxpbWJlci52MS5HZXRMb2dSZXNwb25zZSJ2kAIBqrsYTggCEglsb2dzLnJlYWRgAno9CgdnZXRfbG9nEjJTaG93cyB3aG8gd2FzIHRyaWVkIGZvciBvbmUgY2FsbCBhbmQgd2hhdCBpdCBjb3N0LoLT5JMCG2IGcmVjb3JkEhEvdjEvbG9ncy97bG9nX2lkfRJ7CgpFeHBvcnRMb2dzEhwubGltYmVyLnYxLkV4cG9ydExvZ3NSZXF1ZXN0Gh0ubGltYmVyLnYxLkV4cG9ydExvZ3NSZXNwb25zZSIuqrsYEwgCEgtsb2dzLmV4cG9ydCgCYAKC0+STAhESDy92MS9sb2dzL2V4cG9ydDABYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_log]);
+  fileDesc("ChtsaW1iZXIvdjEvbG9nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSIpCg1HZXRMb2dSZXF1ZXN0EhgKBmxvZ19pZBgBIAEoCUIIukgFcgMYgAEiNgoOR2V0TG9nUmVzcG9uc2USJAoGcmVjb3JkGAEgASgLMhQubGltYmVyLnYxLkxvZ1JlY29yZCKPBQoPTGlzdExvZ3NSZXF1ZXN0Ei8KBGtpbmQYASABKA4yEi5saW1iZXIudjEuTG9nS2luZEIIukgFggECEAFIAIgBARIjCgx3b3Jrc3BhY2VfaWQYAiABKAlCCLpIBXIDGIABSAGIAQESJwoNc2luY2VfbWludXRlcxgDIAEoDUILukgIKgYYwIQ9KAFIAogBARIeCgVsaW1pdBgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEjUKBmN1cnNvchgFIAEoCUIgukgdchsYgAEyFl4ocmVxfGF1ZClfWzAtOUEtWi1dKyRIBIgBARI8CgZzdGF0dXMYBiABKAlCJ7pIJHIiUgdzZXR0bGVkUgZmYWlsZWRSCXVubWV0ZXJlZFIEZG9uZUgFiAEBEiQKC2h0dHBfc3RhdHVzGAcgASgNQgq6SAcqBRjXBChkSAaIAQESHwoIcm9ib3RfaWQYCCABKAlCCLpIBXIDGIABSAeIAQESIQoKc2Vzc2lvbl9pZBgJIAEoCUIIukgFcgMYgAJICIgBARIcCgVtb2RlbBgKIAEoCUIIukgFcgMYgAJICYgBARIfCghwcm92aWRlchgLIAEoCUIIukgFcgMYgAFICogBARIhCgpyZXF1ZXN0X2lkGAwgASgJQgi6SAVyAxiAAUgLiAEBQgcKBV9raW5kQg8KDV93b3Jrc3BhY2VfaWRCEAoOX3NpbmNlX21pbnV0ZXNCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX3N0YXR1c0IOCgxfaHR0cF9zdGF0dXNCCwoJX3JvYm90X2lkQg0KC19zZXNzaW9uX2lkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDQoLX3JlcXVlc3RfaWQiggEKEExpc3RMb2dzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIqUEChFFeHBvcnRMb2dzUmVxdWVzdBIvCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkxvZ0tpbmRCCLpIBYIBAhABSACIAQESJwoNc2luY2VfbWludXRlcxgCIAEoDUILukgIKgYYwIQ9KAFIAYgBARIjCgx3b3Jrc3BhY2VfaWQYAyABKAlCCLpIBXIDGIABSAKIAQESPAoGc3RhdHVzGAQgASgJQie6SCRyIlIHc2V0dGxlZFIGZmFpbGVkUgl1bm1ldGVyZWRSBGRvbmVIA4gBARIkCgtodHRwX3N0YXR1cxgFIAEoDUIKukgHKgUY1wQoZEgEiAEBEh8KCHJvYm90X2lkGAYgASgJQgi6SAVyAxiAAUgFiAEBEiEKCnNlc3Npb25faWQYByABKAlCCLpIBXIDGIACSAaIAQESHAoFbW9kZWwYCCABKAlCCLpIBXIDGIACSAeIAQESHwoIcHJvdmlkZXIYCSABKAlCCLpIBXIDGIABSAiIAQESIQoKcmVxdWVzdF9pZBgKIAEoCUIIukgFcgMYgAFICYgBAUIHCgVfa2luZEIQCg5fc2luY2VfbWludXRlc0IPCg1fd29ya3NwYWNlX2lkQgkKB19zdGF0dXNCDgoMX2h0dHBfc3RhdHVzQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg0KC19yZXF1ZXN0X2lkIjoKEkV4cG9ydExvZ3NSZXNwb25zZRIkCgZyZWNvcmQYASABKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkMvQDCgpMb2dTZXJ2aWNlEqQBCghMaXN0TG9ncxIaLmxpbWJlci52MS5MaXN0TG9nc1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdExvZ3NSZXNwb25zZSJfkAIBqrsYSAgCEglsb2dzLnJlYWRgAno3CglsaXN0X2xvZ3MSKlJlc3VsdHMgY2FuIGJlIGxhcmdlOyByZXF1ZXN0IHNtYWxsIHBhZ2VzLoLT5JMCChIIL3YxL2xvZ3MSwQEKBkdldExvZxIYLmxpbWJlci52MS5HZXRMb2dSZXF1ZXN0GhkubGltYmVyLnYxLkdldExvZ1Jlc3BvbnNlIoEBkAIBqrsYWQgCEglsb2dzLnJlYWRgAnpICgdnZXRfbG9nEj1TaG93cyB3aGljaCBvZmZlcmluZ3Mgd2VyZSB0cmllZCBmb3IgYSBjYWxsIGFuZCB3aGF0IGl0IGNvc3QugtPkkwIbYgZyZWNvcmQSES92MS9sb2dzL3tsb2dfaWR9EnsKCkV4cG9ydExvZ3MSHC5saW1iZXIudjEuRXhwb3J0TG9nc1JlcXVlc3QaHS5saW1iZXIudjEuRXhwb3J0TG9nc1Jlc3BvbnNlIi6quxgTCAISC2xvZ3MuZXhwb3J0KAJgAoLT5JMCERIPL3YxL2xvZ3MvZXhwb3J0MAFiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_log]);
 
 /**
- * Asks for a record.
+ * Request for a log record.
  *
  * @generated from message limber.v1.GetLogRequest
  */
 export type GetLogRequest = Message<"limber.v1.GetLogRequest"> & {
   /**
-   * A record, or what a call gave a name to: `req_…`, the `act_…`, `pred_…`, `grnd_…` or `chunk_…` of its answer, `use_…` of its charge.
+   * Record id, or an id from the call: `req_…`, `act_…`, `pred_…`, `grnd_…` or `chunk_…` of its response, or `use_…` of its charge.
    *
    * @generated from field: string log_id = 1;
    */
@@ -39,7 +39,7 @@ export const GetLogRequestSchema: GenMessage<GetLogRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 0);
 
 /**
- * The record.
+ * A log record.
  *
  * @generated from message limber.v1.GetLogResponse
  */
@@ -60,90 +60,90 @@ export const GetLogResponseSchema: GenMessage<GetLogResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 1);
 
 /**
- * Asks for records. Filters that are given must all hold.
+ * Request to list log records; all given filters must match.
  *
  * @generated from message limber.v1.ListLogsRequest
  */
 export type ListLogsRequest = Message<"limber.v1.ListLogsRequest"> & {
   /**
-   * What they are about; calls of every contract when absent.
+   * Filters by kind; calls of every contract when absent.
    *
    * @generated from field: optional limber.v1.LogKind kind = 1;
    */
   kind?: LogKind | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those of the last minutes.
+   * Filters by age: at most this many minutes.
    *
    * @generated from field: optional uint32 since_minutes = 3;
    */
   sinceMinutes?: number | undefined;
 
   /**
-   * The most to answer; 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 4;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 5;
    */
   cursor?: string | undefined;
 
   /**
-   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
+   * Filters by status: `settled`, `failed`, `unmetered` or `done`.
    *
    * @generated from field: optional string status = 6;
    */
   status?: string | undefined;
 
   /**
-   * Only those with this HTTP status.
+   * Filters by HTTP status.
    *
    * @generated from field: optional uint32 http_status = 7;
    */
   httpStatus?: number | undefined;
 
   /**
-   * Only this robot's.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 8;
    */
   robotId?: string | undefined;
 
   /**
-   * Only this session's.
+   * Filters by session.
    *
    * @generated from field: optional string session_id = 9;
    */
   sessionId?: string | undefined;
 
   /**
-   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   * Filters by model: the one that answered, or else the requested one.
    *
    * @generated from field: optional string model = 10;
    */
   model?: string | undefined;
 
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 11;
    */
   provider?: string | undefined;
 
   /**
-   * Only this request.
+   * Filters by request id.
    *
    * @generated from field: optional string request_id = 12;
    */
@@ -158,13 +158,13 @@ export const ListLogsRequestSchema: GenMessage<ListLogsRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 2);
 
 /**
- * A page of records, newest first.
+ * A page of log records, newest first.
  *
  * @generated from message limber.v1.ListLogsResponse
  */
 export type ListLogsResponse = Message<"limber.v1.ListLogsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -178,14 +178,14 @@ export type ListLogsResponse = Message<"limber.v1.ListLogsResponse"> & {
   data: LogRecord[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -200,76 +200,76 @@ export const ListLogsResponseSchema: GenMessage<ListLogsResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_log_service, 3);
 
 /**
- * Asks for all records. Filters that are given must all hold.
+ * Request to export log records; all given filters must match.
  *
  * @generated from message limber.v1.ExportLogsRequest
  */
 export type ExportLogsRequest = Message<"limber.v1.ExportLogsRequest"> & {
   /**
-   * What they are about; calls of every contract when absent.
+   * Filters by kind; calls of every contract when absent.
    *
    * @generated from field: optional limber.v1.LogKind kind = 1;
    */
   kind?: LogKind | undefined;
 
   /**
-   * Only those of the last minutes.
+   * Filters by age: at most this many minutes.
    *
    * @generated from field: optional uint32 since_minutes = 2;
    */
   sinceMinutes?: number | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 3;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
+   * Filters by status: `settled`, `failed`, `unmetered` or `done`.
    *
    * @generated from field: optional string status = 4;
    */
   status?: string | undefined;
 
   /**
-   * Only those with this HTTP status.
+   * Filters by HTTP status.
    *
    * @generated from field: optional uint32 http_status = 5;
    */
   httpStatus?: number | undefined;
 
   /**
-   * Only this robot's.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 6;
    */
   robotId?: string | undefined;
 
   /**
-   * Only this session's.
+   * Filters by session.
    *
    * @generated from field: optional string session_id = 7;
    */
   sessionId?: string | undefined;
 
   /**
-   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   * Filters by model: the one that answered, or else the requested one.
    *
    * @generated from field: optional string model = 8;
    */
   model?: string | undefined;
 
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 9;
    */
   provider?: string | undefined;
 
   /**
-   * Only this request.
+   * Filters by request id.
    *
    * @generated from field: optional string request_id = 10;
    */
@@ -305,13 +305,13 @@ export const ExportLogsResponseSchema: GenMessage<ExportLogsResponse> = /*@__PUR
   messageDesc(file_limber_v1_log_service, 5);
 
 /**
- * The log: what was called, what became of it, and who did what.
+ * Reads the log of calls and administrative actions.
  *
  * @generated from service limber.v1.LogService
  */
 export const LogService: GenService<{
   /**
-   * Lists records, newest first.
+   * Lists log records, newest first.
    *
    * @generated from rpc limber.v1.LogService.ListLogs
    */
@@ -321,7 +321,7 @@ export const LogService: GenService<{
     output: typeof ListLogsResponseSchema;
   },
   /**
-   * Shows one record, by any name that the call gave.
+   * Returns a log record, by any id that the call returned.
    *
    * @generated from rpc limber.v1.LogService.GetLog
    */
@@ -331,7 +331,7 @@ export const LogService: GenService<{
     output: typeof GetLogResponseSchema;
   },
   /**
-   * Streams all records that match, newest first.
+   * Streams all matching log records, newest first.
    *
    * @generated from rpc limber.v1.LogService.ExportLogs
    */

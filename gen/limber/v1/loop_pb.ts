@@ -15,239 +15,238 @@ export const file_limber_v1_loop: GenFile = /*@__PURE__*/
   fileDesc("ChRsaW1iZXIvdjEvbG9vcC5wcm90bxIJbGltYmVyLnYxIvsHCgtSdW5uaW5nTG9vcBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGb3JnX2lkGAMgASgJEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgAiAEBEg4KBmtleV9pZBgFIAEoCRIVCghyb2JvdF9pZBgGIAEoCUgBiAEBEhcKCnNlc3Npb25faWQYByABKAlIAogBARIXCg9tb2RlbF9yZXF1ZXN0ZWQYCCABKAkSEgoFbW9kZWwYCSABKAlIA4gBARIVCghwcm92aWRlchgKIAEoCUgEiAEBEhgKC29mZmVyaW5nX2lkGAsgASgJSAWIAQESFgoJcHJlY2lzaW9uGAwgASgJSAaIAQESEwoGcmVnaW9uGA0gASgJSAeIAQESFAoMYWN0aW9uX3NwYWNlGA4gASgJEhMKC2RlYWRsaW5lX21zGA8gASgBEhIKBWR0X21zGBAgASgNSAiIAQESDQoFc2luY2UYESABKA0SIwoFc3RhdGUYEiABKA4yFC5saW1iZXIudjEuTG9vcFN0YXRlEi0KCWxhc3RfaG9sZBgTIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uSAmIAQESDwoHcmF0ZV9oehgUIAEoARISCgphdmVyYWdlX2h6GBUgASgBEhUKCHdvcnN0X2h6GBYgASgBSAqIAQESFQoIYXNrZWRfaHoYFyABKAFIC4gBARIXCgphZ2VfcDUwX21zGBggASgBSAyIAQESFwoKYWdlX3A5OV9tcxgZIAEoAUgNiAEBEg4KBmNodW5rcxgaIAEoDRIwCgVob2xkcxgbIAMoCzIhLmxpbWJlci52MS5SdW5uaW5nTG9vcC5Ib2xkc0VudHJ5EhEKCWZhaWxvdmVycxgcIAEoDRIOCgZoZWRnZXMYHSABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYHiABKA0SEAoIY29zdF91c2QYHyABKAESDwoHZXBpc29kZRggIAEoDRIVCghyZXZpc2lvbhghIAEoCUgOiAEBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg4KDF9vZmZlcmluZ19pZEIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CCAoGX2R0X21zQgwKCl9sYXN0X2hvbGRCCwoJX3dvcnN0X2h6QgsKCV9hc2tlZF9oekINCgtfYWdlX3A1MF9tc0INCgtfYWdlX3A5OV9tc0ILCglfcmV2aXNpb24qbwoJTG9vcFN0YXRlEhoKFkxPT1BfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJMT09QX1NUQVRFX1JVTk5JTkcQARIWChJMT09QX1NUQVRFX0hPTERJTkcQAhIWChJMT09QX1NUQVRFX1dBSVRJTkcQA2IGcHJvdG8z", [file_limber_v1_control_loop]);
 
 /**
- * A control loop that runs at this moment, on whichever replica.
+ * A control loop that is open on any replica.
  *
  * @generated from message limber.v1.RunningLoop
  */
 export type RunningLoop = Message<"limber.v1.RunningLoop"> & {
   /**
-   * The stream's identifier. Records of the loop in the log bear it as `stream_id`.
+   * Stream id; log records of the loop carry it as `stream_id`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `control_loop`.
+   * Always `control_loop`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 3;
    */
   orgId: string;
 
   /**
-   * The workspace of its key; absent where that is of none.
+   * Workspace id of its key; absent for organization keys.
    *
    * @generated from field: optional string workspace_id = 4;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Its key.
+   * Id of its key.
    *
    * @generated from field: string key_id = 5;
    */
   keyId: string;
 
   /**
-   * The robot: the key's own, or else the one that the stream named.
+   * Robot id of the key, or else the one given by the stream.
    *
    * @generated from field: optional string robot_id = 6;
    */
   robotId?: string | undefined;
 
   /**
-   * The session, as the caller calls it.
+   * Session id, as chosen by the caller.
    *
    * @generated from field: optional string session_id = 7;
    */
   sessionId?: string | undefined;
 
   /**
-   * The model that was asked for.
+   * Requested model.
    *
    * @generated from field: string model_requested = 8;
    */
   modelRequested: string;
 
   /**
-   * The model that serves; absent before the first chunk.
+   * Slug of the serving model; absent before the first chunk.
    *
    * @generated from field: optional string model = 9;
    */
   model?: string | undefined;
 
   /**
-   * The provider that serves; absent before the first chunk.
+   * Name of the serving provider; absent before the first chunk.
    *
    * @generated from field: optional string provider = 10;
    */
   provider?: string | undefined;
 
   /**
-   * The offering that serves; absent before the first chunk.
+   * Id of the serving offering; absent before the first chunk.
    *
    * @generated from field: optional string offering_id = 11;
    */
   offeringId?: string | undefined;
 
   /**
-   * The numeric precision that it serves in; absent before the first chunk.
+   * Numeric precision of the serving offering; absent before the first chunk.
    *
    * @generated from field: optional string precision = 12;
    */
   precision?: string | undefined;
 
   /**
-   * Where it serves; absent before the first chunk.
+   * Region of the serving offering; absent before the first chunk.
    *
    * @generated from field: optional string region = 13;
    */
   region?: string | undefined;
 
   /**
-   * The action space of its chunks.
+   * Action space of its chunks.
    *
    * @generated from field: string action_space = 14;
    */
   actionSpace: string;
 
   /**
-   * How old an observation may be when its chunk leaves, in milliseconds.
+   * Maximum age of an observation when its chunk is sent, in milliseconds.
    *
    * @generated from field: double deadline_ms = 15;
    */
   deadlineMs: number;
 
   /**
-   * Time from one action step to the next, in milliseconds, as the offering declares it; absent before the first chunk, and where the
-   * offering does not say.
+   * Time between action steps, in milliseconds; absent before the first chunk or if the offering does not declare it.
    *
    * @generated from field: optional uint32 dt_ms = 16;
    */
   dtMs?: number | undefined;
 
   /**
-   * When it was opened, in unix seconds.
+   * When it was opened, in Unix seconds.
    *
    * @generated from field: uint32 since = 17;
    */
   since: number;
 
   /**
-   * What it does at the moment.
+   * Current state.
    *
    * @generated from field: limber.v1.LoopState state = 18;
    */
   state: LoopState;
 
   /**
-   * Why the robot was last told to hold; absent where it never was.
+   * Reason of the last hold; absent if there was none.
    *
    * @generated from field: optional limber.v1.HoldReason last_hold = 19;
    */
   lastHold?: HoldReason | undefined;
 
   /**
-   * Chunks that were sent in the last whole second.
+   * Chunks sent in the last full second.
    *
    * @generated from field: double rate_hz = 20;
    */
   rateHz: number;
 
   /**
-   * Chunks per second since it was opened, pauses of the robot of more than five seconds aside.
+   * Chunks per second since it opened, excluding robot pauses longer than 5 s.
    *
    * @generated from field: double average_hz = 21;
    */
   averageHz: number;
 
   /**
-   * The fewest chunks in a second of the last minute, of those seconds through which observations came; absent while there was none.
+   * Fewest chunks in any second of the last minute in which observations arrived; absent if none arrived.
    *
    * @generated from field: optional double worst_hz = 22;
    */
   worstHz?: number | undefined;
 
   /**
-   * The target: observations per second that the robot sent in the same seconds; absent while there was none.
+   * Observations per second that the robot sent in the same seconds; absent if none arrived.
    *
    * @generated from field: optional double asked_hz = 23;
    */
   askedHz?: number | undefined;
 
   /**
-   * Median age of an observation when its chunk left, in milliseconds, over the last one to two minutes; absent without a chunk.
+   * Median age of an observation when its chunk is sent, in milliseconds, over the last one to two minutes; absent without chunks.
    *
    * @generated from field: optional double age_p50_ms = 24;
    */
   ageP50Ms?: number | undefined;
 
   /**
-   * 99th percentile of the same.
+   * 99th percentile of the same age, in milliseconds.
    *
    * @generated from field: optional double age_p99_ms = 25;
    */
   ageP99Ms?: number | undefined;
 
   /**
-   * Chunks that were sent.
+   * Number of chunks sent.
    *
    * @generated from field: uint32 chunks = 26;
    */
   chunks: number;
 
   /**
-   * How often the robot was told to hold, by the word of the reason.
+   * Number of holds by reason.
    *
    * @generated from field: map<string, uint32> holds = 27;
    */
   holds: { [key: string]: number };
 
   /**
-   * How often another offering took over.
+   * Number of times another offering took over.
    *
    * @generated from field: uint32 failovers = 28;
    */
   failovers: number;
 
   /**
-   * Chunks for which a second provider was asked because the first was late.
+   * Chunks for which a second provider was called because the first was late.
    *
    * @generated from field: uint32 hedges = 29;
    */
   hedges: number;
 
   /**
-   * Observations that a newer one replaced, or that came out of order.
+   * Observations dropped because a newer one replaced them or they arrived out of order.
    *
    * @generated from field: uint32 dropped_observations = 30;
    */
   droppedObservations: number;
 
   /**
-   * What was deducted for it so far, in US dollars.
+   * Amount charged so far, in US dollars.
    *
    * @generated from field: double cost_usd = 31;
    */
   costUsd: number;
 
   /**
-   * Number of the episode.
+   * Episode number, from 1.
    *
    * @generated from field: uint32 episode = 32;
    */
   episode: number;
 
   /**
-   * The revision of the model that serves: the SHA-256 of its weights, as the offering declares its checkpoint; absent before the first
-   * chunk, and where the offering declares none.
+   * Revision of the serving model: SHA-256 of its weights, from the offering's declared checkpoint. Absent before the first chunk or
+   * without a declared checkpoint.
    *
    * @generated from field: optional string revision = 33;
    */
@@ -262,34 +261,34 @@ export const RunningLoopSchema: GenMessage<RunningLoop> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop, 0);
 
 /**
- * What a control loop does at the moment.
+ * State of a control loop.
  *
  * @generated from enum limber.v1.LoopState
  */
 export const LoopState = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: LOOP_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Chunks leave.
+   * Chunks are being sent.
    *
    * @generated from enum value: LOOP_STATE_RUNNING = 1;
    */
   RUNNING: 1,
 
   /**
-   * The robot was told to hold, and no chunk has left since.
+   * The last message to the robot was a hold.
    *
    * @generated from enum value: LOOP_STATE_HOLDING = 2;
    */
   HOLDING: 2,
 
   /**
-   * The robot has sent no observation for two seconds.
+   * The robot has sent no observation for 2 s.
    *
    * @generated from enum value: LOOP_STATE_WAITING = 3;
    */
@@ -297,7 +296,7 @@ export const LoopState = {
 } as const;
 
 /**
- * What a control loop does at the moment.
+ * State of a control loop.
  *
  * @generated from enum limber.v1.LoopState
  */

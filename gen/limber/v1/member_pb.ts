@@ -14,90 +14,90 @@ export const file_limber_v1_member: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvbWVtYmVyLnByb3RvEglsaW1iZXIudjEi2QIKBk1lbWJlchIPCgd1c2VyX2lkGAEgASgJEg4KBm9yZ19pZBgCIAEoCRINCgVlbWFpbBgDIAEoCRIMCgRyb2xlGAQgASgJEhIKCmdpdmVuX3JvbGUYBSABKAkSFQoNd29ya3NwYWNlX2lkcxgGIAMoCRInCgZzdGF0dXMYByABKA4yFy5saW1iZXIudjEuTWVtYmVyU3RhdHVzEg8KB2NyZWF0ZWQYCCABKA0SEwoGaW52aXRlGAkgASgJSACIAQESHgoRaW52aXRlX2V4cGlyZXNfYXQYCiABKA1IAYgBARIYCgtzaWduX2luX3VybBgLIAEoCUgCiAEBEhoKDWludml0ZV9tYWlsZWQYDCABKAhIA4gBAUIJCgdfaW52aXRlQhQKEl9pbnZpdGVfZXhwaXJlc19hdEIOCgxfc2lnbl9pbl91cmxCEAoOX2ludml0ZV9tYWlsZWQiYwoEUm9sZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhMKC3Blcm1pc3Npb25zGAQgAygJEhcKD293bl9wZXJtaXNzaW9ucxgFIAMoCSJACgpQZXJtaXNzaW9uEgoKAmlkGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWVuZHBvaW50cxgDIAMoCSKNAQoPUm9sZVBlcm1pc3Npb25zEkAKC3Blcm1pc3Npb25zGAEgAygLMisubGltYmVyLnYxLlJvbGVQZXJtaXNzaW9ucy5QZXJtaXNzaW9uc0VudHJ5GjIKEFBlcm1pc3Npb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgIOgI4AToEyLwYASqBAQoMTWVtYmVyU3RhdHVzEh0KGU1FTUJFUl9TVEFUVVNfVU5TUEVDSUZJRUQQABIZChVNRU1CRVJfU1RBVFVTX0lOVklURUQQARIYChRNRU1CRVJfU1RBVFVTX0FDVElWRRACEh0KGU1FTUJFUl9TVEFUVVNfREVBQ1RJVkFURUQQA2IGcHJvdG8z", [file_limber_edge_v1_options]);
 
 /**
- * A person of an organisation.
+ * A member of an organization.
  *
  * @generated from message limber.v1.Member
  */
 export type Member = Message<"limber.v1.Member"> & {
   /**
-   * Its name, such as `usr_01J…`.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 2;
    */
   orgId: string;
 
   /**
-   * Where the person can be reached.
+   * E-mail address.
    *
    * @generated from field: string email = 3;
    */
   email: string;
 
   /**
-   * The role that the person acts in: the highest that a mapped group of the identity provider gives, or else the given one.
+   * Effective role: the highest role of the member's mapped identity provider groups, or else `given_role`.
    *
    * @generated from field: string role = 4;
    */
   role: string;
 
   /**
-   * The role that was given by hand.
+   * Role assigned manually.
    *
    * @generated from field: string given_role = 5;
    */
   givenRole: string;
 
   /**
-   * The workspaces that the person is confined to; everywhere when empty.
+   * Workspaces that the member is limited to; all workspaces if empty.
    *
    * @generated from field: repeated string workspace_ids = 6;
    */
   workspaceIds: string[];
 
   /**
-   * Whether the person may call.
+   * Membership status.
    *
    * @generated from field: limber.v1.MemberStatus status = 7;
    */
   status: MemberStatus;
 
   /**
-   * When the person was invited, in unix seconds.
+   * When the member was invited, in Unix seconds.
    *
    * @generated from field: uint32 created = 8;
    */
   created: number;
 
   /**
-   * The invite to accept; returned once, by the call that made it.
+   * Invite token; returned only once, when the invite is created.
    *
    * @generated from field: optional string invite = 9;
    */
   invite?: string | undefined;
 
   /**
-   * When the invite ends, in unix seconds; absent once it was accepted.
+   * When the invite expires, in Unix seconds; absent once it is accepted.
    *
    * @generated from field: optional uint32 invite_expires_at = 10;
    */
   inviteExpiresAt?: number | undefined;
 
   /**
-   * The page that accepts the invite and signs the person in; returned once, with the invite.
+   * URL that accepts the invite and signs the member in; returned only once, with the invite.
    *
    * @generated from field: optional string sign_in_url = 11;
    */
   signInUrl?: string | undefined;
 
   /**
-   * The invite is on its way by mail; absent where the link has to be handed on.
+   * True if the invite is being sent by mail; absent if you have to pass on the link.
    *
    * @generated from field: optional bool invite_mailed = 12;
    */
@@ -112,41 +112,41 @@ export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
   messageDesc(file_limber_v1_member, 0);
 
 /**
- * A role.
+ * A role and its permissions.
  *
  * @generated from message limber.v1.Role
  */
 export type Role = Message<"limber.v1.Role"> & {
   /**
-   * Its word, such as `developer`.
+   * Role id, such as `developer`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What it is for.
+   * What the role is for.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * The permissions that it holds.
+   * Permissions of the role.
    *
    * @generated from field: repeated string permissions = 4;
    */
   permissions: string[];
 
   /**
-   * Those of them that it holds for what is its own alone.
+   * Permissions that apply only to the member's own resources.
    *
    * @generated from field: repeated string own_permissions = 5;
    */
@@ -167,21 +167,21 @@ export const RoleSchema: GenMessage<Role> = /*@__PURE__*/
  */
 export type Permission = Message<"limber.v1.Permission"> & {
   /**
-   * Its word, such as `inference.run`.
+   * Permission id, such as `inference.run`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What it lets one do.
+   * What it allows.
    *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
-   * The calls that need it, such as `POST /v1/act`.
+   * Endpoints that require it, such as `POST /v1/act`.
    *
    * @generated from field: repeated string endpoints = 3;
    */
@@ -196,13 +196,13 @@ export const PermissionSchema: GenMessage<Permission> = /*@__PURE__*/
   messageDesc(file_limber_v1_member, 2);
 
 /**
- * What one role holds.
+ * Permissions of one role.
  *
  * @generated from message limber.v1.RolePermissions
  */
 export type RolePermissions = Message<"limber.v1.RolePermissions"> & {
   /**
-   * Whether it holds each permission.
+   * Whether the role has each permission.
    *
    * @generated from field: map<string, bool> permissions = 1;
    */
@@ -217,34 +217,34 @@ export const RolePermissionsSchema: GenMessage<RolePermissions> = /*@__PURE__*/
   messageDesc(file_limber_v1_member, 3);
 
 /**
- * Whether a person may call.
+ * Membership status.
  *
  * @generated from enum limber.v1.MemberStatus
  */
 export const MemberStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: MEMBER_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Has not accepted the invite yet.
+   * Invited; the invite is not accepted yet.
    *
    * @generated from enum value: MEMBER_STATUS_INVITED = 1;
    */
   INVITED: 1,
 
   /**
-   * May call.
+   * Active; the member's keys work.
    *
    * @generated from enum value: MEMBER_STATUS_ACTIVE = 2;
    */
   ACTIVE: 2,
 
   /**
-   * Was deactivated by the identity provider; all the person's keys are refused.
+   * Deactivated by the identity provider; all keys of the member are refused.
    *
    * @generated from enum value: MEMBER_STATUS_DEACTIVATED = 3;
    */
@@ -252,7 +252,7 @@ export const MemberStatus = {
 } as const;
 
 /**
- * Whether a person may call.
+ * Membership status.
  *
  * @generated from enum limber.v1.MemberStatus
  */

@@ -13,55 +13,55 @@ export const file_limber_v1_oauth: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvb2F1dGgucHJvdG8SCWxpbWJlci52MSK4AQoLT2F1dGhDbGllbnQSEQoJY2xpZW50X2lkGAEgASgJEhoKDWNsaWVudF9zZWNyZXQYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEhUKDXJlZGlyZWN0X3VyaXMYBCADKAkSDgoGc2NvcGVzGAUgAygJEiIKGnRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kGAYgASgJEg8KB2NyZWF0ZWQYByABKA1CEAoOX2NsaWVudF9zZWNyZXRiBnByb3RvMw");
 
 /**
- * An application that asks members for consent to act for them.
+ * An OAuth application that asks members for consent to act on their behalf.
  *
  * @generated from message limber.v1.OauthClient
  */
 export type OauthClient = Message<"limber.v1.OauthClient"> & {
   /**
-   * Its name, such as `oac_01J…`; not a secret.
+   * Client id, such as `oac_01J…`; not a secret.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * Its secret; returned once, by the call that made a confidential client.
+   * Client secret; returned only once, when a confidential client is created.
    *
    * @generated from field: optional string client_secret = 2;
    */
   clientSecret?: string | undefined;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Where it takes codes; an address must be one of these to the letter, but for the port of a loopback address.
+   * Allowed redirect URIs, compared exactly except for the port of loopback addresses.
    *
    * @generated from field: repeated string redirect_uris = 4;
    */
   redirectUris: string[];
 
   /**
-   * The most that it may ask for.
+   * Maximum scopes that it can request.
    *
    * @generated from field: repeated string scopes = 5;
    */
   scopes: string[];
 
   /**
-   * How it proves itself at the token endpoint: `none`, `client_secret_basic` or `client_secret_post`.
+   * Authentication method at the token endpoint: `none`, `client_secret_basic` or `client_secret_post`.
    *
    * @generated from field: string token_endpoint_auth_method = 6;
    */
   tokenEndpointAuthMethod: string;
 
   /**
-   * When it was made, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 7;
    */

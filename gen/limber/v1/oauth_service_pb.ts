@@ -18,34 +18,34 @@ export const file_limber_v1_oauth_service: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvdjEvb2F1dGhfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIuUDChhDcmVhdGVPYXV0aENsaWVudFJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARiAARIqCg1yZWRpcmVjdF91cmlzGAIgAygJQhO6SBCSAQ0IARAKIgdyBRABGIAEEoQCCgZzY29wZXMYAyADKAlC8wG6SO8BkgHrARAgGAEi5AFy4QFSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZVINaW5mZXJlbmNlLnJ1blIJam9icy5yZWFkUgpqb2JzLndyaXRlUgxwcmVzZXRzLnJlYWRSDXByZXNldHMud3JpdGVSCWxvZ3MucmVhZFIKdXNhZ2UucmVhZFIMYmlsbGluZy5yZWFkUgtzdXBwbHkucmVhZFINd2ViaG9va3MucmVhZFIOYnJvYWRjYXN0LnJlYWRSD3dvcmtzcGFjZXMucmVhZFINc2V0dGluZ3MucmVhZFILcm9ib3RzLnN0b3ASXQoadG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QYBCABKAlCNLpIMXIvUgRub25lUhNjbGllbnRfc2VjcmV0X2Jhc2ljUhJjbGllbnRfc2VjcmV0X3Bvc3RIAIgBAUIdChtfdG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QiQwoZQ3JlYXRlT2F1dGhDbGllbnRSZXNwb25zZRImCgZjbGllbnQYASABKAsyFi5saW1iZXIudjEuT2F1dGhDbGllbnQifwoXTGlzdE9hdXRoQ2xpZW50c1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGOgHKAFIAIgBARIvCgZjdXJzb3IYAiABKAlCGrpIF3IVGIACMhBeb2FjX1swLTlBLVotXSskSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IijAEKGExpc3RPYXV0aENsaWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5PYXV0aENsaWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChhEZWxldGVPYXV0aENsaWVudFJlcXVlc3QSEQoJY2xpZW50X2lkGAEgASgJIj8KGURlbGV0ZU9hdXRoQ2xpZW50UmVzcG9uc2USEQoJY2xpZW50X2lkGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgi7gQKEEF1dGhvcml6ZVJlcXVlc3QSHQoJY2xpZW50X2lkGAEgASgJQgq6SAdyBRABGIABEiAKDHJlZGlyZWN0X3VyaRgCIAEoCUIKukgHcgUQARiABBIyCg5jb2RlX2NoYWxsZW5nZRgDIAEoCUIaukgXchUyE15bQS1aYS16MC05Xy1dezQzfSQSKgoVY29kZV9jaGFsbGVuZ2VfbWV0aG9kGAQgASgJQgu6SAhyBlIEUzI1NhIcCgVzY29wZRgFIAEoCUIIukgFcgMYgARIAIgBARIcCgVzdGF0ZRgGIAEoCUIIukgFcgMYgAhIAYgBARInCg1yZXNwb25zZV90eXBlGAcgASgJQgu6SAhyBlIEY29kZUgCiAEBEjAKCmJ1ZGdldF91c2QYCCABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAASAOIAQESJgoKZXhwaXJlc19pbhgJIAEoDUINukgKKggYgIawlgEoPEgEiAEBEiEKCHJvYm90X2lkGAogASgJQgq6SAdyBRABGIABSAWIAQESIQoGbW9kZWxzGAsgAygJQhG6SA6SAQsQZCIHcgUQARiAAhIkCgx3b3Jrc3BhY2VfaWQYDCABKAlCCbpIBnIEEAEYQEgGiAEBEh8KCHJlc291cmNlGA0gASgJQgi6SAVyAxiABEgHiAEBQggKBl9zY29wZUIICgZfc3RhdGVCEAoOX3Jlc3BvbnNlX3R5cGVCDQoLX2J1ZGdldF91c2RCDQoLX2V4cGlyZXNfaW5CCwoJX3JvYm90X2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3Jlc291cmNlIq8BChZEZXNjcmliZUNvbnNlbnRSZXF1ZXN0Eh0KCWNsaWVudF9pZBgBIAEoCUIKukgHcgUQARiAARIgCgxyZWRpcmVjdF91cmkYAiABKAlCCrpIB3IFEAEYgAQSHAoFc2NvcGUYAyABKAlCCLpIBXIDGIAESACIAQESHwoIcmVzb3VyY2UYBCABKAlCCLpIBXIDGIAESAGIAQFCCAoGX3Njb3BlQgsKCV9yZXNvdXJjZSKAAwoXRGVzY3JpYmVDb25zZW50UmVzcG9uc2USEQoJY2xpZW50X2lkGAEgASgJEhMKC2NsaWVudF9uYW1lGAIgASgJEhkKEXJlZ2lzdGVyZWRfaXRzZWxmGAMgASgIEhUKDXJlZGlyZWN0X2hvc3QYBCABKAkSJwoGc2NvcGVzGAUgAygLMhcubGltYmVyLnYxLkNvbnNlbnRTY29wZRIOCgZvcmdfaWQYBiABKAkSEAoIb3JnX25hbWUYByABKAkSGQoMd29ya3NwYWNlX2lkGAggASgJSACIAQESFQoIcm9ib3RfaWQYCSABKAlIAYgBARIOCgZtb2RlbHMYCiADKAkSFwoKYnVkZ2V0X3VzZBgLIAEoAUgCiAEBEhcKCmV4cGlyZXNfYXQYDCABKA1IA4gBARIQCghoYXJkd2FyZRgNIAEoCEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfYnVkZ2V0X3VzZEINCgtfZXhwaXJlc19hdCJFCgxDb25zZW50U2NvcGUSDQoFc2NvcGUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJZ3JhbnRhYmxlGAMgASgIIs8CChpSZWdpc3Rlck9hdXRoQ2xpZW50UmVxdWVzdBIvCgtjbGllbnRfbmFtZRgBIAEoCUIVukgSchAYgAEyC15bXlxwe0N9XSokSACIAQESKAoNcmVkaXJlY3RfdXJpcxgCIAMoCUIRukgOkgELEAoiB3IFEAEYgAQSMAoadG9rZW5fZW5kcG9pbnRfYXV0aF9tZXRob2QYAyABKAlCB7pIBHICGEBIAYgBARIkCgtncmFudF90eXBlcxgEIAMoCUIPukgMkgEJEBAiBXIDGIABEicKDnJlc3BvbnNlX3R5cGVzGAUgAygJQg+6SAySAQkQECIFcgMYgAESHAoFc2NvcGUYBiABKAlCCLpIBXIDGIAESAKIAQFCDgoMX2NsaWVudF9uYW1lQh0KG190b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZEIICgZfc2NvcGUiywIKG1JlZ2lzdGVyT2F1dGhDbGllbnRSZXNwb25zZRIRCgljbGllbnRfaWQYASABKAkSGgoNY2xpZW50X3NlY3JldBgCIAEoCUgAiAEBEhsKE2NsaWVudF9pZF9pc3N1ZWRfYXQYAyABKA0SJQoYY2xpZW50X3NlY3JldF9leHBpcmVzX2F0GAQgASgNSAGIAQESEwoLY2xpZW50X25hbWUYBSABKAkSFQoNcmVkaXJlY3RfdXJpcxgGIAMoCRIiChp0b2tlbl9lbmRwb2ludF9hdXRoX21ldGhvZBgHIAEoCRITCgtncmFudF90eXBlcxgIIAMoCRIWCg5yZXNwb25zZV90eXBlcxgJIAMoCRINCgVzY29wZRgKIAEoCUIQCg5fY2xpZW50X3NlY3JldEIbChlfY2xpZW50X3NlY3JldF9leHBpcmVzX2F0IkYKGkdldFJlc291cmNlTWV0YWRhdGFSZXF1ZXN0Eh0KBmlzc3VlchgBIAEoCUIIukgFcgMYgARIAIgBAUIJCgdfaXNzdWVyIsEBChtHZXRSZXNvdXJjZU1ldGFkYXRhUmVzcG9uc2USEAoIcmVzb3VyY2UYASABKAkSHQoVYXV0aG9yaXphdGlvbl9zZXJ2ZXJzGAIgAygJEhgKEHNjb3Blc19zdXBwb3J0ZWQYAyADKAkSIAoYYmVhcmVyX21ldGhvZHNfc3VwcG9ydGVkGAQgAygJEhUKDXJlc291cmNlX25hbWUYBSABKAkSHgoWcmVzb3VyY2VfZG9jdW1lbnRhdGlvbhgGIAEoCSJ4ChFBdXRob3JpemVSZXNwb25zZRIMCgRjb2RlGAEgASgJEhQKDHJlZGlyZWN0X3VybBgCIAEoCRISCgpleHBpcmVzX2luGAMgASgNEg0KBXNjb3BlGAQgASgJEhIKBXN0YXRlGAUgASgJSACIAQFCCAoGX3N0YXRlIsECChRFeGNoYW5nZVRva2VuUmVxdWVzdBIbCgpncmFudF90eXBlGAEgASgJQge6SARyAhABEhkKBGNvZGUYAiABKAlCC4ABAbpIBXIDGIAEEiIKDWNvZGVfdmVyaWZpZXIYAyABKAlCC4ABAbpIBXIDGIAEEiAKCWNsaWVudF9pZBgEIAEoCUIIukgFcgMYgAFIAIgBARInCg1jbGllbnRfc2VjcmV0GAUgASgJQguAAQG6SAVyAxiAAkgBiAEBEiMKDHJlZGlyZWN0X3VyaRgGIAEoCUIIukgFcgMYgARIAogBARIfCghyZXNvdXJjZRgHIAEoCUIIukgFcgMYgARIA4gBAUIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0Qg8KDV9yZWRpcmVjdF91cmlCCwoJX3Jlc291cmNlIt4BChVFeGNoYW5nZVRva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCnRva2VuX3R5cGUYAiABKAkSDgoGa2V5X2lkGAMgASgJEhoKB3VzZXJfaWQYBCABKAlCBJi9GAFIAIgBARINCgVzY29wZRgFIAEoCRIdCgpleHBpcmVzX2F0GAYgASgNQgSYvRgBSAGIAQESFwoKZXhwaXJlc19pbhgHIAEoDUgCiAEBQgoKCF91c2VyX2lkQg0KC19leHBpcmVzX2F0Qg0KC19leHBpcmVzX2luItgBChJSZXZva2VUb2tlblJlcXVlc3QSHAoFdG9rZW4YASABKAlCDYABAbpIB3IFEAEYgAQSJQoPdG9rZW5fdHlwZV9oaW50GAIgASgJQge6SARyAhhASACIAQESIAoJY2xpZW50X2lkGAMgASgJQgi6SAVyAxiAAUgBiAEBEicKDWNsaWVudF9zZWNyZXQYBCABKAlCC4ABAbpIBXIDGIACSAKIAQFCEgoQX3Rva2VuX3R5cGVfaGludEIMCgpfY2xpZW50X2lkQhAKDl9jbGllbnRfc2VjcmV0IhUKE1Jldm9rZVRva2VuUmVzcG9uc2UiRAoYR2V0U2VydmVyTWV0YWRhdGFSZXF1ZXN0Eh0KBmlzc3VlchgBIAEoCUIIukgFcgMYgARIAIgBAUIJCgdfaXNzdWVyIt4DChlHZXRTZXJ2ZXJNZXRhZGF0YVJlc3BvbnNlEg4KBmlzc3VlchgBIAEoCRIeChZhdXRob3JpemF0aW9uX2VuZHBvaW50GAIgASgJEhYKDnRva2VuX2VuZHBvaW50GAMgASgJEhsKE3Jldm9jYXRpb25fZW5kcG9pbnQYBCABKAkSGAoQc2NvcGVzX3N1cHBvcnRlZBgFIAMoCRIgChhyZXNwb25zZV90eXBlc19zdXBwb3J0ZWQYBiADKAkSHQoVZ3JhbnRfdHlwZXNfc3VwcG9ydGVkGAcgAygJEigKIGNvZGVfY2hhbGxlbmdlX21ldGhvZHNfc3VwcG9ydGVkGAggAygJEi0KJXRva2VuX2VuZHBvaW50X2F1dGhfbWV0aG9kc19zdXBwb3J0ZWQYCSADKAkSMgoqcmV2b2NhdGlvbl9lbmRwb2ludF9hdXRoX21ldGhvZHNfc3VwcG9ydGVkGAogAygJEh0KFXNlcnZpY2VfZG9jdW1lbnRhdGlvbhgLIAEoCRIdChVyZWdpc3RyYXRpb25fZW5kcG9pbnQYDCABKAkSNgouYXV0aG9yaXphdGlvbl9yZXNwb25zZV9pc3NfcGFyYW1ldGVyX3N1cHBvcnRlZBgNIAEoCDKwCwoMT2F1dGhTZXJ2aWNlEqABChFDcmVhdGVPYXV0aENsaWVudBIjLmxpbWJlci52MS5DcmVhdGVPYXV0aENsaWVudFJlcXVlc3QaJC5saW1iZXIudjEuQ3JlYXRlT2F1dGhDbGllbnRSZXNwb25zZSJAqrsYGAgCEg1vYXV0aC5jbGllbnRzGMkBYARoAoLT5JMCHjoBKmIGY2xpZW50IhEvdjEvb2F1dGgvY2xpZW50cxKSAQoQTGlzdE9hdXRoQ2xpZW50cxIiLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0T2F1dGhDbGllbnRzUmVzcG9uc2UiNZACAaq7GBUIAhINb2F1dGguY2xpZW50c2AEaAGC0+STAhMSES92MS9vYXV0aC9jbGllbnRzEp4BChFEZWxldGVPYXV0aENsaWVudBIjLmxpbWJlci52MS5EZWxldGVPYXV0aENsaWVudFJlcXVlc3QaJC5saW1iZXIudjEuRGVsZXRlT2F1dGhDbGllbnRSZXNwb25zZSI+qrsYFQgCEg1vYXV0aC5jbGllbnRzYARoAYLT5JMCHyodL3YxL29hdXRoL2NsaWVudHMve2NsaWVudF9pZH0ScAoJQXV0aG9yaXplEhsubGltYmVyLnYxLkF1dGhvcml6ZVJlcXVlc3QaHC5saW1iZXIudjEuQXV0aG9yaXplUmVzcG9uc2UiKKq7GAYIAmACaAKC0+STAhg6ASoiEy92MS9vYXV0aC9hdXRob3JpemUSggEKD0Rlc2NyaWJlQ29uc2VudBIhLmxpbWJlci52MS5EZXNjcmliZUNvbnNlbnRSZXF1ZXN0GiIubGltYmVyLnYxLkRlc2NyaWJlQ29uc2VudFJlc3BvbnNlIiiQAgGquxgGCAJgAmgBgtPkkwIVEhMvdjEvb2F1dGgvYXV0aG9yaXplEpQBChNSZWdpc3Rlck9hdXRoQ2xpZW50EiUubGltYmVyLnYxLlJlZ2lzdGVyT2F1dGhDbGllbnRSZXF1ZXN0GiYubGltYmVyLnYxLlJlZ2lzdGVyT2F1dGhDbGllbnRSZXNwb25zZSIuqrsYDQgBGMkBQAFQPGABaAGC0+STAhc6ASoiEi92MS9vYXV0aC9yZWdpc3RlchKgAQoTR2V0UmVzb3VyY2VNZXRhZGF0YRIlLmxpbWJlci52MS5HZXRSZXNvdXJjZU1ldGFkYXRhUmVxdWVzdBomLmxpbWJlci52MS5HZXRSZXNvdXJjZU1ldGFkYXRhUmVzcG9uc2UiOpACAaq7GAYIAUABYAGC0+STAicSJS8ud2VsbC1rbm93bi9vYXV0aC1wcm90ZWN0ZWQtcmVzb3VyY2USfQoNRXhjaGFuZ2VUb2tlbhIfLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVxdWVzdBogLmxpbWJlci52MS5FeGNoYW5nZVRva2VuUmVzcG9uc2UiKaq7GAsIAUABUNgEYAFoA4LT5JMCFDoBKiIPL3YxL29hdXRoL3Rva2VuEngKC1Jldm9rZVRva2VuEh0ubGltYmVyLnYxLlJldm9rZVRva2VuUmVxdWVzdBoeLmxpbWJlci52MS5SZXZva2VUb2tlblJlc3BvbnNlIiqquxgLCAFAAVDYBGABaAGC0+STAhU6ASoiEC92MS9vYXV0aC9yZXZva2USnAEKEUdldFNlcnZlck1ldGFkYXRhEiMubGltYmVyLnYxLkdldFNlcnZlck1ldGFkYXRhUmVxdWVzdBokLmxpbWJlci52MS5HZXRTZXJ2ZXJNZXRhZGF0YVJlc3BvbnNlIjyQAgGquxgGCAFAAWABgtPkkwIpEicvLndlbGwta25vd24vb2F1dGgtYXV0aG9yaXphdGlvbi1zZXJ2ZXJiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_oauth]);
 
 /**
- * Asks for an application to be registered.
+ * Request to register an application.
  *
  * @generated from message limber.v1.CreateOauthClientRequest
  */
 export type CreateOauthClientRequest = Message<"limber.v1.CreateOauthClientRequest"> & {
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Where it takes codes: https, http on loopback, or a scheme of its own. The port of a loopback address is free.
+   * Redirect URIs: `https`, `http` on loopback, or a private scheme. The port of a loopback address is ignored.
    *
    * @generated from field: repeated string redirect_uris = 2;
    */
   redirectUris: string[];
 
   /**
-   * The most that it may ask for: contracts, and permissions that only look or only run. All contracts when empty.
+   * Maximum scopes that it can request: contracts, and permissions that only read or run. All contracts if empty.
    *
    * @generated from field: repeated string scopes = 3;
    */
   scopes: string[];
 
   /**
-   * How it proves itself at the token endpoint; `none`, for a program that can keep no secret, when absent.
+   * Authentication method at the token endpoint; `none` when absent, for clients that cannot keep a secret.
    *
    * @generated from field: optional string token_endpoint_auth_method = 4;
    */
@@ -60,7 +60,7 @@ export const CreateOauthClientRequestSchema: GenMessage<CreateOauthClientRequest
   messageDesc(file_limber_v1_oauth_service, 0);
 
 /**
- * The application.
+ * The registered application.
  *
  * @generated from message limber.v1.CreateOauthClientResponse
  */
@@ -81,20 +81,20 @@ export const CreateOauthClientResponseSchema: GenMessage<CreateOauthClientRespon
   messageDesc(file_limber_v1_oauth_service, 1);
 
 /**
- * Asks for applications.
+ * Request to list applications.
  *
  * @generated from message limber.v1.ListOauthClientsRequest
  */
 export type ListOauthClientsRequest = Message<"limber.v1.ListOauthClientsRequest"> & {
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -109,13 +109,13 @@ export const ListOauthClientsRequestSchema: GenMessage<ListOauthClientsRequest> 
   messageDesc(file_limber_v1_oauth_service, 2);
 
 /**
- * Applications.
+ * A page of applications.
  *
  * @generated from message limber.v1.ListOauthClientsResponse
  */
 export type ListOauthClientsResponse = Message<"limber.v1.ListOauthClientsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -129,14 +129,14 @@ export type ListOauthClientsResponse = Message<"limber.v1.ListOauthClientsRespon
   data: OauthClient[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -151,13 +151,13 @@ export const ListOauthClientsResponseSchema: GenMessage<ListOauthClientsResponse
   messageDesc(file_limber_v1_oauth_service, 3);
 
 /**
- * Asks for an application to be deleted.
+ * Request to delete an application.
  *
  * @generated from message limber.v1.DeleteOauthClientRequest
  */
 export type DeleteOauthClientRequest = Message<"limber.v1.DeleteOauthClientRequest"> & {
   /**
-   * The application.
+   * Client id of the application.
    *
    * @generated from field: string client_id = 1;
    */
@@ -172,20 +172,20 @@ export const DeleteOauthClientRequestSchema: GenMessage<DeleteOauthClientRequest
   messageDesc(file_limber_v1_oauth_service, 4);
 
 /**
- * The application that is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteOauthClientResponse
  */
 export type DeleteOauthClientResponse = Message<"limber.v1.DeleteOauthClientResponse"> & {
   /**
-   * Its name.
+   * Client id of the deleted application.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 2;
    */
@@ -200,98 +200,98 @@ export const DeleteOauthClientResponseSchema: GenMessage<DeleteOauthClientRespon
   messageDesc(file_limber_v1_oauth_service, 5);
 
 /**
- * Consent.
+ * Consent to an authorization request.
  *
  * @generated from message limber.v1.AuthorizeRequest
  */
 export type AuthorizeRequest = Message<"limber.v1.AuthorizeRequest"> & {
   /**
-   * The application.
+   * Client id of the application.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * Where it takes the code; one of its addresses to the letter, but for the port of a loopback address.
+   * Redirect URI that receives the code; one of the registered URIs, except for the port of loopback addresses.
    *
    * @generated from field: string redirect_uri = 2;
    */
   redirectUri: string;
 
   /**
-   * SHA-256 of the application's verifier, in base64url without padding.
+   * PKCE code challenge: SHA-256 of the code verifier in base64url without padding.
    *
    * @generated from field: string code_challenge = 3;
    */
   codeChallenge: string;
 
   /**
-   * Constant `S256`; a plain challenge is no proof.
+   * Always `S256`; `plain` is not accepted.
    *
    * @generated from field: string code_challenge_method = 4;
    */
   codeChallengeMethod: string;
 
   /**
-   * What is consented to, parted by spaces: no more than the application may ask for, and no more than the calling key may do. All
-   * of the application's scopes that the key has when absent.
+   * Space-separated scopes granted; within the application's maximum and the calling key's authority. When absent, all scopes that both
+   * have.
    *
    * @generated from field: optional string scope = 5;
    */
   scope?: string | undefined;
 
   /**
-   * Given back with the code, for the application to know its own question by.
+   * Opaque value that the application gets back with the code.
    *
    * @generated from field: optional string state = 6;
    */
   state?: string | undefined;
 
   /**
-   * Constant `code`.
+   * Always `code`.
    *
    * @generated from field: optional string response_type = 7;
    */
   responseType?: string | undefined;
 
   /**
-   * The most that the application may spend, in US dollars; as much as the calling key when absent.
+   * Budget of the application, in US dollars; limited only by the calling key when absent.
    *
    * @generated from field: optional double budget_usd = 8;
    */
   budgetUsd?: number | undefined;
 
   /**
-   * For how many seconds the application may act; as long as the calling key when absent.
+   * Lifetime of the application's key, in seconds; that of the calling key when absent.
    *
    * @generated from field: optional uint32 expires_in = 9;
    */
   expiresIn?: number | undefined;
 
   /**
-   * The robot that the application may drive; the calling key's when absent.
+   * Robot that the application may drive; the calling key's when absent.
    *
    * @generated from field: optional string robot_id = 10;
    */
   robotId?: string | undefined;
 
   /**
-   * The models that the application may use, `owner/*` for all of an owner; the calling key's when empty.
+   * Models that the application may use, such as `owner/*`; the calling key's if empty.
    *
    * @generated from field: repeated string models = 11;
    */
   models: string[];
 
   /**
-   * The workspace that the application is confined to; the calling key's when absent.
+   * Workspace that the application is limited to; the calling key's when absent.
    *
    * @generated from field: optional string workspace_id = 12;
    */
   workspaceId?: string | undefined;
 
   /**
-   * What the key is for (RFC 8707): an address of the gateway.
+   * Resource indicator (RFC 8707): an address of the gateway.
    *
    * @generated from field: optional string resource = 13;
    */
@@ -306,34 +306,34 @@ export const AuthorizeRequestSchema: GenMessage<AuthorizeRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_oauth_service, 6);
 
 /**
- * Asks what an application wants: the parameters that it sent its member with.
+ * Request for the consent details, with the parameters of the authorization request.
  *
  * @generated from message limber.v1.DescribeConsentRequest
  */
 export type DescribeConsentRequest = Message<"limber.v1.DescribeConsentRequest"> & {
   /**
-   * The application.
+   * Client id of the application.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * Where it takes the code; one of its addresses to the letter, but for the port of a loopback address.
+   * Redirect URI that receives the code; one of the registered URIs, except for the port of loopback addresses.
    *
    * @generated from field: string redirect_uri = 2;
    */
   redirectUri: string;
 
   /**
-   * What it asks for, parted by spaces; all that it may when absent.
+   * Space-separated scopes requested; the application's maximum when absent.
    *
    * @generated from field: optional string scope = 3;
    */
   scope?: string | undefined;
 
   /**
-   * What the key is for (RFC 8707): an address of the gateway.
+   * Resource indicator (RFC 8707): an address of the gateway.
    *
    * @generated from field: optional string resource = 4;
    */
@@ -348,97 +348,97 @@ export const DescribeConsentRequestSchema: GenMessage<DescribeConsentRequest> = 
   messageDesc(file_limber_v1_oauth_service, 7);
 
 /**
- * What an application asks for.
+ * What an application requests.
  *
  * @generated from message limber.v1.DescribeConsentResponse
  */
 export type DescribeConsentResponse = Message<"limber.v1.DescribeConsentResponse"> & {
   /**
-   * The application's name.
+   * Client id of the application.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * What it calls itself.
+   * Name given by the application.
    *
    * @generated from field: string client_name = 2;
    */
   clientName: string;
 
   /**
-   * Nobody of the organisation registered it: what it calls itself is its own word.
+   * True if the application registered itself, so its name is unverified.
    *
    * @generated from field: bool registered_itself = 3;
    */
   registeredItself: boolean;
 
   /**
-   * Where the answer goes: the host of its address, or the scheme of a program's own.
+   * Host of the redirect URI, or its scheme if it is a private one.
    *
    * @generated from field: string redirect_host = 4;
    */
   redirectHost: string;
 
   /**
-   * What it asks for.
+   * Requested scopes.
    *
    * @generated from field: repeated limber.v1.ConsentScope scopes = 5;
    */
   scopes: ConsentScope[];
 
   /**
-   * The organisation that it would act in.
+   * Id of the organization that it would act in.
    *
    * @generated from field: string org_id = 6;
    */
   orgId: string;
 
   /**
-   * What that is called.
+   * Name of that organization.
    *
    * @generated from field: string org_name = 7;
    */
   orgName: string;
 
   /**
-   * The workspace that it would be confined to; absent: none.
+   * Workspace that it would be limited to; absent if none.
    *
    * @generated from field: optional string workspace_id = 8;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The robot that it would be confined to; absent: none.
+   * Robot that it would be limited to; absent if none.
    *
    * @generated from field: optional string robot_id = 9;
    */
   robotId?: string | undefined;
 
   /**
-   * The models that it would be confined to; empty: all.
+   * Models that it would be limited to; all if empty.
    *
    * @generated from field: repeated string models = 10;
    */
   models: string[];
 
   /**
-   * The most that it could spend, in US dollars; absent: whatever the organisation has.
+   * Budget that it would have, in US dollars; absent if limited only by the organization's balance.
    *
    * @generated from field: optional double budget_usd = 11;
    */
   budgetUsd?: number | undefined;
 
   /**
-   * When its key would end at the latest, in unix seconds; absent: never.
+   * Latest expiry of its key, in Unix seconds; absent if it does not expire.
    *
    * @generated from field: optional uint32 expires_at = 12;
    */
   expiresAt?: number | undefined;
 
   /**
-   * It may drive robots for real.
+   * True if its key could drive hardware.
    *
    * @generated from field: bool hardware = 13;
    */
@@ -453,27 +453,27 @@ export const DescribeConsentResponseSchema: GenMessage<DescribeConsentResponse> 
   messageDesc(file_limber_v1_oauth_service, 8);
 
 /**
- * Something that an application asks for.
+ * A requested scope.
  *
  * @generated from message limber.v1.ConsentScope
  */
 export type ConsentScope = Message<"limber.v1.ConsentScope"> & {
   /**
-   * Its word.
+   * Scope, such as `act`.
    *
    * @generated from field: string scope = 1;
    */
   scope: string;
 
   /**
-   * What it lets the application do.
+   * What the scope allows.
    *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
-   * The caller may give it.
+   * True if the caller can grant it.
    *
    * @generated from field: bool grantable = 3;
    */
@@ -488,48 +488,48 @@ export const ConsentScopeSchema: GenMessage<ConsentScope> = /*@__PURE__*/
   messageDesc(file_limber_v1_oauth_service, 9);
 
 /**
- * Registers an application.
+ * Request to register an application dynamically.
  *
  * @generated from message limber.v1.RegisterOauthClientRequest
  */
 export type RegisterOauthClientRequest = Message<"limber.v1.RegisterOauthClientRequest"> & {
   /**
-   * What it calls itself.
+   * Display name.
    *
    * @generated from field: optional string client_name = 1;
    */
   clientName?: string | undefined;
 
   /**
-   * Where it takes codes: https, http on loopback, or a scheme of its own. The port of a loopback address is free.
+   * Redirect URIs: `https`, `http` on loopback, or a private scheme. The port of a loopback address is ignored.
    *
    * @generated from field: repeated string redirect_uris = 2;
    */
   redirectUris: string[];
 
   /**
-   * How it proves itself at the token endpoint: `none`, `client_secret_basic` (when absent) or `client_secret_post`.
+   * Authentication method at the token endpoint: `none`, `client_secret_basic` (the default) or `client_secret_post`.
    *
    * @generated from field: optional string token_endpoint_auth_method = 3;
    */
   tokenEndpointAuthMethod?: string | undefined;
 
   /**
-   * How it gets keys; `authorization_code` is among them, or none is named.
+   * Grant types; must include `authorization_code` if given.
    *
    * @generated from field: repeated string grant_types = 4;
    */
   grantTypes: string[];
 
   /**
-   * What it asks the page of consent for; `code` is among them, or none is named.
+   * Response types; must include `code` if given.
    *
    * @generated from field: repeated string response_types = 5;
    */
   responseTypes: string[];
 
   /**
-   * The most that it may ask for, parted by spaces; any advertised scope when absent.
+   * Space-separated maximum scopes; all advertised scopes when absent.
    *
    * @generated from field: optional string scope = 6;
    */
@@ -544,76 +544,76 @@ export const RegisterOauthClientRequestSchema: GenMessage<RegisterOauthClientReq
   messageDesc(file_limber_v1_oauth_service, 10);
 
 /**
- * The application, in the words of RFC 7591.
+ * The registered application, as defined in RFC 7591.
  *
  * @generated from message limber.v1.RegisterOauthClientResponse
  */
 export type RegisterOauthClientResponse = Message<"limber.v1.RegisterOauthClientResponse"> & {
   /**
-   * Its name.
+   * Client id.
    *
    * @generated from field: string client_id = 1;
    */
   clientId: string;
 
   /**
-   * Its secret, once; absent for one that can keep none.
+   * Client secret, returned only once; absent for public clients.
    *
    * @generated from field: optional string client_secret = 2;
    */
   clientSecret?: string | undefined;
 
   /**
-   * When it was registered, in unix seconds.
+   * When it was registered, in Unix seconds.
    *
    * @generated from field: uint32 client_id_issued_at = 3;
    */
   clientIdIssuedAt: number;
 
   /**
-   * Constant 0: the secret does not end. Absent without one.
+   * Always 0, because the secret does not expire; absent without a secret.
    *
    * @generated from field: optional uint32 client_secret_expires_at = 4;
    */
   clientSecretExpiresAt?: number | undefined;
 
   /**
-   * What it calls itself.
+   * Display name.
    *
    * @generated from field: string client_name = 5;
    */
   clientName: string;
 
   /**
-   * Where it takes codes.
+   * Redirect URIs.
    *
    * @generated from field: repeated string redirect_uris = 6;
    */
   redirectUris: string[];
 
   /**
-   * How it proves itself.
+   * Authentication method at the token endpoint.
    *
    * @generated from field: string token_endpoint_auth_method = 7;
    */
   tokenEndpointAuthMethod: string;
 
   /**
-   * Constant `authorization_code`.
+   * Always `authorization_code`.
    *
    * @generated from field: repeated string grant_types = 8;
    */
   grantTypes: string[];
 
   /**
-   * Constant `code`.
+   * Always `code`.
    *
    * @generated from field: repeated string response_types = 9;
    */
   responseTypes: string[];
 
   /**
-   * What it is given where it asks for nothing else, parted by spaces.
+   * Space-separated default scopes.
    *
    * @generated from field: string scope = 10;
    */
@@ -628,13 +628,13 @@ export const RegisterOauthClientResponseSchema: GenMessage<RegisterOauthClientRe
   messageDesc(file_limber_v1_oauth_service, 11);
 
 /**
- * Asks which server gives keys.
+ * Request for the protected resource metadata.
  *
  * @generated from message limber.v1.GetResourceMetadataRequest
  */
 export type GetResourceMetadataRequest = Message<"limber.v1.GetResourceMetadataRequest"> & {
   /**
-   * The address that the caller reached the gateway by. REST fills it in.
+   * Address that the caller used to reach the gateway; set by the REST transport.
    *
    * @generated from field: optional string issuer = 1;
    */
@@ -649,48 +649,48 @@ export const GetResourceMetadataRequestSchema: GenMessage<GetResourceMetadataReq
   messageDesc(file_limber_v1_oauth_service, 12);
 
 /**
- * Which server gives keys.
+ * Protected resource metadata.
  *
  * @generated from message limber.v1.GetResourceMetadataResponse
  */
 export type GetResourceMetadataResponse = Message<"limber.v1.GetResourceMetadataResponse"> & {
   /**
-   * The address that keys are for.
+   * Resource identifier that keys are issued for.
    *
    * @generated from field: string resource = 1;
    */
   resource: string;
 
   /**
-   * The servers that give them: the gateway itself.
+   * Authorization servers: the gateway itself.
    *
    * @generated from field: repeated string authorization_servers = 2;
    */
   authorizationServers: string[];
 
   /**
-   * What can be asked for.
+   * Supported scopes.
    *
    * @generated from field: repeated string scopes_supported = 3;
    */
   scopesSupported: string[];
 
   /**
-   * Constant `header`.
+   * Always `header`.
    *
    * @generated from field: repeated string bearer_methods_supported = 4;
    */
   bearerMethodsSupported: string[];
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string resource_name = 5;
    */
   resourceName: string;
 
   /**
-   * Where people read about it.
+   * URL of the documentation.
    *
    * @generated from field: string resource_documentation = 6;
    */
@@ -705,41 +705,41 @@ export const GetResourceMetadataResponseSchema: GenMessage<GetResourceMetadataRe
   messageDesc(file_limber_v1_oauth_service, 13);
 
 /**
- * Consent, as a code.
+ * Granted consent.
  *
  * @generated from message limber.v1.AuthorizeResponse
  */
 export type AuthorizeResponse = Message<"limber.v1.AuthorizeResponse"> & {
   /**
-   * The code, to be exchanged once.
+   * Authorization code, valid once.
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * The application's address with the code and the state in its query: where to send the member now.
+   * Redirect URI with code and state; send the user's browser there.
    *
    * @generated from field: string redirect_url = 2;
    */
   redirectUrl: string;
 
   /**
-   * For how many seconds the code is good.
+   * Lifetime of the code, in seconds.
    *
    * @generated from field: uint32 expires_in = 3;
    */
   expiresIn: number;
 
   /**
-   * What was consented to, parted by spaces.
+   * Space-separated scopes granted.
    *
    * @generated from field: string scope = 4;
    */
   scope: string;
 
   /**
-   * The state that came with the request.
+   * The `state` of the request.
    *
    * @generated from field: optional string state = 5;
    */
@@ -754,55 +754,55 @@ export const AuthorizeResponseSchema: GenMessage<AuthorizeResponse> = /*@__PURE_
   messageDesc(file_limber_v1_oauth_service, 14);
 
 /**
- * Exchanges a code.
+ * Request to exchange an authorization code.
  *
  * @generated from message limber.v1.ExchangeTokenRequest
  */
 export type ExchangeTokenRequest = Message<"limber.v1.ExchangeTokenRequest"> & {
   /**
-   * Constant `authorization_code`.
+   * Always `authorization_code`.
    *
    * @generated from field: string grant_type = 1;
    */
   grantType: string;
 
   /**
-   * The code.
+   * Authorization code.
    *
    * @generated from field: string code = 2;
    */
   code: string;
 
   /**
-   * The verifier that the challenge was made from.
+   * PKCE code verifier of the challenge.
    *
    * @generated from field: string code_verifier = 3;
    */
   codeVerifier: string;
 
   /**
-   * The application; may come by HTTP Basic instead.
+   * Client id; HTTP Basic authentication is also accepted.
    *
    * @generated from field: optional string client_id = 4;
    */
   clientId?: string | undefined;
 
   /**
-   * Its secret; may come by HTTP Basic instead.
+   * Client secret; HTTP Basic authentication is also accepted.
    *
    * @generated from field: optional string client_secret = 5;
    */
   clientSecret?: string | undefined;
 
   /**
-   * The address that the code went to.
+   * Redirect URI of the authorization request.
    *
    * @generated from field: optional string redirect_uri = 6;
    */
   redirectUri?: string | undefined;
 
   /**
-   * What the key is for (RFC 8707): an address of the gateway.
+   * Resource indicator (RFC 8707): an address of the gateway.
    *
    * @generated from field: optional string resource = 7;
    */
@@ -817,55 +817,55 @@ export const ExchangeTokenRequestSchema: GenMessage<ExchangeTokenRequest> = /*@_
   messageDesc(file_limber_v1_oauth_service, 15);
 
 /**
- * A key, in OAuth's words.
+ * The issued key, as an OAuth token response.
  *
  * @generated from message limber.v1.ExchangeTokenResponse
  */
 export type ExchangeTokenResponse = Message<"limber.v1.ExchangeTokenResponse"> & {
   /**
-   * The API key, to be sent as `Authorization: Bearer`.
+   * API key, to be sent as `Authorization: Bearer`.
    *
    * @generated from field: string access_token = 1;
    */
   accessToken: string;
 
   /**
-   * Constant `bearer`.
+   * Always `bearer`.
    *
    * @generated from field: string token_type = 2;
    */
   tokenType: string;
 
   /**
-   * The key's name.
+   * Id of the key.
    *
    * @generated from field: string key_id = 3;
    */
   keyId: string;
 
   /**
-   * The member who consented; absent where the consenting key belongs to no one.
+   * Member who consented; null if the consenting key does not belong to a member.
    *
    * @generated from field: optional string user_id = 4;
    */
   userId?: string | undefined;
 
   /**
-   * What was consented to, parted by spaces.
+   * Space-separated scopes granted.
    *
    * @generated from field: string scope = 5;
    */
   scope: string;
 
   /**
-   * When the key ends, in unix seconds.
+   * When the key expires, in Unix seconds; null if it does not.
    *
    * @generated from field: optional uint32 expires_at = 6;
    */
   expiresAt?: number | undefined;
 
   /**
-   * In how many seconds the key ends; absent where it does not.
+   * Lifetime of the key, in seconds; absent if it does not expire.
    *
    * @generated from field: optional uint32 expires_in = 7;
    */
@@ -880,34 +880,34 @@ export const ExchangeTokenResponseSchema: GenMessage<ExchangeTokenResponse> = /*
   messageDesc(file_limber_v1_oauth_service, 16);
 
 /**
- * Revokes a token.
+ * Request to revoke a token.
  *
  * @generated from message limber.v1.RevokeTokenRequest
  */
 export type RevokeTokenRequest = Message<"limber.v1.RevokeTokenRequest"> & {
   /**
-   * The token.
+   * Token to revoke.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * What kind of token it may be; there is one kind here.
+   * Token type; ignored, because there is only one.
    *
    * @generated from field: optional string token_type_hint = 2;
    */
   tokenTypeHint?: string | undefined;
 
   /**
-   * The application; may come by HTTP Basic instead.
+   * Client id; HTTP Basic authentication is also accepted.
    *
    * @generated from field: optional string client_id = 3;
    */
   clientId?: string | undefined;
 
   /**
-   * Its secret; may come by HTTP Basic instead.
+   * Client secret; HTTP Basic authentication is also accepted.
    *
    * @generated from field: optional string client_secret = 4;
    */
@@ -922,7 +922,7 @@ export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PUR
   messageDesc(file_limber_v1_oauth_service, 17);
 
 /**
- * The token is worth nothing.
+ * Confirms that the token is no longer valid.
  *
  * @generated from message limber.v1.RevokeTokenResponse
  */
@@ -937,13 +937,13 @@ export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__P
   messageDesc(file_limber_v1_oauth_service, 18);
 
 /**
- * Asks where everything is.
+ * Request for the authorization server metadata.
  *
  * @generated from message limber.v1.GetServerMetadataRequest
  */
 export type GetServerMetadataRequest = Message<"limber.v1.GetServerMetadataRequest"> & {
   /**
-   * The address that the caller reached the gateway by. REST fills it in.
+   * Address that the caller used to reach the gateway; set by the REST transport.
    *
    * @generated from field: optional string issuer = 1;
    */
@@ -958,97 +958,97 @@ export const GetServerMetadataRequestSchema: GenMessage<GetServerMetadataRequest
   messageDesc(file_limber_v1_oauth_service, 19);
 
 /**
- * Where everything is.
+ * Authorization server metadata.
  *
  * @generated from message limber.v1.GetServerMetadataResponse
  */
 export type GetServerMetadataResponse = Message<"limber.v1.GetServerMetadataResponse"> & {
   /**
-   * The address that everything else begins with.
+   * Issuer identifier, the base of all endpoints.
    *
    * @generated from field: string issuer = 1;
    */
   issuer: string;
 
   /**
-   * The page on which a member consents.
+   * URL of the consent page.
    *
    * @generated from field: string authorization_endpoint = 2;
    */
   authorizationEndpoint: string;
 
   /**
-   * Where a code is exchanged.
+   * URL of the token endpoint.
    *
    * @generated from field: string token_endpoint = 3;
    */
   tokenEndpoint: string;
 
   /**
-   * Where a token is revoked.
+   * URL of the revocation endpoint.
    *
    * @generated from field: string revocation_endpoint = 4;
    */
   revocationEndpoint: string;
 
   /**
-   * What can be asked for.
+   * Supported scopes.
    *
    * @generated from field: repeated string scopes_supported = 5;
    */
   scopesSupported: string[];
 
   /**
-   * Constant `code`.
+   * Always `code`.
    *
    * @generated from field: repeated string response_types_supported = 6;
    */
   responseTypesSupported: string[];
 
   /**
-   * Constant `authorization_code`.
+   * Always `authorization_code`.
    *
    * @generated from field: repeated string grant_types_supported = 7;
    */
   grantTypesSupported: string[];
 
   /**
-   * Constant `S256`.
+   * Always `S256`.
    *
    * @generated from field: repeated string code_challenge_methods_supported = 8;
    */
   codeChallengeMethodsSupported: string[];
 
   /**
-   * How an application proves itself where codes are exchanged.
+   * Authentication methods at the token endpoint.
    *
    * @generated from field: repeated string token_endpoint_auth_methods_supported = 9;
    */
   tokenEndpointAuthMethodsSupported: string[];
 
   /**
-   * How an application proves itself where tokens are revoked.
+   * Authentication methods at the revocation endpoint.
    *
    * @generated from field: repeated string revocation_endpoint_auth_methods_supported = 10;
    */
   revocationEndpointAuthMethodsSupported: string[];
 
   /**
-   * Where people read about it.
+   * URL of the documentation.
    *
    * @generated from field: string service_documentation = 11;
    */
   serviceDocumentation: string;
 
   /**
-   * Where an application registers itself.
+   * URL of the dynamic registration endpoint.
    *
    * @generated from field: string registration_endpoint = 12;
    */
   registrationEndpoint: string;
 
   /**
-   * The page of consent names this server to the application (`iss`, RFC 9207).
+   * True: authorization responses contain the `iss` parameter (RFC 9207).
    *
    * @generated from field: bool authorization_response_iss_parameter_supported = 13;
    */
@@ -1063,13 +1063,13 @@ export const GetServerMetadataResponseSchema: GenMessage<GetServerMetadataRespon
   messageDesc(file_limber_v1_oauth_service, 20);
 
 /**
- * OAuth 2.1 with PKCE: how an application gets a key from a member who consents.
+ * OAuth 2.1 with PKCE: applications obtain API keys by a member's consent.
  *
  * @generated from service limber.v1.OauthService
  */
 export const OauthService: GenService<{
   /**
-   * Registers an application of the organisation.
+   * Registers an application of the organization.
    *
    * @generated from rpc limber.v1.OauthService.CreateOauthClient
    */
@@ -1079,7 +1079,7 @@ export const OauthService: GenService<{
     output: typeof CreateOauthClientResponseSchema;
   },
   /**
-   * Lists the organisation's applications, oldest first.
+   * Lists the organization's applications, oldest first.
    *
    * @generated from rpc limber.v1.OauthService.ListOauthClients
    */
@@ -1089,7 +1089,7 @@ export const OauthService: GenService<{
     output: typeof ListOauthClientsResponseSchema;
   },
   /**
-   * Deletes an application, and revokes every key that it got.
+   * Deletes an application and revokes every key issued to it.
    *
    * @generated from rpc limber.v1.OauthService.DeleteOauthClient
    */
@@ -1099,8 +1099,8 @@ export const OauthService: GenService<{
     output: typeof DeleteOauthClientResponseSchema;
   },
   /**
-   * Consents, by the calling key, to what an application asks for. Answers a code that can be exchanged once, within ten minutes.
-   * What the application gets is never more than what the calling key may do.
+   * Grants consent to an application with the calling key, and returns an authorization code. The code is valid once, for ten minutes.
+   * The application's key never exceeds the calling key's authority.
    *
    * @generated from rpc limber.v1.OauthService.Authorize
    */
@@ -1110,7 +1110,7 @@ export const OauthService: GenService<{
     output: typeof AuthorizeResponseSchema;
   },
   /**
-   * Shows what an application asks the caller for, before the caller decides: the page of consent. Nothing is given by it.
+   * Returns what an application requests, for display on the consent page. Grants nothing.
    *
    * @generated from rpc limber.v1.OauthService.DescribeConsent
    */
@@ -1120,8 +1120,8 @@ export const OauthService: GenService<{
     output: typeof DescribeConsentResponseSchema;
   },
   /**
-   * Registers an application by itself (RFC 7591), as clients of the Model Context Protocol do. It is of no organisation: members of any may
-   * consent to it. One that nobody consents to within a day is forgotten.
+   * Registers an application dynamically (RFC 7591), as Model Context Protocol clients do. It belongs to no organization, so members of
+   * any can consent to it. Without consent, it is deleted after one day.
    *
    * @generated from rpc limber.v1.OauthService.RegisterOauthClient
    */
@@ -1131,7 +1131,7 @@ export const OauthService: GenService<{
     output: typeof RegisterOauthClientResponseSchema;
   },
   /**
-   * Tells clients of the API which server gives them keys (RFC 9728).
+   * Returns the protected resource metadata (RFC 9728), which names the authorization server.
    *
    * @generated from rpc limber.v1.OauthService.GetResourceMetadata
    */
@@ -1141,7 +1141,7 @@ export const OauthService: GenService<{
     output: typeof GetResourceMetadataResponseSchema;
   },
   /**
-   * Exchanges a code for a key. A code that comes a second time is refused, and the key that it gave is revoked.
+   * Exchanges an authorization code for an API key. If a code is used twice, the second use is refused and the issued key is revoked.
    *
    * @generated from rpc limber.v1.OauthService.ExchangeToken
    */
@@ -1151,7 +1151,7 @@ export const OauthService: GenService<{
     output: typeof ExchangeTokenResponseSchema;
   },
   /**
-   * Revokes a key that the calling application got (RFC 7009). A token that is not known is revoked already.
+   * Revokes a key issued to the calling application (RFC 7009). An unknown token counts as revoked.
    *
    * @generated from rpc limber.v1.OauthService.RevokeToken
    */
@@ -1161,7 +1161,7 @@ export const OauthService: GenService<{
     output: typeof RevokeTokenResponseSchema;
   },
   /**
-   * Tells clients where everything is (RFC 8414).
+   * Returns the authorization server metadata (RFC 8414).
    *
    * @generated from rpc limber.v1.OauthService.GetServerMetadata
    */

@@ -20,21 +20,21 @@ export const file_limber_v1_observation: GenFile = /*@__PURE__*/
  */
 export type Observation = Message<"limber.v1.Observation"> & {
   /**
-   * Camera pictures, one per camera.
+   * Camera images, one per camera.
    *
    * @generated from field: repeated limber.v1.Frame frames = 1;
    */
   frames: Frame[];
 
   /**
-   * Proprioception: joint positions, poses, goals, in the order that the model declares, in the units that it declares.
+   * Proprioception, such as joint positions or poses, in the order and units that the model declares.
    *
    * @generated from field: repeated double proprio = 2;
    */
   proprio: number[];
 
   /**
-   * When the robot sensed this, in milliseconds on the caller's own clock.
+   * Capture time, in milliseconds on the caller's clock.
    *
    * @generated from field: optional double t_ms = 3;
    */
@@ -48,7 +48,7 @@ export type Observation = Message<"limber.v1.Observation"> & {
   proprioNames: string[];
 
   /**
-   * Depth pictures, one per camera, as 16-bit images in millimetres.
+   * Depth images, one per camera, as 16-bit images in millimeters.
    *
    * @generated from field: repeated limber.v1.Frame depth = 5;
    */
@@ -62,7 +62,7 @@ export type Observation = Message<"limber.v1.Observation"> & {
   tactile: number[];
 
   /**
-   * Opening of the gripper, in the range that the model declares.
+   * Gripper opening, in the range that the model declares.
    *
    * @generated from field: optional double gripper = 7;
    */
@@ -77,69 +77,69 @@ export const ObservationSchema: GenMessage<Observation> = /*@__PURE__*/
   messageDesc(file_limber_v1_observation, 0);
 
 /**
- * One camera picture, given by address or by its bytes.
+ * A camera image, given as a URL or as bytes. Exactly one of `url` and `data` is required.
  *
  * @generated from message limber.v1.Frame
  */
 export type Frame = Message<"limber.v1.Frame"> & {
   /**
-   * The camera's name, such as `front` or `wrist`; empty when there is only one.
+   * Camera name, such as `front` or `wrist`; empty if there is only one camera.
    *
    * @generated from field: string camera = 1;
    */
   camera: string;
 
   /**
-   * Where the picture is: an `https:` address, or a `data:` address that holds it.
+   * An `https:` URL of the image, or a `data:` URL that contains it.
    *
    * @generated from field: string url = 2;
    */
   url: string;
 
   /**
-   * The encoded picture itself (PNG, JPEG or WebP), instead of `url`.
+   * Encoded image as PNG, JPEG or WebP, at most 16 MiB.
    *
    * @generated from field: bytes data = 3;
    */
   data: Uint8Array;
 
   /**
-   * The picture's encoding; read from its bytes when absent.
+   * Image encoding; detected from the bytes when absent.
    *
    * @generated from field: optional limber.v1.ImageFormat format = 4;
    */
   format?: ImageFormat | undefined;
 
   /**
-   * Width in pixels; read from the bytes when absent.
+   * Width in pixels; detected from the bytes when absent.
    *
    * @generated from field: optional uint32 width = 5;
    */
   width?: number | undefined;
 
   /**
-   * Height in pixels; read from the bytes when absent.
+   * Height in pixels; detected from the bytes when absent.
    *
    * @generated from field: optional uint32 height = 6;
    */
   height?: number | undefined;
 
   /**
-   * When the picture was taken, in milliseconds on the caller's own clock.
+   * Capture time, in milliseconds on the caller's clock.
    *
    * @generated from field: optional double t_ms = 7;
    */
   tMs?: number | undefined;
 
   /**
-   * The camera's pinhole model.
+   * Pinhole intrinsics of the camera.
    *
    * @generated from field: optional limber.v1.Intrinsics intrinsics = 8;
    */
   intrinsics?: Intrinsics | undefined;
 
   /**
-   * SHA-256 of the encoded picture in lower-case hex; a picture with another sum is refused.
+   * SHA-256 of the encoded image in lower-case hex; an image with a different hash is refused.
    *
    * @generated from field: optional string sha256 = 9;
    */
@@ -154,7 +154,7 @@ export const FrameSchema: GenMessage<Frame> = /*@__PURE__*/
   messageDesc(file_limber_v1_observation, 1);
 
 /**
- * A pinhole camera, in pixels.
+ * Intrinsics of a pinhole camera, in pixels.
  *
  * @generated from message limber.v1.Intrinsics
  */
@@ -196,13 +196,13 @@ export const IntrinsicsSchema: GenMessage<Intrinsics> = /*@__PURE__*/
   messageDesc(file_limber_v1_observation, 2);
 
 /**
- * Encodings of pictures.
+ * Image encodings.
  *
  * @generated from enum limber.v1.ImageFormat
  */
 export const ImageFormat = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: IMAGE_FORMAT_UNSPECIFIED = 0;
    */
@@ -231,7 +231,7 @@ export const ImageFormat = {
 } as const;
 
 /**
- * Encodings of pictures.
+ * Image encodings.
  *
  * @generated from enum limber.v1.ImageFormat
  */

@@ -14,106 +14,105 @@ export const file_limber_v1_payment: GenFile = /*@__PURE__*/
   fileDesc("ChdsaW1iZXIvdjEvcGF5bWVudC5wcm90bxIJbGltYmVyLnYxIvcCCgdQYXltZW50EgoKAmlkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAESDwoHZmVlX3VzZBgDIAEoARIoCgZzdGF0dXMYBCABKA4yGC5saW1iZXIudjEuUGF5bWVudFN0YXR1cxIUCgxyZWZ1bmRlZF91c2QYBSABKAESEAoIb3dlZF91c2QYBiABKAESEQoJcHJvY2Vzc29yGAcgASgJEhkKDGNoZWNrb3V0X3VybBgIIAEoCUgAiAEBEg8KB2NyZWF0ZWQYCSABKA0SEgoKZXhwaXJlc19hdBgKIAEoDRIfCgxjb21wbGV0ZWRfYXQYCyABKA1CBJi9GAFIAYgBARIkCgRraW5kGAwgASgOMhYubGltYmVyLnYxLlBheW1lbnRLaW5kEhEKBG5vdGUYDSABKAlIAogBARIRCglhdXRvbWF0aWMYDiABKAhCDwoNX2NoZWNrb3V0X3VybEIPCg1fY29tcGxldGVkX2F0QgcKBV9ub3RlKoEBCgtQYXltZW50S2luZBIcChhQQVlNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIYChRQQVlNRU5UX0tJTkRfUEFZTUVOVBABEhcKE1BBWU1FTlRfS0lORF9DUkVESVQQAhIhCh1QQVlNRU5UX0tJTkRfQVZBSUxBQklMSVRZX0ZFRRADKr0BCg1QYXltZW50U3RhdHVzEh4KGlBBWU1FTlRfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGgoWUEFZTUVOVF9TVEFUVVNfUEVORElORxABEhwKGFBBWU1FTlRfU1RBVFVTX1NVQ0NFRURFRBACEhkKFVBBWU1FTlRfU1RBVFVTX0ZBSUxFRBADEhoKFlBBWU1FTlRfU1RBVFVTX0VYUElSRUQQBBIbChdQQVlNRU5UX1NUQVRVU19SRUZVTkRFRBAFYgZwcm90bzM", [file_limber_edge_v1_options]);
 
 /**
- * What moves a balance beside calls: money on its way into it through the payment processor, credit that the operator added, and fees for
- * unused commitments. The balance is the sum of what was credited (`amount_usd` of all that succeeded or was refunded, less `refunded_usd`,
- * plus `owed_usd`) less `cost_usd` of all usage.
+ * A change of the balance other than a call: a payment, an operator credit or a commitment fee. The balance is the sum of `amount_usd`
+ * of all succeeded or refunded payments, minus `refunded_usd`, plus `owed_usd`, minus `cost_usd` of all usage.
  *
  * @generated from message limber.v1.Payment
  */
 export type Payment = Message<"limber.v1.Payment"> & {
   /**
-   * Its name, such as `pay_01J…`.
+   * Payment id, such as `pay_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What is credited once it is paid, in US dollars; below zero for a fee, which is taken from the balance.
+   * Amount credited once paid, in US dollars; negative for a fee, which is deducted.
    *
    * @generated from field: double amount_usd = 2;
    */
   amountUsd: number;
 
   /**
-   * What is charged on top, in US dollars.
+   * Fee charged in addition, in US dollars.
    *
    * @generated from field: double fee_usd = 3;
    */
   feeUsd: number;
 
   /**
-   * What became of it.
+   * Payment status.
    *
    * @generated from field: limber.v1.PaymentStatus status = 4;
    */
   status: PaymentStatus;
 
   /**
-   * What went back to the payer by refunds and disputes, in US dollars.
+   * Amount returned by refunds and disputes, in US dollars.
    *
    * @generated from field: double refunded_usd = 5;
    */
   refundedUsd: number;
 
   /**
-   * The part of that which the balance could not give any more, in US dollars: it is taken from the next credit.
+   * Part of it that the balance did not cover, in US dollars; deducted from the next credit.
    *
    * @generated from field: double owed_usd = 6;
    */
   owedUsd: number;
 
   /**
-   * Who takes the money: `stripe`, or `operator` where it is no payment.
+   * Payment processor: `stripe`, or `operator` for credits and fees.
    *
    * @generated from field: string processor = 7;
    */
   processor: string;
 
   /**
-   * Where to pay, while it is pending.
+   * URL of the checkout page, while the payment is pending.
    *
    * @generated from field: optional string checkout_url = 8;
    */
   checkoutUrl?: string | undefined;
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created = 9;
    */
   created: number;
 
   /**
-   * Until when it can be paid, in unix seconds.
+   * When the checkout expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 10;
    */
   expiresAt: number;
 
   /**
-   * When it was paid, failed or expired, in unix seconds; null before.
+   * When it succeeded, failed or expired, in Unix seconds; null before.
    *
    * @generated from field: optional uint32 completed_at = 11;
    */
   completedAt?: number | undefined;
 
   /**
-   * What it is.
+   * Kind of change.
    *
    * @generated from field: limber.v1.PaymentKind kind = 12;
    */
   kind: PaymentKind;
 
   /**
-   * Why the operator added it, or which month a fee is for.
+   * The operator's reason for a credit, or the month of a fee.
    *
    * @generated from field: optional string note = 13;
    */
   note?: string | undefined;
 
   /**
-   * It was charged to the stored payment method without anybody asking.
+   * True if it was charged by automatic top-up.
    *
    * @generated from field: bool automatic = 14;
    */
@@ -128,13 +127,13 @@ export const PaymentSchema: GenMessage<Payment> = /*@__PURE__*/
   messageDesc(file_limber_v1_payment, 0);
 
 /**
- * What moves a balance beside calls.
+ * Changes of the balance other than calls.
  *
  * @generated from enum limber.v1.PaymentKind
  */
 export const PaymentKind = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: PAYMENT_KIND_UNSPECIFIED = 0;
    */
@@ -148,14 +147,14 @@ export const PaymentKind = {
   PAYMENT: 1,
 
   /**
-   * Credit that the operator added.
+   * Credit added by the operator.
    *
    * @generated from enum value: PAYMENT_KIND_CREDIT = 2;
    */
   CREDIT: 2,
 
   /**
-   * What was charged for the unused part of a commitment.
+   * Fee for the unused part of a commitment.
    *
    * @generated from enum value: PAYMENT_KIND_AVAILABILITY_FEE = 3;
    */
@@ -163,7 +162,7 @@ export const PaymentKind = {
 } as const;
 
 /**
- * What moves a balance beside calls.
+ * Changes of the balance other than calls.
  *
  * @generated from enum limber.v1.PaymentKind
  */
@@ -176,20 +175,20 @@ export const PaymentKindSchema: GenEnum<PaymentKind> = /*@__PURE__*/
   enumDesc(file_limber_v1_payment, 0);
 
 /**
- * What became of a payment.
+ * Payment status.
  *
  * @generated from enum limber.v1.PaymentStatus
  */
 export const PaymentStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: PAYMENT_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Nobody has paid yet, or the bank has not said so.
+   * Not paid yet, or not confirmed by the bank.
    *
    * @generated from enum value: PAYMENT_STATUS_PENDING = 1;
    */
@@ -203,21 +202,21 @@ export const PaymentStatus = {
   SUCCEEDED: 2,
 
   /**
-   * The bank refused it; nothing was credited.
+   * Declined; nothing was credited.
    *
    * @generated from enum value: PAYMENT_STATUS_FAILED = 3;
    */
   FAILED: 3,
 
   /**
-   * Nobody paid in time; nothing was credited.
+   * Expired unpaid; nothing was credited.
    *
    * @generated from enum value: PAYMENT_STATUS_EXPIRED = 4;
    */
   EXPIRED: 4,
 
   /**
-   * Paid, credited, and given back in full, by refunds or disputes.
+   * Paid and credited, then returned in full by refunds or disputes.
    *
    * @generated from enum value: PAYMENT_STATUS_REFUNDED = 5;
    */
@@ -225,7 +224,7 @@ export const PaymentStatus = {
 } as const;
 
 /**
- * What became of a payment.
+ * Payment status.
  *
  * @generated from enum limber.v1.PaymentStatus
  */

@@ -18,7 +18,7 @@ export const file_limber_v1_plan: GenFile = /*@__PURE__*/
   fileDesc("ChRsaW1iZXIvdjEvcGxhbi5wcm90bxIJbGltYmVyLnYxIuwDCghQbGFuU3RlcBIMCgRyYW5rGAEgASgNEhMKC29mZmVyaW5nX2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEg4KBnJlZ2lvbhgFIAEoCRIRCglwcmVjaXNpb24YBiABKAkSDQoFc2NvcmUYByABKAESFgoOcHJpY2VfdW5pdF91c2QYCCABKAESFQoNcHJpY2Vfbm93X3VzZBgJIAEoARIaChJlc3RpbWF0ZWRfY29zdF91c2QYCiABKAESEwoLd2FrZV91cF91c2QYCyABKAESLwoLZXhwZWN0ZWRfbXMYDCABKAsyGi5saW1iZXIudjEuRXhwZWN0ZWRMYXRlbmN5EgwKBGNvbGQYDSABKAgSFAoMcmVhc29uX2NvZGVzGA4gAygJEhEKBGJ5b2sYDyABKAhIAIgBARIlCgV0cnVzdBgQIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdBIsCgVpbnB1dBgRIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAGIAQESLgoHYWN0aW9ucxgSIAEoCzIYLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nSAKIAQFCBwoFX2J5b2tCCAoGX2lucHV0QgoKCF9hY3Rpb25zIkUKD0V4cGVjdGVkTGF0ZW5jeRIQCgNwNTAYASABKAFIAIgBARIQCgNwOTUYAiABKAFIAYgBAUIGCgRfcDUwQgYKBF9wOTUijQEKD0Ryb3BwZWRPZmZlcmluZxITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIlCgZyZWFzb24YBCABKA4yFS5saW1iZXIudjEuRHJvcFJlYXNvbhIOCgZkZXRhaWwYBSABKAkSDQoFc3RhZ2UYBiABKAkiaQoKU3VnZ2VzdGlvbhINCgVmaWVsZBgBIAEoCRISCgV2YWx1ZRgCIAEoAUgAiAEBEg4KBmFkbWl0cxgDIAEoDRITCgZjaGFuZ2UYBCABKAlIAYgBAUIICgZfdmFsdWVCCQoHX2NoYW5nZSrNBwoKRHJvcFJlYXNvbhIbChdEUk9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhsKF0RST1BfUkVBU09OX05PVF9JTl9PTkxZEAESGQoVRFJPUF9SRUFTT05fSU5fSUdOT1JFEAISFgoSRFJPUF9SRUFTT05fUkVHSU9OEAMSHwobRFJPUF9SRUFTT05fREFUQV9DT0xMRUNUSU9OEAQSHgoaRFJPUF9SRUFTT05fTUFYX0xBVEVOQ1lfTVMQBRIyChpEUk9QX1JFQVNPTl9NSU5fVVBUSU1FXzMwRBAGGhKCvBgObWluX3VwdGltZV8zMGQSHAoYRFJPUF9SRUFTT05fTUFYX0NPU1RfVVNEEAcSIwofRFJPUF9SRUFTT05fTUFYX1BSSUNFX1BFUl9GUkFNRRAIEikKJURST1BfUkVBU09OX01BWF9QUklDRV9QRVJfQUNUSU9OX1NURVAQCRIiCh5EUk9QX1JFQVNPTl9SRVFVSVJFX1BBUkFNRVRFUlMQChIcChhEUk9QX1JFQVNPTl9BQ1RJT05fU1BBQ0UQCxIYChREUk9QX1JFQVNPTl9DT05UUkFDVBAMEigKJERST1BfUkVBU09OX0hPUklaT05fRVhDRUVEU19PRkZFUklORxANEhkKFURST1BfUkVBU09OX0tFWV9TQ09QRRAOEhgKFERST1BfUkVBU09OX05PVF9MSVZFEA8SJQohRFJPUF9SRUFTT05fTk9UX1NJTVVMQVRFRF9BTExPV0VEEBASHAoYRFJPUF9SRUFTT05fQ0lSQ1VJVF9PUEVOEBESJAogRFJPUF9SRUFTT05fREVBRExJTkVfVU5SRUFDSEFCTEUQEhIcChhEUk9QX1JFQVNPTl9OT1RfSU5fT1JERVIQExIZChVEUk9QX1JFQVNPTl9CWU9LX09OTFkQFBIaChZEUk9QX1JFQVNPTl9FTUJPRElNRU5UEBUSIAocRFJPUF9SRUFTT05fTk9UX0lOX09GRkVSSU5HUxAWEhUKEURST1BfUkVBU09OX1RSVVNUEBgSEwoPRFJPUF9SRUFTT05fWkRSEB4SFQoRRFJPUF9SRUFTT05fSU5QVVQQIhIeChpEUk9QX1JFQVNPTl9BQ1RJT05fTUVBTklORxAjEhgKFERST1BfUkVBU09OX1VOU0lHTkVEECQSHAoYRFJPUF9SRUFTT05fTk9fRkFMTEJBQ0tTEB8SGQoVRFJPUF9SRUFTT05fUExBTl9GVUxMECASHAoYRFJPUF9SRUFTT05fVU5BRkZPUkRBQkxFECFiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_input_contract, file_limber_v1_preferences]);
 
 /**
- * One offering of a plan, as it would be tried.
+ * An offering in a routing plan.
  *
  * @generated from message limber.v1.PlanStep
  */
@@ -31,119 +31,119 @@ export type PlanStep = Message<"limber.v1.PlanStep"> & {
   rank: number;
 
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 2;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 4;
    */
   provider: string;
 
   /**
-   * Where it runs.
+   * Region, such as `us-east`.
    *
    * @generated from field: string region = 5;
    */
   region: string;
 
   /**
-   * The numeric precision that it runs at.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: string precision = 6;
    */
   precision: string;
 
   /**
-   * What the order was made by; lower is better, and only the order of scores means anything.
+   * Ranking score; lower is better. Only the order of scores is meaningful.
    *
    * @generated from field: double score = 7;
    */
   score: number;
 
   /**
-   * List price of one unit, in US dollars.
+   * List price per unit, in US dollars.
    *
    * @generated from field: double price_unit_usd = 8;
    */
   priceUnitUsd: number;
 
   /**
-   * Price of one unit at this moment with the wake-up spread over the request, in US dollars.
+   * Current price per unit, including the cold-start cost spread over the request, in US dollars.
    *
    * @generated from field: double price_now_usd = 9;
    */
   priceNowUsd: number;
 
   /**
-   * What the call is expected to cost here, in US dollars.
+   * Estimated cost of the call at this offering, in US dollars.
    *
    * @generated from field: double estimated_cost_usd = 10;
    */
   estimatedCostUsd: number;
 
   /**
-   * The part of it that wakes a scaled-to-zero container, in US dollars.
+   * Part of the estimated cost that pays for a cold start, in US dollars.
    *
    * @generated from field: double wake_up_usd = 11;
    */
   wakeUpUsd: number;
 
   /**
-   * How long it is expected to take.
+   * Expected latency.
    *
    * @generated from field: limber.v1.ExpectedLatency expected_ms = 12;
    */
   expectedMs?: ExpectedLatency | undefined;
 
   /**
-   * It has to be woken first.
+   * True if the offering is scaled to zero and needs a cold start.
    *
    * @generated from field: bool cold = 13;
    */
   cold: boolean;
 
   /**
-   * Why it stands where it stands.
+   * Why the offering has this position.
    *
    * @generated from field: repeated string reason_codes = 14;
    */
   reasonCodes: string[];
 
   /**
-   * True: with the organisation's own key at the provider; absent otherwise.
+   * True if the organization's own provider key (BYOK) is used; absent otherwise.
    *
    * @generated from field: optional bool byok = 15;
    */
   byok?: boolean | undefined;
 
   /**
-   * Whose supply it is, as the caller sees it.
+   * Trust level of the offering for this caller.
    *
    * @generated from field: limber.v1.SupplyTrust trust = 16;
    */
   trust: SupplyTrust;
 
   /**
-   * What it reads, with the size and the encoding of each camera's pictures; absent where nothing is known.
+   * What it reads, including the size and encoding of each camera's images; absent if unknown.
    *
    * @generated from field: optional limber.v1.InputContract input = 17;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean in the action space that is asked for; absent where nothing is known.
+   * Meaning of its action values in the requested action space; absent if unknown.
    *
    * @generated from field: optional limber.v1.ActionMeaning actions = 18;
    */
@@ -158,20 +158,20 @@ export const PlanStepSchema: GenMessage<PlanStep> = /*@__PURE__*/
   messageDesc(file_limber_v1_plan, 0);
 
 /**
- * How long an offering is expected to take: measured where there are enough samples, else as advertised.
+ * Expected latency: measured if there are enough samples, else advertised.
  *
  * @generated from message limber.v1.ExpectedLatency
  */
 export type ExpectedLatency = Message<"limber.v1.ExpectedLatency"> & {
   /**
-   * Median, in milliseconds; absent where nothing is known.
+   * Median latency, in milliseconds; absent if unknown.
    *
    * @generated from field: optional double p50 = 1;
    */
   p50?: number | undefined;
 
   /**
-   * 95th percentile, in milliseconds; absent where nothing is known.
+   * 95th-percentile latency, in milliseconds; absent if unknown.
    *
    * @generated from field: optional double p95 = 2;
    */
@@ -186,48 +186,48 @@ export const ExpectedLatencySchema: GenMessage<ExpectedLatency> = /*@__PURE__*/
   messageDesc(file_limber_v1_plan, 1);
 
 /**
- * An offering that is not in the plan, and why. What is considered is either in the plan or here.
+ * An offering excluded from the plan. Every considered offering is either in the plan or here.
  *
  * @generated from message limber.v1.DroppedOffering
  */
 export type DroppedOffering = Message<"limber.v1.DroppedOffering"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * What dropped it: nearly always a constraint.
+   * Why it was dropped.
    *
    * @generated from field: limber.v1.DropReason reason = 4;
    */
   reason: DropReason;
 
   /**
-   * The figures of it, such as `p95 412 ms > 200 ms`.
+   * The compared values, such as `p95 412 ms > 200 ms`.
    *
    * @generated from field: string detail = 5;
    */
   detail: string;
 
   /**
-   * The stage of the pipeline at which it was dropped: `expand`, `remove`, or `order` for what is ranked behind all that is tried.
+   * Planning stage that dropped it: `expand`, `remove`, or `order` for offerings ranked behind all that are tried.
    *
    * @generated from field: string stage = 6;
    */
@@ -242,7 +242,7 @@ export const DroppedOfferingSchema: GenMessage<DroppedOffering> = /*@__PURE__*/
   messageDesc(file_limber_v1_plan, 2);
 
 /**
- * The smallest single relaxation that would admit an offering. Never applied by the gateway.
+ * The smallest change to a single field that would admit an offering. The gateway never applies it by itself.
  *
  * @generated from message limber.v1.Suggestion
  */
@@ -255,21 +255,21 @@ export type Suggestion = Message<"limber.v1.Suggestion"> & {
   field: string;
 
   /**
-   * The value that would admit offerings; absent when the field has to be left out.
+   * Value that would admit offerings; absent if the field must be removed.
    *
    * @generated from field: optional double value = 2;
    */
   value?: number | undefined;
 
   /**
-   * How many offerings it would admit.
+   * Number of offerings that it would admit.
    *
    * @generated from field: uint32 admits = 3;
    */
   admits: number;
 
   /**
-   * What the field would have to be, where a number does not say it.
+   * The required change, if `value` cannot express it.
    *
    * @generated from field: optional string change = 4;
    */
@@ -290,7 +290,7 @@ export const SuggestionSchema: GenMessage<Suggestion> = /*@__PURE__*/
  */
 export const DropReason = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: DROP_REASON_UNSPECIFIED = 0;
    */
@@ -311,49 +311,49 @@ export const DropReason = {
   IN_IGNORE: 2,
 
   /**
-   * It runs outside `provider.region`.
+   * Its region is not in `provider.region`.
    *
    * @generated from enum value: DROP_REASON_REGION = 3;
    */
   REGION: 3,
 
   /**
-   * Its provider retains frames.
+   * Its provider retains frames, and `provider.data_collection` is `deny`.
    *
    * @generated from enum value: DROP_REASON_DATA_COLLECTION = 4;
    */
   DATA_COLLECTION: 4,
 
   /**
-   * Its 95th percentile is above `provider.max_latency_ms`: the advertised one, else the measured one; or neither is known.
+   * Its 95th-percentile latency exceeds `provider.max_latency_ms`, or is unknown.
    *
    * @generated from enum value: DROP_REASON_MAX_LATENCY_MS = 5;
    */
   MAX_LATENCY_MS: 5,
 
   /**
-   * Its uptime is below `provider.min_uptime_30d`, as measured or else advertised, or nothing is known of it.
+   * Its uptime is below `provider.min_uptime_30d`, or is unknown.
    *
    * @generated from enum value: DROP_REASON_MIN_UPTIME_30D = 6;
    */
   MIN_UPTIME_30D: 6,
 
   /**
-   * The call would cost more than `provider.max_cost_usd` there.
+   * The call would cost more than `provider.max_cost_usd`.
    *
    * @generated from enum value: DROP_REASON_MAX_COST_USD = 7;
    */
   MAX_COST_USD: 7,
 
   /**
-   * A frame costs more than `provider.max_price_per_frame` there.
+   * Its price per frame exceeds `provider.max_price_per_frame`.
    *
    * @generated from enum value: DROP_REASON_MAX_PRICE_PER_FRAME = 8;
    */
   MAX_PRICE_PER_FRAME: 8,
 
   /**
-   * A step costs more than `provider.max_price_per_action_step` there.
+   * Its price per action step exceeds `provider.max_price_per_action_step`.
    *
    * @generated from enum value: DROP_REASON_MAX_PRICE_PER_ACTION_STEP = 9;
    */
@@ -367,28 +367,28 @@ export const DropReason = {
   REQUIRE_PARAMETERS: 10,
 
   /**
-   * It does not emit the action space.
+   * It does not emit the requested action space.
    *
    * @generated from enum value: DROP_REASON_ACTION_SPACE = 11;
    */
   ACTION_SPACE: 11,
 
   /**
-   * It does not serve the contract.
+   * It does not serve the requested contract.
    *
    * @generated from enum value: DROP_REASON_CONTRACT = 12;
    */
   CONTRACT: 12,
 
   /**
-   * It cannot return as many units as `horizon` asks for.
+   * It cannot return as many units as `horizon` requests.
    *
    * @generated from enum value: DROP_REASON_HORIZON_EXCEEDS_OFFERING = 13;
    */
   HORIZON_EXCEEDS_OFFERING: 13,
 
   /**
-   * The key may not use its model.
+   * The key does not permit its model.
    *
    * @generated from enum value: DROP_REASON_KEY_SCOPE = 14;
    */
@@ -402,14 +402,14 @@ export const DropReason = {
   NOT_LIVE: 15,
 
   /**
-   * It answers with placeholders, and `provider.allow_simulated` is not set.
+   * It returns placeholders, and `provider.allow_simulated` is not set.
    *
    * @generated from enum value: DROP_REASON_NOT_SIMULATED_ALLOWED = 16;
    */
   NOT_SIMULATED_ALLOWED: 16,
 
   /**
-   * It is resting after failures.
+   * Its circuit breaker is open after failures.
    *
    * @generated from enum value: DROP_REASON_CIRCUIT_OPEN = 17;
    */
@@ -430,14 +430,14 @@ export const DropReason = {
   NOT_IN_ORDER: 19,
 
   /**
-   * The organisation wants its own keys to be used and has none at its provider that opens.
+   * `byok_mode` is `require`, and the organization has no usable key at its provider.
    *
    * @generated from enum value: DROP_REASON_BYOK_ONLY = 20;
    */
   BYOK_ONLY: 20,
 
   /**
-   * It is not made for the body that the request is for.
+   * It does not support the requested embodiment.
    *
    * @generated from enum value: DROP_REASON_EMBODIMENT = 21;
    */
@@ -451,56 +451,56 @@ export const DropReason = {
   NOT_IN_OFFERINGS: 22,
 
   /**
-   * Its provider is not verified, and nothing opens community supply to the request.
+   * Its provider is not verified, and the request's trust level excludes community supply.
    *
    * @generated from enum value: DROP_REASON_TRUST = 24;
    */
   TRUST: 24,
 
   /**
-   * The organisation keeps no data, and its provider retains frames.
+   * The organization has zero data retention, and its provider retains frames.
    *
    * @generated from enum value: DROP_REASON_ZDR = 30;
    */
   ZDR: 30,
 
   /**
-   * The observations, the instruction or the goal are not what it says that it reads.
+   * The observations, the instruction or the goal image do not match its input contract.
    *
    * @generated from enum value: DROP_REASON_INPUT = 34;
    */
   INPUT: 34,
 
   /**
-   * The actions of its model mean something else than those of the offering that goes first.
+   * Its action values have a different meaning from those of the first offering.
    *
    * @generated from enum value: DROP_REASON_ACTION_MEANING = 35;
    */
   ACTION_MEANING: 35,
 
   /**
-   * The request, its preset, the key or the settings require checkpoints that their makers signed, and its is not.
+   * Its checkpoint is not signed by its maker, which the request, preset, key or settings require.
    *
    * @generated from enum value: DROP_REASON_UNSIGNED = 36;
    */
   UNSIGNED: 36,
 
   /**
-   * Another offering goes before it, and `provider.allow_fallbacks` is false without `provider.order`.
+   * It is not the first offering, and `provider.allow_fallbacks` is false without `provider.order`.
    *
    * @generated from enum value: DROP_REASON_NO_FALLBACKS = 31;
    */
   NO_FALLBACKS: 31,
 
   /**
-   * More offerings go before it than a plan lists.
+   * It ranks below the maximum number of offerings in a plan.
    *
    * @generated from enum value: DROP_REASON_PLAN_FULL = 32;
    */
   PLAN_FULL: 32,
 
   /**
-   * The balance, or a budget, does not cover the call there, and covers it elsewhere.
+   * The balance or a budget covers the call elsewhere, but not at this offering.
    *
    * @generated from enum value: DROP_REASON_UNAFFORDABLE = 33;
    */

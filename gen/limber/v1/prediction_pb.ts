@@ -15,13 +15,13 @@ export const file_limber_v1_prediction: GenFile = /*@__PURE__*/
   fileDesc("ChpsaW1iZXIvdjEvcHJlZGljdGlvbi5wcm90bxIJbGltYmVyLnYxIpIBCg5QcmVkaWN0ZWRGcmFtZRINCgVpbmRleBgBIAEoDRIMCgR0X21zGAIgASgBEg4KBmNhbWVyYRgDIAEoCRINCgV3aWR0aBgEIAEoDRIOCgZoZWlnaHQYBSABKA0SJgoGZm9ybWF0GAYgASgOMhYubGltYmVyLnYxLkltYWdlRm9ybWF0EgwKBGRhdGEYByABKAxiBnByb3RvMw", [file_limber_v1_observation]);
 
 /**
- * One predicted picture.
+ * A predicted image.
  *
  * @generated from message limber.v1.PredictedFrame
  */
 export type PredictedFrame = Message<"limber.v1.PredictedFrame"> & {
   /**
-   * Position in the prediction, from 0.
+   * Index of the frame, from 0.
    *
    * @generated from field: uint32 index = 1;
    */
@@ -35,7 +35,7 @@ export type PredictedFrame = Message<"limber.v1.PredictedFrame"> & {
   tMs: number;
 
   /**
-   * The camera that this is a prediction of.
+   * Name of the camera whose view is predicted.
    *
    * @generated from field: string camera = 3;
    */
@@ -56,14 +56,14 @@ export type PredictedFrame = Message<"limber.v1.PredictedFrame"> & {
   height: number;
 
   /**
-   * The picture's encoding.
+   * Image encoding.
    *
    * @generated from field: limber.v1.ImageFormat format = 6;
    */
   format: ImageFormat;
 
   /**
-   * The encoded picture; base64 in REST JSON.
+   * Encoded image; base64 in JSON.
    *
    * @generated from field: bytes data = 7;
    */

@@ -14,100 +14,102 @@ export const file_limber_v1_preferences: GenFile = /*@__PURE__*/
   fileDesc("ChtsaW1iZXIvdjEvcHJlZmVyZW5jZXMucHJvdG8SCWxpbWJlci52MSLACgoTUHJvdmlkZXJQcmVmZXJlbmNlcxIeCgVvcmRlchgBIAMoCUIPukgMkgEJEEAiBXIDGIABEh0KBG9ubHkYAiADKAlCD7pIDJIBCRBAIgVyAxiAARIfCgZpZ25vcmUYAyADKAlCD7pIDJIBCRBAIgVyAxiAARIwCgRzb3J0GAQgASgOMhMubGltYmVyLnYxLlNvcnRBeGlzQgi6SAWCAQIQAUgAiAEBEo8BCglvYmplY3RpdmUYBSADKAsyLS5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlcy5PYmplY3RpdmVFbnRyeUJNukhKmgFHEAUiNHIyUgVwcmljZVIHbGF0ZW5jeVIKdGhyb3VnaHB1dFILcmVsaWFiaWxpdHlSB3F1YWxpdHkqDRILQAEpAAAAAAAAAAASIwoKc2Vzc2lvbl9pZBgGIAEoCUIKukgHcgUQARiAAkgBiAEBEiQKDm1heF9sYXRlbmN5X21zGAcgASgNQge6SAQqAigBSAKIAQESJgoLZGVhZGxpbmVfbXMYCCABKA1CDLpICSoHGIDd2wEoAUgDiAEBEisKDG1heF9jb3N0X3VzZBgJIAEoAUIQukgNEgtAASkAAAAAAAAAAEgEiAEBEjIKE21heF9wcmljZV9wZXJfZnJhbWUYCiABKAFCELpIDRILQAEpAAAAAAAAAABIBYgBARI4ChltYXhfcHJpY2VfcGVyX2FjdGlvbl9zdGVwGAsgASgBQhC6SA0SC0ABKQAAAAAAAAAASAaIAQESNAoObWluX3VwdGltZV8zMGQYDCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASAeIAQESHgoGcmVnaW9uGA0gAygJQg66SAuSAQgQQCIEcgIYQBJBCg9kYXRhX2NvbGxlY3Rpb24YDiABKA4yGS5saW1iZXIudjEuRGF0YUNvbGxlY3Rpb25CCLpIBYIBAhABSAiIAQESHwoScmVxdWlyZV9wYXJhbWV0ZXJzGA8gASgISAmIAQESHAoPYWxsb3dfZmFsbGJhY2tzGBAgASgISAqIAQESJAoFaGVkZ2UYESABKAsyEC5saW1iZXIudjEuSGVkZ2VIC4gBARIcCg9hbGxvd19zaW11bGF0ZWQYEiABKAhIDIgBARIhCgZtb2RlbHMYEyADKAlCEbpIDpIBCxAIIgdyBRABGIACEjYKBXRydXN0GBQgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0Qgq6SAeCAQQQASAASA2IAQESIgoJb2ZmZXJpbmdzGBUgAygJQg+6SAySAQkQQCIFcgMYgAESGwoOcmVxdWlyZV9zaWduZWQYFiABKAhIDogBARowCg5PYmplY3RpdmVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQgcKBV9zb3J0Qg0KC19zZXNzaW9uX2lkQhEKD19tYXhfbGF0ZW5jeV9tc0IOCgxfZGVhZGxpbmVfbXNCDwoNX21heF9jb3N0X3VzZEIWChRfbWF4X3ByaWNlX3Blcl9mcmFtZUIcChpfbWF4X3ByaWNlX3Blcl9hY3Rpb25fc3RlcEIRCg9fbWluX3VwdGltZV8zMGRCEgoQX2RhdGFfY29sbGVjdGlvbkIVChNfcmVxdWlyZV9wYXJhbWV0ZXJzQhIKEF9hbGxvd19mYWxsYmFja3NCCAoGX2hlZGdlQhIKEF9hbGxvd19zaW11bGF0ZWRCCAoGX3RydXN0QhEKD19yZXF1aXJlX3NpZ25lZCInCgVIZWRnZRIeCghhZnRlcl9tcxgBIAEoDUIMukgJKgcYgN3bASgBKosBCgpQcmVmZXJlbmNlEhoKFlBSRUZFUkVOQ0VfVU5TUEVDSUZJRUQQABIXChNQUkVGRVJFTkNFX0JBTEFOQ0VEEAESFgoSUFJFRkVSRU5DRV9GQVNURVNUEAISFwoTUFJFRkVSRU5DRV9DSEVBUEVTVBADEhcKE1BSRUZFUkVOQ0VfUkVMSUFCTEUQBCqCAQoIU29ydEF4aXMSGQoVU09SVF9BWElTX1VOU1BFQ0lGSUVEEAASEwoPU09SVF9BWElTX1BSSUNFEAESFQoRU09SVF9BWElTX0xBVEVOQ1kQAhIYChRTT1JUX0FYSVNfVEhST1VHSFBVVBADEhUKEVNPUlRfQVhJU19RVUFMSVRZEAQqZgoORGF0YUNvbGxlY3Rpb24SHwobREFUQV9DT0xMRUNUSU9OX1VOU1BFQ0lGSUVEEAASGQoVREFUQV9DT0xMRUNUSU9OX0FMTE9XEAESGAoUREFUQV9DT0xMRUNUSU9OX0RFTlkQAiqQAQoLU3VwcGx5VHJ1c3QSHAoYU1VQUExZX1RSVVNUX1VOU1BFQ0lGSUVEEAASFAoQU1VQUExZX1RSVVNUX09XThABEhkKFVNVUFBMWV9UUlVTVF9WRVJJRklFRBACEhYKElNVUFBMWV9UUlVTVF9OQU1FRBADEhoKFlNVUFBMWV9UUlVTVF9DT01NVU5JVFkQBGIGcHJvdG8z", [file_buf_validate_validate]);
 
 /**
- * The `provider` object: constraints (hard, never relaxed) and preferences (soft) on who serves a request.
+ * Routing constraints (hard, never relaxed) and preferences (soft).
  *
  * @generated from message limber.v1.ProviderPreferences
  */
 export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   /**
-   * Provider names to try first, in this order. Soft. With `allow_fallbacks: false` exactly these are tried, each in turn, and nobody
-   * else: that is hard, and no session's pin changes the order.
+   * Providers to try first, in this order. Soft. With `allow_fallbacks: false`, only these are tried, in exactly this order, which a
+   * session pin does not change; the list is then hard.
    *
    * @generated from field: repeated string order = 1;
    */
   order: string[];
 
   /**
-   * Only these providers. Hard.
+   * Providers that may serve; all others are dropped. Hard.
    *
    * @generated from field: repeated string only = 2;
    */
   only: string[];
 
   /**
-   * Never these providers. Hard.
+   * Providers that must not serve. Hard.
    *
    * @generated from field: repeated string ignore = 3;
    */
   ignore: string[];
 
   /**
-   * The one axis to order by. Soft; not together with `objective`.
+   * Criterion to sort by; excludes `objective`. Soft.
    *
    * @generated from field: optional limber.v1.SortAxis sort = 4;
    */
   sort?: SortAxis | undefined;
 
   /**
-   * Weights per axis; only their ratios matter, and the order is deterministic. Soft; not together with `sort`.
+   * Weights of several criteria, such as `{"price": 2, "latency": 1}`; only their ratios matter. The resulting order is deterministic.
+   * Excludes `sort`. Soft.
    *
    * @generated from field: map<string, double> objective = 5;
    */
   objective: { [key: string]: number };
 
   /**
-   * Pins an episode to the checkpoint and provider that served its first call, until 15 minutes of silence. Soft.
+   * Session id that pins later calls to the checkpoint and provider of the first call; the pin expires after 15 minutes without a call.
+   * Soft.
    *
    * @generated from field: optional string session_id = 6;
    */
   sessionId?: string | undefined;
 
   /**
-   * Drops offerings whose 95th percentile exceeds this, in milliseconds: the advertised one, else what calls or the last probe measured.
-   * One of which nothing is known is dropped. Hard.
+   * Maximum 95th-percentile latency, in milliseconds: as advertised, else as measured by calls or the last probe. Offerings without a
+   * figure are dropped. Hard.
    *
    * @generated from field: optional uint32 max_latency_ms = 7;
    */
   maxLatencyMs?: number | undefined;
 
   /**
-   * Time for the whole request with its fallbacks, in milliseconds. Hard.
+   * Deadline for the complete request including fallbacks, in milliseconds. Hard.
    *
    * @generated from field: optional uint32 deadline_ms = 8;
    */
   deadlineMs?: number | undefined;
 
   /**
-   * Ceiling of the call's whole bill, in US dollars. Hard.
+   * Maximum total cost of the call, in US dollars. Hard.
    *
    * @generated from field: optional double max_cost_usd = 9;
    */
   maxCostUsd?: number | undefined;
 
   /**
-   * Ceiling of the price of one frame, in US dollars; binds on predict. Hard.
+   * Maximum price per frame, in US dollars; applies to predict. Hard.
    *
    * @generated from field: optional double max_price_per_frame = 10;
    */
   maxPricePerFrame?: number | undefined;
 
   /**
-   * Ceiling of the price of one action step, in US dollars; binds on act. Hard.
+   * Maximum price per action step, in US dollars; applies to act. Hard.
    *
    * @generated from field: optional double max_price_per_action_step = 11;
    */
   maxPricePerActionStep?: number | undefined;
 
   /**
-   * Lowest uptime over 30 days, as a fraction: as measured once there are enough calls, else as advertised, else by the calls or probes
-   * that there were. One of which nothing is known is dropped. Hard.
+   * Minimum uptime over 30 days, as a fraction from 0 to 1: as measured, else as advertised, else from the few calls or probes so far.
+   * Offerings without a figure are dropped. Hard.
    *
    * @generated from field: optional double min_uptime_30d = 12;
    */
   minUptime30d?: number | undefined;
 
   /**
-   * Only these regions. Hard.
+   * Regions that may serve. Hard.
    *
    * @generated from field: repeated string region = 13;
    */
@@ -121,60 +123,60 @@ export type ProviderPreferences = Message<"limber.v1.ProviderPreferences"> & {
   dataCollection?: DataCollection | undefined;
 
   /**
-   * Drops offerings that would ignore a parameter that the request sets, such as `seed`. Hard.
+   * Drops offerings that ignore a parameter set in the request, such as `seed`. Hard.
    *
    * @generated from field: optional bool require_parameters = 15;
    */
   requireParameters?: boolean | undefined;
 
   /**
-   * False: fail rather than substitute another offering than those of the providers in `order`, or than the first one where `order` is
-   * absent. True when absent.
+   * If false, the call fails instead of using an offering outside `order`, or any but the first one if `order` is absent. True when
+   * absent.
    *
    * @generated from field: optional bool allow_fallbacks = 16;
    */
   allowFallbacks?: boolean | undefined;
 
   /**
-   * Asks a second provider when the first is late, and takes whichever answers first. Soft.
+   * Sends the request to a second provider if the first is late, and uses the first answer to arrive. Soft.
    *
    * @generated from field: optional limber.v1.Hedge hedge = 17;
    */
   hedge?: Hedge | undefined;
 
   /**
-   * Admits catalogued offerings without a deployment, which answer with placeholders marked as simulated. Hard; false when absent.
+   * Allows catalog models without a live offering, which return placeholders marked as simulated. Hard; false when absent.
    *
    * @generated from field: optional bool allow_simulated = 18;
    */
   allowSimulated?: boolean | undefined;
 
   /**
-   * Fallback chain of models; the same as the request's own `models`.
+   * Fallback models; equivalent to the request's `models`.
    *
    * @generated from field: repeated string models = 19;
    */
   models: string[];
 
   /**
-   * Whose supply may serve; `named` when absent, so that aliases, and fallbacks that the request does not list, stay with own and verified
-   * supply. `community` opens all supply where the settings of the organisation do; nobody opens what the organisation, the workspace or the key
-   * keeps shut. Keys for hardware stay with own and verified supply unless the key's own `trust` says otherwise. Hard.
+   * Whose offerings may serve; `named` when absent. `community` needs the organization's settings to allow it, and no request can exceed
+   * the limits of organization, workspace or key. Hardware keys use own and verified offerings unless the key's `trust` allows more.
+   * Hard.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 20;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only these offerings, by their ids, as `route.offering_id` names them. Hard.
+   * Ids of offerings that may serve, as in `route.offering_id`. Hard.
    *
    * @generated from field: repeated string offerings = 21;
    */
   offerings: string[];
 
   /**
-   * Only checkpoints that their makers signed. Nobody lifts what the organisation, the workspace, the key or the preset requires. Hard; false when
-   * absent.
+   * Allows only checkpoints signed by their makers. A request cannot lift this requirement if the organization, workspace, key or preset
+   * sets it. Hard; false when absent.
    *
    * @generated from field: optional bool require_signed = 22;
    */
@@ -189,13 +191,13 @@ export const ProviderPreferencesSchema: GenMessage<ProviderPreferences> = /*@__P
   messageDesc(file_limber_v1_preferences, 0);
 
 /**
- * When to ask a second provider.
+ * When to call a second provider.
  *
  * @generated from message limber.v1.Hedge
  */
 export type Hedge = Message<"limber.v1.Hedge"> & {
   /**
-   * How long the first may take before the second is asked, in milliseconds.
+   * Time that the first provider gets before a second one is called, in milliseconds.
    *
    * @generated from field: uint32 after_ms = 1;
    */
@@ -210,20 +212,20 @@ export const HedgeSchema: GenMessage<Hedge> = /*@__PURE__*/
   messageDesc(file_limber_v1_preferences, 1);
 
 /**
- * How to weigh the offerings that survive the constraints.
+ * How to rank the offerings that satisfy every constraint.
  *
  * @generated from enum limber.v1.Preference
  */
 export const Preference = {
   /**
-   * Not stated: behaves as balanced.
+   * Unspecified; behaves as `balanced`.
    *
    * @generated from enum value: PREFERENCE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Spreads load over healthy offerings, weighted toward cheaper ones.
+   * Spreads load across healthy offerings, weighted toward cheaper ones.
    *
    * @generated from enum value: PREFERENCE_BALANCED = 1;
    */
@@ -237,14 +239,14 @@ export const Preference = {
   FASTEST: 2,
 
   /**
-   * Lowest cost per unit first.
+   * Lowest unit price first.
    *
    * @generated from enum value: PREFERENCE_CHEAPEST = 3;
    */
   CHEAPEST: 3,
 
   /**
-   * Highest uptime and precision first; price ignored.
+   * Highest uptime and precision first; ignores price.
    *
    * @generated from enum value: PREFERENCE_RELIABLE = 4;
    */
@@ -252,7 +254,7 @@ export const Preference = {
 } as const;
 
 /**
- * How to weigh the offerings that survive the constraints.
+ * How to rank the offerings that satisfy every constraint.
  *
  * @generated from enum limber.v1.Preference
  */
@@ -265,13 +267,13 @@ export const PreferenceSchema: GenEnum<Preference> = /*@__PURE__*/
   enumDesc(file_limber_v1_preferences, 0);
 
 /**
- * One axis to order by.
+ * A single criterion to sort by.
  *
  * @generated from enum limber.v1.SortAxis
  */
 export const SortAxis = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: SORT_AXIS_UNSPECIFIED = 0;
    */
@@ -307,7 +309,7 @@ export const SortAxis = {
 } as const;
 
 /**
- * One axis to order by.
+ * A single criterion to sort by.
  *
  * @generated from enum limber.v1.SortAxis
  */
@@ -326,7 +328,7 @@ export const SortAxisSchema: GenEnum<SortAxis> = /*@__PURE__*/
  */
 export const DataCollection = {
   /**
-   * Not stated: behaves as allow.
+   * Unspecified; behaves as `allow`.
    *
    * @generated from enum value: DATA_COLLECTION_UNSPECIFIED = 0;
    */
@@ -361,42 +363,42 @@ export const DataCollectionSchema: GenEnum<DataCollection> = /*@__PURE__*/
   enumDesc(file_limber_v1_preferences, 2);
 
 /**
- * Whose supply may serve. Each tier includes those before it.
+ * Whose offerings may serve. Each level includes the levels before it.
  *
  * @generated from enum limber.v1.SupplyTrust
  */
 export const SupplyTrust = {
   /**
-   * Not stated: behaves as named.
+   * Unspecified; behaves as `named`.
    *
    * @generated from enum value: SUPPLY_TRUST_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Supply of the caller's own organisation.
+   * Offerings of the caller's own organization.
    *
    * @generated from enum value: SUPPLY_TRUST_OWN = 1;
    */
   OWN: 1,
 
   /**
-   * Supply whose provider the operator verified.
+   * Offerings of providers that the operator verified.
    *
    * @generated from enum value: SUPPLY_TRUST_VERIFIED = 2;
    */
   VERIFIED: 2,
 
   /**
-   * Own and verified supply; a model that the request names in full also from the organisation that owns its name; and providers that the
-   * request names in `only` or `order`.
+   * Own and verified offerings, plus offerings that the request names: by a full model slug whose owner runs them, or by provider in
+   * `only` or `order`.
    *
    * @generated from enum value: SUPPLY_TRUST_NAMED = 3;
    */
   NAMED: 3,
 
   /**
-   * All supply that passed its probe, of all providers.
+   * All offerings that passed the conformance probe, of every provider.
    *
    * @generated from enum value: SUPPLY_TRUST_COMMUNITY = 4;
    */
@@ -404,7 +406,7 @@ export const SupplyTrust = {
 } as const;
 
 /**
- * Whose supply may serve. Each tier includes those before it.
+ * Whose offerings may serve. Each level includes the levels before it.
  *
  * @generated from enum limber.v1.SupplyTrust
  */

@@ -20,34 +20,34 @@ export const file_limber_v1_preset: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvcHJlc2V0LnByb3RvEglsaW1iZXIudjEiZAoGUHJlc2V0EgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoDRInCgZjb25maWcYAyABKAsyFy5saW1iZXIudjEuUHJlc2V0Q29uZmlnEhIKCnVwZGF0ZWRfYXQYBCABKA0iuQYKDFByZXNldENvbmZpZxIhCgZtb2RlbHMYASADKAlCEbpIDpIBCxAIIgdyBRABGIACEjgKCnByZWZlcmVuY2UYAiABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUIIukgFggECEAFIAIgBARI1Cghwcm92aWRlchgDIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAGIAQESHgoEc2VlZBgEIAEoAUILukgEEgJAAbC9GAFIAogBARIuCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIA4gBARIiCgtpbnN0cnVjdGlvbhgGIAEoCUIIukgFcgMYgEBIBIgBARIkCgxhY3Rpb25fc3BhY2UYByABKAlCCbpIBnIEEAEYQEgFiAEBEiAKB2hvcml6b24YCCABKA1CCrpIByoFGIACKAFIBogBARIxCgt0ZW1wZXJhdHVyZRgJIAEoAUIXukgUEhIZAAAAAAAAJEApAAAAAAAAAABIB4gBARIeChFyZXR1cm5fcHJlZGljdGlvbhgKIAEoCEgIiAEBEikKA2ZwcxgLIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABICYgBARJBCgpyZXNvbHV0aW9uGAwgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAqIAQESIwoLbnVtX3NhbXBsZXMYDSABKA1CCbpIBioEGAgoAUgLiAEBEjgKCmVtYm9kaW1lbnQYDiABKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudEIIukgFggECEAFIDIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCwoJX21ldGFkYXRhQg4KDF9pbnN0cnVjdGlvbkIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIUChJfcmV0dXJuX3ByZWRpY3Rpb25CBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCDQoLX2VtYm9kaW1lbnRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_preferences, file_limber_v1_registry]);
 
 /**
- * A saved request configuration of an organisation, which requests name in `preset`.
+ * A saved request configuration, applied by naming it in `preset`.
  *
  * @generated from message limber.v1.Preset
  */
 export type Preset = Message<"limber.v1.Preset"> & {
   /**
-   * Its name.
+   * Preset name, unique in the organization.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Counts the changes of its configuration, from 1. `name@version` in a request means this version, whatever comes later.
+   * Version of the configuration, from 1. `name@version` in a request selects exactly this version.
    *
    * @generated from field: uint32 version = 2;
    */
   version: number;
 
   /**
-   * What it sets.
+   * The saved request fields.
    *
    * @generated from field: limber.v1.PresetConfig config = 3;
    */
   config?: PresetConfig | undefined;
 
   /**
-   * When this version was saved, in unix seconds.
+   * When this version was saved, in Unix seconds.
    *
    * @generated from field: uint32 updated_at = 4;
    */
@@ -62,107 +62,106 @@ export const PresetSchema: GenMessage<Preset> = /*@__PURE__*/
   messageDesc(file_limber_v1_preset, 0);
 
 /**
- * The fields of a request that may be preset. A field that the request sets itself wins whole: `provider` of a request takes
- * the place of the preset's `provider`, with nothing of it left, unless it says no more than `session_id` and `deadline_ms`, which are
- * the call's own. Fields that a call doesn't have are passed over.
+ * Request fields that a preset can set. A field set in the request replaces the preset's field completely. Exception: a request's
+ * `provider` with only `session_id` and `deadline_ms` is combined with the preset's. Fields that do not apply to a call are ignored.
  *
  * @generated from message limber.v1.PresetConfig
  */
 export type PresetConfig = Message<"limber.v1.PresetConfig"> & {
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 1;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 2;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 3;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 4;
    */
   seed?: number | undefined;
 
   /**
-   * Free-form notes, kept in the log: at most 16 keys of 512 characters.
+   * Free-form metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 5;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: optional string instruction = 6;
    */
   instruction?: string | undefined;
 
   /**
-   * The action space of an act request.
+   * Action space of act requests.
    *
    * @generated from field: optional string action_space = 7;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Units to return.
+   * Number of action steps or frames to return.
    *
    * @generated from field: optional uint32 horizon = 8;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 9;
    */
   temperature?: number | undefined;
 
   /**
-   * Also returns the frames that an act model imagined.
+   * Also returns the frames that an act model predicted.
    *
    * @generated from field: optional bool return_prediction = 10;
    */
   returnPrediction?: boolean | undefined;
 
   /**
-   * Frames per second of a prediction.
+   * Frame rate of predictions, in frames per second.
    *
    * @generated from field: optional double fps = 11;
    */
   fps?: number | undefined;
 
   /**
-   * Size of predicted frames as `WIDTHxHEIGHT`.
+   * Size of predicted frames as `WIDTHxHEIGHT`, such as `640x480`.
    *
    * @generated from field: optional string resolution = 12;
    */
   resolution?: string | undefined;
 
   /**
-   * Futures to draw.
+   * Number of futures to sample.
    *
    * @generated from field: optional uint32 num_samples = 13;
    */
   numSamples?: number | undefined;
 
   /**
-   * The body that a request is for.
+   * Robot that requests are for.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 14;
    */

@@ -17,93 +17,94 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/registry_service.proto.
  */
 export const file_limber_v1_registry_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBsaW1iZXIvdjEvcmVnaXN0cnlfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIvkEChFMaXN0TW9kZWxzUmVxdWVzdBIYCgFxGAEgASgJQgi6SAVyAxiAAkgAiAEBEjAKBmRvbWFpbhgCIAEoDjIRLmxpbWJlci52MS5Eb21haW5CCLpIBYIBAhABSAGIAQESHAoGZmFtaWx5GAMgASgJQge6SARyAhhASAKIAQESMQoEdGllchgEIAEoDjIULmxpbWJlci52MS5Nb2RlbFRpZXJCCLpIBYIBAhABSAOIAQESNAoIY29udHJhY3QYBSABKA4yEy5saW1iZXIudjEuQ29udHJhY3RCCLpIBYIBAhABSASIAQESOAoKZW1ib2RpbWVudBgGIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50Qgi6SAWCAQIQAUgFiAEBEiIKDGFjdGlvbl9zcGFjZRgHIAEoCUIHukgEcgIYQEgGiAEBEi8KA2VyYRgIIAEoDjITLmxpbWJlci52MS5Nb2RlbEVyYUIIukgFggECEAFIB4gBARIxCgRraW5kGAkgASgOMhQubGltYmVyLnYxLk1vZGVsS2luZEIIukgFggECEAFICIgBARIVCghmZWF0dXJlZBgKIAEoCEgJiAEBEh4KBWxpbWl0GAsgASgNQgq6SAcqBRjoBygBSAqIAQESEwoGb2Zmc2V0GAwgASgNSAuIAQFCBAoCX3FCCQoHX2RvbWFpbkIJCgdfZmFtaWx5QgcKBV90aWVyQgsKCV9jb250cmFjdEINCgtfZW1ib2RpbWVudEIPCg1fYWN0aW9uX3NwYWNlQgYKBF9lcmFCBwoFX2tpbmRCCwoJX2ZlYXR1cmVkQggKBl9saW1pdEIJCgdfb2Zmc2V0InIKEkxpc3RNb2RlbHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHgoEZGF0YRgCIAMoCzIQLmxpbWJlci52MS5Nb2RlbBINCgV0b3RhbBgDIAEoDRINCgVsaW1pdBgEIAEoDRIOCgZvZmZzZXQYBSABKA0iQgoPR2V0TW9kZWxSZXF1ZXN0EhcKBW93bmVyGAEgASgJQgi6SAVyAxiAARIWCgRuYW1lGAIgASgJQgi6SAVyAxiAASIzChBHZXRNb2RlbFJlc3BvbnNlEh8KBW1vZGVsGAEgASgLMhAubGltYmVyLnYxLk1vZGVsIhQKEkdldFRheG9ub215UmVxdWVzdCLNAQoTR2V0VGF4b25vbXlSZXNwb25zZRI6CgZmYWNldHMYASADKAsyKi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZS5GYWNldHNFbnRyeRIzCg1hY3Rpb25fc3BhY2VzGAIgAygLMhwubGltYmVyLnYxLkFjdGlvblNwYWNlTGF5b3V0GkUKC0ZhY2V0c0VudHJ5EgsKA2tleRgBIAEoCRIlCgV2YWx1ZRgCIAEoCzIWLmxpbWJlci52MS5GYWNldFZhbHVlczoCOAEiwQEKFExpc3RTY2VuYXJpb3NSZXF1ZXN0EjAKBnRhcmdldBgBIAEoDjIRLmxpbWJlci52MS5Eb21haW5CCLpIBYIBAhABSACIAQESFQoIcnVubmFibGUYAiABKAhIAYgBARIeCgVsaW1pdBgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEhMKBm9mZnNldBgEIAEoDUgDiAEBQgkKB190YXJnZXRCCwoJX3J1bm5hYmxlQggKBl9saW1pdEIJCgdfb2Zmc2V0IngKFUxpc3RTY2VuYXJpb3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIQoEZGF0YRgCIAMoCzITLmxpbWJlci52MS5TY2VuYXJpbxINCgV0b3RhbBgDIAEoDRINCgVsaW1pdBgEIAEoDRIOCgZvZmZzZXQYBSABKA0iogEKFUxpc3RMaXRlcmF0dXJlUmVxdWVzdBI2CgRraW5kGAEgASgOMhkubGltYmVyLnYxLkxpdGVyYXR1cmVLaW5kQgi6SAWCAQIQAUgAiAEBEh4KBWxpbWl0GAIgASgNQgq6SAcqBRjoBygBSAGIAQESEwoGb2Zmc2V0GAMgASgNSAKIAQFCBwoFX2tpbmRCCAoGX2xpbWl0QgkKB19vZmZzZXQiewoWTGlzdExpdGVyYXR1cmVSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIwoEZGF0YRgCIAMoCzIVLmxpbWJlci52MS5MaXRlcmF0dXJlEg0KBXRvdGFsGAMgASgNEg0KBWxpbWl0GAQgASgNEg4KBm9mZnNldBgFIAEoDSJgChRMaXN0UHJvdmlkZXJzUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY6AcoAUgAiAEBEhMKBm9mZnNldBgCIAEoDUgBiAEBQggKBl9saW1pdEIJCgdfb2Zmc2V0In8KFUxpc3RQcm92aWRlcnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSKAoEZGF0YRgCIAMoCzIaLmxpbWJlci52MS5Qcm92aWRlckxpc3RpbmcSDQoFdG90YWwYAyABKA0SDQoFbGltaXQYBCABKA0SDgoGb2Zmc2V0GAUgASgNIlYKEUxpc3RSb3V0ZXNSZXF1ZXN0EjQKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0Qgi6SAWCAQIQAUgAiAEBQgsKCV9jb250cmFjdCL7AQoSTGlzdFJvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIoCgdhbGlhc2VzGAIgAygLMhcubGltYmVyLnYxLkFsaWFzTGlzdGluZxIrCgh2YXJpYW50cxgDIAMoCzIZLmxpbWJlci52MS5WYXJpYW50TGlzdGluZxIxCgtwcmVmZXJlbmNlcxgEIAMoCzIcLmxpbWJlci52MS5QcmVmZXJlbmNlTGlzdGluZxIkCgRsaXZlGAUgASgLMhYubGltYmVyLnYxLkxpdmVMaXN0aW5nEiUKBGRhdGEYBiADKAsyFy5saW1iZXIudjEuQWxpYXNMaXN0aW5nIhUKE0xpc3RSdW50aW1lc1JlcXVlc3QiSAoUTGlzdFJ1bnRpbWVzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUnVudGltZTKoCQoPUmVnaXN0cnlTZXJ2aWNlEtQBCgpMaXN0TW9kZWxzEhwubGltYmVyLnYxLkxpc3RNb2RlbHNSZXF1ZXN0Gh0ubGltYmVyLnYxLkxpc3RNb2RlbHNSZXNwb25zZSKIAZACAaq7GG8IAWABemkKC2xpc3RfbW9kZWxzEhZBc2sgZm9yIGZldyBhdCBhIHRpbWUuGgFxGgZkb21haW4aCGNvbnRyYWN0GgplbWJvZGltZW50GgxhY3Rpb25fc3BhY2UaBHRpZXIaBWxpbWl0GgZvZmZzZXSC0+STAgwSCi92MS9tb2RlbHMSywEKCEdldE1vZGVsEhoubGltYmVyLnYxLkdldE1vZGVsUmVxdWVzdBobLmxpbWJlci52MS5HZXRNb2RlbFJlc3BvbnNlIoUBkAIBqrsYVggBYAF6UAoJZ2V0X21vZGVsEkNTYXlzIHdoYXQgYSBtb2RlbCByZWFkcyBhbmQgZW1pdHMsIGFuZCB3aG8gc2VydmVzIGl0IGF0IHdoYXQgcHJpY2UugtPkkwIiYgVtb2RlbBIZL3YxL21vZGVscy97b3duZXJ9L3tuYW1lfRJtCgtHZXRUYXhvbm9teRIdLmxpbWJlci52MS5HZXRUYXhvbm9teVJlcXVlc3QaHi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZSIfkAIBqrsYBAgBYAGC0+STAg4SDC92MS90YXhvbm9teRK0AQoNTGlzdFNjZW5hcmlvcxIfLmxpbWJlci52MS5MaXN0U2NlbmFyaW9zUmVxdWVzdBogLmxpbWJlci52MS5MaXN0U2NlbmFyaW9zUmVzcG9uc2UiYJACAaq7GEQIAWABej4KDmxpc3Rfc2NlbmFyaW9zEixUaG9zZSB0aGF0IGFyZSBydW5uYWJsZSBjYW4gYmUgZXZhbHVhdGVkIGluLoLT5JMCDxINL3YxL3NjZW5hcmlvcxJ4Cg5MaXN0TGl0ZXJhdHVyZRIgLmxpbWJlci52MS5MaXN0TGl0ZXJhdHVyZVJlcXVlc3QaIS5saW1iZXIudjEuTGlzdExpdGVyYXR1cmVSZXNwb25zZSIhkAIBqrsYBAgBYAGC0+STAhASDi92MS9saXRlcmF0dXJlEnQKDUxpc3RQcm92aWRlcnMSHy5saW1iZXIudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIC5saW1iZXIudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIiCQAgGquxgECAFgAYLT5JMCDxINL3YxL3Byb3ZpZGVycxJoCgpMaXN0Um91dGVzEhwubGltYmVyLnYxLkxpc3RSb3V0ZXNSZXF1ZXN0Gh0ubGltYmVyLnYxLkxpc3RSb3V0ZXNSZXNwb25zZSIdkAIBqrsYBAgBYAGC0+STAgwSCi92MS9yb3V0ZXMScAoMTGlzdFJ1bnRpbWVzEh4ubGltYmVyLnYxLkxpc3RSdW50aW1lc1JlcXVlc3QaHy5saW1iZXIudjEuTGlzdFJ1bnRpbWVzUmVzcG9uc2UiH5ACAaq7GAQIAWABgtPkkwIOEgwvdjEvcnVudGltZXNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_registry]);
+  fileDesc("CiBsaW1iZXIvdjEvcmVnaXN0cnlfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIvkEChFMaXN0TW9kZWxzUmVxdWVzdBIYCgFxGAEgASgJQgi6SAVyAxiAAkgAiAEBEjAKBmRvbWFpbhgCIAEoDjIRLmxpbWJlci52MS5Eb21haW5CCLpIBYIBAhABSAGIAQESHAoGZmFtaWx5GAMgASgJQge6SARyAhhASAKIAQESMQoEdGllchgEIAEoDjIULmxpbWJlci52MS5Nb2RlbFRpZXJCCLpIBYIBAhABSAOIAQESNAoIY29udHJhY3QYBSABKA4yEy5saW1iZXIudjEuQ29udHJhY3RCCLpIBYIBAhABSASIAQESOAoKZW1ib2RpbWVudBgGIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50Qgi6SAWCAQIQAUgFiAEBEiIKDGFjdGlvbl9zcGFjZRgHIAEoCUIHukgEcgIYQEgGiAEBEi8KA2VyYRgIIAEoDjITLmxpbWJlci52MS5Nb2RlbEVyYUIIukgFggECEAFIB4gBARIxCgRraW5kGAkgASgOMhQubGltYmVyLnYxLk1vZGVsS2luZEIIukgFggECEAFICIgBARIVCghmZWF0dXJlZBgKIAEoCEgJiAEBEh4KBWxpbWl0GAsgASgNQgq6SAcqBRjoBygBSAqIAQESEwoGb2Zmc2V0GAwgASgNSAuIAQFCBAoCX3FCCQoHX2RvbWFpbkIJCgdfZmFtaWx5QgcKBV90aWVyQgsKCV9jb250cmFjdEINCgtfZW1ib2RpbWVudEIPCg1fYWN0aW9uX3NwYWNlQgYKBF9lcmFCBwoFX2tpbmRCCwoJX2ZlYXR1cmVkQggKBl9saW1pdEIJCgdfb2Zmc2V0InIKEkxpc3RNb2RlbHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHgoEZGF0YRgCIAMoCzIQLmxpbWJlci52MS5Nb2RlbBINCgV0b3RhbBgDIAEoDRINCgVsaW1pdBgEIAEoDRIOCgZvZmZzZXQYBSABKA0iQgoPR2V0TW9kZWxSZXF1ZXN0EhcKBW93bmVyGAEgASgJQgi6SAVyAxiAARIWCgRuYW1lGAIgASgJQgi6SAVyAxiAASIzChBHZXRNb2RlbFJlc3BvbnNlEh8KBW1vZGVsGAEgASgLMhAubGltYmVyLnYxLk1vZGVsIhQKEkdldFRheG9ub215UmVxdWVzdCLNAQoTR2V0VGF4b25vbXlSZXNwb25zZRI6CgZmYWNldHMYASADKAsyKi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZS5GYWNldHNFbnRyeRIzCg1hY3Rpb25fc3BhY2VzGAIgAygLMhwubGltYmVyLnYxLkFjdGlvblNwYWNlTGF5b3V0GkUKC0ZhY2V0c0VudHJ5EgsKA2tleRgBIAEoCRIlCgV2YWx1ZRgCIAEoCzIWLmxpbWJlci52MS5GYWNldFZhbHVlczoCOAEiwQEKFExpc3RTY2VuYXJpb3NSZXF1ZXN0EjAKBnRhcmdldBgBIAEoDjIRLmxpbWJlci52MS5Eb21haW5CCLpIBYIBAhABSACIAQESFQoIcnVubmFibGUYAiABKAhIAYgBARIeCgVsaW1pdBgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEhMKBm9mZnNldBgEIAEoDUgDiAEBQgkKB190YXJnZXRCCwoJX3J1bm5hYmxlQggKBl9saW1pdEIJCgdfb2Zmc2V0IngKFUxpc3RTY2VuYXJpb3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIQoEZGF0YRgCIAMoCzITLmxpbWJlci52MS5TY2VuYXJpbxINCgV0b3RhbBgDIAEoDRINCgVsaW1pdBgEIAEoDRIOCgZvZmZzZXQYBSABKA0iogEKFUxpc3RMaXRlcmF0dXJlUmVxdWVzdBI2CgRraW5kGAEgASgOMhkubGltYmVyLnYxLkxpdGVyYXR1cmVLaW5kQgi6SAWCAQIQAUgAiAEBEh4KBWxpbWl0GAIgASgNQgq6SAcqBRjoBygBSAGIAQESEwoGb2Zmc2V0GAMgASgNSAKIAQFCBwoFX2tpbmRCCAoGX2xpbWl0QgkKB19vZmZzZXQiewoWTGlzdExpdGVyYXR1cmVSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIwoEZGF0YRgCIAMoCzIVLmxpbWJlci52MS5MaXRlcmF0dXJlEg0KBXRvdGFsGAMgASgNEg0KBWxpbWl0GAQgASgNEg4KBm9mZnNldBgFIAEoDSJgChRMaXN0UHJvdmlkZXJzUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY6AcoAUgAiAEBEhMKBm9mZnNldBgCIAEoDUgBiAEBQggKBl9saW1pdEIJCgdfb2Zmc2V0In8KFUxpc3RQcm92aWRlcnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSKAoEZGF0YRgCIAMoCzIaLmxpbWJlci52MS5Qcm92aWRlckxpc3RpbmcSDQoFdG90YWwYAyABKA0SDQoFbGltaXQYBCABKA0SDgoGb2Zmc2V0GAUgASgNIlYKEUxpc3RSb3V0ZXNSZXF1ZXN0EjQKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0Qgi6SAWCAQIQAUgAiAEBQgsKCV9jb250cmFjdCL7AQoSTGlzdFJvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIoCgdhbGlhc2VzGAIgAygLMhcubGltYmVyLnYxLkFsaWFzTGlzdGluZxIrCgh2YXJpYW50cxgDIAMoCzIZLmxpbWJlci52MS5WYXJpYW50TGlzdGluZxIxCgtwcmVmZXJlbmNlcxgEIAMoCzIcLmxpbWJlci52MS5QcmVmZXJlbmNlTGlzdGluZxIkCgRsaXZlGAUgASgLMhYubGltYmVyLnYxLkxpdmVMaXN0aW5nEiUKBGRhdGEYBiADKAsyFy5saW1iZXIudjEuQWxpYXNMaXN0aW5nIhUKE0xpc3RSdW50aW1lc1JlcXVlc3QiSAoUTGlzdFJ1bnRpbWVzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUnVudGltZTLQCQoPUmVnaXN0cnlTZXJ2aWNlEukBCgpMaXN0TW9kZWxzEhwubGltYmVyLnYxLkxpc3RNb2RlbHNSZXF1ZXN0Gh0ubGltYmVyLnYxLkxpc3RNb2RlbHNSZXNwb25zZSKdAZACAaq7GIMBCAFgAXp9CgtsaXN0X21vZGVscxIqUmVzdWx0cyBjYW4gYmUgbGFyZ2U7IHJlcXVlc3Qgc21hbGwgcGFnZXMuGgFxGgZkb21haW4aCGNvbnRyYWN0GgplbWJvZGltZW50GgxhY3Rpb25fc3BhY2UaBHRpZXIaBWxpbWl0GgZvZmZzZXSC0+STAgwSCi92MS9tb2RlbHMS1wEKCEdldE1vZGVsEhoubGltYmVyLnYxLkdldE1vZGVsUmVxdWVzdBobLmxpbWJlci52MS5HZXRNb2RlbFJlc3BvbnNlIpEBkAIBqrsYYggBYAF6XAoJZ2V0X21vZGVsEk9TaG93cyB3aGF0IGEgbW9kZWwgcmVhZHMgYW5kIGVtaXRzLCB3aGljaCBwcm92aWRlcnMgc2VydmUgaXQsIGFuZCB0aGVpciBwcmljZXMugtPkkwIiYgVtb2RlbBIZL3YxL21vZGVscy97b3duZXJ9L3tuYW1lfRJtCgtHZXRUYXhvbm9teRIdLmxpbWJlci52MS5HZXRUYXhvbm9teVJlcXVlc3QaHi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZSIfkAIBqrsYBAgBYAGC0+STAg4SDC92MS90YXhvbm9teRK7AQoNTGlzdFNjZW5hcmlvcxIfLmxpbWJlci52MS5MaXN0U2NlbmFyaW9zUmVxdWVzdBogLmxpbWJlci52MS5MaXN0U2NlbmFyaW9zUmVzcG9uc2UiZ5ACAaq7GEsIAWABekUKDmxpc3Rfc2NlbmFyaW9zEjNPbmx5IHJ1bm5hYmxlIHNjZW5hcmlvcyBjYW4gYmUgdXNlZCBpbiBldmFsdWF0aW9ucy6C0+STAg8SDS92MS9zY2VuYXJpb3MSeAoOTGlzdExpdGVyYXR1cmUSIC5saW1iZXIudjEuTGlzdExpdGVyYXR1cmVSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RMaXRlcmF0dXJlUmVzcG9uc2UiIZACAaq7GAQIAWABgtPkkwIQEg4vdjEvbGl0ZXJhdHVyZRJ0Cg1MaXN0UHJvdmlkZXJzEh8ubGltYmVyLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiAubGltYmVyLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSIgkAIBqrsYBAgBYAGC0+STAg8SDS92MS9wcm92aWRlcnMSaAoKTGlzdFJvdXRlcxIcLmxpbWJlci52MS5MaXN0Um91dGVzUmVxdWVzdBodLmxpbWJlci52MS5MaXN0Um91dGVzUmVzcG9uc2UiHZACAaq7GAQIAWABgtPkkwIMEgovdjEvcm91dGVzEnAKDExpc3RSdW50aW1lcxIeLmxpbWJlci52MS5MaXN0UnVudGltZXNSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RSdW50aW1lc1Jlc3BvbnNlIh+QAgGquxgECAFgAYLT5JMCDhIML3YxL3J1bnRpbWVzYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_registry]);
 
 /**
- * Asks for models. Every filter that is given must hold.
+ * Request to list models; all given filters must match.
  *
  * @generated from message limber.v1.ListModelsRequest
  */
 export type ListModelsRequest = Message<"limber.v1.ListModelsRequest"> & {
   /**
-   * Words that owner, name, family or summary hold, the last perhaps unfinished; a typo is forgiven where nothing bears the word.
+   * Search terms, matched against owner, name, family and summary; the last may be a prefix. Typos are tolerated if a term has no exact
+   * match.
    *
    * @generated from field: optional string q = 1;
    */
   q?: string | undefined;
 
   /**
-   * Their domain.
+   * Filters by domain.
    *
    * @generated from field: optional limber.v1.Domain domain = 2;
    */
   domain?: Domain | undefined;
 
   /**
-   * Their family; a value of `GET /v1/taxonomy`.
+   * Filters by method family; see `GET /v1/taxonomy`.
    *
    * @generated from field: optional string family = 3;
    */
   family?: string | undefined;
 
   /**
-   * Their tier.
+   * Filters by availability tier.
    *
    * @generated from field: optional limber.v1.ModelTier tier = 4;
    */
   tier?: ModelTier | undefined;
 
   /**
-   * A contract that they can be asked for.
+   * Filters by contract.
    *
    * @generated from field: optional limber.v1.Contract contract = 5;
    */
   contract?: Contract | undefined;
 
   /**
-   * A body that they were made for.
+   * Filters by embodiment.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 6;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * An action space that they emit; a value of `GET /v1/taxonomy`.
+   * Filters by action space; see `GET /v1/taxonomy`.
    *
    * @generated from field: optional string action_space = 7;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Their era.
+   * Filters by era.
    *
    * @generated from field: optional limber.v1.ModelEra era = 8;
    */
   era?: ModelEra | undefined;
 
   /**
-   * Their kind.
+   * Filters by kind.
    *
    * @generated from field: optional limber.v1.ModelKind kind = 9;
    */
   kind?: ModelKind | undefined;
 
   /**
-   * Whether they stand out.
+   * Filters by featured status.
    *
    * @generated from field: optional bool featured = 10;
    */
   featured?: boolean | undefined;
 
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 11;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 12;
    */
@@ -118,41 +119,41 @@ export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_registry_service, 0);
 
 /**
- * Models.
+ * A page of models.
  *
  * @generated from message limber.v1.ListModelsResponse
  */
 export type ListModelsResponse = Message<"limber.v1.ListModelsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page.
+   * Models of this page.
    *
    * @generated from field: repeated limber.v1.Model data = 2;
    */
   data: Model[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -167,20 +168,20 @@ export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 1);
 
 /**
- * Asks for one model.
+ * Request for a model.
  *
  * @generated from message limber.v1.GetModelRequest
  */
 export type GetModelRequest = Message<"limber.v1.GetModelRequest"> & {
   /**
-   * The first part of its slug.
+   * Owner part of the slug.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * The second part of its slug.
+   * Name part of the slug.
    *
    * @generated from field: string name = 2;
    */
@@ -195,13 +196,13 @@ export const GetModelRequestSchema: GenMessage<GetModelRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry_service, 2);
 
 /**
- * One model.
+ * A model.
  *
  * @generated from message limber.v1.GetModelResponse
  */
 export type GetModelResponse = Message<"limber.v1.GetModelResponse"> & {
   /**
-   * The model, with its offerings.
+   * The model, with its live offerings.
    *
    * @generated from field: limber.v1.Model model = 1;
    */
@@ -216,7 +217,7 @@ export const GetModelResponseSchema: GenMessage<GetModelResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_registry_service, 3);
 
 /**
- * Asks for the words that filters know.
+ * Request for the filter values.
  *
  * @generated from message limber.v1.GetTaxonomyRequest
  */
@@ -231,20 +232,20 @@ export const GetTaxonomyRequestSchema: GenMessage<GetTaxonomyRequest> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 4);
 
 /**
- * The words that filters know.
+ * The filter values.
  *
  * @generated from message limber.v1.GetTaxonomyResponse
  */
 export type GetTaxonomyResponse = Message<"limber.v1.GetTaxonomyResponse"> & {
   /**
-   * The values of each filter of `GET /v1/models`, by the filter's name.
+   * Values of each filter of `GET /v1/models`, by filter name.
    *
    * @generated from field: map<string, limber.v1.FacetValues> facets = 1;
    */
   facets: { [key: string]: FacetValues };
 
   /**
-   * The layout of each action space.
+   * Layouts of all action spaces.
    *
    * @generated from field: repeated limber.v1.ActionSpaceLayout action_spaces = 2;
    */
@@ -259,34 +260,34 @@ export const GetTaxonomyResponseSchema: GenMessage<GetTaxonomyResponse> = /*@__P
   messageDesc(file_limber_v1_registry_service, 5);
 
 /**
- * Asks for scenarios. Every filter that is given must hold.
+ * Request to list scenarios; all given filters must match.
  *
  * @generated from message limber.v1.ListScenariosRequest
  */
 export type ListScenariosRequest = Message<"limber.v1.ListScenariosRequest"> & {
   /**
-   * The field that they try models in.
+   * Filters by the domain of the tested models.
    *
    * @generated from field: optional limber.v1.Domain target = 1;
    */
   target?: Domain | undefined;
 
   /**
-   * Whether their code is released; it is that of all that this gateway runs itself.
+   * Filters by published code; built-in scenarios count as published.
    *
    * @generated from field: optional bool runnable = 2;
    */
   runnable?: boolean | undefined;
 
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 4;
    */
@@ -301,41 +302,41 @@ export const ListScenariosRequestSchema: GenMessage<ListScenariosRequest> = /*@_
   messageDesc(file_limber_v1_registry_service, 6);
 
 /**
- * Scenarios.
+ * A page of scenarios.
  *
  * @generated from message limber.v1.ListScenariosResponse
  */
 export type ListScenariosResponse = Message<"limber.v1.ListScenariosResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page: what this gateway runs itself, then the catalog, each by slug.
+   * Scenarios of this page: built-in ones first, then the catalog, each by slug.
    *
    * @generated from field: repeated limber.v1.Scenario data = 2;
    */
   data: Scenario[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -350,27 +351,27 @@ export const ListScenariosResponseSchema: GenMessage<ListScenariosResponse> = /*
   messageDesc(file_limber_v1_registry_service, 7);
 
 /**
- * Asks for literature. Every filter that is given must hold.
+ * Request to list literature; all given filters must match.
  *
  * @generated from message limber.v1.ListLiteratureRequest
  */
 export type ListLiteratureRequest = Message<"limber.v1.ListLiteratureRequest"> & {
   /**
-   * What it is.
+   * Filters by kind.
    *
    * @generated from field: optional limber.v1.LiteratureKind kind = 1;
    */
   kind?: LiteratureKind | undefined;
 
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 3;
    */
@@ -385,41 +386,41 @@ export const ListLiteratureRequestSchema: GenMessage<ListLiteratureRequest> = /*
   messageDesc(file_limber_v1_registry_service, 8);
 
 /**
- * Literature.
+ * A page of literature.
  *
  * @generated from message limber.v1.ListLiteratureResponse
  */
 export type ListLiteratureResponse = Message<"limber.v1.ListLiteratureResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page, by slug.
+   * Entries of this page, by slug.
    *
    * @generated from field: repeated limber.v1.Literature data = 2;
    */
   data: Literature[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -434,20 +435,20 @@ export const ListLiteratureResponseSchema: GenMessage<ListLiteratureResponse> = 
   messageDesc(file_limber_v1_registry_service, 9);
 
 /**
- * Asks for providers.
+ * Request to list providers.
  *
  * @generated from message limber.v1.ListProvidersRequest
  */
 export type ListProvidersRequest = Message<"limber.v1.ListProvidersRequest"> & {
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 2;
    */
@@ -462,41 +463,41 @@ export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@_
   messageDesc(file_limber_v1_registry_service, 10);
 
 /**
- * Providers.
+ * A page of providers.
  *
  * @generated from message limber.v1.ListProvidersResponse
  */
 export type ListProvidersResponse = Message<"limber.v1.ListProvidersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page, by name.
+   * Providers of this page, by name.
    *
    * @generated from field: repeated limber.v1.ProviderListing data = 2;
    */
   data: ProviderListing[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -511,13 +512,13 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_limber_v1_registry_service, 11);
 
 /**
- * Asks for what can be routed to.
+ * Request for what can be routed to.
  *
  * @generated from message limber.v1.ListRoutesRequest
  */
 export type ListRoutesRequest = Message<"limber.v1.ListRoutesRequest"> & {
   /**
-   * Only what serves this contract.
+   * Filters by contract.
    *
    * @generated from field: optional limber.v1.Contract contract = 1;
    */
@@ -538,42 +539,42 @@ export const ListRoutesRequestSchema: GenMessage<ListRoutesRequest> = /*@__PURE_
  */
 export type ListRoutesResponse = Message<"limber.v1.ListRoutesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The aliases that live supply can serve.
+   * Aliases that live offerings can serve.
    *
    * @generated from field: repeated limber.v1.AliasListing aliases = 2;
    */
   aliases: AliasListing[];
 
   /**
-   * The suffixes that order a plan.
+   * Suffixes that select a sort order.
    *
    * @generated from field: repeated limber.v1.VariantListing variants = 3;
    */
   variants: VariantListing[];
 
   /**
-   * The values of `preference`.
+   * Values of `preference`.
    *
    * @generated from field: repeated limber.v1.PreferenceListing preferences = 4;
    */
   preferences: PreferenceListing[];
 
   /**
-   * What can be called.
+   * Models, providers and action spaces that can be called now.
    *
    * @generated from field: limber.v1.LiveListing live = 5;
    */
   live?: LiveListing | undefined;
 
   /**
-   * The same as `aliases`.
+   * Same as `aliases`.
    *
    * @generated from field: repeated limber.v1.AliasListing data = 6;
    */
@@ -588,7 +589,7 @@ export const ListRoutesResponseSchema: GenMessage<ListRoutesResponse> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 13);
 
 /**
- * Asks for runtimes.
+ * Request to list wire protocols.
  *
  * @generated from message limber.v1.ListRuntimesRequest
  */
@@ -603,20 +604,20 @@ export const ListRuntimesRequestSchema: GenMessage<ListRuntimesRequest> = /*@__P
   messageDesc(file_limber_v1_registry_service, 14);
 
 /**
- * Runtimes.
+ * The wire protocols.
  *
  * @generated from message limber.v1.ListRuntimesResponse
  */
 export type ListRuntimesResponse = Message<"limber.v1.ListRuntimesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The runtimes.
+   * The wire protocols.
    *
    * @generated from field: repeated limber.v1.Runtime data = 2;
    */
@@ -631,13 +632,13 @@ export const ListRuntimesResponseSchema: GenMessage<ListRuntimesResponse> = /*@_
   messageDesc(file_limber_v1_registry_service, 15);
 
 /**
- * What there is: models and who serves them, scenarios and literature, aliases and runtimes.
+ * Public catalog: models and their offerings, scenarios, literature, aliases and wire protocols.
  *
  * @generated from service limber.v1.RegistryService
  */
 export const RegistryService: GenService<{
   /**
-   * Lists models of the catalog, best match first where `q` is given, else by slug.
+   * Lists models of the catalog: by relevance if `q` is set, else by slug.
    *
    * @generated from rpc limber.v1.RegistryService.ListModels
    */
@@ -647,7 +648,7 @@ export const RegistryService: GenService<{
     output: typeof ListModelsResponseSchema;
   },
   /**
-   * Shows one model with all its offerings.
+   * Returns a model with its live offerings.
    *
    * @generated from rpc limber.v1.RegistryService.GetModel
    */
@@ -657,7 +658,7 @@ export const RegistryService: GenService<{
     output: typeof GetModelResponseSchema;
   },
   /**
-   * Lists every filter value with counts, and the layout of every action space.
+   * Lists all filter values with counts, and the layout of every action space.
    *
    * @generated from rpc limber.v1.RegistryService.GetTaxonomy
    */
@@ -677,7 +678,7 @@ export const RegistryService: GenService<{
     output: typeof ListScenariosResponseSchema;
   },
   /**
-   * Lists surveys, position papers, theory and tutorials.
+   * Lists surveys, position papers, theory papers and tutorials.
    *
    * @generated from rpc limber.v1.RegistryService.ListLiterature
    */
@@ -687,7 +688,7 @@ export const RegistryService: GenService<{
     output: typeof ListLiteratureResponseSchema;
   },
   /**
-   * Lists providers of which an offering has passed its probe. One that was registered and serves nothing yet is its organisation's alone.
+   * Lists providers that have an offering that passed its probe. Other providers are visible only to their own organization.
    *
    * @generated from rpc limber.v1.RegistryService.ListProviders
    */
@@ -697,7 +698,7 @@ export const RegistryService: GenService<{
     output: typeof ListProvidersResponseSchema;
   },
   /**
-   * Lists what `model` and `preference` of a request may say at this moment.
+   * Lists the current values of `model` and `preference`: aliases, variants, preferences and live models.
    *
    * @generated from rpc limber.v1.RegistryService.ListRoutes
    */
@@ -707,7 +708,7 @@ export const RegistryService: GenService<{
     output: typeof ListRoutesResponseSchema;
   },
   /**
-   * Lists the wire protocols that the gateway can serve supply over.
+   * Lists the wire protocols that offerings can use.
    *
    * @generated from rpc limber.v1.RegistryService.ListRuntimes
    */

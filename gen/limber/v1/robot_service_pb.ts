@@ -15,30 +15,30 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot_service.proto.
  */
 export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiigIKFFJlbGVhc2VSb2JvdHNSZXF1ZXN0Eh4KBm9yZ19pZBgCIAEoCUIJukgGcgQQARhASAGIAQESHAoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhASAASHgoIcm9ib3RfaWQYAyABKAlCCrpIB3IFEAEYgAFIABIgCgpzZXNzaW9uX2lkGAQgASgJQgq6SAdyBRABGIACSAASGwoGa2V5X2lkGAUgASgJQgm6SAZyBBABGEBIABIhCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgAEhYKA2FsbBgHIAEoCEIHukgEagIIAUgAQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI7ChVSZWxlYXNlUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiYQoWVXBkYXRlUm9ib3RTdG9wUmVxdWVzdBIaCgdzdG9wX2lkGAEgASgJQgm6SAZyBBABGEASIAoGcmVhc29uGAIgASgJQgu6SAjIAQFyAxiABEgAiAEBQgkKB19yZWFzb24iPQoXVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiygEKFUxpc3RSb2JvdFN0b3BzUmVxdWVzdBIcCgZvcmdfaWQYASABKAlCB7pIBHICGEBIAIgBARIVCghyZWxlYXNlZBgCIAEoCEgBiAEBEh4KBWxpbWl0GAMgASgNQgq6SAcqBRj0AygBSAKIAQESLwoGY3Vyc29yGAQgASgJQhq6SBdyFRhAMhFec3RvcF9bMC05QS1aLV0rJEgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjLvBQoMUm9ib3RTZXJ2aWNlEqgCCgpTdG9wUm9ib3RzEhwubGltYmVyLnYxLlN0b3BSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLlN0b3BSb2JvdHNSZXNwb25zZSLcAaq7GLcBCAQSC3JvYm90cy5zdG9wYAJwBnqhAQoLc3RvcF9yb2JvdHMSWVN0b3BzIGF0IG9uY2UsIHdoYXRldmVyIG1vdmVzIGl0LiBXaGVuIGluIGRvdWJ0LCBzdG9wLiBQZW9wbGUgcmVsZWFzZSBhIHN0b3AsIG5vdCBhZ2VudHMuGghyb2JvdF9pZBoKc2Vzc2lvbl9pZBoGa2V5X2lkGgx3b3Jrc3BhY2VfaWQaA2FsbBoGcmVhc29ugtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKaAQoPVXBkYXRlUm9ib3RTdG9wEiEubGltYmVyLnYxLlVwZGF0ZVJvYm90U3RvcFJlcXVlc3QaIi5saW1iZXIudjEuVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2UiQKq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCJToBKmIEc3RvcDIaL3YxL3JvYm90cy9zdG9wcy97c3RvcF9pZH0ShwEKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIjCQAgGquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAhISEC92MS9yb2JvdHMvc3RvcHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
+  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiigIKFFJlbGVhc2VSb2JvdHNSZXF1ZXN0Eh4KBm9yZ19pZBgCIAEoCUIJukgGcgQQARhASAGIAQESHAoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhASAASHgoIcm9ib3RfaWQYAyABKAlCCrpIB3IFEAEYgAFIABIgCgpzZXNzaW9uX2lkGAQgASgJQgq6SAdyBRABGIACSAASGwoGa2V5X2lkGAUgASgJQgm6SAZyBBABGEBIABIhCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgAEhYKA2FsbBgHIAEoCEIHukgEagIIAUgAQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI7ChVSZWxlYXNlUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiYQoWVXBkYXRlUm9ib3RTdG9wUmVxdWVzdBIaCgdzdG9wX2lkGAEgASgJQgm6SAZyBBABGEASIAoGcmVhc29uGAIgASgJQgu6SAjIAQFyAxiABEgAiAEBQgkKB19yZWFzb24iPQoXVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiygEKFUxpc3RSb2JvdFN0b3BzUmVxdWVzdBIcCgZvcmdfaWQYASABKAlCB7pIBHICGEBIAIgBARIVCghyZWxlYXNlZBgCIAEoCEgBiAEBEh4KBWxpbWl0GAMgASgNQgq6SAcqBRj0AygBSAKIAQESLwoGY3Vyc29yGAQgASgJQhq6SBdyFRhAMhFec3RvcF9bMC05QS1aLV0rJEgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjKKBgoMUm9ib3RTZXJ2aWNlEsMCCgpTdG9wUm9ib3RzEhwubGltYmVyLnYxLlN0b3BSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLlN0b3BSb2JvdHNSZXNwb25zZSL3Aaq7GNIBCAQSC3JvYm90cy5zdG9wYAJwBnq8AQoLc3RvcF9yb2JvdHMSdFN0b3BzIHRoZSByb2JvdCBpbW1lZGlhdGVseSwgd2hhdGV2ZXIgaXMgbW92aW5nIGl0LiBXaGVuIGluIGRvdWJ0LCBzdG9wLiBPbmx5IHBlb3BsZSBjYW4gcmVsZWFzZSBhIHN0b3AsIG5vdCBhZ2VudHMuGghyb2JvdF9pZBoKc2Vzc2lvbl9pZBoGa2V5X2lkGgx3b3Jrc3BhY2VfaWQaA2FsbBoGcmVhc29ugtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKaAQoPVXBkYXRlUm9ib3RTdG9wEiEubGltYmVyLnYxLlVwZGF0ZVJvYm90U3RvcFJlcXVlc3QaIi5saW1iZXIudjEuVXBkYXRlUm9ib3RTdG9wUmVzcG9uc2UiQKq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCJToBKmIEc3RvcDIaL3YxL3JvYm90cy9zdG9wcy97c3RvcF9pZH0ShwEKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIjCQAgGquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAhISEC92MS9yb2JvdHMvc3RvcHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
 
 /**
- * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
+ * Request to stop exactly one of robot, session, key, workspace or the entire organization.
  *
  * @generated from message limber.v1.StopRobotsRequest
  */
 export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * What is to be stopped.
+   * What to stop.
    *
    * @generated from oneof limber.v1.StopRobotsRequest.target
    */
   target: {
     /**
-     * One robot, by the name that its calls give (`robot_id` on every transport, `metadata.robot_id` too). Never refused: a robot that has
-     * not called yet is stopped when it does.
+     * Robot id, as given by `robot_id` on any transport or by `metadata.robot_id`. Always accepted; an unknown robot is stopped when it
+     * calls.
      *
      * @generated from field: string robot_id = 2;
      */
@@ -46,7 +46,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "robotId";
   } | {
     /**
-     * One session (`provider.session_id`).
+     * Session id, as given by `provider.session_id`.
      *
      * @generated from field: string session_id = 3;
      */
@@ -54,7 +54,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "sessionId";
   } | {
     /**
-     * One key. 404 where the organisation has none of this id.
+     * Key id; 404 if it does not exist in the organization.
      *
      * @generated from field: string key_id = 4;
      */
@@ -62,7 +62,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "keyId";
   } | {
     /**
-     * One workspace. 404 where the organisation has none of this id.
+     * Workspace id; 404 if it does not exist in the organization.
      *
      * @generated from field: string workspace_id = 5;
      */
@@ -70,7 +70,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "workspaceId";
   } | {
     /**
-     * Everything of the organisation; by a key of a workspace, everything of that workspace.
+     * Everything in the organization, or in the workspace if a workspace key calls.
      *
      * @generated from field: bool all = 6;
      */
@@ -79,7 +79,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Why; shown to the callers that are refused.
+   * Reason; included in the errors of refused callers.
    *
    * @generated from field: string reason = 7;
    */
@@ -94,13 +94,13 @@ export const StopRobotsRequestSchema: GenMessage<StopRobotsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_robot_service, 0);
 
 /**
- * The stop that now stands.
+ * The active stop.
  *
  * @generated from message limber.v1.StopRobotsResponse
  */
 export type StopRobotsResponse = Message<"limber.v1.StopRobotsResponse"> & {
   /**
-   * The stop; one that stood already is answered as it is.
+   * The stop; an existing one is returned unchanged.
    *
    * @generated from field: limber.v1.RobotStop stop = 1;
    */
@@ -115,26 +115,26 @@ export const StopRobotsResponseSchema: GenMessage<StopRobotsResponse> = /*@__PUR
   messageDesc(file_limber_v1_robot_service, 1);
 
 /**
- * Says what to release: one stop by its id, or every stop that stands under the name that was stopped.
+ * Request to release a stop by its id, or all active stops of a robot, session, key or workspace.
  *
  * @generated from message limber.v1.ReleaseRobotsRequest
  */
 export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
   /**
-   * The organisation; required from the operator where a name is released, a key's own otherwise.
+   * Organization id; required for the operator unless `stop_id` is given, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 2;
    */
   orgId?: string | undefined;
 
   /**
-   * What is to be released; 404 where no stop stands for it.
+   * What to release; 404 if no active stop covers it.
    *
    * @generated from oneof limber.v1.ReleaseRobotsRequest.target
    */
   target: {
     /**
-     * The stop.
+     * Stop id, such as `stop_01J…`.
      *
      * @generated from field: string stop_id = 1;
      */
@@ -142,7 +142,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "stopId";
   } | {
     /**
-     * The robot that was stopped.
+     * Robot that was stopped.
      *
      * @generated from field: string robot_id = 3;
      */
@@ -150,7 +150,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "robotId";
   } | {
     /**
-     * The session that was stopped.
+     * Session that was stopped.
      *
      * @generated from field: string session_id = 4;
      */
@@ -158,7 +158,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "sessionId";
   } | {
     /**
-     * The key that was stopped.
+     * Key that was stopped.
      *
      * @generated from field: string key_id = 5;
      */
@@ -166,7 +166,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "keyId";
   } | {
     /**
-     * The workspace that was stopped.
+     * Workspace that was stopped.
      *
      * @generated from field: string workspace_id = 6;
      */
@@ -174,7 +174,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "workspaceId";
   } | {
     /**
-     * The stop of everything.
+     * The stop of the entire organization or workspace.
      *
      * @generated from field: bool all = 7;
      */
@@ -191,13 +191,13 @@ export const ReleaseRobotsRequestSchema: GenMessage<ReleaseRobotsRequest> = /*@_
   messageDesc(file_limber_v1_robot_service, 2);
 
 /**
- * The stop that stands no longer.
+ * The released stop.
  *
  * @generated from message limber.v1.ReleaseRobotsResponse
  */
 export type ReleaseRobotsResponse = Message<"limber.v1.ReleaseRobotsResponse"> & {
   /**
-   * The stop; the newest where several stood under the name.
+   * The stop; the newest one if several were released.
    *
    * @generated from field: limber.v1.RobotStop stop = 1;
    */
@@ -212,20 +212,20 @@ export const ReleaseRobotsResponseSchema: GenMessage<ReleaseRobotsResponse> = /*
   messageDesc(file_limber_v1_robot_service, 3);
 
 /**
- * Says why a stop was ordered.
+ * Request to set the reason of a stop.
  *
  * @generated from message limber.v1.UpdateRobotStopRequest
  */
 export type UpdateRobotStopRequest = Message<"limber.v1.UpdateRobotStopRequest"> & {
   /**
-   * The stop, whether it stands or was released. One that is not `durable` yet is not found.
+   * Stop id, active or released. A stop that is not `durable` yet is not found.
    *
    * @generated from field: string stop_id = 1;
    */
   stopId: string;
 
   /**
-   * Why; shown to the callers that are refused. Empty: nothing is said.
+   * Reason; included in the errors of refused callers. An empty string removes it.
    *
    * @generated from field: optional string reason = 2;
    */
@@ -240,7 +240,7 @@ export const UpdateRobotStopRequestSchema: GenMessage<UpdateRobotStopRequest> = 
   messageDesc(file_limber_v1_robot_service, 4);
 
 /**
- * The stop with its reason.
+ * The updated stop.
  *
  * @generated from message limber.v1.UpdateRobotStopResponse
  */
@@ -261,34 +261,34 @@ export const UpdateRobotStopResponseSchema: GenMessage<UpdateRobotStopResponse> 
   messageDesc(file_limber_v1_robot_service, 5);
 
 /**
- * Asks for stops.
+ * Request to list stops.
  *
  * @generated from message limber.v1.ListRobotStopsRequest
  */
 export type ListRobotStopsRequest = Message<"limber.v1.ListRobotStopsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * Also those that were released.
+   * Also lists released stops.
    *
    * @generated from field: optional bool released = 2;
    */
   released?: boolean | undefined;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 4;
    */
@@ -303,13 +303,13 @@ export const ListRobotStopsRequestSchema: GenMessage<ListRobotStopsRequest> = /*
   messageDesc(file_limber_v1_robot_service, 6);
 
 /**
- * Stops.
+ * A page of stops.
  *
  * @generated from message limber.v1.ListRobotStopsResponse
  */
 export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -323,14 +323,14 @@ export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse">
   data: RobotStop[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -345,17 +345,16 @@ export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = 
   messageDesc(file_limber_v1_robot_service, 7);
 
 /**
- * The emergency stop: robots get no actions until they are released.
+ * Emergency stop: stopped robots get no actions until they are released.
  *
  * @generated from service limber.v1.RobotService
  */
 export const RobotService: GenService<{
   /**
-   * Stops robots: cuts their streams and refuses them actions on every replica at once, until they are released. It never waits for the
-   * database: see `durable`. While that does not answer, a key that was good within the last five minutes stops robots. Whether there is such a
-   * key, workspace or organisation the database alone knows: the order is refused with 404 where there is none, and one that was answered
-   * before as not durable is dropped. It covers nothing of another organisation, meanwhile either. Any robot or session may be stopped by
-   * its name, whether it was seen yet or not.
+   * Stops robots: closes their streams and refuses them actions on all replicas immediately, until the stop is released. Never waits for
+   * the database (see `durable`): while it does not respond, keys that were valid within the last five minutes are accepted. An unknown
+   * key, workspace or organization is refused with 404, and a non-durable stop for one is dropped later. Stops never affect other
+   * organizations. Robot and session ids need not be known.
    *
    * @generated from rpc limber.v1.RobotService.StopRobots
    */
@@ -365,7 +364,7 @@ export const RobotService: GenService<{
     output: typeof StopRobotsResponseSchema;
   },
   /**
-   * Releases a stop, by its id or by the name that was stopped. What it covered may act again, unless another stop covers it.
+   * Releases a stop, by its id or by what was stopped. Actions resume unless another stop still applies.
    *
    * @generated from rpc limber.v1.RobotService.ReleaseRobots
    */
@@ -375,7 +374,7 @@ export const RobotService: GenService<{
     output: typeof ReleaseRobotsResponseSchema;
   },
   /**
-   * Says why a stop was ordered, or says it better: a stop should wait for no text. The stop itself stays as it is.
+   * Sets or changes the reason of a stop, so that stopping need not wait for a text. The stop itself is unchanged.
    *
    * @generated from rpc limber.v1.RobotService.UpdateRobotStop
    */
@@ -385,7 +384,7 @@ export const RobotService: GenService<{
     output: typeof UpdateRobotStopResponseSchema;
   },
   /**
-   * Lists the stops of an organisation, newest first.
+   * Lists the stops of an organization, newest first.
    *
    * @generated from rpc limber.v1.RobotService.ListRobotStops
    */

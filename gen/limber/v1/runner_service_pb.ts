@@ -18,27 +18,27 @@ export const file_limber_v1_runner_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvcnVubmVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKKAQoWQ2xhaW1FdmFsdWF0aW9uUmVxdWVzdBIbCgdoYXJuZXNzGAEgASgJQgq6SAdyBRABGIACEiUKCXNjZW5hcmlvcxgCIAMoCUISukgPkgEMEIACIgdyBRABGIACEiAKB2xlYXNlX3MYAyABKA1CCrpIByoFGNgEKA9IAIgBAUIKCghfbGVhc2VfcyJTChdDbGFpbUV2YWx1YXRpb25SZXNwb25zZRIuCgVjbGFpbRgBIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uQ2xhaW1IAIgBAUIICgZfY2xhaW0i2AEKD0V2YWx1YXRpb25DbGFpbRINCgVlcG9jaBgBIAEoDRITCgtsZWFzZV91bnRpbBgCIAEoDRIPCgdsZWFzZV9zGAMgASgNEikKCmV2YWx1YXRpb24YBCABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbhIVCg1vcGVuX2VwaXNvZGVzGAUgAygNEgwKBHNlZWQYBiABKA0SDwoHaG9yaXpvbhgHIAEoDRIUCgxyZXBsYW5fc3RlcHMYCCABKA0SGQoRcG9saWN5X3RpbWVvdXRfbXMYCSABKA0iRQoRUmVuZXdDbGFpbVJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAARIWCgVlcG9jaBgCIAEoDUIHukgEKgIoASI3ChJSZW5ld0NsYWltUmVzcG9uc2USEwoLbGVhc2VfdW50aWwYASABKA0SDAoEc3RvcBgCIAEoCCK0BgoUUmVwb3J0RXBpc29kZVJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAARIWCgVlcG9jaBgCIAEoDUIHukgEKgIoARIaCgVpbmRleBgDIAEoDUIGukgDyAEBSACIAQEStwEKC3Rlcm1pbmF0aW9uGAQgASgJQqEBukidAXKaAVIHc3VjY2Vzc1IJbWF4X3N0ZXBzUgRmZWxsUgljb2xsaXNpb25SDW91dF9vZl9ib3VuZHNSDnBvbGljeV90aW1lb3V0UhNwb2xpY3lfZGlzY29ubmVjdGVkUgxwb2xpY3lfZXJyb3JSDmludmFsaWRfYWN0aW9uUhNhY3Rpb25fZGltX21pc21hdGNoUgxzaW1fdW5zdGFibGUSHAoFZXJyb3IYBSABKAlCCLpIBXIDGIAISAGIAQESFwoGcmV0dXJuGAYgASgBQge6SAQSAkABEjAKCHByb2dyZXNzGAcgASgBQhm6SBYSFEABGQAAAAAAAPA/KQAAAAAAAAAASAKIAQESDQoFc3RlcHMYCCABKA0SJAoKc2ltX3RpbWVfcxgJIAEoAUIQukgNEgtAASkAAAAAAAAAABIuCgxsYXRlbmNpZXNfbXMYCiADKAFCGLpIFZIBEhCQTiINEgtAASkAAAAAAAAAABJVCgdtZXRyaWNzGAsgAygLMiwubGltYmVyLnYxLlJlcG9ydEVwaXNvZGVSZXF1ZXN0Lk1ldHJpY3NFbnRyeUIWukgTmgEQEEAiBnIEEAEYQCoEEgJAARI4ChRpbml0aWFsX3N0YXRlX3NoYTI1NhgMIAEoCUIVukgSchAyDl5bMC05YS1mXXs2NH0kSAOIAQESNQoRdHJhamVjdG9yeV9zaGEyNTYYDSABKAlCFbpIEnIQMg5eWzAtOWEtZl17NjR9JEgEiAEBGi4KDE1ldHJpY3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQggKBl9pbmRleEIICgZfZXJyb3JCCwoJX3Byb2dyZXNzQhcKFV9pbml0aWFsX3N0YXRlX3NoYTI1NkIUChJfdHJhamVjdG9yeV9zaGEyNTYiawoVUmVwb3J0RXBpc29kZVJlc3BvbnNlEi8KCHByb2dyZXNzGAEgASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxITCgtsZWFzZV91bnRpbBgCIAEoDRIMCgRzdG9wGAMgASgIIoUBChdGaW5pc2hFdmFsdWF0aW9uUmVxdWVzdBIYCgZqb2JfaWQYASABKAlCCLpIBXIDGIABEhYKBWVwb2NoGAIgASgNQge6SAQqAigBEi4KBWVycm9yGAMgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckgAiAEBQggKBl9lcnJvciJFChhGaW5pc2hFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uMo0FCg1SdW5uZXJTZXJ2aWNlEpYBCg9DbGFpbUV2YWx1YXRpb24SIS5saW1iZXIudjEuQ2xhaW1FdmFsdWF0aW9uUmVxdWVzdBoiLmxpbWJlci52MS5DbGFpbUV2YWx1YXRpb25SZXNwb25zZSI8qrsYGggCEgpqb2JzLndyaXRlMghldmFsdWF0ZWACgtPkkwIYOgEqIhMvdjEvZXZhbHVhdGUvY2xhaW1zEpMBCgpSZW5ld0NsYWltEhwubGltYmVyLnYxLlJlbmV3Q2xhaW1SZXF1ZXN0Gh0ubGltYmVyLnYxLlJlbmV3Q2xhaW1SZXNwb25zZSJIqrsYGggCEgpqb2JzLndyaXRlMghldmFsdWF0ZWACgtPkkwIkOgEqIh8vdjEvZXZhbHVhdGUve2pvYl9pZH0vaGVhcnRiZWF0EpsBCg1SZXBvcnRFcGlzb2RlEh8ubGltYmVyLnYxLlJlcG9ydEVwaXNvZGVSZXF1ZXN0GiAubGltYmVyLnYxLlJlcG9ydEVwaXNvZGVSZXNwb25zZSJHqrsYGggCEgpqb2JzLndyaXRlMghldmFsdWF0ZWACgtPkkwIjOgEqIh4vdjEvZXZhbHVhdGUve2pvYl9pZH0vZXBpc29kZXMSrgEKEEZpbmlzaEV2YWx1YXRpb24SIi5saW1iZXIudjEuRmluaXNoRXZhbHVhdGlvblJlcXVlc3QaIy5saW1iZXIudjEuRmluaXNoRXZhbHVhdGlvblJlc3BvbnNlIlGquxgaCAISCmpvYnMud3JpdGUyCGV2YWx1YXRlYAKC0+STAi06ASpiCmV2YWx1YXRpb24iHC92MS9ldmFsdWF0ZS97am9iX2lkfS9maW5pc2hiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_evaluation]);
 
 /**
- * Asks for work.
+ * Request to claim an evaluation.
  *
  * @generated from message limber.v1.ClaimEvaluationRequest
  */
 export type ClaimEvaluationRequest = Message<"limber.v1.ClaimEvaluationRequest"> & {
   /**
-   * What the runner and its harness call themselves, with versions, such as `vla-eval 0.3.1`; shown as `harness`.
+   * Name and version of the runner and its harness, such as `vla-eval 0.3.1`; shown as `harness`.
    *
    * @generated from field: string harness = 1;
    */
   harness: string;
 
   /**
-   * The scenarios that it can run; all when empty.
+   * Scenarios that it can run; all if empty.
    *
    * @generated from field: repeated string scenarios = 2;
    */
   scenarios: string[];
 
   /**
-   * Seconds after its last word that the runner keeps the evaluation; 60 when absent.
+   * Lease duration after each call of the runner, in seconds; 60 when absent.
    *
    * @generated from field: optional uint32 lease_s = 3;
    */
@@ -53,13 +53,13 @@ export const ClaimEvaluationRequestSchema: GenMessage<ClaimEvaluationRequest> = 
   messageDesc(file_limber_v1_runner_service, 0);
 
 /**
- * Work, if there is any.
+ * The claimed evaluation, if any.
  *
  * @generated from message limber.v1.ClaimEvaluationResponse
  */
 export type ClaimEvaluationResponse = Message<"limber.v1.ClaimEvaluationResponse"> & {
   /**
-   * What the runner has now; absent when nothing waits.
+   * The claim; absent if no evaluation is waiting.
    *
    * @generated from field: optional limber.v1.EvaluationClaim claim = 1;
    */
@@ -74,69 +74,69 @@ export const ClaimEvaluationResponseSchema: GenMessage<ClaimEvaluationResponse> 
   messageDesc(file_limber_v1_runner_service, 1);
 
 /**
- * An evaluation in the hands of a runner.
+ * A claimed evaluation.
  *
  * @generated from message limber.v1.EvaluationClaim
  */
 export type EvaluationClaim = Message<"limber.v1.EvaluationClaim"> & {
   /**
-   * Which claim of this evaluation it is; every later call names it.
+   * Fencing token of the claim; every later call must include it.
    *
    * @generated from field: uint32 epoch = 1;
    */
   epoch: number;
 
   /**
-   * Until when nobody else is given it, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 2;
    */
   leaseUntil: number;
 
   /**
-   * Seconds that each call of the runner makes of that.
+   * Lease duration after each call of the runner, in seconds.
    *
    * @generated from field: uint32 lease_s = 3;
    */
   leaseS: number;
 
   /**
-   * The evaluation: the policy, the scenario, and what earlier runners reported.
+   * The evaluation: policy, scenario, and episodes reported by earlier runners.
    *
    * @generated from field: limber.v1.Evaluation evaluation = 4;
    */
   evaluation?: Evaluation | undefined;
 
   /**
-   * The places of the episodes that are still to be run.
+   * Indexes of the episodes still to be run.
    *
    * @generated from field: repeated uint32 open_episodes = 5;
    */
   openEpisodes: number[];
 
   /**
-   * The seed of episode 0; each later one has the next.
+   * Seed of episode 0; each later episode increments it.
    *
    * @generated from field: uint32 seed = 6;
    */
   seed: number;
 
   /**
-   * Steps of each chunk that the policy is asked for.
+   * Requested steps per chunk.
    *
    * @generated from field: uint32 horizon = 7;
    */
   horizon: number;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again.
+   * Steps executed before the policy is called again.
    *
    * @generated from field: uint32 replan_steps = 8;
    */
   replanSteps: number;
 
   /**
-   * Milliseconds that the policy has for each answer.
+   * Timeout of a policy call, in milliseconds.
    *
    * @generated from field: uint32 policy_timeout_ms = 9;
    */
@@ -151,20 +151,20 @@ export const EvaluationClaimSchema: GenMessage<EvaluationClaim> = /*@__PURE__*/
   messageDesc(file_limber_v1_runner_service, 2);
 
 /**
- * Says that a runner lives.
+ * Request to renew a claim.
  *
  * @generated from message limber.v1.RenewClaimRequest
  */
 export type RenewClaimRequest = Message<"limber.v1.RenewClaimRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
@@ -179,20 +179,20 @@ export const RenewClaimRequestSchema: GenMessage<RenewClaimRequest> = /*@__PURE_
   messageDesc(file_limber_v1_runner_service, 3);
 
 /**
- * How long a runner has, and whether it shall go on.
+ * The renewed lease.
  *
  * @generated from message limber.v1.RenewClaimResponse
  */
 export type RenewClaimResponse = Message<"limber.v1.RenewClaimResponse"> & {
   /**
-   * Until when nobody else is given the evaluation, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 1;
    */
   leaseUntil: number;
 
   /**
-   * The evaluation was called off, or its time is over: finish it.
+   * True if the evaluation was canceled or has expired; call `FinishEvaluation`.
    *
    * @generated from field: bool stop = 2;
    */
@@ -207,97 +207,97 @@ export const RenewClaimResponseSchema: GenMessage<RenewClaimResponse> = /*@__PUR
   messageDesc(file_limber_v1_runner_service, 4);
 
 /**
- * An episode that has ended.
+ * Request to report an ended episode.
  *
  * @generated from message limber.v1.ReportEpisodeRequest
  */
 export type ReportEpisodeRequest = Message<"limber.v1.ReportEpisodeRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
   epoch: number;
 
   /**
-   * Its place, from 0.
+   * Index of the episode, from 0.
    *
    * @generated from field: optional uint32 index = 3;
    */
   index?: number | undefined;
 
   /**
-   * How it ended; what begins with `policy_`, `invalid_action`, `action_dim_mismatch` and `sim_unstable` are faults, which are not billed.
+   * How it ended. `policy_*`, `invalid_action`, `action_dim_mismatch` and `sim_unstable` are faults, which are not charged.
    *
    * @generated from field: string termination = 4;
    */
   termination: string;
 
   /**
-   * What went wrong, in a sentence.
+   * Error message.
    *
    * @generated from field: optional string error = 5;
    */
   error?: string | undefined;
 
   /**
-   * The sum of its rewards; 0 when absent.
+   * Sum of its rewards; 0 when absent.
    *
    * @generated from field: double return = 6;
    */
   return: number;
 
   /**
-   * How far it came, 0 to 1; 1 for a success and else 0 when absent.
+   * Progress, from 0 to 1; when absent, 1 for a success and else 0.
    *
    * @generated from field: optional double progress = 7;
    */
   progress?: number | undefined;
 
   /**
-   * Its control steps; 0 when absent.
+   * Number of control steps; 0 when absent.
    *
    * @generated from field: uint32 steps = 8;
    */
   steps: number;
 
   /**
-   * Its simulated seconds; 0 when absent.
+   * Simulated time, in seconds; 0 when absent.
    *
    * @generated from field: double sim_time_s = 9;
    */
   simTimeS: number;
 
   /**
-   * Milliseconds of each answer of the policy.
+   * Response time of each policy call, in milliseconds.
    *
    * @generated from field: repeated double latencies_ms = 10;
    */
   latenciesMs: number[];
 
   /**
-   * Figures that the benchmark measures, by name.
+   * Benchmark metrics, by name.
    *
    * @generated from field: map<string, double> metrics = 11;
    */
   metrics: { [key: string]: number };
 
   /**
-   * SHA-256 of where everything stood at its beginning, in hexadecimal, where the harness knows.
+   * SHA-256 of the initial state in lower-case hex, if the harness knows it.
    *
    * @generated from field: optional string initial_state_sha256 = 12;
    */
   initialStateSha256?: string | undefined;
 
   /**
-   * SHA-256 of its beginning, every action and its end, in hexadecimal, where the harness knows.
+   * SHA-256 of the initial state, all actions and the final state in lower-case hex, if the harness knows it.
    *
    * @generated from field: optional string trajectory_sha256 = 13;
    */
@@ -312,27 +312,27 @@ export const ReportEpisodeRequestSchema: GenMessage<ReportEpisodeRequest> = /*@_
   messageDesc(file_limber_v1_runner_service, 5);
 
 /**
- * The report is kept.
+ * Confirms the report.
  *
  * @generated from message limber.v1.ReportEpisodeResponse
  */
 export type ReportEpisodeResponse = Message<"limber.v1.ReportEpisodeResponse"> & {
   /**
-   * How far the evaluation is.
+   * Progress of the evaluation.
    *
    * @generated from field: limber.v1.EvaluationProgress progress = 1;
    */
   progress?: EvaluationProgress | undefined;
 
   /**
-   * Until when nobody else is given the evaluation, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 2;
    */
   leaseUntil: number;
 
   /**
-   * The evaluation was called off, or its time is over: finish it.
+   * True if the evaluation was canceled or has expired; call `FinishEvaluation`.
    *
    * @generated from field: bool stop = 3;
    */
@@ -347,27 +347,27 @@ export const ReportEpisodeResponseSchema: GenMessage<ReportEpisodeResponse> = /*
   messageDesc(file_limber_v1_runner_service, 6);
 
 /**
- * Ends an evaluation.
+ * Request to finish an evaluation.
  *
  * @generated from message limber.v1.FinishEvaluationRequest
  */
 export type FinishEvaluationRequest = Message<"limber.v1.FinishEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
   epoch: number;
 
   /**
-   * Why it can't go on; absent where all episodes were reported.
+   * Why it cannot continue; absent if all episodes were reported.
    *
    * @generated from field: optional limber.v1.EvaluationError error = 3;
    */
@@ -382,7 +382,7 @@ export const FinishEvaluationRequestSchema: GenMessage<FinishEvaluationRequest> 
   messageDesc(file_limber_v1_runner_service, 7);
 
 /**
- * The evaluation as it ended.
+ * The finished evaluation.
  *
  * @generated from message limber.v1.FinishEvaluationResponse
  */
@@ -403,15 +403,15 @@ export const FinishEvaluationResponseSchema: GenMessage<FinishEvaluationResponse
   messageDesc(file_limber_v1_runner_service, 8);
 
 /**
- * Runners: programs of an organisation that run evaluations which the gateway can't, with a benchmark's own harness. A runner takes an
- * evaluation for a while, says that it lives, reports each episode as it ends, and finishes it. A runner that was not heard of in time has lost it:
- * the next runner goes on with the episodes that are open.
+ * API for external runners: programs of an organization that run evaluations with a benchmark's own harness. A runner claims an
+ * evaluation, renews its lease, reports each episode and finishes. If its lease expires, the next runner continues with the open
+ * episodes.
  *
  * @generated from service limber.v1.RunnerService
  */
 export const RunnerService: GenService<{
   /**
-   * Takes the evaluation of the key's organisation that has waited longest for a runner, if there is one.
+   * Claims the longest-waiting evaluation of the key's organization, if there is one.
    *
    * @generated from rpc limber.v1.RunnerService.ClaimEvaluation
    */
@@ -421,7 +421,7 @@ export const RunnerService: GenService<{
     output: typeof ClaimEvaluationResponseSchema;
   },
   /**
-   * Says that the runner lives, and hears whether it shall stop.
+   * Renews the lease of a claim, and returns whether the runner must stop.
    *
    * @generated from rpc limber.v1.RunnerService.RenewClaim
    */
@@ -431,7 +431,8 @@ export const RunnerService: GenService<{
     output: typeof RenewClaimResponseSchema;
   },
   /**
-   * Reports an episode that has ended, in any order. One that ran to its end is billed to who asked for the evaluation, once however often it is reported.
+   * Reports an ended episode; any order is accepted. An episode that ran to the end is charged to the evaluation's owner exactly once,
+   * even if it is reported repeatedly.
    *
    * @generated from rpc limber.v1.RunnerService.ReportEpisode
    */
@@ -441,7 +442,7 @@ export const RunnerService: GenService<{
     output: typeof ReportEpisodeResponseSchema;
   },
   /**
-   * Ends the evaluation: with its scores when all episodes were reported, or with an error that says why it can't go on.
+   * Finishes the evaluation: with its scores if all episodes were reported, or with an error that explains why it cannot continue.
    *
    * @generated from rpc limber.v1.RunnerService.FinishEvaluation
    */

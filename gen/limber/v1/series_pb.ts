@@ -13,63 +13,63 @@ export const file_limber_v1_series: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvc2VyaWVzLnByb3RvEglsaW1iZXIudjEinQMKDVNlcmllc0ZpZ3VyZXMSDQoFY2FsbHMYASABKA0SDgoGZmFpbGVkGAIgASgNEjgKCGZhaWx1cmVzGAMgAygLMiYubGltYmVyLnYxLlNlcmllc0ZpZ3VyZXMuRmFpbHVyZXNFbnRyeRIyCgVob2xkcxgEIAMoCzIjLmxpbWJlci52MS5TZXJpZXNGaWd1cmVzLkhvbGRzRW50cnkSEAoIY29zdF91c2QYBSABKAESGwoObGF0ZW5jeV9wNTBfbXMYBiABKAFIAIgBARIbCg5sYXRlbmN5X3A5NV9tcxgHIAEoAUgBiAEBEhsKDmxhdGVuY3lfcDk5X21zGAggASgBSAKIAQEaLwoNRmFpbHVyZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIRCg9fbGF0ZW5jeV9wNTBfbXNCEQoPX2xhdGVuY3lfcDk1X21zQhEKD19sYXRlbmN5X3A5OV9tcyJECgtTZXJpZXNQb2ludBIKCgJhdBgBIAEoDRIpCgdmaWd1cmVzGAIgASgLMhgubGltYmVyLnYxLlNlcmllc0ZpZ3VyZXMidgoGU2VyaWVzEgwKBG5hbWUYASABKAkSDQoFb3RoZXIYAiABKAgSJwoFdG90YWwYAyABKAsyGC5saW1iZXIudjEuU2VyaWVzRmlndXJlcxImCgZwb2ludHMYBCADKAsyFi5saW1iZXIudjEuU2VyaWVzUG9pbnQq4wEKD1Nlcmllc0RpbWVuc2lvbhIgChxTRVJJRVNfRElNRU5TSU9OX1VOU1BFQ0lGSUVEEAASGgoWU0VSSUVTX0RJTUVOU0lPTl9NT0RFTBABEh0KGVNFUklFU19ESU1FTlNJT05fUFJPVklERVIQAhIYChRTRVJJRVNfRElNRU5TSU9OX0tFWRADEh4KGlNFUklFU19ESU1FTlNJT05fV09SS1NQQUNFEAQSGgoWU0VSSUVTX0RJTUVOU0lPTl9ST0JPVBAFEh0KGVNFUklFU19ESU1FTlNJT05fQ09OVFJBQ1QQBmIGcHJvdG8z");
 
 /**
- * What calls came to in a stretch of time.
+ * Figures of calls in a time range.
  *
  * @generated from message limber.v1.SeriesFigures
  */
 export type SeriesFigures = Message<"limber.v1.SeriesFigures"> & {
   /**
-   * Calls that ended. A stretch of a control loop, of about a second, is one call, as in the log.
+   * Number of ended calls. A segment of a control loop, about one second, counts as one call, as in the log.
    *
    * @generated from field: uint32 calls = 1;
    */
   calls: number;
 
   /**
-   * Those that failed or were refused.
+   * Number of calls that failed or were refused.
    *
    * @generated from field: uint32 failed = 2;
    */
   failed: number;
 
   /**
-   * Those that failed, by the word of the refusal.
+   * Number of failed calls by reason code.
    *
    * @generated from field: map<string, uint32> failures = 3;
    */
   failures: { [key: string]: number };
 
   /**
-   * How often robots were told to hold, by the word of the reason.
+   * Number of holds sent to robots, by reason.
    *
    * @generated from field: map<string, uint32> holds = 4;
    */
   holds: { [key: string]: number };
 
   /**
-   * What was deducted, in US dollars.
+   * Amount charged, in US dollars.
    *
    * @generated from field: double cost_usd = 5;
    */
   costUsd: number;
 
   /**
-   * Median latency of what was answered, in milliseconds, at most a tenth off; absent where nothing was. Of control loops that of the
-   * providers' answers, a second's together by their mean.
+   * Median latency of answered calls, in milliseconds, with an error of at most 10 %; absent without answers. For control loops, the
+   * provider's response time, averaged per second.
    *
    * @generated from field: optional double latency_p50_ms = 6;
    */
   latencyP50Ms?: number | undefined;
 
   /**
-   * 95th percentile of the same.
+   * 95th-percentile latency, with the same error.
    *
    * @generated from field: optional double latency_p95_ms = 7;
    */
   latencyP95Ms?: number | undefined;
 
   /**
-   * 99th percentile of the same.
+   * 99th-percentile latency, with the same error.
    *
    * @generated from field: optional double latency_p99_ms = 8;
    */
@@ -84,20 +84,20 @@ export const SeriesFiguresSchema: GenMessage<SeriesFigures> = /*@__PURE__*/
   messageDesc(file_limber_v1_series, 0);
 
 /**
- * One step of a series in which there was a call.
+ * One step of a series with at least one call.
  *
  * @generated from message limber.v1.SeriesPoint
  */
 export type SeriesPoint = Message<"limber.v1.SeriesPoint"> & {
   /**
-   * When it begins, in unix seconds.
+   * Start of the step, in Unix seconds.
    *
    * @generated from field: uint32 at = 1;
    */
   at: number;
 
   /**
-   * What calls came to in it.
+   * Figures of the step.
    *
    * @generated from field: limber.v1.SeriesFigures figures = 2;
    */
@@ -112,34 +112,34 @@ export const SeriesPointSchema: GenMessage<SeriesPoint> = /*@__PURE__*/
   messageDesc(file_limber_v1_series, 1);
 
 /**
- * One line of a chart.
+ * One series of a chart.
  *
  * @generated from message limber.v1.Series
  */
 export type Series = Message<"limber.v1.Series"> & {
   /**
-   * The model, provider, key, workspace, robot or contract; empty for calls that had none, and where everything is one series.
+   * Value of the dimension, such as a model slug; empty for calls without one, and if there is only one series.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * It is all that had no series of its own, together.
+   * True for the combined remaining calls without a series of their own.
    *
    * @generated from field: bool other = 2;
    */
   other: boolean;
 
   /**
-   * All of the time.
+   * Figures of the complete time range.
    *
    * @generated from field: limber.v1.SeriesFigures total = 3;
    */
   total?: SeriesFigures | undefined;
 
   /**
-   * The steps in which there was a call, the earliest first.
+   * Steps with at least one call, earliest first.
    *
    * @generated from field: repeated limber.v1.SeriesPoint points = 4;
    */
@@ -154,55 +154,55 @@ export const SeriesSchema: GenMessage<Series> = /*@__PURE__*/
   messageDesc(file_limber_v1_series, 2);
 
 /**
- * What makes a series of its own.
+ * Dimension that splits the calls into series.
  *
  * @generated from enum limber.v1.SeriesDimension
  */
 export const SeriesDimension = {
   /**
-   * Not stated: everything is one series.
+   * Unspecified; one series for all calls.
    *
    * @generated from enum value: SERIES_DIMENSION_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The model that answered; empty where none did.
+   * Model that answered; empty if none did.
    *
    * @generated from enum value: SERIES_DIMENSION_MODEL = 1;
    */
   MODEL: 1,
 
   /**
-   * The provider that answered; empty where none did.
+   * Provider that answered; empty if none did.
    *
    * @generated from enum value: SERIES_DIMENSION_PROVIDER = 2;
    */
   PROVIDER: 2,
 
   /**
-   * The key that called.
+   * Calling key.
    *
    * @generated from enum value: SERIES_DIMENSION_KEY = 3;
    */
   KEY: 3,
 
   /**
-   * The workspace of the key that called.
+   * Workspace of the calling key.
    *
    * @generated from enum value: SERIES_DIMENSION_WORKSPACE = 4;
    */
   WORKSPACE: 4,
 
   /**
-   * The robot of the key, or the one that the call named. Forgotten with the log.
+   * Robot of the key, or the one named in the call. Deleted together with the log.
    *
    * @generated from enum value: SERIES_DIMENSION_ROBOT = 5;
    */
   ROBOT: 5,
 
   /**
-   * The contract.
+   * Contract.
    *
    * @generated from enum value: SERIES_DIMENSION_CONTRACT = 6;
    */
@@ -210,7 +210,7 @@ export const SeriesDimension = {
 } as const;
 
 /**
- * What makes a series of its own.
+ * Dimension that splits the calls into series.
  *
  * @generated from enum limber.v1.SeriesDimension
  */

@@ -18,13 +18,13 @@ export const file_limber_v1_series_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvc2VyaWVzX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK9BAoSUXVlcnlTZXJpZXNSZXF1ZXN0Eh8KBXNpbmNlGAEgASgNQgu6SAgqBhiA6dD9D0gAiAEBEh8KBXVudGlsGAIgASgNQgu6SAgqBhiA6dD9D0gBiAEBEiEKBnN0ZXBfcxgDIAEoDUIMukgJKgcYgL2jASg8SAKIAQESNQoCYnkYBCABKA4yGi5saW1iZXIudjEuU2VyaWVzRGltZW5zaW9uQgi6SAWCAQIQAUgDiAEBEh0KBWxpbWl0GAUgASgNQgm6SAYqBBgUKAFIBIgBARIeCgVtb2RlbBgGIAEoCUIKukgHcgUQARiAAkgFiAEBEiEKCHByb3ZpZGVyGAcgASgJQgq6SAdyBRABGIABSAaIAQESHgoGa2V5X2lkGAggASgJQgm6SAZyBBABGEBIB4gBARIkCgx3b3Jrc3BhY2VfaWQYCSABKAlCCbpIBnIEEAEYQEgIiAEBEiEKCHJvYm90X2lkGAogASgJQgq6SAdyBRABGIABSAmIAQESQwoIY29udHJhY3QYCyABKAlCLLpIKXInUgNhY3RSB3ByZWRpY3RSBmdyb3VuZFIIZXZhbHVhdGVSBWJhdGNoSAqIAQFCCAoGX3NpbmNlQggKBl91bnRpbEIJCgdfc3RlcF9zQgUKA19ieUIICgZfbGltaXRCCAoGX21vZGVsQgsKCV9wcm92aWRlckIJCgdfa2V5X2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgsKCV9jb250cmFjdCKfAQoTUXVlcnlTZXJpZXNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSDQoFc2luY2UYAiABKA0SDQoFdW50aWwYAyABKA0SDgoGc3RlcF9zGAQgASgNEiEKBnNlcmllcxgFIAMoCzIRLmxpbWJlci52MS5TZXJpZXMSJwoFdG90YWwYBiABKAsyGC5saW1iZXIudjEuU2VyaWVzRmlndXJlczKIAQoNU2VyaWVzU2VydmljZRJ3CgtRdWVyeVNlcmllcxIdLmxpbWJlci52MS5RdWVyeVNlcmllc1JlcXVlc3QaHi5saW1iZXIudjEuUXVlcnlTZXJpZXNSZXNwb25zZSIpkAIBqrsYEAgCEgp1c2FnZS5yZWFkYAKC0+STAgwSCi92MS9zZXJpZXNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_series]);
 
 /**
- * Asks for figures over time. Filters that are given must all hold.
+ * Request for figures over time; all given filters must match.
  *
  * @generated from message limber.v1.QuerySeriesRequest
  */
 export type QuerySeriesRequest = Message<"limber.v1.QuerySeriesRequest"> & {
   /**
-   * When it begins, in unix seconds; brought down to a step. A day before the end when absent. Steps of whole hours are kept for 400 days,
+   * Start, in Unix seconds, rounded down to a step; one day before the end when absent. Steps of full hours are kept for 400 days,
    * shorter ones for two days.
    *
    * @generated from field: optional uint32 since = 1;
@@ -32,71 +32,71 @@ export type QuerySeriesRequest = Message<"limber.v1.QuerySeriesRequest"> & {
   since?: number | undefined;
 
   /**
-   * When it ends, in unix seconds; brought up to a step. Now when absent.
+   * End, in Unix seconds, rounded up to a step; now when absent.
    *
    * @generated from field: optional uint32 until = 2;
    */
   until?: number | undefined;
 
   /**
-   * Seconds of a step: whole minutes. Steps begin at its multiples since 1970. There are at most 1,000 of them. When absent the shortest
-   * of a minute, 5 or 15 minutes, an hour, 6 hours or a day that makes at most 200.
+   * Step length, in seconds; must be a multiple of 60. Steps are aligned to the Unix epoch, and there are at most 1,000. When absent,
+   * the shortest of 1, 5 or 15 minutes, 1 or 6 hours or 1 day that needs at most 200 steps.
    *
    * @generated from field: optional uint32 step_s = 3;
    */
   stepS?: number | undefined;
 
   /**
-   * What makes a series of its own; everything is one series when absent.
+   * Dimension that splits the calls into series; one series when absent.
    *
    * @generated from field: optional limber.v1.SeriesDimension by = 4;
    */
   by?: SeriesDimension | undefined;
 
   /**
-   * How many series there are at most, those that cost the most and then those of the most calls; the rest is one more. 10 when absent.
+   * Maximum number of series, by descending cost and then calls; the remaining calls form one more. 10 when absent.
    *
    * @generated from field: optional uint32 limit = 5;
    */
   limit?: number | undefined;
 
   /**
-   * Only calls that this model answered.
+   * Filters by the model that answered.
    *
    * @generated from field: optional string model = 6;
    */
   model?: string | undefined;
 
   /**
-   * Only calls that this provider answered.
+   * Filters by the provider that answered.
    *
    * @generated from field: optional string provider = 7;
    */
   provider?: string | undefined;
 
   /**
-   * Only calls of this key.
+   * Filters by key.
    *
    * @generated from field: optional string key_id = 8;
    */
   keyId?: string | undefined;
 
   /**
-   * Only calls of keys of this workspace.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 9;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only calls of this robot.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 10;
    */
   robotId?: string | undefined;
 
   /**
-   * Only calls of this contract: act, predict, ground, evaluate or batch.
+   * Filters by contract: `act`, `predict`, `ground`, `evaluate` or `batch`.
    *
    * @generated from field: optional string contract = 11;
    */
@@ -117,42 +117,42 @@ export const QuerySeriesRequestSchema: GenMessage<QuerySeriesRequest> = /*@__PUR
  */
 export type QuerySeriesResponse = Message<"limber.v1.QuerySeriesResponse"> & {
   /**
-   * Constant `series`.
+   * Always `series`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * When the first step begins, in unix seconds.
+   * Start of the first step, in Unix seconds.
    *
    * @generated from field: uint32 since = 2;
    */
   since: number;
 
   /**
-   * When the last step ends, in unix seconds.
+   * End of the last step, in Unix seconds.
    *
    * @generated from field: uint32 until = 3;
    */
   until: number;
 
   /**
-   * Seconds of a step.
+   * Step length, in seconds.
    *
    * @generated from field: uint32 step_s = 4;
    */
   stepS: number;
 
   /**
-   * The series, the one that cost the most first, what has none of its own last.
+   * The series by descending cost; the combined remaining calls come last.
    *
    * @generated from field: repeated limber.v1.Series series = 5;
    */
   series: Series[];
 
   /**
-   * All of them together.
+   * Figures over all series.
    *
    * @generated from field: limber.v1.SeriesFigures total = 6;
    */
@@ -167,14 +167,13 @@ export const QuerySeriesResponseSchema: GenMessage<QuerySeriesResponse> = /*@__P
   messageDesc(file_limber_v1_series_service, 1);
 
 /**
- * Figures of calls over time.
+ * Returns figures of calls over time.
  *
  * @generated from service limber.v1.SeriesService
  */
 export const SeriesService: GenService<{
   /**
-   * Shows what calls came to step by step: how many, which failed and why, how long they took, what they cost, how often robots held. All
-   * that is on record is in it.
+   * Returns figures of calls per time step: counts, failures by reason, latency, cost and holds. All recorded calls are included.
    *
    * @generated from rpc limber.v1.SeriesService.QuerySeries
    */

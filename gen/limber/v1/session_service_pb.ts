@@ -16,111 +16,111 @@ export const file_limber_v1_session_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvc2Vzc2lvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi2wMKB1Nlc3Npb24SDwoCaWQYASABKAlIAIgBARIUCgd1c2VyX2lkGAIgASgJSAGIAQESEgoFZW1haWwYAyABKAlIAogBARIOCgZvcmdfaWQYBCABKAkSEAoIb3JnX25hbWUYBSABKAkSDAoEcm9sZRgGIAEoCRITCgtwZXJtaXNzaW9ucxgHIAMoCRIXCg9vd25fcGVybWlzc2lvbnMYCCADKAkSGQoMd29ya3NwYWNlX2lkGAkgASgJSAOIAQESLwoKd29ya3NwYWNlcxgKIAMoCzIbLmxpbWJlci52MS5TZXNzaW9uV29ya3NwYWNlEhwKFHJlYWNoZXNfb3JnYW5pc2F0aW9uGAsgASgIEjUKDW9yZ2FuaXNhdGlvbnMYDCADKAsyHi5saW1iZXIudjEuU2Vzc2lvbk9yZ2FuaXNhdGlvbhITCgZtZXRob2QYDSABKAlIBIgBARIUCgdjcmVhdGVkGA4gASgNSAWIAQESFwoKZXhwaXJlc19hdBgPIAEoDUgGiAEBQgUKA19pZEIKCghfdXNlcl9pZEIICgZfZW1haWxCDwoNX3dvcmtzcGFjZV9pZEIJCgdfbWV0aG9kQgoKCF9jcmVhdGVkQg0KC19leHBpcmVzX2F0IjYKEFNlc3Npb25Xb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkiUgoTU2Vzc2lvbk9yZ2FuaXNhdGlvbhIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgd1c2VyX2lkGAMgASgJEgwKBHJvbGUYBCABKAkiNAoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSHAoFdG9rZW4YASABKAlCDYABAbpIB3IFEAEYgAIiPAoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbiKFAQoSQmVnaW5TaWduSW5SZXF1ZXN0EhkKBWVtYWlsGAEgASgJQgq6SAdyBRj+AWABEkYKCXJldHVybl90bxgCIAEoCUIuukgrcikYgBAyJF4vKFteL1xcXHgwMC1ceDIwXVteXFxceDAwLVx4MjBdKik/JEgAiAEBQgwKCl9yZXR1cm5fdG8iMAoTQmVnaW5TaWduSW5SZXNwb25zZRIZChFhdXRob3JpemF0aW9uX3VybBgBIAEoCSJRChNGaW5pc2hTaWduSW5SZXF1ZXN0EhwKCWlzc3Vlcl9pZBgBIAEoCUIJukgGcgQQARhAEhwKBXF1ZXJ5GAIgASgJQg2AAQG6SAdyBRABGIBAIk4KFEZpbmlzaFNpZ25JblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbhIRCglyZXR1cm5fdG8YAiABKAkiEwoRR2V0U2Vzc2lvblJlcXVlc3QiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5saW1iZXIudjEuU2Vzc2lvbiJ2ChRVcGRhdGVTZXNzaW9uUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgAiAEBEiIKDHdvcmtzcGFjZV9pZBgCIAEoCUIHukgEcgIYQEgBiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZCI8ChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmxpbWJlci52MS5TZXNzaW9uIhYKFERlbGV0ZVNlc3Npb25SZXF1ZXN0IiYKFURlbGV0ZVNlc3Npb25SZXNwb25zZRINCgVlbmRlZBgBIAEoDSI6ChdDcmVhdGVTaWduSW5MaW5rUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCSJKChhDcmVhdGVTaWduSW5MaW5rUmVzcG9uc2USCwoDdXJsGAEgASgJEg0KBXRva2VuGAIgASgJEhIKCmV4cGlyZXNfYXQYAyABKA0iNQoSRW5kU2Vzc2lvbnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIPCgd1c2VyX2lkGAIgASgJIiQKE0VuZFNlc3Npb25zUmVzcG9uc2USDQoFZW5kZWQYASABKA0yzAgKDlNlc3Npb25TZXJ2aWNlEoMBCg1DcmVhdGVTZXNzaW9uEh8ubGltYmVyLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiAubGltYmVyLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZSIvqrsYDAgBGMkBUNgEYAFoA4LT5JMCGToBKmIHc2Vzc2lvbiILL3YxL3Nlc3Npb24SdwoLQmVnaW5TaWduSW4SHS5saW1iZXIudjEuQmVnaW5TaWduSW5SZXF1ZXN0Gh4ubGltYmVyLnYxLkJlZ2luU2lnbkluUmVzcG9uc2UiKaq7GAkIAVDYBGABaAGC0+STAhY6ASoiES92MS9zZXNzaW9uL2JlZ2luEn4KDEZpbmlzaFNpZ25JbhIeLmxpbWJlci52MS5GaW5pc2hTaWduSW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkZpbmlzaFNpZ25JblJlc3BvbnNlIi2quxgMCAEYyQFQ2ARgAWgDgtPkkwIXOgEqIhIvdjEvc2Vzc2lvbi9maW5pc2gSdAoKR2V0U2Vzc2lvbhIcLmxpbWJlci52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmxpbWJlci52MS5HZXRTZXNzaW9uUmVzcG9uc2UiKZACAaq7GAYIAmACaAGC0+STAhZiB3Nlc3Npb24SCy92MS9zZXNzaW9uEn0KDVVwZGF0ZVNlc3Npb24SHy5saW1iZXIudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5saW1iZXIudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlIimquxgGCAJgAmgDgtPkkwIZOgEqYgdzZXNzaW9uMgsvdjEvc2Vzc2lvbhJxCg1EZWxldGVTZXNzaW9uEh8ubGltYmVyLnYxLkRlbGV0ZVNlc3Npb25SZXF1ZXN0GiAubGltYmVyLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZSIdqrsYBggCYAJoAYLT5JMCDSoLL3YxL3Nlc3Npb24StAEKEENyZWF0ZVNpZ25JbkxpbmsSIi5saW1iZXIudjEuQ3JlYXRlU2lnbkluTGlua1JlcXVlc3QaIy5saW1iZXIudjEuQ3JlYXRlU2lnbkluTGlua1Jlc3BvbnNlIlequxgYCAQSDW1lbWJlcnMud3JpdGUYyQFgBGgCgtPkkwI1OgEqIjAvdjEvb3Jncy97b3JnX2lkfS9tZW1iZXJzL3t1c2VyX2lkfS9zaWduLWluLWxpbmsSmwEKC0VuZFNlc3Npb25zEh0ubGltYmVyLnYxLkVuZFNlc3Npb25zUmVxdWVzdBoeLmxpbWJlci52MS5FbmRTZXNzaW9uc1Jlc3BvbnNlIk2quxgVCAQSDW1lbWJlcnMud3JpdGVgBGgBgtPkkwIuKiwvdjEvb3Jncy97b3JnX2lkfS9tZW1iZXJzL3t1c2VyX2lkfS9zZXNzaW9uc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options]);
 
 /**
- * Who calls.
+ * The caller.
  *
  * @generated from message limber.v1.Session
  */
 export type Session = Message<"limber.v1.Session"> & {
   /**
-   * The session's name, such as `ses_01J…`; absent where an API key called.
+   * Session id, such as `ses_01J…`; absent for API keys.
    *
    * @generated from field: optional string id = 1;
    */
   id?: string | undefined;
 
   /**
-   * The person; absent where the key that called is no member's.
+   * User id; absent for keys that do not belong to a member.
    *
    * @generated from field: optional string user_id = 2;
    */
   userId?: string | undefined;
 
   /**
-   * Where the person can be reached.
+   * E-mail address of the user.
    *
    * @generated from field: optional string email = 3;
    */
   email?: string | undefined;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 4;
    */
   orgId: string;
 
   /**
-   * What it is called.
+   * Name of the organization.
    *
    * @generated from field: string org_name = 5;
    */
   orgName: string;
 
   /**
-   * The role that the person acts in.
+   * Role of the user.
    *
    * @generated from field: string role = 6;
    */
   role: string;
 
   /**
-   * What it may do.
+   * Permissions.
    *
    * @generated from field: repeated string permissions = 7;
    */
   permissions: string[];
 
   /**
-   * Those of them that reach what is the person's own alone.
+   * Permissions that apply only to the user's own resources.
    *
    * @generated from field: repeated string own_permissions = 8;
    */
   ownPermissions: string[];
 
   /**
-   * The workspace in which the person acts; absent in the whole organisation.
+   * Current workspace; absent if the user acts in the entire organization.
    *
    * @generated from field: optional string workspace_id = 9;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The workspaces that the person may go to, the oldest 200 of them.
+   * Workspaces that the user can switch to, at most the 200 oldest.
    *
    * @generated from field: repeated limber.v1.SessionWorkspace workspaces = 10;
    */
   workspaces: SessionWorkspace[];
 
   /**
-   * The person may go to the whole organisation.
+   * True if the user can act in the entire organization.
    *
    * @generated from field: bool reaches_organisation = 11;
    */
   reachesOrganisation: boolean;
 
   /**
-   * The organisations that are signed in to at this browser, this one among them.
+   * Organizations signed in at this browser, including the current one.
    *
    * @generated from field: repeated limber.v1.SessionOrganisation organisations = 12;
    */
   organisations: SessionOrganisation[];
 
   /**
-   * How the person signed in: `link` or `oidc`.
+   * Sign-in method: `link` or `oidc`.
    *
    * @generated from field: optional string method = 13;
    */
   method?: string | undefined;
 
   /**
-   * When the person signed in, in unix seconds.
+   * When the user signed in, in Unix seconds.
    *
    * @generated from field: optional uint32 created = 14;
    */
   created?: number | undefined;
 
   /**
-   * When the session ends however much it is used, in unix seconds. One that is not used for twelve hours ends before.
+   * When the session expires, in Unix seconds; a session also expires after twelve hours without use.
    *
    * @generated from field: optional uint32 expires_at = 15;
    */
@@ -135,20 +135,20 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
   messageDesc(file_limber_v1_session_service, 0);
 
 /**
- * A workspace to go to.
+ * A workspace that the user can switch to.
  *
  * @generated from message limber.v1.SessionWorkspace
  */
 export type SessionWorkspace = Message<"limber.v1.SessionWorkspace"> & {
   /**
-   * Its name, such as `ws_01J…`.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 1;
    */
   workspaceId: string;
 
   /**
-   * What it is called.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
@@ -163,34 +163,34 @@ export const SessionWorkspaceSchema: GenMessage<SessionWorkspace> = /*@__PURE__*
   messageDesc(file_limber_v1_session_service, 1);
 
 /**
- * An organisation to go to.
+ * An organization that the user can switch to.
  *
  * @generated from message limber.v1.SessionOrganisation
  */
 export type SessionOrganisation = Message<"limber.v1.SessionOrganisation"> & {
   /**
-   * Its name, such as `org_01J…`.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * What it is called.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The member that is signed in there.
+   * User id of the member signed in there.
    *
    * @generated from field: string user_id = 3;
    */
   userId: string;
 
   /**
-   * The member's role there.
+   * Role of the member there.
    *
    * @generated from field: string role = 4;
    */
@@ -205,13 +205,13 @@ export const SessionOrganisationSchema: GenMessage<SessionOrganisation> = /*@__P
   messageDesc(file_limber_v1_session_service, 2);
 
 /**
- * Signs in.
+ * Request to sign in.
  *
  * @generated from message limber.v1.CreateSessionRequest
  */
 export type CreateSessionRequest = Message<"limber.v1.CreateSessionRequest"> & {
   /**
-   * The token of a one-time link, or an invite.
+   * Token of a one-time link or an invite.
    *
    * @generated from field: string token = 1;
    */
@@ -226,7 +226,7 @@ export const CreateSessionRequestSchema: GenMessage<CreateSessionRequest> = /*@_
   messageDesc(file_limber_v1_session_service, 3);
 
 /**
- * Who is signed in now.
+ * The signed-in user.
  *
  * @generated from message limber.v1.CreateSessionResponse
  */
@@ -247,20 +247,20 @@ export const CreateSessionResponseSchema: GenMessage<CreateSessionResponse> = /*
   messageDesc(file_limber_v1_session_service, 4);
 
 /**
- * Begins to sign in.
+ * Request to start a sign-in.
  *
  * @generated from message limber.v1.BeginSignInRequest
  */
 export type BeginSignInRequest = Message<"limber.v1.BeginSignInRequest"> & {
   /**
-   * The person's e-mail address, whose domain finds the identity provider.
+   * E-mail address of the user; its domain selects the identity provider.
    *
    * @generated from field: string email = 1;
    */
   email: string;
 
   /**
-   * The page of the gateway to go to when signed in: a path that begins with one slash. `/` when absent.
+   * Path of the gateway's page to open after sign-in; must start with a single slash. `/` when absent.
    *
    * @generated from field: optional string return_to = 2;
    */
@@ -275,13 +275,13 @@ export const BeginSignInRequestSchema: GenMessage<BeginSignInRequest> = /*@__PUR
   messageDesc(file_limber_v1_session_service, 5);
 
 /**
- * Where to go.
+ * Where to continue.
  *
  * @generated from message limber.v1.BeginSignInResponse
  */
 export type BeginSignInResponse = Message<"limber.v1.BeginSignInResponse"> & {
   /**
-   * The identity provider's page.
+   * URL of the identity provider's sign-in page.
    *
    * @generated from field: string authorization_url = 1;
    */
@@ -296,20 +296,20 @@ export const BeginSignInResponseSchema: GenMessage<BeginSignInResponse> = /*@__P
   messageDesc(file_limber_v1_session_service, 6);
 
 /**
- * Ends to sign in.
+ * Request to complete a sign-in.
  *
  * @generated from message limber.v1.FinishSignInRequest
  */
 export type FinishSignInRequest = Message<"limber.v1.FinishSignInRequest"> & {
   /**
-   * The issuer that sent the person back, as the path of its redirect address names it.
+   * Id of the issuer, from the path of its redirect URI.
    *
    * @generated from field: string issuer_id = 1;
    */
   issuerId: string;
 
   /**
-   * The query that came with it, without its question mark.
+   * Query string of the redirect, without the question mark.
    *
    * @generated from field: string query = 2;
    */
@@ -324,7 +324,7 @@ export const FinishSignInRequestSchema: GenMessage<FinishSignInRequest> = /*@__P
   messageDesc(file_limber_v1_session_service, 7);
 
 /**
- * Who is signed in now.
+ * The signed-in user.
  *
  * @generated from message limber.v1.FinishSignInResponse
  */
@@ -337,7 +337,7 @@ export type FinishSignInResponse = Message<"limber.v1.FinishSignInResponse"> & {
   session?: Session | undefined;
 
   /**
-   * The page of the gateway to go to.
+   * Path of the gateway's page to open.
    *
    * @generated from field: string return_to = 2;
    */
@@ -352,7 +352,7 @@ export const FinishSignInResponseSchema: GenMessage<FinishSignInResponse> = /*@_
   messageDesc(file_limber_v1_session_service, 8);
 
 /**
- * Asks who calls.
+ * Request for the caller.
  *
  * @generated from message limber.v1.GetSessionRequest
  */
@@ -367,7 +367,7 @@ export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE_
   messageDesc(file_limber_v1_session_service, 9);
 
 /**
- * Who calls.
+ * The caller.
  *
  * @generated from message limber.v1.GetSessionResponse
  */
@@ -388,20 +388,20 @@ export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PUR
   messageDesc(file_limber_v1_session_service, 10);
 
 /**
- * Goes elsewhere.
+ * Request to switch the workspace or organization.
  *
  * @generated from message limber.v1.UpdateSessionRequest
  */
 export type UpdateSessionRequest = Message<"limber.v1.UpdateSessionRequest"> & {
   /**
-   * The organisation to go to; this one when absent.
+   * Organization to switch to; the current one when absent.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * The workspace to go to there; the whole organisation when empty; what the person reaches first when absent.
+   * Workspace to switch to; the entire organization if empty. When absent, the first one that the user can access.
    *
    * @generated from field: optional string workspace_id = 2;
    */
@@ -416,7 +416,7 @@ export const UpdateSessionRequestSchema: GenMessage<UpdateSessionRequest> = /*@_
   messageDesc(file_limber_v1_session_service, 11);
 
 /**
- * Who is signed in now.
+ * The signed-in user.
  *
  * @generated from message limber.v1.UpdateSessionResponse
  */
@@ -437,7 +437,7 @@ export const UpdateSessionResponseSchema: GenMessage<UpdateSessionResponse> = /*
   messageDesc(file_limber_v1_session_service, 12);
 
 /**
- * Signs out.
+ * Request to sign out.
  *
  * @generated from message limber.v1.DeleteSessionRequest
  */
@@ -452,13 +452,13 @@ export const DeleteSessionRequestSchema: GenMessage<DeleteSessionRequest> = /*@_
   messageDesc(file_limber_v1_session_service, 13);
 
 /**
- * Nobody is signed in at this browser.
+ * Confirms the sign-out.
  *
  * @generated from message limber.v1.DeleteSessionResponse
  */
 export type DeleteSessionResponse = Message<"limber.v1.DeleteSessionResponse"> & {
   /**
-   * How many organisations were signed out of.
+   * Number of organizations signed out of.
    *
    * @generated from field: uint32 ended = 1;
    */
@@ -473,20 +473,20 @@ export const DeleteSessionResponseSchema: GenMessage<DeleteSessionResponse> = /*
   messageDesc(file_limber_v1_session_service, 14);
 
 /**
- * Asks for a link.
+ * Request for a sign-in link.
  *
  * @generated from message limber.v1.CreateSignInLinkRequest
  */
 export type CreateSignInLinkRequest = Message<"limber.v1.CreateSignInLinkRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -501,13 +501,13 @@ export const CreateSignInLinkRequestSchema: GenMessage<CreateSignInLinkRequest> 
   messageDesc(file_limber_v1_session_service, 15);
 
 /**
- * The link.
+ * The sign-in link.
  *
  * @generated from message limber.v1.CreateSignInLinkResponse
  */
 export type CreateSignInLinkResponse = Message<"limber.v1.CreateSignInLinkResponse"> & {
   /**
-   * The page that signs the member in, with the token behind its `#`.
+   * URL that signs the member in, with the token in its fragment.
    *
    * @generated from field: string url = 1;
    */
@@ -521,7 +521,7 @@ export type CreateSignInLinkResponse = Message<"limber.v1.CreateSignInLinkRespon
   token: string;
 
   /**
-   * When it ends, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 3;
    */
@@ -536,20 +536,20 @@ export const CreateSignInLinkResponseSchema: GenMessage<CreateSignInLinkResponse
   messageDesc(file_limber_v1_session_service, 16);
 
 /**
- * Signs a member out.
+ * Request to sign a member out.
  *
  * @generated from message limber.v1.EndSessionsRequest
  */
 export type EndSessionsRequest = Message<"limber.v1.EndSessionsRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -564,13 +564,13 @@ export const EndSessionsRequestSchema: GenMessage<EndSessionsRequest> = /*@__PUR
   messageDesc(file_limber_v1_session_service, 17);
 
 /**
- * The member is signed in nowhere.
+ * Confirms that the member is signed out.
  *
  * @generated from message limber.v1.EndSessionsResponse
  */
 export type EndSessionsResponse = Message<"limber.v1.EndSessionsResponse"> & {
   /**
-   * How many sessions were ended.
+   * Number of sessions ended.
    *
    * @generated from field: uint32 ended = 1;
    */
@@ -585,16 +585,16 @@ export const EndSessionsResponseSchema: GenMessage<EndSessionsResponse> = /*@__P
   messageDesc(file_limber_v1_session_service, 18);
 
 /**
- * People who are signed in at a browser. A session is kept in a cookie that no script reads, and counts for requests of the gateway's own
- * pages alone: such a request carries `Sec-Fetch-Site: same-origin` or the gateway's address as its `Origin`, and JSON or Connect's content
- * type. It stands wherever an API key would, and may what its member's role may.
+ * Browser sign-in. A session is an HTTP-only cookie that works only for the gateway's own pages. Such requests need `Sec-Fetch-Site:
+ * same-origin` or the gateway's address as `Origin`, and a JSON or Connect content type. A session is accepted like an API key, with the
+ * permissions of its member's role.
  *
  * @generated from service limber.v1.SessionService
  */
 export const SessionService: GenService<{
   /**
-   * Signs in by a one-time link or an invite, and sets the cookie. An invite is accepted by it. A person who is signed in at this browser stays so
-   * beside: `UpdateSession` goes from one to the other.
+   * Signs in with a one-time link or an invite and sets the session cookie; an invite is accepted at the same time. Other sign-ins at
+   * this browser remain; `UpdateSession` switches between them.
    *
    * @generated from rpc limber.v1.SessionService.CreateSession
    */
@@ -604,8 +604,8 @@ export const SessionService: GenService<{
     output: typeof CreateSessionResponseSchema;
   },
   /**
-   * Begins to sign in by the identity provider of an e-mail domain: answers the provider's page to go to, and sets a cookie by which
-   * `FinishSignIn` knows the browser again, for ten minutes. In a browser, `GET /sign-in?email=` does this and goes there.
+   * Starts a sign-in at the identity provider of an e-mail domain. Returns the provider's URL and sets a cookie that identifies the
+   * browser to `FinishSignIn` for ten minutes. In a browser, `GET /sign-in?email=` does the same and redirects.
    *
    * @generated from rpc limber.v1.SessionService.BeginSignIn
    */
@@ -615,8 +615,8 @@ export const SessionService: GenService<{
     output: typeof BeginSignInResponseSchema;
   },
   /**
-   * Ends to sign in by an identity provider, with what it sent back, and sets the session's cookie. In a browser,
-   * `GET /sign-in/callback/{issuer}` does this and goes on to where the person wanted to be.
+   * Completes a sign-in with the identity provider's response and sets the session cookie. In a browser, `GET
+   * /sign-in/callback/{issuer}` does the same and redirects to the requested page.
    *
    * @generated from rpc limber.v1.SessionService.FinishSignIn
    */
@@ -626,7 +626,7 @@ export const SessionService: GenService<{
     output: typeof FinishSignInResponseSchema;
   },
   /**
-   * Shows who calls: the person, the organisation, the role and what it may do. By an API key without the parts that are a session's.
+   * Returns the caller: user, organization, role and permissions. For an API key, fields that belong to a session are absent.
    *
    * @generated from rpc limber.v1.SessionService.GetSession
    */
@@ -636,7 +636,7 @@ export const SessionService: GenService<{
     output: typeof GetSessionResponseSchema;
   },
   /**
-   * Goes to another workspace, or to another organisation that was signed in to at this browser. Sets a new cookie.
+   * Switches to another workspace, or to another organization signed in at this browser, and sets a new cookie.
    *
    * @generated from rpc limber.v1.SessionService.UpdateSession
    */
@@ -646,7 +646,7 @@ export const SessionService: GenService<{
     output: typeof UpdateSessionResponseSchema;
   },
   /**
-   * Signs out of every organisation at this browser.
+   * Signs out of all organizations at this browser.
    *
    * @generated from rpc limber.v1.SessionService.DeleteSession
    */
@@ -656,8 +656,8 @@ export const SessionService: GenService<{
     output: typeof DeleteSessionResponseSchema;
   },
   /**
-   * Makes a link that signs an active member in once, within 15 minutes. It gives all that the member may do: what exceeds the caller's own
-   * authority is refused.
+   * Creates a one-time sign-in link for an active member, valid for 15 minutes. It grants everything that the member may do, so it is
+   * refused if that exceeds the caller's own authority.
    *
    * @generated from rpc limber.v1.SessionService.CreateSignInLink
    */
@@ -667,7 +667,7 @@ export const SessionService: GenService<{
     output: typeof CreateSignInLinkResponseSchema;
   },
   /**
-   * Signs a member out everywhere. API keys of the member work on.
+   * Signs a member out everywhere. The member's API keys continue to work.
    *
    * @generated from rpc limber.v1.SessionService.EndSessions
    */

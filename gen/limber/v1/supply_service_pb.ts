@@ -30,34 +30,34 @@ export const file_limber_v1_supply_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvc3VwcGx5X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLPAgoXUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QSLQoEbmFtZRgBIAEoCUIfukgcchoQAhhAMhReW2EtejAtOV1bYS16MC05LV0qJBIjCgxkaXNwbGF5X25hbWUYAiABKAlCCLpIBXIDGIABSACIAQESIwoNY29udGFjdF9lbWFpbBgDIAEoCUIHukgEcgJgAUgBiAEBEiEKB3JlZ2lvbnMYBCADKAlCELpIDZIBChBAIgZyBBABGEASMAoPZGF0YV9jb2xsZWN0aW9uGAUgASgJQhK6SA9yDVIFYWxsb3dSBGRlbnlIAogBARIiCghob21lcGFnZRgGIAEoCUILukgIcgYYgASIAQFIA4gBAUIPCg1fZGlzcGxheV9uYW1lQhAKDl9jb250YWN0X2VtYWlsQhIKEF9kYXRhX2NvbGxlY3Rpb25CCwoJX2hvbWVwYWdlIkEKGFJlZ2lzdGVyUHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciKxDgoTRGVjbGFyZU1vZGVsUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRJECgVtb2RlbBgCIAEoCUI1ukgycjAYgAIyK15bYS16MC05XVthLXowLTkuXy1dKi9bYS16MC05XVthLXowLTkuXy1dKiQSGgoHcnVudGltZRgDIAEoCUIJukgGcgQQARhAEhwKCGVuZHBvaW50GAQgASgJQgq6SAdyBRABGIAQEhsKCGhhcmR3YXJlGAUgASgJQgm6SAZyBBABGEASPQoJY29udHJhY3RzGAYgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0QhW6SBKSAQ8IARAEGAEiB4IBBBABIAASJwoNYWN0aW9uX3NwYWNlcxgHIAMoCUIQukgNkgEKEBAiBnIEEAEYQBIjCgphY3Rpb25fZGltGAggASgNQgq6SAcqBRiACCgBSACIAQESJQoLZW1ib2RpbWVudHMYCSADKAlCELpIDZIBChAQIgZyBBABGEASHwoJcHJlY2lzaW9uGAogASgJQge6SARyAhggSAGIAQESHAoGcmVnaW9uGAsgASgJQge6SARyAhhASAKIAQESNQoPcHJpY2VfcGVyX2ZyYW1lGAwgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgDiAEBEjsKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUIXukgUEhIZAAAAAABAj0ApAAAAAAAAAABIBIgBARI5ChNwcmljZV9wZXJfMWtfdG9rZW5zGA4gASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgFiAEBEiQKC21heF9ob3Jpem9uGA8gASgNQgq6SAcqBRiAAigBSAaIAQESHwoFZHRfbXMYECABKA1CC7pICCoGGODUAygBSAeIAQESLAoHcHJvZmlsZRgRIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgIiAEBEioKBGF1dGgYEiABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAmIAQESNQoKYWR2ZXJ0aXNlZBgTIAEoCzIcLmxpbWJlci52MS5BZHZlcnRpc2VkRmlndXJlc0gKiAEBEi8KCXRpbWVvdXRfcxgUIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIC4gBARI0Cg5jb2xkX3RpbWVvdXRfcxgVIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIDIgBARI5ChNjb3N0X3VzZF9wZXJfc2Vjb25kGBYgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgNiAEBEjEKC3NjYWxlZG93bl9zGBcgASgBQhe6SBQSEhkAAAAAABj1QCkAAAAAAAAAAEgOiAEBEnkKCnBhcmFtZXRlcnMYGCADKAlCZbpIYpIBXxAQIltyWVIEc2VlZFILdGVtcGVyYXR1cmVSCmdvYWxfaW1hZ2VSEXJldHVybl9wcmVkaWN0aW9uUgdhY3Rpb25zUgNmcHNSCnJlc29sdXRpb25SC251bV9zYW1wbGVzEhsKBG5vdGUYGSABKAlCCLpIBXIDGIAISA+IAQESLAoGYm91bmRzGBogASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gQiAEBEjAKD2RhdGFfY29sbGVjdGlvbhgbIAEoCUISukgPcg1SBWFsbG93UgRkZW55SBGIAQESNwoRcHJpY2VfcGVyX2VwaXNvZGUYHCABKAFCF7pIFBISGQAAAACAhC5BKQAAAAAAAAAASBKIAQESLAoFaW5wdXQYHSABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdEgTiAEBEi8KB2FjdGlvbnMYHiABKAsyGS5saW1iZXIudjEuQWN0aW9uTWVhbmluZ3NIFIgBARI0CgpjaGVja3BvaW50GB8gASgLMhsubGltYmVyLnYxLlNpZ25lZENoZWNrcG9pbnRIFYgBAUINCgtfYWN0aW9uX2RpbUIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zQg4KDF9tYXhfaG9yaXpvbkIICgZfZHRfbXNCCgoIX3Byb2ZpbGVCBwoFX2F1dGhCDQoLX2FkdmVydGlzZWRCDAoKX3RpbWVvdXRfc0IRCg9fY29sZF90aW1lb3V0X3NCFgoUX2Nvc3RfdXNkX3Blcl9zZWNvbmRCDgoMX3NjYWxlZG93bl9zQgcKBV9ub3RlQgkKB19ib3VuZHNCEgoQX2RhdGFfY29sbGVjdGlvbkIUChJfcHJpY2VfcGVyX2VwaXNvZGVCCAoGX2lucHV0QgoKCF9hY3Rpb25zQg0KC19jaGVja3BvaW50Ij0KFERlY2xhcmVNb2RlbFJlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIiwKFVZlcmlmeU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCSJnChZWZXJpZnlPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nEiYKBnJlcG9ydBgCIAEoCzIWLmxpbWJlci52MS5Qcm9iZVJlcG9ydCKEAQoXTGlzdE93blByb3ZpZGVyc1JlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGPQDKAFIAIgBARI0CgZjdXJzb3IYAiABKAlCH7pIHHIaGIAEMhVebmFtZV9bMC05QS1aYS16Xy1dKyRIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKJAQoYTGlzdE93blByb3ZpZGVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIhCgRkYXRhGAIgAygLMhMubGltYmVyLnYxLlByb3ZpZGVyEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIikKFUdldE93blByb3ZpZGVyUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCSI/ChZHZXRPd25Qcm92aWRlclJlc3BvbnNlEiUKCHByb3ZpZGVyGAEgASgLMhMubGltYmVyLnYxLlByb3ZpZGVyIrICChVVcGRhdGVQcm92aWRlclJlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkSJQoMZGlzcGxheV9uYW1lGAIgASgJQgq6SAdyBRABGIABSACIAQESIwoNY29udGFjdF9lbWFpbBgDIAEoCUIHukgEcgJgAUgBiAEBEiEKB3JlZ2lvbnMYBCADKAlCELpIDZIBChBAIgZyBBABGEASMAoPZGF0YV9jb2xsZWN0aW9uGAUgASgJQhK6SA9yDVIFYWxsb3dSBGRlbnlIAogBARIiCghob21lcGFnZRgGIAEoCUILukgIcgYYgASIAQFIA4gBAUIPCg1fZGlzcGxheV9uYW1lQhAKDl9jb250YWN0X2VtYWlsQhIKEF9kYXRhX2NvbGxlY3Rpb25CCwoJX2hvbWVwYWdlIj8KFlVwZGF0ZVByb3ZpZGVyUmVzcG9uc2USJQoIcHJvdmlkZXIYASABKAsyEy5saW1iZXIudjEuUHJvdmlkZXIisgIKFExpc3RPZmZlcmluZ3NSZXF1ZXN0EhEKBG1pbmUYASABKAhIAIgBARIeCghwcm92aWRlchgCIAEoCUIHukgEcgIYQEgBiAEBEhwKBW1vZGVsGAMgASgJQgi6SAVyAxiAAkgCiAEBEjgKBnN0YXR1cxgEIAEoDjIZLmxpbWJlci52MS5PZmZlcmluZ1N0YXR1c0IIukgFggECEAFIA4gBARIeCgVsaW1pdBgFIAEoDUIKukgHKgUY9AMoAUgEiAEBEi8KBmN1cnNvchgGIAEoCUIaukgXchUYgAEyEF5vZmZfWzAtOUEtWi1dKyRIBYgBAUIHCgVfbWluZUILCglfcHJvdmlkZXJCCAoGX21vZGVsQgkKB19zdGF0dXNCCAoGX2xpbWl0QgkKB19jdXJzb3IihgEKFUxpc3RPZmZlcmluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIQoEZGF0YRgCIAMoCzITLmxpbWJlci52MS5PZmZlcmluZxIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIpChJHZXRPZmZlcmluZ1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkiPAoTR2V0T2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyJJChBHZXRSZXBvcnRSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJEhQKB3J1bm5pbmcYAiABKAhIAIgBAUIKCghfcnVubmluZyI7ChFHZXRSZXBvcnRSZXNwb25zZRImCgZyZXBvcnQYASABKAsyFi5saW1iZXIudjEuUHJvYmVSZXBvcnQioQ8KFVVwZGF0ZU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCRIgCghoYXJkd2FyZRgCIAEoCUIJukgGcgQQARhASACIAQESOQoTY29zdF91c2RfcGVyX3NlY29uZBgDIAEoAUIXukgUEhIZAAAAAABAj0ApAAAAAAAAAABIAYgBARIxCgtzY2FsZWRvd25fcxgEIAEoAUIXukgUEhIZAAAAAAAY9UApAAAAAAAAAABIAogBARIvCgl0aW1lb3V0X3MYBSABKAFCF7pIFBISGQAAAAAAIKxAIQAAAAAAAAAASAOIAQESNAoOY29sZF90aW1lb3V0X3MYBiABKAFCF7pIFBISGQAAAAAAIKxAIQAAAAAAAAAASASIAQESJwoCaWQYFCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIBYgBARItCghwcm92aWRlchgVIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgGiAEBEioKBW1vZGVsGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAeIAQESLAoHcnVudGltZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgIiAEBEi0KCGVuZHBvaW50GBggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAmIAQESKwoGc3RhdHVzGBkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAqIAQESLgoJY29udHJhY3RzGBogASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAuIAQESMgoNYWN0aW9uX3NwYWNlcxgbIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgMiAEBEi8KCmFjdGlvbl9kaW0YHCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIDYgBARIwCgtlbWJvZGltZW50cxgdIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgOiAEBEi4KCXByZWNpc2lvbhgeIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgPiAEBEisKBnJlZ2lvbhgfIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgQiAEBEjQKD3ByaWNlX3Blcl9mcmFtZRggIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgRiAEBEjoKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgSiAEBEjgKE3ByaWNlX3Blcl8xa190b2tlbnMYIiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIE4gBARI2ChFwcmljZV9wZXJfZXBpc29kZRgjIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgUiAEBEjAKC21heF9ob3Jpem9uGCQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBWIAQESKgoFZHRfbXMYJSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIFogBARIsCgdwcm9maWxlGCYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBeIAQESKQoEYXV0aBgnIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgYiAEBEi8KCmFkdmVydGlzZWQYKCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIGYgBARIvCgpwYXJhbWV0ZXJzGCkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBqIAQESKQoEbm90ZRgqIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgbiAEBEisKBmJvdW5kcxgrIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgciAEBEjQKD2RhdGFfY29sbGVjdGlvbhgsIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgdiAEBQgsKCV9oYXJkd2FyZUIWChRfY29zdF91c2RfcGVyX3NlY29uZEIOCgxfc2NhbGVkb3duX3NCDAoKX3RpbWVvdXRfc0IRCg9fY29sZF90aW1lb3V0X3NCBQoDX2lkQgsKCV9wcm92aWRlckIICgZfbW9kZWxCCgoIX3J1bnRpbWVCCwoJX2VuZHBvaW50QgkKB19zdGF0dXNCDAoKX2NvbnRyYWN0c0IQCg5fYWN0aW9uX3NwYWNlc0INCgtfYWN0aW9uX2RpbUIOCgxfZW1ib2RpbWVudHNCDAoKX3ByZWNpc2lvbkIJCgdfcmVnaW9uQhIKEF9wcmljZV9wZXJfZnJhbWVCGAoWX3ByaWNlX3Blcl9hY3Rpb25fc3RlcEIWChRfcHJpY2VfcGVyXzFrX3Rva2Vuc0IUChJfcHJpY2VfcGVyX2VwaXNvZGVCDgoMX21heF9ob3Jpem9uQggKBl9kdF9tc0IKCghfcHJvZmlsZUIHCgVfYXV0aEINCgtfYWR2ZXJ0aXNlZEINCgtfcGFyYW1ldGVyc0IHCgVfbm90ZUIJCgdfYm91bmRzQhIKEF9kYXRhX2NvbGxlY3Rpb24iPwoWVXBkYXRlT2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyJKChVEZWxldGVPZmZlcmluZ1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkSEgoFZm9yY2UYAiABKAhIAIgBAUIICgZfZm9yY2UiPwoWRGVsZXRlT2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyIVChNMaXN0SGFyZHdhcmVSZXF1ZXN0IjQKFExpc3RIYXJkd2FyZVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIMCgRkYXRhGAIgAygJIokBChVSZXZpZXdQcm92aWRlclJlcXVlc3QSGwoIcHJvdmlkZXIYASABKAlCCbpIBnIEEAEYQBI5CghzdGFuZGluZxgCIAEoDjIbLmxpbWJlci52MS5Qcm92aWRlclN0YW5kaW5nQgq6SAeCAQQQASAAEhgKBG5vdGUYAyABKAlCCrpIB3IFEAEYgAgiPwoWUmV2aWV3UHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciJ5ChRTZXRNb2RlbE93bmVyUmVxdWVzdBIZCgVvd25lchgBIAEoCUIKukgHcgUQARiAARIbCgZvcmdfaWQYAiABKAlCCbpIBnIEEAEYQEgAEhkKBm5vYm9keRgDIAEoCEIHukgEagIIAUgAQg4KBXdob3NlEgW6SAIIASJGChVTZXRNb2RlbE93bmVyUmVzcG9uc2USDQoFb3duZXIYASABKAkSEwoGb3JnX2lkGAIgASgJSACIAQFCCQoHX29yZ19pZCIrChRQYXVzZU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCSI+ChVQYXVzZU9mZmVyaW5nUmVzcG9uc2USJQoIb2ZmZXJpbmcYASABKAsyEy5saW1iZXIudjEuT2ZmZXJpbmciLAoVUmVzdW1lT2ZmZXJpbmdSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJIj8KFlJlc3VtZU9mZmVyaW5nUmVzcG9uc2USJQoIb2ZmZXJpbmcYASABKAsyEy5saW1iZXIudjEuT2ZmZXJpbmciVQoXR2V0T2ZmZXJpbmdTdGF0c1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkSHAoEZGF5cxgCIAEoDUIJukgGKgQYHygBSACIAQFCBwoFX2RheXMioQEKGEdldE9mZmVyaW5nU3RhdHNSZXNwb25zZRITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIkCgRkYXlzGAQgAygLMhYubGltYmVyLnYxLk9mZmVyaW5nRGF5EikKB2JyZWFrZXIYBSADKAsyGC5saW1iZXIudjEuQnJlYWtlckNoYW5nZSLwAgoTTGlzdEVhcm5pbmdzUmVxdWVzdBIeCghwcm92aWRlchgBIAEoCUIHukgEcgIYQEgAiAEBEhwKBW1vZGVsGAIgASgJQgi6SAVyAxiAAkgBiAEBEiEKC29mZmVyaW5nX2lkGAMgASgJQge6SARyAhhASAKIAQESEgoFc2luY2UYBCABKA1IA4gBARISCgV1bnRpbBgFIAEoDUgEiAEBEh4KBWxpbWl0GAYgASgNQgq6SAcqBRj0AygBSAWIAQESYAoGY3Vyc29yGAcgASgJQku6SEhyRhigATJBXlswLTldezR9LVswLTldezJ9LVswLTldezJ9flthLXowLTktXSt+b2ZmX1swLTlBLVpdezI2fX5bMC05XXs1fSRIBogBAUILCglfcHJvdmlkZXJCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEIICgZfc2luY2VCCAoGX3VudGlsQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0RWFybmluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5FYXJuaW5nEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIrgBChVMaXN0U3RhdGVtZW50c1JlcXVlc3QSHgoIcHJvdmlkZXIYASABKAlCB7pIBHICGEBIAIgBARIeCgVsaW1pdBgCIAEoDUIKukgHKgUY9AMoAUgBiAEBEj0KBmN1cnNvchgDIAEoCUIoukglciMYoAEyHl5bMC05XXs0fS1bMC05XXsyfX5bYS16MC05LV0rJEgCiAEBQgsKCV9wcm92aWRlckIICgZfbGltaXRCCQoHX2N1cnNvciKIAQoWTGlzdFN0YXRlbWVudHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIgoEZGF0YRgCIAMoCzIULmxpbWJlci52MS5TdGF0ZW1lbnQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiLQoZR2V0UHJvdmlkZXJCYWxhbmNlUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCSJJChpHZXRQcm92aWRlckJhbGFuY2VSZXNwb25zZRIrCgdiYWxhbmNlGAEgASgLMhoubGltYmVyLnYxLlByb3ZpZGVyQmFsYW5jZSKZAQoSTGlzdFBheW91dHNSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESPAoGY3Vyc29yGAMgASgJQie6SCRyIhigATIdXnBvdXRfWzAtOUEtSEpLTU5QLVRWLVpdezI2fSRIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdFBheW91dHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5QYXlvdXQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IifgoTUmVjb3JkUGF5b3V0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEisKCmFtb3VudF91c2QYAiABKAFCF7pIFBISGQAAAABlzc1BIQAAAAAAAAAAEh0KCXJlZmVyZW5jZRgDIAEoCUIKukgHcgUQARiAASI5ChRSZWNvcmRQYXlvdXRSZXNwb25zZRIhCgZwYXlvdXQYASABKAsyES5saW1iZXIudjEuUGF5b3V0InsKD1NldFNoYXJlUmVxdWVzdBIgCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhASACIAQESLQoHcGVyY2VudBgCIAEoAUIXukgUEhIZAAAAAAAAWUApAAAAAAAAAABIAYgBAUILCglfcHJvdmlkZXJCCgoIX3BlcmNlbnQiRwoQU2V0U2hhcmVSZXNwb25zZRIVCghwcm92aWRlchgBIAEoCUgAiAEBEg8KB3BlcmNlbnQYAiABKAFCCwoJX3Byb3ZpZGVyMuQbCg1TdXBwbHlTZXJ2aWNlEp8BChBSZWdpc3RlclByb3ZpZGVyEiIubGltYmVyLnYxLlJlZ2lzdGVyUHJvdmlkZXJSZXF1ZXN0GiMubGltYmVyLnYxLlJlZ2lzdGVyUHJvdmlkZXJSZXNwb25zZSJCqrsYFQgCEgxzdXBwbHkud3JpdGUYyQFgBILT5JMCIzoBKmIIcHJvdmlkZXIiFC92MS9zdXBwbHkvcHJvdmlkZXJzEqUBCgxEZWNsYXJlTW9kZWwSHi5saW1iZXIudjEuRGVjbGFyZU1vZGVsUmVxdWVzdBofLmxpbWJlci52MS5EZWNsYXJlTW9kZWxSZXNwb25zZSJUqrsYFQgCEgxzdXBwbHkud3JpdGUYyQFgBILT5JMCNToBKmIIb2ZmZXJpbmciJi92MS9zdXBwbHkvcHJvdmlkZXJzL3twcm92aWRlcn0vbW9kZWxzEp4BCg5WZXJpZnlPZmZlcmluZxIgLmxpbWJlci52MS5WZXJpZnlPZmZlcmluZ1JlcXVlc3QaIS5saW1iZXIudjEuVmVyaWZ5T2ZmZXJpbmdSZXNwb25zZSJHqrsYEggCEgxzdXBwbHkud3JpdGVgBILT5JMCKyIpL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfS92ZXJpZnkSkQEKEExpc3RPd25Qcm92aWRlcnMSIi5saW1iZXIudjEuTGlzdE93blByb3ZpZGVyc1JlcXVlc3QaIy5saW1iZXIudjEuTGlzdE93blByb3ZpZGVyc1Jlc3BvbnNlIjSQAgGquxgRCAISC3N1cHBseS5yZWFkYASC0+STAhYSFC92MS9zdXBwbHkvcHJvdmlkZXJzEqABCg5HZXRPd25Qcm92aWRlchIgLmxpbWJlci52MS5HZXRPd25Qcm92aWRlclJlcXVlc3QaIS5saW1iZXIudjEuR2V0T3duUHJvdmlkZXJSZXNwb25zZSJJkAIBqrsYEQgCEgtzdXBwbHkucmVhZGAEgtPkkwIrYghwcm92aWRlchIfL3YxL3N1cHBseS9wcm92aWRlcnMve3Byb3ZpZGVyfRKhAQoOVXBkYXRlUHJvdmlkZXISIC5saW1iZXIudjEuVXBkYXRlUHJvdmlkZXJSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZVByb3ZpZGVyUmVzcG9uc2UiSqq7GBIIAhIMc3VwcGx5LndyaXRlYASC0+STAi46ASpiCHByb3ZpZGVyMh8vdjEvc3VwcGx5L3Byb3ZpZGVycy97cHJvdmlkZXJ9EogBCg1MaXN0T2ZmZXJpbmdzEh8ubGltYmVyLnYxLkxpc3RPZmZlcmluZ3NSZXF1ZXN0GiAubGltYmVyLnYxLkxpc3RPZmZlcmluZ3NSZXNwb25zZSI0kAIBqrsYEQgEEgtzdXBwbHkucmVhZGAEgtPkkwIWEhQvdjEvc3VwcGx5L29mZmVyaW5ncxKaAQoLR2V0T2ZmZXJpbmcSHS5saW1iZXIudjEuR2V0T2ZmZXJpbmdSZXF1ZXN0Gh4ubGltYmVyLnYxLkdldE9mZmVyaW5nUmVzcG9uc2UiTJACAaq7GBEIBBILc3VwcGx5LnJlYWRgBILT5JMCLmIIb2ZmZXJpbmcSIi92MS9zdXBwbHkvb2ZmZXJpbmdzL3tvZmZlcmluZ19pZH0SmQEKCUdldFJlcG9ydBIbLmxpbWJlci52MS5HZXRSZXBvcnRSZXF1ZXN0GhwubGltYmVyLnYxLkdldFJlcG9ydFJlc3BvbnNlIlGQAgGquxgRCAQSC3N1cHBseS5yZWFkYASC0+STAjNiBnJlcG9ydBIpL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfS9yZXBvcnQSpAEKDlVwZGF0ZU9mZmVyaW5nEiAubGltYmVyLnYxLlVwZGF0ZU9mZmVyaW5nUmVxdWVzdBohLmxpbWJlci52MS5VcGRhdGVPZmZlcmluZ1Jlc3BvbnNlIk2quxgSCAISDHN1cHBseS53cml0ZWAEgtPkkwIxOgEqYghvZmZlcmluZzIiL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfRKhAQoORGVsZXRlT2ZmZXJpbmcSIC5saW1iZXIudjEuRGVsZXRlT2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLkRlbGV0ZU9mZmVyaW5nUmVzcG9uc2UiSqq7GBIIBBIMc3VwcGx5LndyaXRlYASC0+STAi5iCG9mZmVyaW5nKiIvdjEvc3VwcGx5L29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9EqcBCg1QYXVzZU9mZmVyaW5nEh8ubGltYmVyLnYxLlBhdXNlT2ZmZXJpbmdSZXF1ZXN0GiAubGltYmVyLnYxLlBhdXNlT2ZmZXJpbmdSZXNwb25zZSJTqrsYEggEEgxzdXBwbHkud3JpdGVgBILT5JMCNzoBKmIIb2ZmZXJpbmciKC92MS9zdXBwbHkvb2ZmZXJpbmdzL3tvZmZlcmluZ19pZH0vcGF1c2USqwEKDlJlc3VtZU9mZmVyaW5nEiAubGltYmVyLnYxLlJlc3VtZU9mZmVyaW5nUmVxdWVzdBohLmxpbWJlci52MS5SZXN1bWVPZmZlcmluZ1Jlc3BvbnNlIlSquxgSCAQSDHN1cHBseS53cml0ZWAEgtPkkwI4OgEqYghvZmZlcmluZyIpL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfS9yZXN1bWUSmgEKDlJldmlld1Byb3ZpZGVyEiAubGltYmVyLnYxLlJldmlld1Byb3ZpZGVyUmVxdWVzdBohLmxpbWJlci52MS5SZXZpZXdQcm92aWRlclJlc3BvbnNlIkOquxgECANgAYLT5JMCNToBKmIIcHJvdmlkZXIiJi92MS9zdXBwbHkvcHJvdmlkZXJzL3twcm92aWRlcn0vcmV2aWV3EoABCg1TZXRNb2RlbE93bmVyEh8ubGltYmVyLnYxLlNldE1vZGVsT3duZXJSZXF1ZXN0GiAubGltYmVyLnYxLlNldE1vZGVsT3duZXJSZXNwb25zZSIsqrsYBAgDYAGC0+STAh46ASoaGS92MS9zdXBwbHkvb3duZXJzL3tvd25lcn0SpQEKEEdldE9mZmVyaW5nU3RhdHMSIi5saW1iZXIudjEuR2V0T2ZmZXJpbmdTdGF0c1JlcXVlc3QaIy5saW1iZXIudjEuR2V0T2ZmZXJpbmdTdGF0c1Jlc3BvbnNlIkiQAgGquxgRCAQSC3N1cHBseS5yZWFkYASC0+STAioSKC92MS9zdXBwbHkvb2ZmZXJpbmdzL3tvZmZlcmluZ19pZH0vc3RhdHMShAEKDExpc3RFYXJuaW5ncxIeLmxpbWJlci52MS5MaXN0RWFybmluZ3NSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RFYXJuaW5nc1Jlc3BvbnNlIjOQAgGquxgRCAQSC3N1cHBseS5yZWFkYASC0+STAhUSEy92MS9zdXBwbHkvZWFybmluZ3MSjAEKDkxpc3RTdGF0ZW1lbnRzEiAubGltYmVyLnYxLkxpc3RTdGF0ZW1lbnRzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0U3RhdGVtZW50c1Jlc3BvbnNlIjWQAgGquxgRCAQSC3N1cHBseS5yZWFkYASC0+STAhcSFS92MS9zdXBwbHkvc3RhdGVtZW50cxKzAQoSR2V0UHJvdmlkZXJCYWxhbmNlEiQubGltYmVyLnYxLkdldFByb3ZpZGVyQmFsYW5jZVJlcXVlc3QaJS5saW1iZXIudjEuR2V0UHJvdmlkZXJCYWxhbmNlUmVzcG9uc2UiUJACAaq7GBEIBBILc3VwcGx5LnJlYWRgBILT5JMCMmIHYmFsYW5jZRInL3YxL3N1cHBseS9wcm92aWRlcnMve3Byb3ZpZGVyfS9iYWxhbmNlEpUBCgtMaXN0UGF5b3V0cxIdLmxpbWJlci52MS5MaXN0UGF5b3V0c1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdFBheW91dHNSZXNwb25zZSJHkAIBqrsYEQgEEgtzdXBwbHkucmVhZGAEgtPkkwIpEicvdjEvc3VwcGx5L3Byb3ZpZGVycy97cHJvdmlkZXJ9L3BheW91dHMSlgEKDFJlY29yZFBheW91dBIeLmxpbWJlci52MS5SZWNvcmRQYXlvdXRSZXF1ZXN0Gh8ubGltYmVyLnYxLlJlY29yZFBheW91dFJlc3BvbnNlIkWquxgHCAMYyQFgAYLT5JMCNDoBKmIGcGF5b3V0IicvdjEvc3VwcGx5L3Byb3ZpZGVycy97cHJvdmlkZXJ9L3BheW91dHMSaAoIU2V0U2hhcmUSGi5saW1iZXIudjEuU2V0U2hhcmVSZXF1ZXN0GhsubGltYmVyLnYxLlNldFNoYXJlUmVzcG9uc2UiI6q7GAQIA2ABgtPkkwIVOgEqGhAvdjEvc3VwcGx5L3NoYXJlEncKDExpc3RIYXJkd2FyZRIeLmxpbWJlci52MS5MaXN0SGFyZHdhcmVSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RIYXJkd2FyZVJlc3BvbnNlIiaQAgGquxgECAJgAYLT5JMCFRITL3YxL3N1cHBseS9oYXJkd2FyZWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_checkpoint, file_limber_v1_contract, file_limber_v1_earning, file_limber_v1_input_contract, file_limber_v1_supply]);
 
 /**
- * Asks to be a provider.
+ * Request to register a provider.
  *
  * @generated from message limber.v1.RegisterProviderRequest
  */
 export type RegisterProviderRequest = Message<"limber.v1.RegisterProviderRequest"> & {
   /**
-   * The word that stands for it in `provider.only` and in paths.
+   * Unique name, used in `provider.only` and in paths: lower-case letters, digits and hyphens.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string display_name = 2;
    */
   displayName?: string | undefined;
 
   /**
-   * Where it can be reached.
+   * Contact e-mail address.
    *
    * @generated from field: optional string contact_email = 3;
    */
   contactEmail?: string | undefined;
 
   /**
-   * Where it runs models.
+   * Regions where it runs models.
    *
    * @generated from field: repeated string regions = 4;
    */
@@ -71,7 +71,7 @@ export type RegisterProviderRequest = Message<"limber.v1.RegisterProviderRequest
   dataCollection?: string | undefined;
 
   /**
-   * Its page.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 6;
    */
@@ -107,228 +107,228 @@ export const RegisterProviderResponseSchema: GenMessage<RegisterProviderResponse
   messageDesc(file_limber_v1_supply_service, 1);
 
 /**
- * Declares an endpoint that serves a model.
+ * Request to declare an offering.
  *
  * @generated from message limber.v1.DeclareModelRequest
  */
 export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
   /**
-   * The provider, as registered.
+   * Name of the registered provider.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The model that it serves, `owner/name`; made known when it is new.
+   * Model slug `owner/name`; a new slug is added to the catalog.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * The wire protocol that the server speaks, such as `openpi-ws`.
+   * Wire protocol of the server, such as `openpi-ws`; see `GET /v1/runtimes`.
    *
    * @generated from field: string runtime = 3;
    */
   runtime: string;
 
   /**
-   * The server's address, such as `ws://policy.example.com:8000`.
+   * Address of the server, such as `ws://policy.example.com:8000`.
    *
    * @generated from field: string endpoint = 4;
    */
   endpoint: string;
 
   /**
-   * The accelerator, such as `A100-40GB`.
+   * Accelerator, such as `A100-40GB`; see `GET /v1/supply/hardware`.
    *
    * @generated from field: string hardware = 5;
    */
   hardware: string;
 
   /**
-   * What it can be asked for.
+   * Contracts it serves, such as `act`.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 6;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that it emits; required for act.
+   * Action spaces that it emits; required for act.
    *
    * @generated from field: repeated string action_spaces = 7;
    */
   actionSpaces: string[];
 
   /**
-   * Dimension of the actions; needed for `continuous_nd` and `latent_action`, which do not fix one.
+   * Dimension of the actions; required for `continuous_nd` and `latent_action`, which have no fixed one.
    *
    * @generated from field: optional uint32 action_dim = 8;
    */
   actionDim?: number | undefined;
 
   /**
-   * The bodies that it was made for.
+   * Embodiments it was trained for.
    *
    * @generated from field: repeated string embodiments = 9;
    */
   embodiments: string[];
 
   /**
-   * The numeric precision that it runs at, such as `bf16`.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: optional string precision = 10;
    */
   precision?: string | undefined;
 
   /**
-   * Where it runs.
+   * Region, such as `us-east`.
    *
    * @generated from field: optional string region = 11;
    */
   region?: string | undefined;
 
   /**
-   * Price of one frame, in US dollars.
+   * Price per frame, in US dollars.
    *
    * @generated from field: optional double price_per_frame = 12;
    */
   pricePerFrame?: number | undefined;
 
   /**
-   * Price of one action step, in US dollars; a default when absent.
+   * Price per action step, in US dollars; a default price when absent.
    *
    * @generated from field: optional double price_per_action_step = 13;
    */
   pricePerActionStep?: number | undefined;
 
   /**
-   * Price of a thousand tokens, in US dollars.
+   * Price per 1,000 tokens, in US dollars.
    *
    * @generated from field: optional double price_per_1k_tokens = 14;
    */
   pricePer1kTokens?: number | undefined;
 
   /**
-   * Most units in one answer. A server whose chunks have a length of their own need not declare it: the probe learns it.
+   * Maximum number of units per response. Not needed for servers with a fixed chunk length, which the probe measures.
    *
    * @generated from field: optional uint32 max_horizon = 15;
    */
   maxHorizon?: number | undefined;
 
   /**
-   * Time between steps, in milliseconds.
+   * Time between action steps, in milliseconds.
    *
    * @generated from field: optional uint32 dt_ms = 16;
    */
   dtMs?: number | undefined;
 
   /**
-   * How observations and answers are mapped.
+   * Mapping between the gateway's messages and the server's.
    *
    * @generated from field: optional limber.v1.WireProfile profile = 17;
    */
   profile?: WireProfile | undefined;
 
   /**
-   * How the gateway shows itself.
+   * How the gateway authenticates to the server.
    *
    * @generated from field: optional limber.v1.ProviderAuth auth = 18;
    */
   auth?: ProviderAuth | undefined;
 
   /**
-   * What the provider says of itself.
+   * Figures advertised by the provider.
    *
    * @generated from field: optional limber.v1.AdvertisedFigures advertised = 19;
    */
   advertised?: AdvertisedFigures | undefined;
 
   /**
-   * Time for one attempt, in seconds. 30 when absent.
+   * Timeout of one attempt, in seconds; 30 when absent.
    *
    * @generated from field: optional double timeout_s = 20;
    */
   timeoutS?: number | undefined;
 
   /**
-   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
-   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
+   * Maximum cold-start time, in seconds. It is the timeout of attempts that need a cold start, and multiplied by the accelerator cost it
+   * is the cold-start price. When absent, `timeout_s` applies and cold starts are free.
    *
    * @generated from field: optional double cold_timeout_s = 21;
    */
   coldTimeoutS?: number | undefined;
 
   /**
-   * Cost of the accelerator, in US dollars per second.
+   * Accelerator cost, in US dollars per second; the default of its hardware when absent.
    *
    * @generated from field: optional double cost_usd_per_second = 22;
    */
   costUsdPerSecond?: number | undefined;
 
   /**
-   * Seconds after which an idle container is scaled to zero. When absent, 60 are assumed, which its terms show; what an assumed container
-   * costs to wake is told by `cold_timeout_s`.
+   * Idle time after which the container scales to zero, in seconds; 60 is assumed when absent. The price of a cold start follows from
+   * `cold_timeout_s`.
    *
    * @generated from field: optional double scaledown_s = 23;
    */
   scaledownS?: number | undefined;
 
   /**
-   * Parameters that it honours.
+   * Optional parameters that it supports, such as `seed`.
    *
    * @generated from field: repeated string parameters = 24;
    */
   parameters: string[];
 
   /**
-   * What it says about its actions: units, frame, gripper.
+   * Note for callers about its actions, such as units, reference frame or gripper.
    *
    * @generated from field: optional string note = 25;
    */
   note?: string | undefined;
 
   /**
-   * What no action of it may exceed: a chunk that does is a failed attempt, and never clamped.
+   * Safety limits for its actions. A chunk that exceeds them counts as a failed attempt and is never clamped.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 26;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * `deny` promises that frames are not retained; what the provider said of itself when absent.
+   * `deny` promises that frames are not retained; the provider's policy applies when absent.
    *
    * @generated from field: optional string data_collection = 27;
    */
   dataCollection?: string | undefined;
 
   /**
-   * Price of one episode. Refused: the gateway runs evaluations itself, and no offering serves them.
+   * Price per episode. Always refused, because the gateway runs evaluations itself.
    *
    * @generated from field: optional double price_per_episode = 28;
    */
   pricePerEpisode?: number | undefined;
 
   /**
-   * What it reads: requests that it could not read are refused before it is asked. When absent, what its server says of itself, else what
-   * follows from its profile; what nobody says is not held against requests. 32 KiB at most.
+   * What it reads; requests that do not match are refused without calling it. When absent, taken from its server, or else from its
+   * profile. At most 32 KiB.
    *
    * @generated from field: optional limber.v1.InputContract input = 29;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, one for each action space, or one for all: no request falls back from it to a model whose actions mean something
-   * else. When absent, what its server says of itself, else what follows from its profile. 32 KiB at most.
+   * Meaning of its action values: one entry per action space, or one for all. Requests never fall back to a model with a different
+   * meaning. When absent, taken from its server, or else from its profile. At most 32 KiB.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 30;
    */
   actions?: ActionMeanings | undefined;
 
   /**
-   * The checkpoint that it serves, as the maker of the model signed it for this provider. Needs `input`: the signature holds it, and `bounds`. A signature
-   * that no key of the owner of the model's name made is refused.
+   * Checkpoint that it serves, signed by the model's maker for this provider. Requires `input`, which the signature covers together with
+   * `bounds`. The signing key must belong to the owner of the model's name.
    *
    * @generated from field: optional limber.v1.SignedCheckpoint checkpoint = 31;
    */
@@ -343,13 +343,13 @@ export const DeclareModelRequestSchema: GenMessage<DeclareModelRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 2);
 
 /**
- * The offering.
+ * The declared offering.
  *
  * @generated from message limber.v1.DeclareModelResponse
  */
 export type DeclareModelResponse = Message<"limber.v1.DeclareModelResponse"> & {
   /**
-   * The offering, pending.
+   * The offering, in status `pending`.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -364,13 +364,13 @@ export const DeclareModelResponseSchema: GenMessage<DeclareModelResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 3);
 
 /**
- * Asks for the probe.
+ * Request to run the conformance probe.
  *
  * @generated from message limber.v1.VerifyOfferingRequest
  */
 export type VerifyOfferingRequest = Message<"limber.v1.VerifyOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -385,7 +385,7 @@ export const VerifyOfferingRequestSchema: GenMessage<VerifyOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 4);
 
 /**
- * What the probe made of it.
+ * Result of the probe.
  *
  * @generated from message limber.v1.VerifyOfferingResponse
  */
@@ -398,7 +398,7 @@ export type VerifyOfferingResponse = Message<"limber.v1.VerifyOfferingResponse">
   offering?: Offering | undefined;
 
   /**
-   * The probe's findings.
+   * The probe report.
    *
    * @generated from field: limber.v1.ProbeReport report = 2;
    */
@@ -413,20 +413,20 @@ export const VerifyOfferingResponseSchema: GenMessage<VerifyOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 5);
 
 /**
- * Asks for the organisation's providers.
+ * Request to list the organization's providers.
  *
  * @generated from message limber.v1.ListOwnProvidersRequest
  */
 export type ListOwnProvidersRequest = Message<"limber.v1.ListOwnProvidersRequest"> & {
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -447,7 +447,7 @@ export const ListOwnProvidersRequestSchema: GenMessage<ListOwnProvidersRequest> 
  */
 export type ListOwnProvidersResponse = Message<"limber.v1.ListOwnProvidersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -461,14 +461,14 @@ export type ListOwnProvidersResponse = Message<"limber.v1.ListOwnProvidersRespon
   data: Provider[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -483,13 +483,13 @@ export const ListOwnProvidersResponseSchema: GenMessage<ListOwnProvidersResponse
   messageDesc(file_limber_v1_supply_service, 7);
 
 /**
- * Asks for one provider.
+ * Request for a provider.
  *
  * @generated from message limber.v1.GetOwnProviderRequest
  */
 export type GetOwnProviderRequest = Message<"limber.v1.GetOwnProviderRequest"> & {
   /**
-   * Its name.
+   * Provider name.
    *
    * @generated from field: string provider = 1;
    */
@@ -525,34 +525,34 @@ export const GetOwnProviderResponseSchema: GenMessage<GetOwnProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 9);
 
 /**
- * Changes what a provider says of itself; what is absent stays.
+ * Request to update a provider; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateProviderRequest
  */
 export type UpdateProviderRequest = Message<"limber.v1.UpdateProviderRequest"> & {
   /**
-   * Its name.
+   * Provider name.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string display_name = 2;
    */
   displayName?: string | undefined;
 
   /**
-   * Where it can be reached.
+   * Contact e-mail address.
    *
    * @generated from field: optional string contact_email = 3;
    */
   contactEmail?: string | undefined;
 
   /**
-   * Where it runs models; stays when empty.
+   * Regions where it runs models; unchanged if empty.
    *
    * @generated from field: repeated string regions = 4;
    */
@@ -566,7 +566,7 @@ export type UpdateProviderRequest = Message<"limber.v1.UpdateProviderRequest"> &
   dataCollection?: string | undefined;
 
   /**
-   * Its page.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 6;
    */
@@ -581,7 +581,7 @@ export const UpdateProviderRequestSchema: GenMessage<UpdateProviderRequest> = /*
   messageDesc(file_limber_v1_supply_service, 10);
 
 /**
- * The provider as it is now.
+ * The updated provider.
  *
  * @generated from message limber.v1.UpdateProviderResponse
  */
@@ -602,48 +602,48 @@ export const UpdateProviderResponseSchema: GenMessage<UpdateProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 11);
 
 /**
- * Asks for offerings.
+ * Request to list offerings.
  *
  * @generated from message limber.v1.ListOfferingsRequest
  */
 export type ListOfferingsRequest = Message<"limber.v1.ListOfferingsRequest"> & {
   /**
-   * Only the organisation's own; true when absent. The operator has none and sees all.
+   * If true, only the organization's own offerings; true when absent. The operator has none and sees all.
    *
    * @generated from field: optional bool mine = 1;
    */
   mine?: boolean | undefined;
 
   /**
-   * Only those of this provider.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 2;
    */
   provider?: string | undefined;
 
   /**
-   * Only those of this model.
+   * Filters by model slug.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Only those in this state.
+   * Filters by status.
    *
    * @generated from field: optional limber.v1.OfferingStatus status = 4;
    */
   status?: OfferingStatus | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 5;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 6;
    */
@@ -664,7 +664,7 @@ export const ListOfferingsRequestSchema: GenMessage<ListOfferingsRequest> = /*@_
  */
 export type ListOfferingsResponse = Message<"limber.v1.ListOfferingsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -678,14 +678,14 @@ export type ListOfferingsResponse = Message<"limber.v1.ListOfferingsResponse"> &
   data: Offering[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -700,13 +700,13 @@ export const ListOfferingsResponseSchema: GenMessage<ListOfferingsResponse> = /*
   messageDesc(file_limber_v1_supply_service, 13);
 
 /**
- * Asks for one offering.
+ * Request for an offering.
  *
  * @generated from message limber.v1.GetOfferingRequest
  */
 export type GetOfferingRequest = Message<"limber.v1.GetOfferingRequest"> & {
   /**
-   * Its name.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -742,20 +742,20 @@ export const GetOfferingResponseSchema: GenMessage<GetOfferingResponse> = /*@__P
   messageDesc(file_limber_v1_supply_service, 15);
 
 /**
- * Asks for the last report.
+ * Request for the latest probe report.
  *
  * @generated from message limber.v1.GetReportRequest
  */
 export type GetReportRequest = Message<"limber.v1.GetReportRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe that runs now, as far as it came; the last one where none runs.
+   * Returns the partial report of a running probe; the latest report if none is running.
    *
    * @generated from field: optional bool running = 2;
    */
@@ -770,7 +770,7 @@ export const GetReportRequestSchema: GenMessage<GetReportRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_supply_service, 16);
 
 /**
- * The last report.
+ * The probe report.
  *
  * @generated from message limber.v1.GetReportResponse
  */
@@ -791,224 +791,224 @@ export const GetReportResponseSchema: GenMessage<GetReportResponse> = /*@__PURE_
   messageDesc(file_limber_v1_supply_service, 17);
 
 /**
- * Changes an offering's cost basis; what is absent stays.
+ * Request to update an offering's cost basis; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateOfferingRequest
  */
 export type UpdateOfferingRequest = Message<"limber.v1.UpdateOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The accelerator.
+   * Accelerator, such as `A100-40GB`.
    *
    * @generated from field: optional string hardware = 2;
    */
   hardware?: string | undefined;
 
   /**
-   * Cost of the accelerator, in US dollars per second.
+   * Accelerator cost, in US dollars per second.
    *
    * @generated from field: optional double cost_usd_per_second = 3;
    */
   costUsdPerSecond?: number | undefined;
 
   /**
-   * Seconds after which an idle container is scaled to zero.
+   * Idle time after which the container scales to zero, in seconds.
    *
    * @generated from field: optional double scaledown_s = 4;
    */
   scaledownS?: number | undefined;
 
   /**
-   * Time for one attempt, in seconds.
+   * Timeout of one attempt, in seconds.
    *
    * @generated from field: optional double timeout_s = 5;
    */
   timeoutS?: number | undefined;
 
   /**
-   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
-   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
+   * Maximum cold-start time, in seconds. It is the timeout of attempts that need a cold start, and multiplied by the accelerator cost it
+   * is the cold-start price. When absent, `timeout_s` applies and cold starts are free.
    *
    * @generated from field: optional double cold_timeout_s = 6;
    */
   coldTimeoutS?: number | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value id = 20;
    */
   id?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value provider = 21;
    */
   provider?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value model = 22;
    */
   model?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value runtime = 23;
    */
   runtime?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value endpoint = 24;
    */
   endpoint?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value status = 25;
    */
   status?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value contracts = 26;
    */
   contracts?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value action_spaces = 27;
    */
   actionSpaces?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value action_dim = 28;
    */
   actionDim?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value embodiments = 29;
    */
   embodiments?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value precision = 30;
    */
   precision?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value region = 31;
    */
   region?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_frame = 32;
    */
   pricePerFrame?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_action_step = 33;
    */
   pricePerActionStep?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_1k_tokens = 34;
    */
   pricePer1kTokens?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_episode = 35;
    */
   pricePerEpisode?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value max_horizon = 36;
    */
   maxHorizon?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value dt_ms = 37;
    */
   dtMs?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value profile = 38;
    */
   profile?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value auth = 39;
    */
   auth?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value advertised = 40;
    */
   advertised?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value parameters = 41;
    */
   parameters?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value note = 42;
    */
   note?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value bounds = 43;
    */
   bounds?: Value | undefined;
 
   /**
-   * Never changes.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value data_collection = 44;
    */
@@ -1023,7 +1023,7 @@ export const UpdateOfferingRequestSchema: GenMessage<UpdateOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 18);
 
 /**
- * The offering as it is now.
+ * The updated offering.
  *
  * @generated from message limber.v1.UpdateOfferingResponse
  */
@@ -1044,20 +1044,20 @@ export const UpdateOfferingResponseSchema: GenMessage<UpdateOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 19);
 
 /**
- * Asks for an offering to be withdrawn.
+ * Request to withdraw an offering.
  *
  * @generated from message limber.v1.DeleteOfferingRequest
  */
 export type DeleteOfferingRequest = Message<"limber.v1.DeleteOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Also when calls are routed to it.
+   * Also withdraws it if it is routable.
    *
    * @generated from field: optional bool force = 2;
    */
@@ -1072,7 +1072,7 @@ export const DeleteOfferingRequestSchema: GenMessage<DeleteOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 20);
 
 /**
- * The offering, removed, or draining while calls on it still run.
+ * The offering: removed, or draining while its calls are still running.
  *
  * @generated from message limber.v1.DeleteOfferingResponse
  */
@@ -1093,7 +1093,7 @@ export const DeleteOfferingResponseSchema: GenMessage<DeleteOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 21);
 
 /**
- * Asks for the accelerators that an offering may declare.
+ * Request to list accelerators.
  *
  * @generated from message limber.v1.ListHardwareRequest
  */
@@ -1108,20 +1108,20 @@ export const ListHardwareRequestSchema: GenMessage<ListHardwareRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 22);
 
 /**
- * The accelerators that an offering may declare.
+ * The accelerators that an offering can declare.
  *
  * @generated from message limber.v1.ListHardwareResponse
  */
 export type ListHardwareResponse = Message<"limber.v1.ListHardwareResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * Their names.
+   * Accelerator names.
    *
    * @generated from field: repeated string data = 2;
    */
@@ -1136,27 +1136,27 @@ export const ListHardwareResponseSchema: GenMessage<ListHardwareResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 23);
 
 /**
- * Asks for a provider to be judged.
+ * Request to review a provider.
  *
  * @generated from message limber.v1.ReviewProviderRequest
  */
 export type ReviewProviderRequest = Message<"limber.v1.ReviewProviderRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What it is from now on.
+   * New standing.
    *
    * @generated from field: limber.v1.ProviderStanding standing = 2;
    */
   standing: ProviderStanding;
 
   /**
-   * Why.
+   * Reason.
    *
    * @generated from field: string note = 3;
    */
@@ -1171,13 +1171,13 @@ export const ReviewProviderRequestSchema: GenMessage<ReviewProviderRequest> = /*
   messageDesc(file_limber_v1_supply_service, 24);
 
 /**
- * It is judged.
+ * The reviewed provider.
  *
  * @generated from message limber.v1.ReviewProviderResponse
  */
 export type ReviewProviderResponse = Message<"limber.v1.ReviewProviderResponse"> & {
   /**
-   * The provider as it is now.
+   * The updated provider.
    *
    * @generated from field: limber.v1.Provider provider = 1;
    */
@@ -1192,26 +1192,26 @@ export const ReviewProviderResponseSchema: GenMessage<ReviewProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 25);
 
 /**
- * Asks for a name to be given to an organisation.
+ * Request to assign an owner name.
  *
  * @generated from message limber.v1.SetModelOwnerRequest
  */
 export type SetModelOwnerRequest = Message<"limber.v1.SetModelOwnerRequest"> & {
   /**
-   * The name, the part of a model's slug before the slash.
+   * Owner name, the slug part before the slash.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * Whose it is from now on.
+   * The new owner.
    *
    * @generated from oneof limber.v1.SetModelOwnerRequest.whose
    */
   whose: {
     /**
-     * This organisation's.
+     * Organization id, such as `org_01J…`.
      *
      * @generated from field: string org_id = 2;
      */
@@ -1219,7 +1219,7 @@ export type SetModelOwnerRequest = Message<"limber.v1.SetModelOwnerRequest"> & {
     case: "orgId";
   } | {
     /**
-     * Nobody's.
+     * True to remove the assignment.
      *
      * @generated from field: bool nobody = 3;
      */
@@ -1236,20 +1236,20 @@ export const SetModelOwnerRequestSchema: GenMessage<SetModelOwnerRequest> = /*@_
   messageDesc(file_limber_v1_supply_service, 26);
 
 /**
- * It is given.
+ * The assignment.
  *
  * @generated from message limber.v1.SetModelOwnerResponse
  */
 export type SetModelOwnerResponse = Message<"limber.v1.SetModelOwnerResponse"> & {
   /**
-   * The name.
+   * Owner name.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * Whose it is; absent: nobody's.
+   * Id of the organization; absent if unassigned.
    *
    * @generated from field: optional string org_id = 2;
    */
@@ -1264,13 +1264,13 @@ export const SetModelOwnerResponseSchema: GenMessage<SetModelOwnerResponse> = /*
   messageDesc(file_limber_v1_supply_service, 27);
 
 /**
- * Asks for an offering to be paused.
+ * Request to pause an offering.
  *
  * @generated from message limber.v1.PauseOfferingRequest
  */
 export type PauseOfferingRequest = Message<"limber.v1.PauseOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1291,7 +1291,7 @@ export const PauseOfferingRequestSchema: GenMessage<PauseOfferingRequest> = /*@_
  */
 export type PauseOfferingResponse = Message<"limber.v1.PauseOfferingResponse"> & {
   /**
-   * The offering as it is now.
+   * The updated offering.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -1306,13 +1306,13 @@ export const PauseOfferingResponseSchema: GenMessage<PauseOfferingResponse> = /*
   messageDesc(file_limber_v1_supply_service, 29);
 
 /**
- * Asks for an offering to be resumed.
+ * Request to resume an offering.
  *
  * @generated from message limber.v1.ResumeOfferingRequest
  */
 export type ResumeOfferingRequest = Message<"limber.v1.ResumeOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1333,7 +1333,7 @@ export const ResumeOfferingRequestSchema: GenMessage<ResumeOfferingRequest> = /*
  */
 export type ResumeOfferingResponse = Message<"limber.v1.ResumeOfferingResponse"> & {
   /**
-   * The offering as it is now.
+   * The updated offering.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -1348,20 +1348,20 @@ export const ResumeOfferingResponseSchema: GenMessage<ResumeOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 31);
 
 /**
- * Asks how an offering did.
+ * Request for the daily figures of an offering.
  *
  * @generated from message limber.v1.GetOfferingStatsRequest
  */
 export type GetOfferingStatsRequest = Message<"limber.v1.GetOfferingStatsRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * How many days, today among them; 30 when absent.
+   * Number of days, including today; 30 when absent.
    *
    * @generated from field: optional uint32 days = 2;
    */
@@ -1376,41 +1376,41 @@ export const GetOfferingStatsRequestSchema: GenMessage<GetOfferingStatsRequest> 
   messageDesc(file_limber_v1_supply_service, 32);
 
 /**
- * How an offering did.
+ * Daily figures of an offering.
  *
  * @generated from message limber.v1.GetOfferingStatsResponse
  */
 export type GetOfferingStatsResponse = Message<"limber.v1.GetOfferingStatsResponse"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * The days on which there was something, the newest first.
+   * Days with activity, newest first.
    *
    * @generated from field: repeated limber.v1.OfferingDay days = 4;
    */
   days: OfferingDay[];
 
   /**
-   * Changes of its breaker on these days, the newest first, at most 200.
+   * Breaker changes on these days, newest first, at most 200.
    *
    * @generated from field: repeated limber.v1.BreakerChange breaker = 5;
    */
@@ -1425,55 +1425,55 @@ export const GetOfferingStatsResponseSchema: GenMessage<GetOfferingStatsResponse
   messageDesc(file_limber_v1_supply_service, 33);
 
 /**
- * Asks for earnings.
+ * Request to list earnings.
  *
  * @generated from message limber.v1.ListEarningsRequest
  */
 export type ListEarningsRequest = Message<"limber.v1.ListEarningsRequest"> & {
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * Only this model's.
+   * Filters by model slug.
    *
    * @generated from field: optional string model = 2;
    */
   model?: string | undefined;
 
   /**
-   * Only this offering's.
+   * Filters by offering.
    *
    * @generated from field: optional string offering_id = 3;
    */
   offeringId?: string | undefined;
 
   /**
-   * From the UTC day of this moment on, in unix seconds.
+   * First day, as a time in Unix seconds; its UTC day is included.
    *
    * @generated from field: optional uint32 since = 4;
    */
   since?: number | undefined;
 
   /**
-   * Until before the UTC day of this moment, in unix seconds.
+   * Last day, as a time in Unix seconds; its UTC day is excluded.
    *
    * @generated from field: optional uint32 until = 5;
    */
   until?: number | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 6;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 7;
    */
@@ -1488,34 +1488,34 @@ export const ListEarningsRequestSchema: GenMessage<ListEarningsRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 34);
 
 /**
- * A page of earnings, the newest day first.
+ * A page of earnings, newest day first.
  *
  * @generated from message limber.v1.ListEarningsResponse
  */
 export type ListEarningsResponse = Message<"limber.v1.ListEarningsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * What was earned.
+   * The earnings.
    *
    * @generated from field: repeated limber.v1.Earning data = 2;
    */
   data: Earning[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1530,27 +1530,27 @@ export const ListEarningsResponseSchema: GenMessage<ListEarningsResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 35);
 
 /**
- * Asks for statements.
+ * Request to list statements.
  *
  * @generated from message limber.v1.ListStatementsRequest
  */
 export type ListStatementsRequest = Message<"limber.v1.ListStatementsRequest"> & {
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -1565,13 +1565,13 @@ export const ListStatementsRequestSchema: GenMessage<ListStatementsRequest> = /*
   messageDesc(file_limber_v1_supply_service, 36);
 
 /**
- * A page of statements, the newest month first.
+ * A page of statements, newest month first.
  *
  * @generated from message limber.v1.ListStatementsResponse
  */
 export type ListStatementsResponse = Message<"limber.v1.ListStatementsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -1585,14 +1585,14 @@ export type ListStatementsResponse = Message<"limber.v1.ListStatementsResponse">
   data: Statement[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1607,13 +1607,13 @@ export const ListStatementsResponseSchema: GenMessage<ListStatementsResponse> = 
   messageDesc(file_limber_v1_supply_service, 37);
 
 /**
- * Asks what a provider is owed.
+ * Request for a provider's balance.
  *
  * @generated from message limber.v1.GetProviderBalanceRequest
  */
 export type GetProviderBalanceRequest = Message<"limber.v1.GetProviderBalanceRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
@@ -1628,7 +1628,7 @@ export const GetProviderBalanceRequestSchema: GenMessage<GetProviderBalanceReque
   messageDesc(file_limber_v1_supply_service, 38);
 
 /**
- * What a provider is owed.
+ * A provider's balance.
  *
  * @generated from message limber.v1.GetProviderBalanceResponse
  */
@@ -1649,27 +1649,27 @@ export const GetProviderBalanceResponseSchema: GenMessage<GetProviderBalanceResp
   messageDesc(file_limber_v1_supply_service, 39);
 
 /**
- * Asks what was paid out.
+ * Request to list payouts.
  *
  * @generated from message limber.v1.ListPayoutsRequest
  */
 export type ListPayoutsRequest = Message<"limber.v1.ListPayoutsRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -1684,13 +1684,13 @@ export const ListPayoutsRequestSchema: GenMessage<ListPayoutsRequest> = /*@__PUR
   messageDesc(file_limber_v1_supply_service, 40);
 
 /**
- * A page of payouts, the newest first.
+ * A page of payouts, newest first.
  *
  * @generated from message limber.v1.ListPayoutsResponse
  */
 export type ListPayoutsResponse = Message<"limber.v1.ListPayoutsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -1704,14 +1704,14 @@ export type ListPayoutsResponse = Message<"limber.v1.ListPayoutsResponse"> & {
   data: Payout[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1726,27 +1726,27 @@ export const ListPayoutsResponseSchema: GenMessage<ListPayoutsResponse> = /*@__P
   messageDesc(file_limber_v1_supply_service, 41);
 
 /**
- * Records a payout.
+ * Request to record a payout.
  *
  * @generated from message limber.v1.RecordPayoutRequest
  */
 export type RecordPayoutRequest = Message<"limber.v1.RecordPayoutRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The amount, in US dollars.
+   * Amount, in US dollars.
    *
    * @generated from field: double amount_usd = 2;
    */
   amountUsd: number;
 
   /**
-   * The reference of the payment, such as the bank's.
+   * Payment reference, such as the bank's.
    *
    * @generated from field: string reference = 3;
    */
@@ -1761,7 +1761,7 @@ export const RecordPayoutRequestSchema: GenMessage<RecordPayoutRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 42);
 
 /**
- * It is recorded.
+ * The recorded payout.
  *
  * @generated from message limber.v1.RecordPayoutResponse
  */
@@ -1782,20 +1782,20 @@ export const RecordPayoutResponseSchema: GenMessage<RecordPayoutResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 43);
 
 /**
- * Sets a share.
+ * Request to set a revenue share.
  *
  * @generated from message limber.v1.SetShareRequest
  */
 export type SetShareRequest = Message<"limber.v1.SetShareRequest"> & {
   /**
-   * The provider; all that have no share of their own when absent.
+   * Provider name; when absent, all providers without their own share.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The share, in percent, of at most two decimals. Absent: the provider has none of its own any more.
+   * Revenue share in percent, with at most two decimals. When absent, the provider's own share is removed.
    *
    * @generated from field: optional double percent = 2;
    */
@@ -1810,20 +1810,20 @@ export const SetShareRequestSchema: GenMessage<SetShareRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply_service, 44);
 
 /**
- * It is set.
+ * The resulting share.
  *
  * @generated from message limber.v1.SetShareResponse
  */
 export type SetShareResponse = Message<"limber.v1.SetShareResponse"> & {
   /**
-   * The provider; absent where it is the share of all others.
+   * Provider name; absent for the share of all other providers.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The share that is in force, in percent.
+   * Effective share, in percent.
    *
    * @generated from field: double percent = 2;
    */
@@ -1838,13 +1838,13 @@ export const SetShareResponseSchema: GenMessage<SetShareResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_supply_service, 45);
 
 /**
- * How partners bring models: register, declare, verify.
+ * Lets providers register, declare and verify their offerings, and see figures and earnings.
  *
  * @generated from service limber.v1.SupplyService
  */
 export const SupplyService: GenService<{
   /**
-   * Registers the calling organisation as a provider.
+   * Registers the caller's organization as a provider.
    *
    * @generated from rpc limber.v1.SupplyService.RegisterProvider
    */
@@ -1854,8 +1854,8 @@ export const SupplyService: GenService<{
     output: typeof RegisterProviderResponseSchema;
   },
   /**
-   * Declares an endpoint that serves a model. A model that is not in the catalog is seen by its declarer alone until an offering of it
-   * passes its probe, and again when the last one is gone.
+   * Declares an endpoint that serves a model. A model outside the catalog stays visible only to its organization while none of its
+   * offerings is live.
    *
    * @generated from rpc limber.v1.SupplyService.DeclareModel
    */
@@ -1875,7 +1875,7 @@ export const SupplyService: GenService<{
     output: typeof VerifyOfferingResponseSchema;
   },
   /**
-   * Lists the calling organisation's providers, by name.
+   * Lists the providers of the caller's organization, by name.
    *
    * @generated from rpc limber.v1.SupplyService.ListOwnProviders
    */
@@ -1885,7 +1885,7 @@ export const SupplyService: GenService<{
     output: typeof ListOwnProvidersResponseSchema;
   },
   /**
-   * Shows one of the calling organisation's providers.
+   * Returns a provider of the caller's organization.
    *
    * @generated from rpc limber.v1.SupplyService.GetOwnProvider
    */
@@ -1895,7 +1895,7 @@ export const SupplyService: GenService<{
     output: typeof GetOwnProviderResponseSchema;
   },
   /**
-   * Changes what a provider says of itself; its name stays.
+   * Updates a provider; its name cannot be changed.
    *
    * @generated from rpc limber.v1.SupplyService.UpdateProvider
    */
@@ -1905,7 +1905,7 @@ export const SupplyService: GenService<{
     output: typeof UpdateProviderResponseSchema;
   },
   /**
-   * Lists offerings, newest first: the organisation's own, or with `mine=false` what everybody may call besides. The operator sees all.
+   * Lists offerings, newest first: the organization's own, or with `mine=false` also all public ones. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListOfferings
    */
@@ -1915,7 +1915,7 @@ export const SupplyService: GenService<{
     output: typeof ListOfferingsResponseSchema;
   },
   /**
-   * Shows one offering.
+   * Returns an offering.
    *
    * @generated from rpc limber.v1.SupplyService.GetOffering
    */
@@ -1925,7 +1925,7 @@ export const SupplyService: GenService<{
     output: typeof GetOfferingResponseSchema;
   },
   /**
-   * Shows what the conformance probe last found, or with `running=true` what the one that runs now has found so far.
+   * Returns the latest report of the conformance probe, or with `running=true` the partial report of a running one.
    *
    * @generated from rpc limber.v1.SupplyService.GetReport
    */
@@ -1935,7 +1935,7 @@ export const SupplyService: GenService<{
     output: typeof GetReportResponseSchema;
   },
   /**
-   * Changes an offering's cost basis; everything else of it is what was probed, and stays.
+   * Updates an offering's cost basis. All other properties were probed and cannot be changed.
    *
    * @generated from rpc limber.v1.SupplyService.UpdateOffering
    */
@@ -1945,7 +1945,7 @@ export const SupplyService: GenService<{
     output: typeof UpdateOfferingResponseSchema;
   },
   /**
-   * Withdraws an offering. One that calls are routed to needs `force`: it takes no new ones, and goes when those that run have ended.
+   * Withdraws an offering. A routable one needs `force`: it gets no new calls and is removed when its running calls have ended.
    *
    * @generated from rpc limber.v1.SupplyService.DeleteOffering
    */
@@ -1955,8 +1955,8 @@ export const SupplyService: GenService<{
     output: typeof DeleteOfferingResponseSchema;
   },
   /**
-   * Takes a live offering out of routing, for a deployment of its server say: calls that run end, loops move on. It keeps its id, its probe and
-   * its figures.
+   * Takes a live offering out of routing, for example to redeploy its server: running calls finish and control loops move to other
+   * offerings. Its id, probe result and figures are kept.
    *
    * @generated from rpc limber.v1.SupplyService.PauseOffering
    */
@@ -1966,7 +1966,7 @@ export const SupplyService: GenService<{
     output: typeof PauseOfferingResponseSchema;
   },
   /**
-   * Routes to a paused offering again; the probe looks at it soon.
+   * Makes a paused offering routable again; a probe follows soon.
    *
    * @generated from rpc limber.v1.SupplyService.ResumeOffering
    */
@@ -1976,7 +1976,8 @@ export const SupplyService: GenService<{
     output: typeof ResumeOfferingResponseSchema;
   },
   /**
-   * Verifies a provider, so that its offerings serve everybody, rejects it, or takes either back. Told to its organisation.
+   * Verifies or rejects a provider, or revokes either. Offerings of verified providers serve all callers. The provider's organization is
+   * notified.
    *
    * @generated from rpc limber.v1.SupplyService.ReviewProvider
    */
@@ -1986,7 +1987,7 @@ export const SupplyService: GenService<{
     output: typeof ReviewProviderResponseSchema;
   },
   /**
-   * Gives an owner's name, the part of a model's slug before the slash, to an organisation: its offerings serve those who name such a model.
+   * Assigns an owner name, the slug part before the slash, to an organization. Its offerings then serve requests that name such a model.
    *
    * @generated from rpc limber.v1.SupplyService.SetModelOwner
    */
@@ -1996,8 +1997,8 @@ export const SupplyService: GenService<{
     output: typeof SetModelOwnerResponseSchema;
   },
   /**
-   * Shows how an offering did, day by day in UTC, the newest first: answers, failures and their reasons, latencies, holds, uptime, and when its
-   * breaker opened and closed. Nothing of it tells who called, or with what.
+   * Returns daily figures of an offering in UTC, newest first: responses, failures, latencies, holds, uptime and breaker changes. They
+   * reveal neither callers nor inputs.
    *
    * @generated from rpc limber.v1.SupplyService.GetOfferingStats
    */
@@ -2007,7 +2008,7 @@ export const SupplyService: GenService<{
     output: typeof GetOfferingStatsResponseSchema;
   },
   /**
-   * Lists what the organisation's offerings earned, by day and offering, the newest first. The operator sees all.
+   * Lists earnings of the organization's offerings by day and offering, newest first. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListEarnings
    */
@@ -2017,7 +2018,7 @@ export const SupplyService: GenService<{
     output: typeof ListEarningsResponseSchema;
   },
   /**
-   * Lists what the organisation's providers earned month by month, the newest first. The operator sees all.
+   * Lists monthly statements of the organization's providers, newest first. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListStatements
    */
@@ -2027,7 +2028,7 @@ export const SupplyService: GenService<{
     output: typeof ListStatementsResponseSchema;
   },
   /**
-   * Shows what a provider earned, was paid and is owed, and its share.
+   * Returns what a provider has earned, has been paid and is due, and its revenue share.
    *
    * @generated from rpc limber.v1.SupplyService.GetProviderBalance
    */
@@ -2037,7 +2038,7 @@ export const SupplyService: GenService<{
     output: typeof GetProviderBalanceResponseSchema;
   },
   /**
-   * Lists what was paid out to a provider, the newest first.
+   * Lists payouts to a provider, newest first.
    *
    * @generated from rpc limber.v1.SupplyService.ListPayouts
    */
@@ -2047,7 +2048,7 @@ export const SupplyService: GenService<{
     output: typeof ListPayoutsResponseSchema;
   },
   /**
-   * Records what was paid out to a provider, at most what is owed. The same reference again answers the payout that was recorded.
+   * Records a payout to a provider, at most the amount due. A repeated call with the same reference returns the recorded payout.
    *
    * @generated from rpc limber.v1.SupplyService.RecordPayout
    */
@@ -2057,7 +2058,7 @@ export const SupplyService: GenService<{
     output: typeof RecordPayoutResponseSchema;
   },
   /**
-   * Sets the share that a provider earns of what its calls are charged, or that of all providers without one of their own, from now on.
+   * Sets the revenue share of a provider, or of all providers without their own, from now on.
    *
    * @generated from rpc limber.v1.SupplyService.SetShare
    */
@@ -2067,8 +2068,8 @@ export const SupplyService: GenService<{
     output: typeof SetShareResponseSchema;
   },
   /**
-   * Lists the accelerators that an offering may declare, by name. Capitals and separators make no difference, and any other name is
-   * priced as the most expensive one.
+   * Lists the accelerators that an offering can declare, by name. Case and separators are ignored; an unknown name is priced as the most
+   * expensive accelerator.
    *
    * @generated from rpc limber.v1.SupplyService.ListHardware
    */

@@ -18,48 +18,49 @@ export const file_limber_v1_webhook_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvd2ViaG9va19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEihQIKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EhcKA3VybBgBIAEoCUIKukgHcgUQARiAEBIaCgZldmVudHMYAiADKAlCCrpIB5IBBBBAGAESIgoLZGVzY3JpcHRpb24YAyABKAlCCLpIBXIDGIAESACIAQESFAoHZW5hYmxlZBgEIAEoCEgBiAEBEiAKBnNlY3JldBgFIAEoCUILgAEBukgFcgMYgAFIAogBARIkCgx3b3Jrc3BhY2VfaWQYBiABKAlCCbpIBnIEEAEYQEgDiAEBQg4KDF9kZXNjcmlwdGlvbkIKCghfZW5hYmxlZEIJCgdfc2VjcmV0Qg8KDV93b3Jrc3BhY2VfaWQiPAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiMKB3dlYmhvb2sYASABKAsyEi5saW1iZXIudjEuV2ViaG9vayJpChNMaXN0V2ViaG9va3NSZXF1ZXN0Eh4KBWxpbWl0GAEgASgNQgq6SAcqBRj0AygBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxiAAkgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0V2ViaG9va3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5XZWJob29rEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIi4KEUdldFdlYmhvb2tSZXF1ZXN0EhkKB2hvb2tfaWQYASABKAlCCLpIBXIDGIABIjkKEkdldFdlYmhvb2tSZXNwb25zZRIjCgd3ZWJob29rGAEgASgLMhIubGltYmVyLnYxLldlYmhvb2siyQEKFFVwZGF0ZVdlYmhvb2tSZXF1ZXN0EhkKB2hvb2tfaWQYASABKAlCCLpIBXIDGIABEhwKA3VybBgCIAEoCUIKukgHcgUQARiAEEgAiAEBEhoKBmV2ZW50cxgDIAMoCUIKukgHkgEEEEAYARIiCgtkZXNjcmlwdGlvbhgEIAEoCUIIukgFcgMYgARIAYgBARIUCgdlbmFibGVkGAUgASgISAKIAQFCBgoEX3VybEIOCgxfZGVzY3JpcHRpb25CCgoIX2VuYWJsZWQiPAoVVXBkYXRlV2ViaG9va1Jlc3BvbnNlEiMKB3dlYmhvb2sYASABKAsyEi5saW1iZXIudjEuV2ViaG9vayI3ChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIZCgdob29rX2lkGAEgASgJQgi6SAVyAxiAASJCChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USIwoHd2ViaG9vaxgBIAEoCzISLmxpbWJlci52MS5XZWJob29rIjEKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhkKB2hvb2tfaWQYASABKAlCCLpIBXIDGIABIkQKFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIOCgZvYmplY3QYASABKAkSCgoCaWQYAiABKAkSDwoHZGVsZXRlZBgDIAEoCCIvChJUZXN0V2ViaG9va1JlcXVlc3QSGQoHaG9va19pZBgBIAEoCUIIukgFcgMYgAEiQwoTVGVzdFdlYmhvb2tSZXNwb25zZRIsCghkZWxpdmVyeRgBIAEoCzIaLmxpbWJlci52MS5XZWJob29rRGVsaXZlcnkipAEKHExpc3RXZWJob29rRGVsaXZlcmllc1JlcXVlc3QSGQoHaG9va19pZBgBIAEoCUIIukgFcgMYgAESHgoFbGltaXQYAiABKA1CCrpIByoFGPQDKAFIAIgBARI0CgZjdXJzb3IYAyABKAlCH7pIHHIaGIABMhVeZGx2X1swLTlBLVphLXouXy1dKyRIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKVAQodTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEigKBGRhdGEYAiADKAsyGi5saW1iZXIudjEuV2ViaG9va0RlbGl2ZXJ5EhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIlMKF1JlZGVsaXZlcldlYmhvb2tSZXF1ZXN0EhkKB2hvb2tfaWQYASABKAlCCLpIBXIDGIABEh0KC2RlbGl2ZXJ5X2lkGAIgASgJQgi6SAVyAxiAASJIChhSZWRlbGl2ZXJXZWJob29rUmVzcG9uc2USLAoIZGVsaXZlcnkYASABKAsyGi5saW1iZXIudjEuV2ViaG9va0RlbGl2ZXJ5MpsLCg5XZWJob29rU2VydmljZRKPAQoNQ3JlYXRlV2ViaG9vaxIfLmxpbWJlci52MS5DcmVhdGVXZWJob29rUmVxdWVzdBogLmxpbWJlci52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiO6q7GBcIAhIOd2ViaG9va3Mud3JpdGUYyQFgAoLT5JMCGjoBKmIHd2ViaG9vayIML3YxL3dlYmhvb2tzEn8KDExpc3RXZWJob29rcxIeLmxpbWJlci52MS5MaXN0V2ViaG9va3NSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIi6QAgGquxgTCAISDXdlYmhvb2tzLnJlYWRgAoLT5JMCDhIML3YxL3dlYmhvb2tzEowBCgpHZXRXZWJob29rEhwubGltYmVyLnYxLkdldFdlYmhvb2tSZXF1ZXN0Gh0ubGltYmVyLnYxLkdldFdlYmhvb2tSZXNwb25zZSJBkAIBqrsYEwgCEg13ZWJob29rcy5yZWFkYAKC0+STAiFiB3dlYmhvb2sSFi92MS93ZWJob29rcy97aG9va19pZH0SlgEKDVVwZGF0ZVdlYmhvb2sSHy5saW1iZXIudjEuVXBkYXRlV2ViaG9va1JlcXVlc3QaIC5saW1iZXIudjEuVXBkYXRlV2ViaG9va1Jlc3BvbnNlIkKquxgUCAISDndlYmhvb2tzLndyaXRlYAKC0+STAiQ6ASpiB3dlYmhvb2syFi92MS93ZWJob29rcy97aG9va19pZH0SrwEKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJS5saW1iZXIudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJi5saW1iZXIudjEuUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlIkmquxgUCAISDndlYmhvb2tzLndyaXRlYAKC0+STAis6ASpiB3dlYmhvb2siHS92MS93ZWJob29rcy97aG9va19pZH0vcm90YXRlEooBCg1EZWxldGVXZWJob29rEh8ubGltYmVyLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiAubGltYmVyLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZSI2qrsYFAgCEg53ZWJob29rcy53cml0ZWACgtPkkwIYKhYvdjEvd2ViaG9va3Mve2hvb2tfaWR9EpYBCgtUZXN0V2ViaG9vaxIdLmxpbWJlci52MS5UZXN0V2ViaG9va1JlcXVlc3QaHi5saW1iZXIudjEuVGVzdFdlYmhvb2tSZXNwb25zZSJIqrsYFAgCEg53ZWJob29rcy53cml0ZWACgtPkkwIqOgEqYghkZWxpdmVyeSIbL3YxL3dlYmhvb2tzL3tob29rX2lkfS90ZXN0Eq8BChVMaXN0V2ViaG9va0RlbGl2ZXJpZXMSJy5saW1iZXIudjEuTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVxdWVzdBooLmxpbWJlci52MS5MaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXNwb25zZSJDkAIBqrsYEwgCEg13ZWJob29rcy5yZWFkYAKC0+STAiMSIS92MS93ZWJob29rcy97aG9va19pZH0vZGVsaXZlcmllcxLDAQoQUmVkZWxpdmVyV2ViaG9vaxIiLmxpbWJlci52MS5SZWRlbGl2ZXJXZWJob29rUmVxdWVzdBojLmxpbWJlci52MS5SZWRlbGl2ZXJXZWJob29rUmVzcG9uc2UiZqq7GBQIAhIOd2ViaG9va3Mud3JpdGVgAoLT5JMCSDoBKmIIZGVsaXZlcnkiOS92MS93ZWJob29rcy97aG9va19pZH0vZGVsaXZlcmllcy97ZGVsaXZlcnlfaWR9L3JlZGVsaXZlcmIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_webhook]);
 
 /**
- * Registers a webhook.
+ * Request to register a webhook.
  *
  * @generated from message limber.v1.CreateWebhookRequest
  */
 export type CreateWebhookRequest = Message<"limber.v1.CreateWebhookRequest"> & {
   /**
-   * Where events are sent: a public `https` address.
+   * Public `https` URL that receives the events.
    *
    * @generated from field: string url = 1;
    */
   url: string;
 
   /**
-   * The names of the events to send; `*`, and so does an empty list, means all but `request.failed` and `route.fallback_used`, which are sent only where they are named. `offering.*` means all of offerings.
+   * Event types to send; `offering.*` selects all types of a group. `*` or an empty list selects all types except `request.failed` and
+   * `route.fallback_used`, which must be named.
    *
    * @generated from field: repeated string events = 2;
    */
   events: string[];
 
   /**
-   * What it is for.
+   * Description.
    *
    * @generated from field: optional string description = 3;
    */
   description?: string | undefined;
 
   /**
-   * Whether events are sent from now on; true when absent.
+   * Whether events are sent; true when absent.
    *
    * @generated from field: optional bool enabled = 4;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Signs what is sent: `whsec_` and 24 to 64 bytes in base64; one is made when absent.
+   * Signing secret: `whsec_` and 24 to 64 bytes in base64; generated when absent.
    *
    * @generated from field: optional string secret = 5;
    */
   secret?: string | undefined;
 
   /**
-   * Sends the events of this workspace alone, for ever; when absent those of the whole organisation, or of the key's own workspace where the key has one.
+   * Limits it permanently to the events of this workspace. When absent, all events of the organization, or of the key's own workspace.
    *
    * @generated from field: optional string workspace_id = 6;
    */
@@ -74,7 +75,7 @@ export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 0);
 
 /**
- * The webhook, with its secret.
+ * The registered webhook, with its secret.
  *
  * @generated from message limber.v1.CreateWebhookResponse
  */
@@ -95,20 +96,20 @@ export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 1);
 
 /**
- * Asks for the organisation's webhooks.
+ * Request to list webhooks.
  *
  * @generated from message limber.v1.ListWebhooksRequest
  */
 export type ListWebhooksRequest = Message<"limber.v1.ListWebhooksRequest"> & {
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -123,13 +124,13 @@ export const ListWebhooksRequestSchema: GenMessage<ListWebhooksRequest> = /*@__P
   messageDesc(file_limber_v1_webhook_service, 2);
 
 /**
- * The organisation's webhooks.
+ * The organization's webhooks.
  *
  * @generated from message limber.v1.ListWebhooksResponse
  */
 export type ListWebhooksResponse = Message<"limber.v1.ListWebhooksResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -143,14 +144,14 @@ export type ListWebhooksResponse = Message<"limber.v1.ListWebhooksResponse"> & {
   data: Webhook[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -165,13 +166,13 @@ export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@_
   messageDesc(file_limber_v1_webhook_service, 3);
 
 /**
- * Asks for one webhook.
+ * Request for a webhook.
  *
  * @generated from message limber.v1.GetWebhookRequest
  */
 export type GetWebhookRequest = Message<"limber.v1.GetWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -207,34 +208,34 @@ export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PUR
   messageDesc(file_limber_v1_webhook_service, 5);
 
 /**
- * Changes a webhook; what is absent stays.
+ * Request to update a webhook; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateWebhookRequest
  */
 export type UpdateWebhookRequest = Message<"limber.v1.UpdateWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * Where events are sent.
+   * URL that receives the events.
    *
    * @generated from field: optional string url = 2;
    */
   url?: string | undefined;
 
   /**
-   * The names of the events to send; an empty list stays what it was.
+   * Event types to send; unchanged if empty.
    *
    * @generated from field: repeated string events = 3;
    */
   events: string[];
 
   /**
-   * What it is for.
+   * Description.
    *
    * @generated from field: optional string description = 4;
    */
@@ -256,7 +257,7 @@ export const UpdateWebhookRequestSchema: GenMessage<UpdateWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 6);
 
 /**
- * The webhook as it is now.
+ * The updated webhook.
  *
  * @generated from message limber.v1.UpdateWebhookResponse
  */
@@ -277,13 +278,13 @@ export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 7);
 
 /**
- * Asks for a new secret.
+ * Request for a new signing secret.
  *
  * @generated from message limber.v1.RotateWebhookSecretRequest
  */
 export type RotateWebhookSecretRequest = Message<"limber.v1.RotateWebhookSecretRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -319,13 +320,13 @@ export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretRe
   messageDesc(file_limber_v1_webhook_service, 9);
 
 /**
- * Asks for a webhook to be forgotten.
+ * Request to delete a webhook.
  *
  * @generated from message limber.v1.DeleteWebhookRequest
  */
 export type DeleteWebhookRequest = Message<"limber.v1.DeleteWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -340,27 +341,27 @@ export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 10);
 
 /**
- * The webhook is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteWebhookResponse
  */
 export type DeleteWebhookResponse = Message<"limber.v1.DeleteWebhookResponse"> & {
   /**
-   * Constant `webhook`.
+   * Always `webhook`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The name that it had.
+   * Id of the deleted webhook.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -375,13 +376,13 @@ export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 11);
 
 /**
- * Asks for a `ping`.
+ * Request to send a `ping`.
  *
  * @generated from message limber.v1.TestWebhookRequest
  */
 export type TestWebhookRequest = Message<"limber.v1.TestWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -396,7 +397,7 @@ export const TestWebhookRequestSchema: GenMessage<TestWebhookRequest> = /*@__PUR
   messageDesc(file_limber_v1_webhook_service, 12);
 
 /**
- * The `ping` on its way.
+ * The `ping` delivery.
  *
  * @generated from message limber.v1.TestWebhookResponse
  */
@@ -417,27 +418,27 @@ export const TestWebhookResponseSchema: GenMessage<TestWebhookResponse> = /*@__P
   messageDesc(file_limber_v1_webhook_service, 13);
 
 /**
- * Asks for the deliveries of a webhook.
+ * Request to list the deliveries of a webhook.
  *
  * @generated from message limber.v1.ListWebhookDeliveriesRequest
  */
 export type ListWebhookDeliveriesRequest = Message<"limber.v1.ListWebhookDeliveriesRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -458,7 +459,7 @@ export const ListWebhookDeliveriesRequestSchema: GenMessage<ListWebhookDeliverie
  */
 export type ListWebhookDeliveriesResponse = Message<"limber.v1.ListWebhookDeliveriesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -472,14 +473,14 @@ export type ListWebhookDeliveriesResponse = Message<"limber.v1.ListWebhookDelive
   data: WebhookDelivery[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -494,20 +495,20 @@ export const ListWebhookDeliveriesResponseSchema: GenMessage<ListWebhookDeliveri
   messageDesc(file_limber_v1_webhook_service, 15);
 
 /**
- * Asks for an event to be sent once more.
+ * Request to send an event again.
  *
  * @generated from message limber.v1.RedeliverWebhookRequest
  */
 export type RedeliverWebhookRequest = Message<"limber.v1.RedeliverWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * The delivery.
+   * Delivery id, such as `dlv_01J…`.
    *
    * @generated from field: string delivery_id = 2;
    */
@@ -522,7 +523,7 @@ export const RedeliverWebhookRequestSchema: GenMessage<RedeliverWebhookRequest> 
   messageDesc(file_limber_v1_webhook_service, 16);
 
 /**
- * The event on its way again.
+ * The new delivery.
  *
  * @generated from message limber.v1.RedeliverWebhookResponse
  */
@@ -543,13 +544,13 @@ export const RedeliverWebhookResponseSchema: GenMessage<RedeliverWebhookResponse
   messageDesc(file_limber_v1_webhook_service, 17);
 
 /**
- * Webhooks: events of an organisation, sent to addresses of its own.
+ * Manages webhooks that receive an organization's events.
  *
  * @generated from service limber.v1.WebhookService
  */
 export const WebhookService: GenService<{
   /**
-   * Registers an address. A `ping` is sent at once; the answer shows the secret, and nothing later does.
+   * Registers a webhook and sends it a `ping`. The response contains the signing secret, which is not returned again.
    *
    * @generated from rpc limber.v1.WebhookService.CreateWebhook
    */
@@ -559,7 +560,7 @@ export const WebhookService: GenService<{
     output: typeof CreateWebhookResponseSchema;
   },
   /**
-   * Lists the organisation's webhooks, oldest first.
+   * Lists the organization's webhooks, oldest first.
    *
    * @generated from rpc limber.v1.WebhookService.ListWebhooks
    */
@@ -569,7 +570,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhooksResponseSchema;
   },
   /**
-   * Shows one webhook.
+   * Returns a webhook.
    *
    * @generated from rpc limber.v1.WebhookService.GetWebhook
    */
@@ -579,7 +580,7 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookResponseSchema;
   },
   /**
-   * Changes a webhook. Enabling one that was disabled begins with what happens from then on.
+   * Updates a webhook. A re-enabled webhook receives only events from then on.
    *
    * @generated from rpc limber.v1.WebhookService.UpdateWebhook
    */
@@ -589,7 +590,7 @@ export const WebhookService: GenService<{
     output: typeof UpdateWebhookResponseSchema;
   },
   /**
-   * Makes a new secret, shown once. For a day both sign what is sent.
+   * Creates a new signing secret and returns it, only once. For one day, deliveries are signed with both secrets.
    *
    * @generated from rpc limber.v1.WebhookService.RotateWebhookSecret
    */
@@ -599,7 +600,7 @@ export const WebhookService: GenService<{
     output: typeof RotateWebhookSecretResponseSchema;
   },
   /**
-   * Forgets a webhook, with what is still on its way to it.
+   * Deletes a webhook and its pending deliveries.
    *
    * @generated from rpc limber.v1.WebhookService.DeleteWebhook
    */
@@ -609,7 +610,7 @@ export const WebhookService: GenService<{
     output: typeof DeleteWebhookResponseSchema;
   },
   /**
-   * Sends a `ping`.
+   * Sends a `ping` event.
    *
    * @generated from rpc limber.v1.WebhookService.TestWebhook
    */
@@ -619,7 +620,7 @@ export const WebhookService: GenService<{
     output: typeof TestWebhookResponseSchema;
   },
   /**
-   * Lists what was and is on its way to a webhook, newest first; kept for 30 days.
+   * Lists the deliveries of a webhook, newest first; kept for 30 days.
    *
    * @generated from rpc limber.v1.WebhookService.ListWebhookDeliveries
    */
@@ -629,7 +630,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhookDeliveriesResponseSchema;
   },
   /**
-   * Sends an event once more, under its own id.
+   * Sends an event again, with its original id.
    *
    * @generated from rpc limber.v1.WebhookService.RedeliverWebhook
    */

@@ -16,55 +16,55 @@ export const file_limber_v1_workspace: GenFile = /*@__PURE__*/
   fileDesc("ChlsaW1iZXIvdjEvd29ya3NwYWNlLnByb3RvEglsaW1iZXIudjEitwEKCVdvcmtzcGFjZRIKCgJpZBgBIAEoCRIOCgZvcmdfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRzbHVnGAQgASgJEi8KBmJ1ZGdldBgFIAEoCzIULmxpbWJlci52MS5LZXlCdWRnZXRCBJi9GAFIAIgBARIlCghzZXR0aW5ncxgGIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncxIPCgdjcmVhdGVkGAcgASgNQgkKB19idWRnZXRiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_account]);
 
 /**
- * A part of an organisation, with a budget for its keys together and settings of its own.
+ * A workspace: a part of an organization with its own settings and a shared budget for its keys.
  *
  * @generated from message limber.v1.Workspace
  */
 export type Workspace = Message<"limber.v1.Workspace"> & {
   /**
-   * Its name in paths, such as `ws_01J…`.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 2;
    */
   orgId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * The word that stands for it in its organisation.
+   * Slug, unique in its organization.
    *
    * @generated from field: string slug = 4;
    */
   slug: string;
 
   /**
-   * What its keys may spend together.
+   * Shared budget of its keys; null if unlimited.
    *
    * @generated from field: optional limber.v1.KeyBudget budget = 5;
    */
   budget?: KeyBudget | undefined;
 
   /**
-   * The settings that hold for its calls: the organisation's, with its own.
+   * Effective settings: the organization's, overridden by the workspace's.
    *
    * @generated from field: limber.v1.Settings settings = 6;
    */
   settings?: Settings | undefined;
 
   /**
-   * When it was made, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 7;
    */

@@ -24,13 +24,13 @@ export const file_limber_v1_workspace_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvdjEvd29ya3NwYWNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKABAoRV29ya3NwYWNlU2V0dGluZ3MSJQoOcmV0ZW50aW9uX2RheXMYASABKA1CCLpIBSoDGMIcSACIAQESEAoDemRyGAIgASgISAGIAQESGgoNY2FjaGVfc2hhcmluZxgDIAEoCEgCiAEBEjcKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZUIKukgHggEEEAEgAEgDiAEBEicKDmRlZmF1bHRfcHJlc2V0GAUgASgJQgq6SAdyBRABGIABSASIAQESKQoPYWxsb3dlZF9yZWdpb25zGAYgAygJQhC6SA2SAQoQQCIGcgQQARhAEjUKD21heF9oZWRnZV9yYXRpbxgHIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIBYgBARI2CgV0cnVzdBgIIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdEIKukgHggEEEAEgAEgGiAEBEhsKDnJlcXVpcmVfc2lnbmVkGAkgASgISAeIAQFCEQoPX3JldGVudGlvbl9kYXlzQgYKBF96ZHJCEAoOX2NhY2hlX3NoYXJpbmdCDAoKX2J5b2tfbW9kZUIRCg9fZGVmYXVsdF9wcmVzZXRCEgoQX21heF9oZWRnZV9yYXRpb0IICgZfdHJ1c3RCEQoPX3JlcXVpcmVfc2lnbmVkIoYCChZDcmVhdGVXb3Jrc3BhY2VSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIYCgRuYW1lGAIgASgJQgq6SAdyBRABGIABEj4KBHNsdWcYAyABKAlCK7pIKHImMiReW2EtejAtOV0oW2EtejAtOS1dezAsNjJ9W2EtejAtOV0pPyRIAIgBARIsCgZidWRnZXQYBCABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESMwoIc2V0dGluZ3MYBSABKAsyHC5saW1iZXIudjEuV29ya3NwYWNlU2V0dGluZ3NIAogBAUIHCgVfc2x1Z0IJCgdfYnVkZ2V0QgsKCV9zZXR0aW5ncyJCChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRInCgl3b3Jrc3BhY2UYASABKAsyFC5saW1iZXIudjEuV29ya3NwYWNlIosBChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESLQoGY3Vyc29yGAMgASgJQhi6SBVyExhAMg9ed3NfWzAtOUEtWi1dKyRIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKIAQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIgoEZGF0YRgCIAMoCzIULmxpbWJlci52MS5Xb3Jrc3BhY2USEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiOwoTR2V0V29ya3NwYWNlUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSFAoMd29ya3NwYWNlX2lkGAIgASgJIj8KFEdldFdvcmtzcGFjZVJlc3BvbnNlEicKCXdvcmtzcGFjZRgBIAEoCzIULmxpbWJlci52MS5Xb3Jrc3BhY2Ui2QIKFlVwZGF0ZVdvcmtzcGFjZVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRIdCgRuYW1lGAMgASgJQgq6SAdyBRABGIABSACIAQESPgoEc2x1ZxgEIAEoCUIrukgociYyJF5bYS16MC05XShbYS16MC05LV17MCw2Mn1bYS16MC05XSk/JEgBiAEBEiwKBmJ1ZGdldBgFIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIAogBARIzCghzZXR0aW5ncxgGIAEoCzIcLmxpbWJlci52MS5Xb3Jrc3BhY2VTZXR0aW5nc0gDiAEBEi0KBWNsZWFyGAcgAygJQh66SBuSARgQAiIUchJSBmJ1ZGdldFIIc2V0dGluZ3NCBwoFX25hbWVCBwoFX3NsdWdCCQoHX2J1ZGdldEILCglfc2V0dGluZ3MiQgoXVXBkYXRlV29ya3NwYWNlUmVzcG9uc2USJwoJd29ya3NwYWNlGAEgASgLMhQubGltYmVyLnYxLldvcmtzcGFjZSJcChZEZWxldGVXb3Jrc3BhY2VSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIUCgx3b3Jrc3BhY2VfaWQYAiABKAkSEgoFZm9yY2UYAyABKAhIAIgBAUIICgZfZm9yY2UiTAoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2USCgoCaWQYASABKAkSDwoHZGVsZXRlZBgCIAEoCBIUCgxyZXZva2VkX2tleXMYAyADKAky7gYKEFdvcmtzcGFjZVNlcnZpY2USqwEKD0NyZWF0ZVdvcmtzcGFjZRIhLmxpbWJlci52MS5DcmVhdGVXb3Jrc3BhY2VSZXF1ZXN0GiIubGltYmVyLnYxLkNyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlIlGquxgbCAQSEHdvcmtzcGFjZXMud3JpdGUYyQFgBGgBgtPkkwIsOgEqYgl3b3Jrc3BhY2UiHC92MS9vcmdzL3tvcmdfaWR9L3dvcmtzcGFjZXMSlwEKDkxpc3RXb3Jrc3BhY2VzEiAubGltYmVyLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIkCQAgGquxgVCAQSD3dvcmtzcGFjZXMucmVhZGACgtPkkwIeEhwvdjEvb3Jncy97b3JnX2lkfS93b3Jrc3BhY2VzEqsBCgxHZXRXb3Jrc3BhY2USHi5saW1iZXIudjEuR2V0V29ya3NwYWNlUmVxdWVzdBofLmxpbWJlci52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZSJakAIBqrsYFQgEEg93b3Jrc3BhY2VzLnJlYWRgAoLT5JMCOGIJd29ya3NwYWNlEisvdjEvb3Jncy97b3JnX2lkfS93b3Jrc3BhY2VzL3t3b3Jrc3BhY2VfaWR9ErcBCg9VcGRhdGVXb3Jrc3BhY2USIS5saW1iZXIudjEuVXBkYXRlV29ya3NwYWNlUmVxdWVzdBoiLmxpbWJlci52MS5VcGRhdGVXb3Jrc3BhY2VSZXNwb25zZSJdqrsYGAgEEhB3b3Jrc3BhY2VzLndyaXRlYARoAoLT5JMCOzoBKmIJd29ya3NwYWNlMisvdjEvb3Jncy97b3JnX2lkfS93b3Jrc3BhY2VzL3t3b3Jrc3BhY2VfaWR9EqkBCg9EZWxldGVXb3Jrc3BhY2USIS5saW1iZXIudjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBoiLmxpbWJlci52MS5EZWxldGVXb3Jrc3BhY2VSZXNwb25zZSJPqrsYGAgEEhB3b3Jrc3BhY2VzLndyaXRlYARoAYLT5JMCLSorL3YxL29yZ3Mve29yZ19pZH0vd29ya3NwYWNlcy97d29ya3NwYWNlX2lkfWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account_service, file_limber_v1_credential, file_limber_v1_preferences, file_limber_v1_workspace]);
 
 /**
- * What a workspace settles otherwise than its organisation. Zero data retention and regions only ever narrow.
+ * Settings that override the organization's for one workspace. Zero data retention and regions can only be restricted further.
  *
  * @generated from message limber.v1.WorkspaceSettings
  */
 export type WorkspaceSettings = Message<"limber.v1.WorkspaceSettings"> & {
   /**
-   * How many days logs are kept.
+   * Log retention, in days.
    *
    * @generated from field: optional uint32 retention_days = 1;
    */
@@ -44,51 +44,51 @@ export type WorkspaceSettings = Message<"limber.v1.WorkspaceSettings"> & {
   zdr?: boolean | undefined;
 
   /**
-   * Whether identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
-   * every call reaches a provider either way.
+   * Permits sharing responses between identical deterministic requests of the organization. The gateway does not cache responses yet, so
+   * every call reaches a provider.
    *
    * @generated from field: optional bool cache_sharing = 3;
    */
   cacheSharing?: boolean | undefined;
 
   /**
-   * When the organisation's own keys at providers are used.
+   * When the organization's own provider keys (BYOK) are used.
    *
    * @generated from field: optional limber.v1.ByokMode byok_mode = 4;
    */
   byokMode?: ByokMode | undefined;
 
   /**
-   * The preset of requests that name none.
+   * Preset for requests that name none.
    *
    * @generated from field: optional string default_preset = 5;
    */
   defaultPreset?: string | undefined;
 
   /**
-   * The regions that may serve, of those of the organisation.
+   * Regions that may serve; must be a subset of the organization's.
    *
    * @generated from field: repeated string allowed_regions = 6;
    */
   allowedRegions: string[];
 
   /**
-   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
-   * fewer where the ratio is below 0.05.
+   * Maximum share of hedged calls, from 0 (none) to 1. Each replica enforces it over time, with a burst of up to 20 hedges, or fewer for
+   * ratios below 0.05.
    *
    * @generated from field: optional double max_hedge_ratio = 7;
    */
   maxHedgeRatio?: number | undefined;
 
   /**
-   * Whose supply may serve at most, of what the organisation leaves open.
+   * Maximum trust level of offerings, within the organization's limit.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 8;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve. What the organisation requires, each workspace does.
+   * Allows only checkpoints signed by their makers. If the organization requires it, so does every workspace.
    *
    * @generated from field: optional bool require_signed = 9;
    */
@@ -103,41 +103,41 @@ export const WorkspaceSettingsSchema: GenMessage<WorkspaceSettings> = /*@__PURE_
   messageDesc(file_limber_v1_workspace_service, 0);
 
 /**
- * Asks for a workspace.
+ * Request to create a workspace.
  *
  * @generated from message limber.v1.CreateWorkspaceRequest
  */
 export type CreateWorkspaceRequest = Message<"limber.v1.CreateWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The word that stands for it: small letters, digits and hyphens. Made from the name when absent.
+   * Slug of lower-case letters, digits and hyphens; derived from the name when absent.
    *
    * @generated from field: optional string slug = 3;
    */
   slug?: string | undefined;
 
   /**
-   * What its keys may spend together; no limit when absent.
+   * Shared budget of its keys; unlimited when absent.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 4;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * What it settles otherwise than its organisation.
+   * Settings that override the organization's.
    *
    * @generated from field: optional limber.v1.WorkspaceSettings settings = 5;
    */
@@ -173,27 +173,27 @@ export const CreateWorkspaceResponseSchema: GenMessage<CreateWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 2);
 
 /**
- * Asks for workspaces.
+ * Request to list workspaces.
  *
  * @generated from message limber.v1.ListWorkspacesRequest
  */
 export type ListWorkspacesRequest = Message<"limber.v1.ListWorkspacesRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -208,34 +208,34 @@ export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*
   messageDesc(file_limber_v1_workspace_service, 3);
 
 /**
- * Workspaces.
+ * A page of workspaces.
  *
  * @generated from message limber.v1.ListWorkspacesResponse
  */
 export type ListWorkspacesResponse = Message<"limber.v1.ListWorkspacesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The workspaces, oldest first.
+   * Workspaces, oldest first.
    *
    * @generated from field: repeated limber.v1.Workspace data = 2;
    */
   data: Workspace[];
 
   /**
-   * There are younger ones.
+   * True if newer entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -250,20 +250,20 @@ export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = 
   messageDesc(file_limber_v1_workspace_service, 4);
 
 /**
- * Asks for a workspace.
+ * Request for a workspace.
  *
  * @generated from message limber.v1.GetWorkspaceRequest
  */
 export type GetWorkspaceRequest = Message<"limber.v1.GetWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
@@ -299,55 +299,55 @@ export const GetWorkspaceResponseSchema: GenMessage<GetWorkspaceResponse> = /*@_
   messageDesc(file_limber_v1_workspace_service, 6);
 
 /**
- * Asks for a workspace to be changed.
+ * Request to update a workspace.
  *
  * @generated from message limber.v1.UpdateWorkspaceRequest
  */
 export type UpdateWorkspaceRequest = Message<"limber.v1.UpdateWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
   workspaceId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string name = 3;
    */
   name?: string | undefined;
 
   /**
-   * The word that stands for it.
+   * Slug, unique in its organization.
    *
    * @generated from field: optional string slug = 4;
    */
   slug?: string | undefined;
 
   /**
-   * What its keys may spend together.
+   * Shared budget of its keys.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 5;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * All that it settles otherwise than its organisation.
+   * All settings that override the organization's; replaces the previous ones.
    *
    * @generated from field: optional limber.v1.WorkspaceSettings settings = 6;
    */
   settings?: WorkspaceSettings | undefined;
 
   /**
-   * Fields to take away.
+   * Fields to remove.
    *
    * @generated from field: repeated string clear = 7;
    */
@@ -362,13 +362,13 @@ export const UpdateWorkspaceRequestSchema: GenMessage<UpdateWorkspaceRequest> = 
   messageDesc(file_limber_v1_workspace_service, 7);
 
 /**
- * The workspace.
+ * The updated workspace.
  *
  * @generated from message limber.v1.UpdateWorkspaceResponse
  */
 export type UpdateWorkspaceResponse = Message<"limber.v1.UpdateWorkspaceResponse"> & {
   /**
-   * The workspace as it is now.
+   * The updated workspace.
    *
    * @generated from field: limber.v1.Workspace workspace = 1;
    */
@@ -383,27 +383,27 @@ export const UpdateWorkspaceResponseSchema: GenMessage<UpdateWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 8);
 
 /**
- * Asks for a workspace to be deleted.
+ * Request to delete a workspace.
  *
  * @generated from message limber.v1.DeleteWorkspaceRequest
  */
 export type DeleteWorkspaceRequest = Message<"limber.v1.DeleteWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
   workspaceId: string;
 
   /**
-   * Revokes its keys with it.
+   * Also revokes its active keys.
    *
    * @generated from field: optional bool force = 3;
    */
@@ -418,27 +418,27 @@ export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = 
   messageDesc(file_limber_v1_workspace_service, 9);
 
 /**
- * What was deleted.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteWorkspaceResponse
  */
 export type DeleteWorkspaceResponse = Message<"limber.v1.DeleteWorkspaceResponse"> & {
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 2;
    */
   deleted: boolean;
 
   /**
-   * The keys that were revoked with it.
+   * Ids of the keys that were revoked.
    *
    * @generated from field: repeated string revoked_keys = 3;
    */
@@ -453,13 +453,13 @@ export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 10);
 
 /**
- * Parts of an organisation, each with a budget and settings of its own.
+ * Manages workspaces: parts of an organization with their own budget and settings.
  *
  * @generated from service limber.v1.WorkspaceService
  */
 export const WorkspaceService: GenService<{
   /**
-   * Makes a workspace.
+   * Creates a workspace.
    *
    * @generated from rpc limber.v1.WorkspaceService.CreateWorkspace
    */
@@ -469,7 +469,7 @@ export const WorkspaceService: GenService<{
     output: typeof CreateWorkspaceResponseSchema;
   },
   /**
-   * Lists the workspaces of an organisation, oldest first.
+   * Lists the workspaces of an organization, oldest first.
    *
    * @generated from rpc limber.v1.WorkspaceService.ListWorkspaces
    */
@@ -479,7 +479,7 @@ export const WorkspaceService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * Shows a workspace.
+   * Returns a workspace.
    *
    * @generated from rpc limber.v1.WorkspaceService.GetWorkspace
    */
@@ -489,7 +489,7 @@ export const WorkspaceService: GenService<{
     output: typeof GetWorkspaceResponseSchema;
   },
   /**
-   * Changes a workspace. Fields that are left out stay as they are; a smaller budget holds at once.
+   * Updates a workspace. Omitted fields are unchanged; a lower budget applies immediately.
    *
    * @generated from rpc limber.v1.WorkspaceService.UpdateWorkspace
    */
@@ -499,7 +499,7 @@ export const WorkspaceService: GenService<{
     output: typeof UpdateWorkspaceResponseSchema;
   },
   /**
-   * Deletes a workspace. One with keys that work needs `force`, which revokes them.
+   * Deletes a workspace. If it has active keys, `force` is required and revokes them.
    *
    * @generated from rpc limber.v1.WorkspaceService.DeleteWorkspace
    */

@@ -138,7 +138,7 @@ export class Schemas {
 /** How comments say what an absent field stands for: `50 when absent.`, `` `act` when absent ``, `True when absent.` */
 const USUAL = /(?:^|[.;] )(?:`([^`]+)`|([\d.,]+)|(true|false)) when absent/i;
 /** How the value of an enum that is not stated says what it stands for. */
-const STANDS_FOR = /behaves as (\w+)/i;
+const STANDS_FOR = /behaves as `?(\w+)/i;
 
 /** What a field stands for that is not given, where its comment says so by a value and not in words. */
 function usualIn(comment: string, field: DescField): string | number | boolean | undefined {

@@ -2,7 +2,7 @@
 // @generated from file limber/edge/v1/options.proto (package limber.edge.v1, syntax proto3)
 /* eslint-disable */
 
-// How the edge serves the schema: who may call an RPC, what a refusal looks like, how a word is spelled in REST JSON.
+// How the edge serves the schema: access to RPCs, the form of errors, and the REST spelling of values.
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -17,105 +17,105 @@ export const file_limber_edge_v1_options: GenFile = /*@__PURE__*/
   fileDesc("ChxsaW1iZXIvZWRnZS92MS9vcHRpb25zLnByb3RvEg5saW1iZXIuZWRnZS52MSLOAwoDUnBjEiYKBmFjY2VzcxgBIAEoDjIWLmxpbWJlci5lZGdlLnYxLkFjY2VzcxISCgpwZXJtaXNzaW9uGAIgASgJEhYKDnN1Y2Nlc3Nfc3RhdHVzGAMgASgNEhIKCmlkZW1wb3RlbnQYBCABKAgSMwoNc3RyZWFtX2Zvcm1hdBgFIAEoDjIcLmxpbWJlci5lZGdlLnYxLlN0cmVhbUZvcm1hdBINCgVzY29wZRgGIAEoCRILCgNvd24YByABKAgSKAoHZGlhbGVjdBgIIAEoDjIXLmxpbWJlci5lZGdlLnYxLkRpYWxlY3QSEgoKcGVyX21pbnV0ZRgKIAEoDRIRCgltYXhfYnl0ZXMYCyABKA0SMgoKd29ya3NwYWNlcxgMIAEoDjIeLmxpbWJlci5lZGdlLnYxLldvcmtzcGFjZVJlYWNoEiUKBnlpZWxkcxgNIAEoDjIVLmxpbWJlci5lZGdlLnYxLllpZWxkEioKCHByaW9yaXR5GA4gASgOMhgubGltYmVyLmVkZ2UudjEuUHJpb3JpdHkSIgoEdG9vbBgPIAEoCzIULmxpbWJlci5lZGdlLnYxLlRvb2xKBAgJEApSDG1heF9ib2R5X21pYiJICgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDgoGZmllbGRzGAMgAygJEg0KBW1vdmVzGAQgASgIIpMBCgdSZWZ1c2FsEg4KBnN0YXR1cxgBIAEoDRIpCghycGNfY29kZRgCIAEoDjIXLmxpbWJlci5lZGdlLnYxLlJwY0NvZGUSJwoEdHlwZRgDIAEoDjIZLmxpbWJlci5lZGdlLnYxLkVycm9yVHlwZRIRCglyZXRyeWFibGUYBCABKAgSEQoJc2NpbV90eXBlGAUgASgJKqcBCghQcmlvcml0eRIYChRQUklPUklUWV9VTlNQRUNJRklFRBAAEhIKDlBSSU9SSVRZX0JBVENIEAESGwoXUFJJT1JJVFlfQURNSU5JU1RSQVRJT04QAhIUChBQUklPUklUWV9QUkVESUNUEAMSEAoMUFJJT1JJVFlfQUNUEAQSEQoNUFJJT1JJVFlfTE9PUBAFEhUKEVBSSU9SSVRZX0NSSVRJQ0FMEAYqtwEKDldvcmtzcGFjZVJlYWNoEh8KG1dPUktTUEFDRV9SRUFDSF9VTlNQRUNJRklFRBAAEhgKFFdPUktTUEFDRV9SRUFDSF9OT05FEAESIQodV09SS1NQQUNFX1JFQUNIX09XTl9XT1JLU1BBQ0UQAhIlCiFXT1JLU1BBQ0VfUkVBQ0hfT1JHQU5JU0FUSU9OX1JFQUQQAxIgChxXT1JLU1BBQ0VfUkVBQ0hfT1JHQU5JU0FUSU9OEAQqWQoFWWllbGQSFQoRWUlFTERfVU5TUEVDSUZJRUQQABIRCg1ZSUVMRF9OT1RISU5HEAESEwoPWUlFTERfQVVUSE9SSVRZEAISEQoNWUlFTERfR1JBTlRFRBADKkcKB0RpYWxlY3QSFwoTRElBTEVDVF9VTlNQRUNJRklFRBAAEhEKDURJQUxFQ1RfT0FVVEgQARIQCgxESUFMRUNUX1NDSU0QAiqKAQoGQWNjZXNzEhYKEkFDQ0VTU19VTlNQRUNJRklFRBAAEhEKDUFDQ0VTU19QVUJMSUMQARIOCgpBQ0NFU1NfS0VZEAISEAoMQUNDRVNTX0FETUlOEAMSFwoTQUNDRVNTX0FETUlOX09SX0tFWRAEEhoKFkFDQ0VTU19BRE1JTl9PUl9TSUdOVVAQBSpdCgxTdHJlYW1Gb3JtYXQSHQoZU1RSRUFNX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhUKEVNUUkVBTV9GT1JNQVRfU1NFEAESFwoTU1RSRUFNX0ZPUk1BVF9MSU5FUxACKpMDCgdScGNDb2RlEhgKFFJQQ19DT0RFX1VOU1BFQ0lGSUVEEAASFgoSUlBDX0NPREVfQ0FOQ0VMTEVEEAESHQoZUlBDX0NPREVfSU5WQUxJRF9BUkdVTUVOVBADEh4KGlJQQ19DT0RFX0RFQURMSU5FX0VYQ0VFREVEEAQSFgoSUlBDX0NPREVfTk9UX0ZPVU5EEAUSGwoXUlBDX0NPREVfQUxSRUFEWV9FWElTVFMQBhIeChpSUENfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAHEh8KG1JQQ19DT0RFX1JFU09VUkNFX0VYSEFVU1RFRBAIEiAKHFJQQ19DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QCRIUChBSUENfQ09ERV9BQk9SVEVEEAoSGgoWUlBDX0NPREVfVU5JTVBMRU1FTlRFRBAMEhUKEVJQQ19DT0RFX0lOVEVSTkFMEA0SGAoUUlBDX0NPREVfVU5BVkFJTEFCTEUQDhIcChhSUENfQ09ERV9VTkFVVEhFTlRJQ0FURUQQECqEAwoJRXJyb3JUeXBlEhoKFkVSUk9SX1RZUEVfVU5TUEVDSUZJRUQQABIjCh9FUlJPUl9UWVBFX0FVVEhFTlRJQ0FUSU9OX0VSUk9SEAESHwobRVJST1JfVFlQRV9QRVJNSVNTSU9OX0VSUk9SEAISHAoYRVJST1JfVFlQRV9CSUxMSU5HX0VSUk9SEAMSHwobRVJST1JfVFlQRV9SQVRFX0xJTUlUX0VSUk9SEAQSHwobRVJST1JfVFlQRV9WQUxJREFUSU9OX0VSUk9SEAUSHgoaRVJST1JfVFlQRV9OT1RfRk9VTkRfRVJST1IQBhIdChlFUlJPUl9UWVBFX0NPTkZMSUNUX0VSUk9SEAcSHAoYRVJST1JfVFlQRV9ST1VUSU5HX0VSUk9SEAgSHQoZRVJST1JfVFlQRV9VUFNUUkVBTV9FUlJPUhAJEhwKGEVSUk9SX1RZUEVfVElNRU9VVF9FUlJPUhAKEhsKF0VSUk9SX1RZUEVfU0VSVkVSX0VSUk9SEAs6RwoDcnBjEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYtYcDIAEoCzITLmxpbWJlci5lZGdlLnYxLlJwY1IDcnBjOlYKB3JlZnVzYWwSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxi/hwMgASgLMhcubGltYmVyLmVkZ2UudjEuUmVmdXNhbFIHcmVmdXNhbDo/CghzcGVsbGluZxIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGMCHAyABKAlSCHNwZWxsaW5nOj0KB3N5bm9ueW0SIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjBhwMgAygJUgdzeW5vbnltOjkKBmlubGluZRIfLmdvb2dsZS5wcm90b2J1Zi5NZXNzYWdlT3B0aW9ucxjJhwMgASgIUgZpbmxpbmU6OwoIbnVsbGFibGUSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOHAyABKAhSCG51bGxhYmxlOjMKBGtlcHQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGN2HAyABKAhSBGtlcHQ6MQoDcmF3Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjUhwMgASgIUgNyYXc6NwoGaGVhZGVyEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjVhwMgASgJUgZoZWFkZXI6NQoFd2hvbGUSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNaHAyABKAhSBXdob2xlOjsKCG5vbmVtcHR5Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjXhwMgASgIUghub25lbXB0eWIGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
- * Who may call an RPC, and how its answer travels.
+ * Access rules and transport form of an RPC.
  *
  * @generated from message limber.edge.v1.Rpc
  */
 export type Rpc = Message<"limber.edge.v1.Rpc"> & {
   /**
-   * Whose call is taken at all.
+   * Who may call it.
    *
    * @generated from field: limber.edge.v1.Access access = 1;
    */
   access: Access;
 
   /**
-   * The permission that a key's role must hold, such as `inference.run`; empty when holding a key is enough.
+   * Permission that the key's role must have, such as `inference.run`; empty if any key suffices.
    *
    * @generated from field: string permission = 2;
    */
   permission: string;
 
   /**
-   * The HTTP status of a success; 0 stands for 200.
+   * HTTP status of a success; 200 if 0.
    *
    * @generated from field: uint32 success_status = 3;
    */
   successStatus: number;
 
   /**
-   * An `Idempotency-Key` header or `idempotency_key` field makes the answer replayable for 24 hours.
+   * An `Idempotency-Key` header or `idempotency_key` field makes the response replayable for 24 hours.
    *
    * @generated from field: bool idempotent = 4;
    */
   idempotent: boolean;
 
   /**
-   * The REST form of a server stream, or of a unary answer that the caller asked to have as a stream.
+   * REST form of a server stream, or of a unary response that the caller requested as a stream.
    *
    * @generated from field: limber.edge.v1.StreamFormat stream_format = 5;
    */
   streamFormat: StreamFormat;
 
   /**
-   * The contract that a key's scopes must cover; empty when the call belongs to none.
+   * Contract that the key's scopes must include; empty if the call belongs to none.
    *
    * @generated from field: string scope = 6;
    */
   scope: string;
 
   /**
-   * A role that holds the permission for what is its own alone is let in; the function narrows what it reaches.
+   * Also admits roles that have the permission only for their own resources; the function restricts what they can access.
    *
    * @generated from field: bool own = 7;
    */
   own: boolean;
 
   /**
-   * The convention that its REST form follows; the gateway's own when not stated.
+   * Convention of its REST form; the gateway's own if unspecified.
    *
    * @generated from field: limber.edge.v1.Dialect dialect = 8;
    */
   dialect: Dialect;
 
   /**
-   * How often a minute one address may call what anyone may, over all replicas; 0 stands for any number. What looks at secrets has one.
+   * Rate limit of a public call per client address and minute, over all replicas; unlimited if 0. Calls that check secrets have one.
    *
    * @generated from field: uint32 per_minute = 10;
    */
   perMinute: number;
 
   /**
-   * The most bytes of a request message, as sent and as decompressed, on every transport. 0 stands for 64 KiB where a call needs no key, for
-   * 64 MiB of each message of a conversation, and for 32 MiB everywhere else.
+   * Maximum size of a request message, in bytes, as sent and as decompressed, on every transport. If 0: 64 KiB for calls without a key,
+   * 64 MiB per message of a bidirectional stream, and 32 MiB otherwise.
    *
    * @generated from field: uint32 max_bytes = 11;
    */
   maxBytes: number;
 
   /**
-   * How far a key of a workspace reaches by it. Every RPC says so.
+   * What a workspace key can access; required for every RPC.
    *
    * @generated from field: limber.edge.v1.WorkspaceReach workspaces = 12;
    */
   workspaces: WorkspaceReach;
 
   /**
-   * What a call gives away of what its caller may do. Stated by every RPC that writes keys, members, roles, applications or settings.
+   * Authority that the call grants. Required for every RPC that writes keys, members, roles, applications or settings.
    *
    * @generated from field: limber.edge.v1.Yield yields = 13;
    */
   yields: Yield;
 
   /**
-   * Which calls give way first while the gateway is overloaded; administration when not stated.
+   * Priority under overload; administration if unspecified.
    *
    * @generated from field: limber.edge.v1.Priority priority = 14;
    */
   priority: Priority;
 
   /**
-   * Agents call it as a tool, over the Model Context Protocol; not where it is absent.
+   * Offers the RPC as a Model Context Protocol tool; absent if it is none.
    *
    * @generated from field: limber.edge.v1.Tool tool = 15;
    */
@@ -130,34 +130,34 @@ export const RpcSchema: GenMessage<Rpc> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 0);
 
 /**
- * An RPC as a tool of agents.
+ * An RPC offered as a tool for agents.
  *
  * @generated from message limber.edge.v1.Tool
  */
 export type Tool = Message<"limber.edge.v1.Tool"> & {
   /**
-   * Its name, such as `list_models`.
+   * Tool name, such as `list_models`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What an agent has to know before it calls; what the call does follows from its comment.
+   * What an agent must know before calling it, in addition to the RPC's comment.
    *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
-   * The fields of the request that agents give; all of them when empty.
+   * Request fields that agents can set; all if empty.
    *
    * @generated from field: repeated string fields = 3;
    */
   fields: string[];
 
   /**
-   * It makes a robot move.
+   * True if it makes a robot move.
    *
    * @generated from field: bool moves = 4;
    */
@@ -172,41 +172,41 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 1);
 
 /**
- * What a refusal looks like on each transport.
+ * How an error appears on each transport.
  *
  * @generated from message limber.edge.v1.Refusal
  */
 export type Refusal = Message<"limber.edge.v1.Refusal"> & {
   /**
-   * The HTTP status.
+   * HTTP status.
    *
    * @generated from field: uint32 status = 1;
    */
   status: number;
 
   /**
-   * The code over gRPC and Connect.
+   * Code for gRPC and Connect.
    *
    * @generated from field: limber.edge.v1.RpcCode rpc_code = 2;
    */
   rpcCode: RpcCode;
 
   /**
-   * The family of the reason, for clients that branch on families.
+   * Error category, for clients that branch on categories.
    *
    * @generated from field: limber.edge.v1.ErrorType type = 3;
    */
   type: ErrorType;
 
   /**
-   * The same call may succeed later without a change.
+   * True if the same call may succeed later, unchanged.
    *
    * @generated from field: bool retryable = 4;
    */
   retryable: boolean;
 
   /**
-   * Its word in a refusal by RFC 7644, such as `invalidFilter`; empty where that has none.
+   * SCIM error type (RFC 7644), such as `invalidFilter`; empty if there is none.
    *
    * @generated from field: string scim_type = 5;
    */
@@ -221,27 +221,27 @@ export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 2);
 
 /**
- * The classes of calls under overload, from the first that is refused to the one that never is.
+ * Priorities under overload, from the first to be refused to the last.
  *
  * @generated from enum limber.edge.v1.Priority
  */
 export const Priority = {
   /**
-   * Not stated: administration.
+   * Unspecified; behaves as administration.
    *
    * @generated from enum value: PRIORITY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Work that runs later: batches and evaluations. Refused first.
+   * Background work: batches and evaluations. Refused first.
    *
    * @generated from enum value: PRIORITY_BATCH = 1;
    */
   BATCH: 1,
 
   /**
-   * The organisation, its keys, its supply, the catalog.
+   * Management of organizations, keys and offerings, and the catalog.
    *
    * @generated from enum value: PRIORITY_ADMINISTRATION = 2;
    */
@@ -255,21 +255,21 @@ export const Priority = {
   PREDICT: 3,
 
   /**
-   * One action chunk.
+   * A single act call.
    *
    * @generated from enum value: PRIORITY_ACT = 4;
    */
   ACT: 4,
 
   /**
-   * A control loop of a robot.
+   * A robot's control loop.
    *
    * @generated from enum value: PRIORITY_LOOP = 5;
    */
   LOOP: 5,
 
   /**
-   * Emergency stop and health: never refused and never queued for overload.
+   * Emergency stop and health checks; never refused or queued because of overload.
    *
    * @generated from enum value: PRIORITY_CRITICAL = 6;
    */
@@ -277,7 +277,7 @@ export const Priority = {
 } as const;
 
 /**
- * The classes of calls under overload, from the first that is refused to the one that never is.
+ * Priorities under overload, from the first to be refused to the last.
  *
  * @generated from enum limber.edge.v1.Priority
  */
@@ -290,41 +290,41 @@ export const PrioritySchema: GenEnum<Priority> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 0);
 
 /**
- * How far a key of a workspace reaches by an RPC. A key of no workspace is the organisation's, and reaches all of it.
+ * What a workspace key can access with an RPC. Organization keys can access the entire organization.
  *
  * @generated from enum limber.edge.v1.WorkspaceReach
  */
 export const WorkspaceReach = {
   /**
-   * Not stated: refused at start.
+   * Unspecified; the gateway does not start with it.
    *
    * @generated from enum value: WORKSPACE_REACH_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The RPC touches nothing of an organisation: it is public, the operator's alone, or the same for all keys.
+   * Nothing of an organization: the RPC is public, for the operator only, or the same for all keys.
    *
    * @generated from enum value: WORKSPACE_REACH_NONE = 1;
    */
   NONE: 1,
 
   /**
-   * What is of the key's workspace. Everything else of the organisation is answered as what does not exist.
+   * Resources of the key's workspace; other resources of the organization appear not to exist.
    *
    * @generated from enum value: WORKSPACE_REACH_OWN_WORKSPACE = 2;
    */
   OWN_WORKSPACE: 2,
 
   /**
-   * What the organisation shares with all its workspaces; the RPC changes nothing.
+   * Read-only resources that the organization shares with all its workspaces.
    *
    * @generated from enum value: WORKSPACE_REACH_ORGANISATION_READ = 3;
    */
   ORGANISATION_READ: 3,
 
   /**
-   * The RPC is about the organisation as a whole: the gate refuses a key of a workspace with `scope_denied`.
+   * The entire organization; the gate refuses workspace keys with `scope_denied`.
    *
    * @generated from enum value: WORKSPACE_REACH_ORGANISATION = 4;
    */
@@ -332,7 +332,7 @@ export const WorkspaceReach = {
 } as const;
 
 /**
- * How far a key of a workspace reaches by an RPC. A key of no workspace is the organisation's, and reaches all of it.
+ * What a workspace key can access with an RPC. Organization keys can access the entire organization.
  *
  * @generated from enum limber.edge.v1.WorkspaceReach
  */
@@ -345,34 +345,34 @@ export const WorkspaceReachSchema: GenEnum<WorkspaceReach> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 1);
 
 /**
- * What a call gives away.
+ * Authority that a call grants.
  *
  * @generated from enum limber.edge.v1.Yield
  */
 export const Yield = {
   /**
-   * Not stated: nothing.
+   * Unspecified; grants nothing.
    *
    * @generated from enum value: YIELD_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Nothing: it shows, or it takes away.
+   * Grants nothing: the call only reads or revokes.
    *
    * @generated from enum value: YIELD_NOTHING = 1;
    */
   NOTHING: 1,
 
   /**
-   * Authority: what exceeds the caller's own in any dimension is refused.
+   * Grants authority, which must not exceed the caller's own in any dimension.
    *
    * @generated from enum value: YIELD_AUTHORITY = 2;
    */
   AUTHORITY: 2,
 
   /**
-   * What was given before, by an invite, by consent, or by an operator who lets anyone sign up.
+   * Grants authority that was approved before: by an invite, by consent, or by public signup.
    *
    * @generated from enum value: YIELD_GRANTED = 3;
    */
@@ -380,7 +380,7 @@ export const Yield = {
 } as const;
 
 /**
- * What a call gives away.
+ * Authority that a call grants.
  *
  * @generated from enum limber.edge.v1.Yield
  */
@@ -393,7 +393,7 @@ export const YieldSchema: GenEnum<Yield> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 2);
 
 /**
- * A convention of REST that others have laid down: how bodies are written and what a refusal looks like.
+ * A REST convention of another specification: body encoding and the form of errors.
  *
  * @generated from enum limber.edge.v1.Dialect
  */
@@ -406,14 +406,14 @@ export const Dialect = {
   UNSPECIFIED: 0,
 
   /**
-   * RFC 6749: bodies are forms or JSON, unknown parameters are ignored, refusals are `{error, error_description}`.
+   * RFC 6749: form or JSON bodies, unknown parameters ignored, errors as `{error, error_description}`.
    *
    * @generated from enum value: DIALECT_OAUTH = 1;
    */
   OAUTH: 1,
 
   /**
-   * RFC 7644: `application/scim+json` by the fields' JSON names in any case, ETags, refusals of the schema `Error`.
+   * RFC 7644: `application/scim+json` with case-insensitive names, ETags, errors in the `Error` schema.
    *
    * @generated from enum value: DIALECT_SCIM = 2;
    */
@@ -421,7 +421,7 @@ export const Dialect = {
 } as const;
 
 /**
- * A convention of REST that others have laid down: how bodies are written and what a refusal looks like.
+ * A REST convention of another specification: body encoding and the form of errors.
  *
  * @generated from enum limber.edge.v1.Dialect
  */
@@ -434,13 +434,13 @@ export const DialectSchema: GenEnum<Dialect> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 3);
 
 /**
- * Whose call is taken.
+ * Who may call an RPC.
  *
  * @generated from enum limber.edge.v1.Access
  */
 export const Access = {
   /**
-   * Not stated: refused at start.
+   * Unspecified; the gateway does not start with it.
    *
    * @generated from enum value: ACCESS_UNSPECIFIED = 0;
    */
@@ -454,28 +454,28 @@ export const Access = {
   PUBLIC: 1,
 
   /**
-   * A caller with an API key.
+   * Callers with an API key.
    *
    * @generated from enum value: ACCESS_KEY = 2;
    */
   KEY: 2,
 
   /**
-   * The operator, by admin token.
+   * The operator, with the admin token.
    *
    * @generated from enum value: ACCESS_ADMIN = 3;
    */
   ADMIN: 3,
 
   /**
-   * The operator by admin token, or a key whose role holds the permission; where both are sent, both must be valid.
+   * The operator with the admin token, or a key with the permission; if both are sent, both must be valid.
    *
    * @generated from enum value: ACCESS_ADMIN_OR_KEY = 4;
    */
   ADMIN_OR_KEY: 4,
 
   /**
-   * The operator by admin token, or anyone while public signup is enabled.
+   * The operator with the admin token, or anyone while public signup is enabled.
    *
    * @generated from enum value: ACCESS_ADMIN_OR_SIGNUP = 5;
    */
@@ -483,7 +483,7 @@ export const Access = {
 } as const;
 
 /**
- * Whose call is taken.
+ * Who may call an RPC.
  *
  * @generated from enum limber.edge.v1.Access
  */
@@ -496,7 +496,7 @@ export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 4);
 
 /**
- * How a stream is written over REST.
+ * REST form of a stream.
  *
  * @generated from enum limber.edge.v1.StreamFormat
  */
@@ -509,14 +509,14 @@ export const StreamFormat = {
   UNSPECIFIED: 0,
 
   /**
-   * Server-sent events; the event's name is the name of the `oneof` case.
+   * Server-sent events; the event name is the name of the `oneof` case.
    *
    * @generated from enum value: STREAM_FORMAT_SSE = 1;
    */
   SSE: 1,
 
   /**
-   * JSON Lines as `text/plain`: each message's one field, a line each.
+   * JSON Lines as `text/plain`: one line per message, containing its only field.
    *
    * @generated from enum value: STREAM_FORMAT_LINES = 2;
    */
@@ -524,7 +524,7 @@ export const StreamFormat = {
 } as const;
 
 /**
- * How a stream is written over REST.
+ * REST form of a stream.
  *
  * @generated from enum limber.edge.v1.StreamFormat
  */
@@ -537,104 +537,104 @@ export const StreamFormatSchema: GenEnum<StreamFormat> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 5);
 
 /**
- * The canonical codes of gRPC that refusals use, with their own numbers.
+ * Canonical gRPC codes used by errors, with their standard numbers.
  *
  * @generated from enum limber.edge.v1.RpcCode
  */
 export const RpcCode = {
   /**
-   * Not stated; gRPC's OK is never a refusal.
+   * Unspecified; gRPC's OK is never an error.
    *
    * @generated from enum value: RPC_CODE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The caller went away.
+   * The caller disconnected.
    *
    * @generated from enum value: RPC_CODE_CANCELLED = 1;
    */
   CANCELLED: 1,
 
   /**
-   * The request is wrong whatever the state of the system.
+   * The request is invalid, regardless of the state of the system.
    *
    * @generated from enum value: RPC_CODE_INVALID_ARGUMENT = 3;
    */
   INVALID_ARGUMENT: 3,
 
   /**
-   * Time ran out.
+   * The deadline passed.
    *
    * @generated from enum value: RPC_CODE_DEADLINE_EXCEEDED = 4;
    */
   DEADLINE_EXCEEDED: 4,
 
   /**
-   * The thing named does not exist, or is another organisation's.
+   * The resource does not exist or belongs to another organization.
    *
    * @generated from enum value: RPC_CODE_NOT_FOUND = 5;
    */
   NOT_FOUND: 5,
 
   /**
-   * The thing exists already, in another form.
+   * The resource already exists with different content.
    *
    * @generated from enum value: RPC_CODE_ALREADY_EXISTS = 6;
    */
   ALREADY_EXISTS: 6,
 
   /**
-   * The caller is known and may not.
+   * The caller is authenticated but not authorized.
    *
    * @generated from enum value: RPC_CODE_PERMISSION_DENIED = 7;
    */
   PERMISSION_DENIED: 7,
 
   /**
-   * A limit is reached.
+   * A limit is exceeded.
    *
    * @generated from enum value: RPC_CODE_RESOURCE_EXHAUSTED = 8;
    */
   RESOURCE_EXHAUSTED: 8,
 
   /**
-   * The state of the system forbids it.
+   * The state of the system does not allow the call.
    *
    * @generated from enum value: RPC_CODE_FAILED_PRECONDITION = 9;
    */
   FAILED_PRECONDITION: 9,
 
   /**
-   * Another call is in the way.
+   * The call conflicts with another one.
    *
    * @generated from enum value: RPC_CODE_ABORTED = 10;
    */
   ABORTED: 10,
 
   /**
-   * There is no such thing here.
+   * The operation is not supported.
    *
    * @generated from enum value: RPC_CODE_UNIMPLEMENTED = 12;
    */
   UNIMPLEMENTED: 12,
 
   /**
-   * Our fault.
+   * Internal error.
    *
    * @generated from enum value: RPC_CODE_INTERNAL = 13;
    */
   INTERNAL: 13,
 
   /**
-   * Not now; try again.
+   * Temporarily unavailable; retry later.
    *
    * @generated from enum value: RPC_CODE_UNAVAILABLE = 14;
    */
   UNAVAILABLE: 14,
 
   /**
-   * The caller is not known.
+   * The caller is not authenticated.
    *
    * @generated from enum value: RPC_CODE_UNAUTHENTICATED = 16;
    */
@@ -642,7 +642,7 @@ export const RpcCode = {
 } as const;
 
 /**
- * The canonical codes of gRPC that refusals use, with their own numbers.
+ * Canonical gRPC codes used by errors, with their standard numbers.
  *
  * @generated from enum limber.edge.v1.RpcCode
  */
@@ -655,62 +655,62 @@ export const RpcCodeSchema: GenEnum<RpcCode> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 6);
 
 /**
- * The families of refusals.
+ * Error categories.
  *
  * @generated from enum limber.edge.v1.ErrorType
  */
 export const ErrorType = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ERROR_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Who the caller is could not be established.
+   * Authentication failed.
    *
    * @generated from enum value: ERROR_TYPE_AUTHENTICATION_ERROR = 1;
    */
   AUTHENTICATION_ERROR: 1,
 
   /**
-   * The caller may not do this.
+   * The caller is not authorized.
    *
    * @generated from enum value: ERROR_TYPE_PERMISSION_ERROR = 2;
    */
   PERMISSION_ERROR: 2,
 
   /**
-   * Money is short.
+   * The balance or a budget is insufficient.
    *
    * @generated from enum value: ERROR_TYPE_BILLING_ERROR = 3;
    */
   BILLING_ERROR: 3,
 
   /**
-   * A limit over time is reached.
+   * A rate limit is exceeded.
    *
    * @generated from enum value: ERROR_TYPE_RATE_LIMIT_ERROR = 4;
    */
   RATE_LIMIT_ERROR: 4,
 
   /**
-   * The request is malformed or out of bounds.
+   * The request is invalid.
    *
    * @generated from enum value: ERROR_TYPE_VALIDATION_ERROR = 5;
    */
   VALIDATION_ERROR: 5,
 
   /**
-   * The thing named does not exist.
+   * The resource does not exist.
    *
    * @generated from enum value: ERROR_TYPE_NOT_FOUND_ERROR = 6;
    */
   NOT_FOUND_ERROR: 6,
 
   /**
-   * The state of the system forbids it.
+   * The state of the system does not allow the call.
    *
    * @generated from enum value: ERROR_TYPE_CONFLICT_ERROR = 7;
    */
@@ -731,14 +731,14 @@ export const ErrorType = {
   UPSTREAM_ERROR: 9,
 
   /**
-   * Time ran out.
+   * The deadline passed.
    *
    * @generated from enum value: ERROR_TYPE_TIMEOUT_ERROR = 10;
    */
   TIMEOUT_ERROR: 10,
 
   /**
-   * The gateway's own state.
+   * The gateway failed or is unavailable.
    *
    * @generated from enum value: ERROR_TYPE_SERVER_ERROR = 11;
    */
@@ -746,7 +746,7 @@ export const ErrorType = {
 } as const;
 
 /**
- * The families of refusals.
+ * Error categories.
  *
  * @generated from enum limber.edge.v1.ErrorType
  */
@@ -759,7 +759,7 @@ export const ErrorTypeSchema: GenEnum<ErrorType> = /*@__PURE__*/
   enumDesc(file_limber_edge_v1_options, 7);
 
 /**
- * Who may call this RPC and how its answer travels. Every RPC of limber.v1 carries one.
+ * Access rules and transport form of this RPC; required for every RPC of limber.v1.
  *
  * @generated from extension: limber.edge.v1.Rpc rpc = 50101;
  */
@@ -767,7 +767,7 @@ export const rpc: GenExtension<MethodOptions, Rpc> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 0);
 
 /**
- * What a refusal with this reason looks like on each transport.
+ * How an error with this reason appears on each transport.
  *
  * @generated from extension: limber.edge.v1.Refusal refusal = 50111;
  */
@@ -775,7 +775,7 @@ export const refusal: GenExtension<EnumValueOptions, Refusal> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 1);
 
 /**
- * The REST spelling of this value where the rule (drop the shared prefix, lower the case) does not give it.
+ * REST spelling of this value, if it is not the lower-case name without the common prefix.
  *
  * @generated from extension: string spelling = 50112;
  */
@@ -783,7 +783,7 @@ export const spelling: GenExtension<EnumValueOptions, string> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 2);
 
 /**
- * Other words that REST accepts for this value. It never answers with them.
+ * Additional spellings that REST accepts for this value, but never returns.
  *
  * @generated from extension: repeated string synonym = 50113;
  */
@@ -791,7 +791,7 @@ export const synonym: GenExtension<EnumValueOptions, string[]> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 3);
 
 /**
- * The message's one repeated or map field is its REST JSON: `{"values":[1,2]}` is written `[1,2]`.
+ * REST JSON writes the message as the value of its only repeated or map field: `{"values":[1,2]}` becomes `[1,2]`.
  *
  * @generated from extension: bool inline = 50121;
  */
@@ -799,7 +799,7 @@ export const inline: GenExtension<MessageOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 4);
 
 /**
- * Written as `null` in REST JSON when it is not set, instead of being left out; a list when it is empty.
+ * REST JSON writes the unset field as `null`, or an empty list for repeated fields, instead of omitting it.
  *
  * @generated from extension: bool nullable = 50131;
  */
@@ -807,7 +807,7 @@ export const nullable: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 5);
 
 /**
- * Written as `[]` by RFC 7644's convention when it is empty, where other empty lists are left out.
+ * REST JSON writes the empty list as `[]`, as RFC 7644 requires; other empty lists are omitted.
  *
  * @generated from extension: bool kept = 50141;
  */
@@ -815,7 +815,7 @@ export const kept: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 6);
 
 /**
- * The REST body is this field's bytes as they are, not JSON.
+ * The REST body is this field's raw bytes, not JSON.
  *
  * @generated from extension: bool raw = 50132;
  */
@@ -823,7 +823,7 @@ export const raw: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 7);
 
 /**
- * REST carries this field in the header of this name.
+ * REST header that carries this field.
  *
  * @generated from extension: string header = 50133;
  */
@@ -831,7 +831,7 @@ export const header: GenExtension<FieldOptions, string> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 8);
 
 /**
- * A number that has to be an integer, of any size that JSON writes whole.
+ * The number must be an integer, of any size that JSON can represent exactly.
  *
  * @generated from extension: bool whole = 50134;
  */
@@ -839,7 +839,7 @@ export const whole: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 9);
 
 /**
- * A limit: REST refuses `[]`, which reads as "nothing" and would lift the limit. Leave the field out, or send `null` to remove the limit.
+ * The list limits something, so REST refuses `[]`, which would be ambiguous. Omit the field, or send `null` to remove the limit.
  *
  * @generated from extension: bool nonempty = 50135;
  */

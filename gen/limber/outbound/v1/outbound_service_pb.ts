@@ -2,7 +2,8 @@
 // @generated from file limber/outbound/v1/outbound_service.proto (package limber.outbound.v1, syntax proto3)
 /* eslint-disable */
 
-// The native wire, reversed: a model server that cannot be dialled, behind a NAT say, dials the gateway and is called on its stream.
+// The native wire protocol with the connection reversed: a model server that the gateway cannot reach, for example behind NAT, connects
+// to the gateway and serves calls on its stream.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -20,19 +21,19 @@ export const file_limber_outbound_v1_outbound_service: GenFile = /*@__PURE__*/
   fileDesc("CilsaW1iZXIvb3V0Ym91bmQvdjEvb3V0Ym91bmRfc2VydmljZS5wcm90bxISbGltYmVyLm91dGJvdW5kLnYxIuIBCgxTZXJ2ZVJlcXVlc3QSKgoFaGVsbG8YASABKAsyGS5saW1iZXIub3V0Ym91bmQudjEuSGVsbG9IABIsCgNhY3QYAiABKAsyHS5saW1iZXIucG9saWN5LnYxLkFjdFJlc3BvbnNlSAASMgoHcHJlZGljdBgDIAEoCzIfLmxpbWJlci5vdXRib3VuZC52MS5QcmVkaWN0UGFydEgAEjIKBmdyb3VuZBgEIAEoCzIgLmxpbWJlci5vdXRib3VuZC52MS5Hcm91bmRBbnN3ZXJIAEIQCgdtZXNzYWdlEgW6SAIIASIkCgVIZWxsbxIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAIq8BCgtQcmVkaWN0UGFydBIPCgdjYWxsX2lkGAEgASgNEjEKBHBhcnQYAiABKAsyIS5saW1iZXIucG9saWN5LnYxLlByZWRpY3RSZXNwb25zZUgAEiYKA2VuZBgDIAEoCzIXLmxpbWJlci5vdXRib3VuZC52MS5FbmRIABIsCgVlcnJvchgEIAEoCzIbLmxpbWJlci5wb2xpY3kudjEuQ2FsbEVycm9ySABCBgoEYm9keSIFCgNFbmQiiQEKDEdyb3VuZEFuc3dlchIPCgdjYWxsX2lkGAEgASgNEjIKBmFuc3dlchgCIAEoCzIgLmxpbWJlci5wb2xpY3kudjEuR3JvdW5kUmVzcG9uc2VIABIsCgVlcnJvchgDIAEoCzIbLmxpbWJlci5wb2xpY3kudjEuQ2FsbEVycm9ySABCBgoEYm9keSLdAQoNU2VydmVSZXNwb25zZRIuCgd3ZWxjb21lGAEgASgLMhsubGltYmVyLm91dGJvdW5kLnYxLldlbGNvbWVIABIrCgNhY3QYAiABKAsyHC5saW1iZXIucG9saWN5LnYxLkFjdFJlcXVlc3RIABIyCgdwcmVkaWN0GAMgASgLMh8ubGltYmVyLm91dGJvdW5kLnYxLlByZWRpY3RDYWxsSAASMAoGZ3JvdW5kGAQgASgLMh4ubGltYmVyLm91dGJvdW5kLnYxLkdyb3VuZENhbGxIAEIJCgdtZXNzYWdlIhsKB1dlbGNvbWUSEAoIcHJvdmlkZXIYASABKAkiUQoLUHJlZGljdENhbGwSDwoHY2FsbF9pZBgBIAEoDRIxCgdyZXF1ZXN0GAIgASgLMiAubGltYmVyLnBvbGljeS52MS5QcmVkaWN0UmVxdWVzdCJPCgpHcm91bmRDYWxsEg8KB2NhbGxfaWQYASABKA0SMAoHcmVxdWVzdBgCIAEoCzIfLmxpbWJlci5wb2xpY3kudjEuR3JvdW5kUmVxdWVzdDKaAQoPT3V0Ym91bmRTZXJ2aWNlEoYBCgVTZXJ2ZRIgLmxpbWJlci5vdXRib3VuZC52MS5TZXJ2ZVJlcXVlc3QaIS5saW1iZXIub3V0Ym91bmQudjEuU2VydmVSZXNwb25zZSI0qrsYEggCEgxzdXBwbHkud3JpdGVgBILT5JMCGDoBKiITL3YxL3N1cHBseS9vdXRib3VuZCgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_policy_v1_policy_service]);
 
 /**
- * What a model server says.
+ * A message of a model server.
  *
  * @generated from message limber.outbound.v1.ServeRequest
  */
 export type ServeRequest = Message<"limber.outbound.v1.ServeRequest"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.outbound.v1.ServeRequest.message
    */
   message: {
     /**
-     * Who serves. Comes first, once.
+     * Identifies the provider. Sent first, once.
      *
      * @generated from field: limber.outbound.v1.Hello hello = 1;
      */
@@ -40,7 +41,7 @@ export type ServeRequest = Message<"limber.outbound.v1.ServeRequest"> & {
     case: "hello";
   } | {
     /**
-     * An act call's answer.
+     * Response to an act call.
      *
      * @generated from field: limber.policy.v1.ActResponse act = 2;
      */
@@ -48,7 +49,7 @@ export type ServeRequest = Message<"limber.outbound.v1.ServeRequest"> & {
     case: "act";
   } | {
     /**
-     * A part of a predict call's answer, or its end.
+     * Part of the response to a predict call, or its end.
      *
      * @generated from field: limber.outbound.v1.PredictPart predict = 3;
      */
@@ -56,7 +57,7 @@ export type ServeRequest = Message<"limber.outbound.v1.ServeRequest"> & {
     case: "predict";
   } | {
     /**
-     * A ground call's answer.
+     * Response to a ground call.
      *
      * @generated from field: limber.outbound.v1.GroundAnswer ground = 4;
      */
@@ -73,13 +74,13 @@ export const ServeRequestSchema: GenMessage<ServeRequest> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 0);
 
 /**
- * Who serves.
+ * Identifies the provider.
  *
  * @generated from message limber.outbound.v1.Hello
  */
 export type Hello = Message<"limber.outbound.v1.Hello"> & {
   /**
-   * The provider, as registered by the organisation of the key.
+   * Provider name, registered by the key's organization.
    *
    * @generated from field: string provider = 1;
    */
@@ -94,26 +95,26 @@ export const HelloSchema: GenMessage<Hello> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 1);
 
 /**
- * A part of a predict call's answer.
+ * Part of the response to a predict call.
  *
  * @generated from message limber.outbound.v1.PredictPart
  */
 export type PredictPart = Message<"limber.outbound.v1.PredictPart"> & {
   /**
-   * The call that this answers.
+   * Id of the call that this responds to.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * What it is.
+   * The part.
    *
    * @generated from oneof limber.outbound.v1.PredictPart.body
    */
   body: {
     /**
-     * A frame, or the summary.
+     * A frame or the summary.
      *
      * @generated from field: limber.policy.v1.PredictResponse part = 2;
      */
@@ -121,7 +122,7 @@ export type PredictPart = Message<"limber.outbound.v1.PredictPart"> & {
     case: "part";
   } | {
     /**
-     * There is no more.
+     * End of the response.
      *
      * @generated from field: limber.outbound.v1.End end = 3;
      */
@@ -146,7 +147,7 @@ export const PredictPartSchema: GenMessage<PredictPart> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 2);
 
 /**
- * There is no more.
+ * End of a response.
  *
  * @generated from message limber.outbound.v1.End
  */
@@ -161,20 +162,20 @@ export const EndSchema: GenMessage<End> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 3);
 
 /**
- * A ground call's answer.
+ * Response to a ground call.
  *
  * @generated from message limber.outbound.v1.GroundAnswer
  */
 export type GroundAnswer = Message<"limber.outbound.v1.GroundAnswer"> & {
   /**
-   * The call that this answers.
+   * Id of the call that this responds to.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * What it is.
+   * The response.
    *
    * @generated from oneof limber.outbound.v1.GroundAnswer.body
    */
@@ -205,19 +206,19 @@ export const GroundAnswerSchema: GenMessage<GroundAnswer> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 4);
 
 /**
- * What the gateway says.
+ * A message of the gateway.
  *
  * @generated from message limber.outbound.v1.ServeResponse
  */
 export type ServeResponse = Message<"limber.outbound.v1.ServeResponse"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.outbound.v1.ServeResponse.message
    */
   message: {
     /**
-     * The server is known and may be called.
+     * The server is registered and may get calls.
      *
      * @generated from field: limber.outbound.v1.Welcome welcome = 1;
      */
@@ -225,7 +226,7 @@ export type ServeResponse = Message<"limber.outbound.v1.ServeResponse"> & {
     case: "welcome";
   } | {
     /**
-     * Asks for a chunk, or calls a call of any kind off.
+     * Requests an action chunk, or cancels a call of any kind.
      *
      * @generated from field: limber.policy.v1.ActRequest act = 2;
      */
@@ -233,7 +234,7 @@ export type ServeResponse = Message<"limber.outbound.v1.ServeResponse"> & {
     case: "act";
   } | {
     /**
-     * Asks for frames.
+     * Requests future frames.
      *
      * @generated from field: limber.outbound.v1.PredictCall predict = 3;
      */
@@ -241,7 +242,7 @@ export type ServeResponse = Message<"limber.outbound.v1.ServeResponse"> & {
     case: "predict";
   } | {
     /**
-     * Asks for points and boxes.
+     * Requests points and boxes.
      *
      * @generated from field: limber.outbound.v1.GroundCall ground = 4;
      */
@@ -258,13 +259,13 @@ export const ServeResponseSchema: GenMessage<ServeResponse> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 5);
 
 /**
- * The server is known and may be called.
+ * Confirms that the server is registered.
  *
  * @generated from message limber.outbound.v1.Welcome
  */
 export type Welcome = Message<"limber.outbound.v1.Welcome"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
@@ -279,20 +280,20 @@ export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 6);
 
 /**
- * Asks for frames.
+ * A predict call.
  *
  * @generated from message limber.outbound.v1.PredictCall
  */
 export type PredictCall = Message<"limber.outbound.v1.PredictCall"> & {
   /**
-   * Names the call on this stream.
+   * Call id, unique on this stream.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * What is wanted.
+   * The request.
    *
    * @generated from field: limber.policy.v1.PredictRequest request = 2;
    */
@@ -307,20 +308,20 @@ export const PredictCallSchema: GenMessage<PredictCall> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 7);
 
 /**
- * Asks for points and boxes.
+ * A ground call.
  *
  * @generated from message limber.outbound.v1.GroundCall
  */
 export type GroundCall = Message<"limber.outbound.v1.GroundCall"> & {
   /**
-   * Names the call on this stream.
+   * Call id, unique on this stream.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * What is wanted.
+   * The request.
    *
    * @generated from field: limber.policy.v1.GroundRequest request = 2;
    */
@@ -335,16 +336,16 @@ export const GroundCallSchema: GenMessage<GroundCall> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 8);
 
 /**
- * Where model servers register that the gateway cannot dial.
+ * Accepts connections from model servers that the gateway cannot reach.
  *
  * @generated from service limber.outbound.v1.OutboundService
  */
 export const OutboundService: GenService<{
   /**
-   * Serves a provider's models on this stream: `hello` first, then an answer to each call, in any order. The offerings are declared
-   * with the runtime `limber-outbound` and the endpoint `outbound://<provider>`. Every replica routes to them, through the one that
-   * holds the stream; a stream of the same provider that comes later takes its place there. A provider may hold streams at several
-   * replicas: each is called by its own replica first.
+   * Serves a provider's models on this stream: `hello` first, then a response to each call, in any order. Declare the offerings with the
+   * runtime `limber-outbound` and the endpoint `outbound://<provider>`. All replicas route to them through the replica that holds the
+   * stream. A later stream of the same provider at the same replica replaces it. A provider can have streams at several replicas, and
+   * each replica prefers its own.
    *
    * @generated from rpc limber.outbound.v1.OutboundService.Serve
    */

@@ -2,7 +2,7 @@
 // @generated from file limber/policy/v1/policy_service.proto (package limber.policy.v1, syntax proto3)
 /* eslint-disable */
 
-// The native wire: what a partner's model server implements to be called by the gateway. One service, plain gRPC.
+// The native wire protocol: the gRPC service that a model server implements to be called by the gateway.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -27,7 +27,7 @@ export const file_limber_policy_v1_policy_service: GenFile = /*@__PURE__*/
   fileDesc("CiVsaW1iZXIvcG9saWN5L3YxL3BvbGljeV9zZXJ2aWNlLnByb3RvEhBsaW1iZXIucG9saWN5LnYxIhEKD0Rlc2NyaWJlUmVxdWVzdCJBChBEZXNjcmliZVJlc3BvbnNlEi0KBm1vZGVscxgBIAMoCzIdLmxpbWJlci5wb2xpY3kudjEuU2VydmVkTW9kZWwiwgMKC1NlcnZlZE1vZGVsEgwKBHNsdWcYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEg4KBmxpbWl0cxgEIAEoCRImCgljb250cmFjdHMYBSADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgGIAMoCRISCgphY3Rpb25fZGltGAcgASgNEhMKC2VtYm9kaW1lbnRzGAggAygJEg4KBmZhbWlseRgJIAEoCRINCgVkdF9tcxgKIAEoDRITCgttYXhfaG9yaXpvbhgLIAEoDRIVCg1wcm9wcmlvX25hbWVzGAwgAygJEg8KB2NhbWVyYXMYDSADKAkSEgoKcGFyYW1ldGVycxgOIAMoCRIPCgdydW50aW1lGA8gASgJEhAKCGVuZHBvaW50GBAgASgJEicKB3NhbXBsZXMYESADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SJwoFaW5wdXQYEiABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdBIpCgdhY3Rpb25zGBMgAygLMhgubGltYmVyLnYxLkFjdGlvbk1lYW5pbmcigAEKCkFjdFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoDRIpCgRjYWxsGAIgASgLMhkubGltYmVyLnBvbGljeS52MS5BY3RDYWxsSAASLgoGY2FuY2VsGAMgASgLMhwubGltYmVyLnBvbGljeS52MS5DYW5jZWxDYWxsSABCBgoEYm9keSKrAwoHQWN0Q2FsbBINCgVtb2RlbBgBIAEoCRIsCgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SEwoLaW5zdHJ1Y3Rpb24YAyABKAkSJAoKZ29hbF9pbWFnZRgEIAEoCzIQLmxpbWJlci52MS5GcmFtZRIUCgxhY3Rpb25fc3BhY2UYBSABKAkSDwoHaG9yaXpvbhgGIAEoDRIRCgRzZWVkGAcgASgNSACIAQESGAoLdGVtcGVyYXR1cmUYCCABKAFIAYgBARIZChFyZXR1cm5fcHJlZGljdGlvbhgJIAEoCBISCgpzZXNzaW9uX2lkGAogASgJEhIKCnJlcXVlc3RfaWQYCyABKAkSEQoJYnVkZ2V0X21zGAwgASgNEjMKFHByZXZfY2h1bmtfbGVmdF9vdmVyGA0gAygLMhUubGltYmVyLnYxLkFjdGlvblN0ZXASHAoPaW5mZXJlbmNlX2RlbGF5GA4gASgNSAKIAQFCBwoFX3NlZWRCDgoMX3RlbXBlcmF0dXJlQhIKEF9pbmZlcmVuY2VfZGVsYXkiDAoKQ2FuY2VsQ2FsbCKBAQoLQWN0UmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoDRIrCgVjaHVuaxgCIAEoCzIaLmxpbWJlci5wb2xpY3kudjEuQWN0Q2h1bmtIABIsCgVlcnJvchgDIAEoCzIbLmxpbWJlci5wb2xpY3kudjEuQ2FsbEVycm9ySABCBgoEYm9keSKRAQoIQWN0Q2h1bmsSJAoFc3RlcHMYASADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcBINCgVkdF9tcxgCIAEoDRIMCgRub3RlGAMgASgJEi0KCnByZWRpY3Rpb24YBCADKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWUSEwoLZ3B1X3NlY29uZHMYBSABKAEiSwoJQ2FsbEVycm9yEi0KBGNvZGUYASABKA4yHy5saW1iZXIucG9saWN5LnYxLkNhbGxFcnJvckNvZGUSDwoHbWVzc2FnZRgCIAEoCSL7AQoOUHJlZGljdFJlcXVlc3QSDQoFbW9kZWwYASABKAkSLAoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uEhMKC2luc3RydWN0aW9uGAMgASgJEg8KB2hvcml6b24YBCABKA0SJgoHYWN0aW9ucxgFIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwEhQKDGFjdGlvbl9zcGFjZRgGIAEoCRIRCgRzZWVkGAcgASgNSACIAQESEAoDZnBzGAggASgBSAGIAQESEgoKcmVzb2x1dGlvbhgJIAEoCUIHCgVfc2VlZEIGCgRfZnBzInoKD1ByZWRpY3RSZXNwb25zZRIqCgVmcmFtZRgBIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZUgAEjMKB3N1bW1hcnkYAiABKAsyIC5saW1iZXIucG9saWN5LnYxLlByZWRpY3RTdW1tYXJ5SABCBgoEYm9keSIzCg5QcmVkaWN0U3VtbWFyeRITCgtncHVfc2Vjb25kcxgBIAEoARIMCgRub3RlGAIgASgJImAKDUdyb3VuZFJlcXVlc3QSDQoFbW9kZWwYASABKAkSKwoLb2JzZXJ2YXRpb24YAiABKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SEwoLaW5zdHJ1Y3Rpb24YAyABKAkinAEKDkdyb3VuZFJlc3BvbnNlEigKBnBvaW50cxgBIAMoCzIYLmxpbWJlci52MS5Hcm91bmRlZFBvaW50EiUKBWJveGVzGAIgAygLMhYubGltYmVyLnYxLkdyb3VuZGVkQm94EgwKBG5vdGUYAyABKAkSFAoMaW5wdXRfdG9rZW5zGAQgASgNEhUKDW91dHB1dF90b2tlbnMYBSABKA0qiwEKDUNhbGxFcnJvckNvZGUSHwobQ0FMTF9FUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASIQodQ0FMTF9FUlJPUl9DT0RFX0lOVkFMSURfSU5QVVQQARIYChRDQUxMX0VSUk9SX0NPREVfQlVTWRACEhwKGENBTExfRVJST1JfQ09ERV9JTlRFUk5BTBADMskCCg1Qb2xpY3lTZXJ2aWNlElEKCERlc2NyaWJlEiEubGltYmVyLnBvbGljeS52MS5EZXNjcmliZVJlcXVlc3QaIi5saW1iZXIucG9saWN5LnYxLkRlc2NyaWJlUmVzcG9uc2USRgoDQWN0EhwubGltYmVyLnBvbGljeS52MS5BY3RSZXF1ZXN0Gh0ubGltYmVyLnBvbGljeS52MS5BY3RSZXNwb25zZSgBMAESUAoHUHJlZGljdBIgLmxpbWJlci5wb2xpY3kudjEuUHJlZGljdFJlcXVlc3QaIS5saW1iZXIucG9saWN5LnYxLlByZWRpY3RSZXNwb25zZTABEksKBkdyb3VuZBIfLmxpbWJlci5wb2xpY3kudjEuR3JvdW5kUmVxdWVzdBogLmxpbWJlci5wb2xpY3kudjEuR3JvdW5kUmVzcG9uc2ViBnByb3RvMw", [file_limber_v1_action, file_limber_v1_contract, file_limber_v1_grounding, file_limber_v1_input_contract, file_limber_v1_observation, file_limber_v1_prediction]);
 
 /**
- * Asks what the server serves.
+ * Request for a description.
  *
  * @generated from message limber.policy.v1.DescribeRequest
  */
@@ -42,7 +42,7 @@ export const DescribeRequestSchema: GenMessage<DescribeRequest> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 0);
 
 /**
- * What the server serves.
+ * Description of the served models.
  *
  * @generated from message limber.policy.v1.DescribeResponse
  */
@@ -63,69 +63,69 @@ export const DescribeResponseSchema: GenMessage<DescribeResponse> = /*@__PURE__*
   messageDesc(file_limber_policy_v1_policy_service, 1);
 
 /**
- * A model as its server declares it.
+ * A model, as declared by its server.
  *
  * @generated from message limber.policy.v1.ServedModel
  */
 export type ServedModel = Message<"limber.policy.v1.ServedModel"> & {
   /**
-   * Its slug, `owner/name`.
+   * Model slug `owner/name`.
    *
    * @generated from field: string slug = 1;
    */
   slug: string;
 
   /**
-   * As its makers write it.
+   * Display name, as its authors write it.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What it can do, in one sentence.
+   * One-sentence description.
    *
    * @generated from field: string summary = 3;
    */
   summary: string;
 
   /**
-   * What it cannot do.
+   * Known limitations.
    *
    * @generated from field: string limits = 4;
    */
   limits: string;
 
   /**
-   * What it can be asked for.
+   * Contracts it serves, such as `act`.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 5;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that it emits.
+   * Action spaces that it emits.
    *
    * @generated from field: repeated string action_spaces = 6;
    */
   actionSpaces: string[];
 
   /**
-   * Dimension of the actions, for spaces that do not fix one.
+   * Dimension of the actions, for action spaces without a fixed one.
    *
    * @generated from field: uint32 action_dim = 7;
    */
   actionDim: number;
 
   /**
-   * The bodies that it was made for.
+   * Embodiments it was trained for.
    *
    * @generated from field: repeated string embodiments = 8;
    */
   embodiments: string[];
 
   /**
-   * Its family, a word of the catalog's taxonomy.
+   * Method family; one of the values in the catalog's taxonomy.
    *
    * @generated from field: string family = 9;
    */
@@ -139,63 +139,63 @@ export type ServedModel = Message<"limber.policy.v1.ServedModel"> & {
   dtMs: number;
 
   /**
-   * Most units in one answer.
+   * Maximum number of units per response.
    *
    * @generated from field: uint32 max_horizon = 11;
    */
   maxHorizon: number;
 
   /**
-   * Names of the proprioception values that it expects, in order.
+   * Names of the expected proprioception values, in order.
    *
    * @generated from field: repeated string proprio_names = 12;
    */
   proprioNames: string[];
 
   /**
-   * Cameras that it expects.
+   * Names of the expected cameras.
    *
    * @generated from field: repeated string cameras = 13;
    */
   cameras: string[];
 
   /**
-   * Parameters that it honours, such as `seed`.
+   * Optional parameters that it supports, such as `seed`.
    *
    * @generated from field: repeated string parameters = 14;
    */
   parameters: string[];
 
   /**
-   * The wire protocol that it is served over, where it is not this one.
+   * Wire protocol that serves it, if different from this one.
    *
    * @generated from field: string runtime = 15;
    */
   runtime: string;
 
   /**
-   * The address that it is served at, where it is not this one.
+   * Address that serves it, if different from this one.
    *
    * @generated from field: string endpoint = 16;
    */
   endpoint: string;
 
   /**
-   * Two observations that call for different answers, for the conformance probe to show; without pictures.
+   * Two observations that lead to different answers, used by the conformance probe; without images.
    *
    * @generated from field: repeated limber.v1.Observation samples = 17;
    */
   samples: Observation[];
 
   /**
-   * What it reads: the gateway refuses requests that it could not read. 32 KiB at most; what is larger, or contradicts itself, is left out.
+   * What it reads; the gateway refuses requests that do not match. At most 32 KiB; a larger or inconsistent contract is ignored.
    *
    * @generated from field: limber.v1.InputContract input = 18;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, one for each action space, or one for all. 32 KiB at most.
+   * Meaning of its action values: one entry per action space, or one for all. At most 32 KiB.
    *
    * @generated from field: repeated limber.v1.ActionMeaning actions = 19;
    */
@@ -210,26 +210,26 @@ export const ServedModelSchema: GenMessage<ServedModel> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 2);
 
 /**
- * One message of the caller on an act stream.
+ * A client message on an act stream.
  *
  * @generated from message limber.policy.v1.ActRequest
  */
 export type ActRequest = Message<"limber.policy.v1.ActRequest"> & {
   /**
-   * Names the call; chosen by the caller, unique on the stream.
+   * Call id, chosen by the client and unique on the stream.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * What is wanted.
+   * The message.
    *
    * @generated from oneof limber.policy.v1.ActRequest.body
    */
   body: {
     /**
-     * An observation to act on.
+     * Requests an action chunk.
      *
      * @generated from field: limber.policy.v1.ActCall call = 2;
      */
@@ -237,7 +237,7 @@ export type ActRequest = Message<"limber.policy.v1.ActRequest"> & {
     case: "call";
   } | {
     /**
-     * The caller no longer wants the answer.
+     * Cancels the call.
      *
      * @generated from field: limber.policy.v1.CancelCall cancel = 3;
      */
@@ -254,55 +254,55 @@ export const ActRequestSchema: GenMessage<ActRequest> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 3);
 
 /**
- * An observation to act on.
+ * A request for an action chunk.
  *
  * @generated from message limber.policy.v1.ActCall
  */
 export type ActCall = Message<"limber.policy.v1.ActCall"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first; pictures come as bytes.
+   * Observations, oldest first; images are sent as bytes.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * What the robot is to do.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: string instruction = 3;
    */
   instruction: string;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: limber.v1.Frame goal_image = 4;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of the answer: a contract.
+   * Action space of the returned chunk; required exactly.
    *
    * @generated from field: string action_space = 5;
    */
   actionSpace: string;
 
   /**
-   * Steps to return, exactly.
+   * Number of action steps to return, exactly.
    *
    * @generated from field: uint32 horizon = 6;
    */
   horizon: number;
 
   /**
-   * Makes the answer repeatable.
+   * Seed for a repeatable answer.
    *
    * @generated from field: optional uint32 seed = 7;
    */
@@ -316,42 +316,42 @@ export type ActCall = Message<"limber.policy.v1.ActCall"> & {
   temperature?: number | undefined;
 
   /**
-   * Also return the frames that the model imagined.
+   * Also return the frames that the model predicted while acting.
    *
    * @generated from field: bool return_prediction = 9;
    */
   returnPrediction: boolean;
 
   /**
-   * The episode; changes when the robot starts over.
+   * Session id of the episode; changes when the robot starts a new episode.
    *
    * @generated from field: string session_id = 10;
    */
   sessionId: string;
 
   /**
-   * The gateway's name of the request, for logs.
+   * The gateway's request id, for logs.
    *
    * @generated from field: string request_id = 11;
    */
   requestId: string;
 
   /**
-   * How long the answer is of use, in milliseconds from now.
+   * Remaining time in which the answer is useful, in milliseconds.
    *
    * @generated from field: uint32 budget_ms = 12;
    */
   budgetMs: number;
 
   /**
-   * Real-time chunking: the actions of the chunk before that are not executed yet.
+   * For real-time chunking: unexecuted actions of the previous chunk.
    *
    * @generated from field: repeated limber.v1.ActionStep prev_chunk_left_over = 13;
    */
   prevChunkLeftOver: ActionStep[];
 
   /**
-   * Real-time chunking: control steps that pass until the answer is executed, as the robot measured them.
+   * For real-time chunking: control steps until the answer is executed, as measured by the robot.
    *
    * @generated from field: optional uint32 inference_delay = 14;
    */
@@ -366,7 +366,7 @@ export const ActCallSchema: GenMessage<ActCall> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 4);
 
 /**
- * Calls a call off.
+ * Cancels a call.
  *
  * @generated from message limber.policy.v1.CancelCall
  */
@@ -381,20 +381,20 @@ export const CancelCallSchema: GenMessage<CancelCall> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 5);
 
 /**
- * One message of the server on an act stream.
+ * A server message on an act stream.
  *
  * @generated from message limber.policy.v1.ActResponse
  */
 export type ActResponse = Message<"limber.policy.v1.ActResponse"> & {
   /**
-   * The call that this answers.
+   * Id of the call that this responds to.
    *
    * @generated from field: uint32 call_id = 1;
    */
   callId: number;
 
   /**
-   * The answer.
+   * The response.
    *
    * @generated from oneof limber.policy.v1.ActResponse.body
    */
@@ -408,7 +408,7 @@ export type ActResponse = Message<"limber.policy.v1.ActResponse"> & {
     case: "chunk";
   } | {
     /**
-     * The call failed; the stream lives on.
+     * The call failed; the stream stays open.
      *
      * @generated from field: limber.policy.v1.CallError error = 3;
      */
@@ -431,35 +431,35 @@ export const ActResponseSchema: GenMessage<ActResponse> = /*@__PURE__*/
  */
 export type ActChunk = Message<"limber.policy.v1.ActChunk"> & {
   /**
-   * One entry per step.
+   * Action steps, in order.
    *
    * @generated from field: repeated limber.v1.ActionStep steps = 1;
    */
   steps: ActionStep[];
 
   /**
-   * Time between steps, in milliseconds; as declared when 0.
+   * Time between steps, in milliseconds; the declared value if 0.
    *
    * @generated from field: uint32 dt_ms = 2;
    */
   dtMs: number;
 
   /**
-   * What there is to say: units, frame, limits.
+   * Remark about the chunk, such as units, reference frame or limits.
    *
    * @generated from field: string note = 3;
    */
   note: string;
 
   /**
-   * The frames that the model imagined.
+   * Frames that the model predicted while acting.
    *
    * @generated from field: repeated limber.v1.PredictedFrame prediction = 4;
    */
   prediction: PredictedFrame[];
 
   /**
-   * Time on an accelerator, in seconds.
+   * Accelerator time, in seconds.
    *
    * @generated from field: double gpu_seconds = 5;
    */
@@ -480,14 +480,14 @@ export const ActChunkSchema: GenMessage<ActChunk> = /*@__PURE__*/
  */
 export type CallError = Message<"limber.policy.v1.CallError"> & {
   /**
-   * The kind of failure.
+   * Error code.
    *
    * @generated from field: limber.policy.v1.CallErrorCode code = 1;
    */
   code: CallErrorCode;
 
   /**
-   * One sentence; shown to the provider's owner, never to callers.
+   * One-sentence message; shown to the provider's owner, never to callers.
    *
    * @generated from field: string message = 2;
    */
@@ -502,69 +502,69 @@ export const CallErrorSchema: GenMessage<CallError> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 8);
 
 /**
- * Asks for future frames.
+ * A request for future frames.
  *
  * @generated from message limber.policy.v1.PredictRequest
  */
 export type PredictRequest = Message<"limber.policy.v1.PredictRequest"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first; pictures come as bytes.
+   * Observations, oldest first; images are sent as bytes.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * What happens, in words.
+   * Natural-language description of what happens.
    *
    * @generated from field: string instruction = 3;
    */
   instruction: string;
 
   /**
-   * Frames to return, exactly.
+   * Number of frames to return, exactly.
    *
    * @generated from field: uint32 horizon = 4;
    */
   horizon: number;
 
   /**
-   * What the robot will do, one entry per frame.
+   * Planned actions, one per frame.
    *
    * @generated from field: repeated limber.v1.ActionStep actions = 5;
    */
   actions: ActionStep[];
 
   /**
-   * The action space of `actions`.
+   * Action space of `actions`.
    *
    * @generated from field: string action_space = 6;
    */
   actionSpace: string;
 
   /**
-   * Makes the answer repeatable.
+   * Seed for a repeatable answer.
    *
    * @generated from field: optional uint32 seed = 7;
    */
   seed?: number | undefined;
 
   /**
-   * Frames per second.
+   * Frame rate, in frames per second.
    *
    * @generated from field: optional double fps = 8;
    */
   fps?: number | undefined;
 
   /**
-   * Size of the frames, `WIDTHxHEIGHT`.
+   * Frame size as `WIDTHxHEIGHT`.
    *
    * @generated from field: string resolution = 9;
    */
@@ -579,13 +579,13 @@ export const PredictRequestSchema: GenMessage<PredictRequest> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 9);
 
 /**
- * One message of a prediction.
+ * A message of a streamed prediction.
  *
  * @generated from message limber.policy.v1.PredictResponse
  */
 export type PredictResponse = Message<"limber.policy.v1.PredictResponse"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.policy.v1.PredictResponse.body
    */
@@ -599,7 +599,7 @@ export type PredictResponse = Message<"limber.policy.v1.PredictResponse"> & {
     case: "frame";
   } | {
     /**
-     * The end; comes last.
+     * The summary. Sent last.
      *
      * @generated from field: limber.policy.v1.PredictSummary summary = 2;
      */
@@ -616,20 +616,20 @@ export const PredictResponseSchema: GenMessage<PredictResponse> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 10);
 
 /**
- * The end of a prediction.
+ * Summary of a prediction.
  *
  * @generated from message limber.policy.v1.PredictSummary
  */
 export type PredictSummary = Message<"limber.policy.v1.PredictSummary"> & {
   /**
-   * Time on an accelerator, in seconds.
+   * Accelerator time, in seconds.
    *
    * @generated from field: double gpu_seconds = 1;
    */
   gpuSeconds: number;
 
   /**
-   * What there is to say.
+   * Remark about the prediction.
    *
    * @generated from field: string note = 2;
    */
@@ -644,27 +644,27 @@ export const PredictSummarySchema: GenMessage<PredictSummary> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 11);
 
 /**
- * Asks where in the picture an instruction points.
+ * A request to locate what an instruction describes.
  *
  * @generated from message limber.policy.v1.GroundRequest
  */
 export type GroundRequest = Message<"limber.policy.v1.GroundRequest"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * The observation to search; pictures come as bytes.
+   * Observation to search; images are sent as bytes.
    *
    * @generated from field: limber.v1.Observation observation = 2;
    */
   observation?: Observation | undefined;
 
   /**
-   * What to find.
+   * What to locate, such as `the red cup`.
    *
    * @generated from field: string instruction = 3;
    */
@@ -685,35 +685,35 @@ export const GroundRequestSchema: GenMessage<GroundRequest> = /*@__PURE__*/
  */
 export type GroundResponse = Message<"limber.policy.v1.GroundResponse"> & {
   /**
-   * Places that fit.
+   * Matching points.
    *
    * @generated from field: repeated limber.v1.GroundedPoint points = 1;
    */
   points: GroundedPoint[];
 
   /**
-   * Regions that fit.
+   * Matching boxes.
    *
    * @generated from field: repeated limber.v1.GroundedBox boxes = 2;
    */
   boxes: GroundedBox[];
 
   /**
-   * What there is to say, such as why nothing was found.
+   * Remark about the result, such as why nothing was found.
    *
    * @generated from field: string note = 3;
    */
   note: string;
 
   /**
-   * Tokens read.
+   * Number of input tokens.
    *
    * @generated from field: uint32 input_tokens = 4;
    */
   inputTokens: number;
 
   /**
-   * Tokens written.
+   * Number of output tokens.
    *
    * @generated from field: uint32 output_tokens = 5;
    */
@@ -728,34 +728,34 @@ export const GroundResponseSchema: GenMessage<GroundResponse> = /*@__PURE__*/
   messageDesc(file_limber_policy_v1_policy_service, 13);
 
 /**
- * Kinds of failure.
+ * Error codes.
  *
  * @generated from enum limber.policy.v1.CallErrorCode
  */
 export const CallErrorCode = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CALL_ERROR_CODE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The input is not one that the model takes.
+   * The model does not accept the input.
    *
    * @generated from enum value: CALL_ERROR_CODE_INVALID_INPUT = 1;
    */
   INVALID_INPUT: 1,
 
   /**
-   * The server is at its limit.
+   * The server is at capacity.
    *
    * @generated from enum value: CALL_ERROR_CODE_BUSY = 2;
    */
   BUSY: 2,
 
   /**
-   * Something broke.
+   * Internal server error.
    *
    * @generated from enum value: CALL_ERROR_CODE_INTERNAL = 3;
    */
@@ -763,7 +763,7 @@ export const CallErrorCode = {
 } as const;
 
 /**
- * Kinds of failure.
+ * Error codes.
  *
  * @generated from enum limber.policy.v1.CallErrorCode
  */
@@ -782,7 +782,7 @@ export const CallErrorCodeSchema: GenEnum<CallErrorCode> = /*@__PURE__*/
  */
 export const PolicyService: GenService<{
   /**
-   * Says what the server serves, so that nothing has to be declared twice.
+   * Describes the served models, so that they need not be declared again.
    *
    * @generated from rpc limber.policy.v1.PolicyService.Describe
    */
@@ -792,7 +792,7 @@ export const PolicyService: GenService<{
     output: typeof DescribeResponseSchema;
   },
   /**
-   * Answers act calls. The stream stays open over many calls; every answer carries its call's id, in any order.
+   * Serves act calls. The stream stays open across many calls; each response carries the id of its call and may come in any order.
    *
    * @generated from rpc limber.policy.v1.PolicyService.Act
    */
@@ -802,7 +802,7 @@ export const PolicyService: GenService<{
     output: typeof ActResponseSchema;
   },
   /**
-   * Answers one predict call, a frame at a time.
+   * Serves one predict call, one frame per message.
    *
    * @generated from rpc limber.policy.v1.PolicyService.Predict
    */
@@ -812,7 +812,7 @@ export const PolicyService: GenService<{
     output: typeof PredictResponseSchema;
   },
   /**
-   * Answers one ground call.
+   * Serves one ground call.
    *
    * @generated from rpc limber.policy.v1.PolicyService.Ground
    */

@@ -13,28 +13,28 @@ export const file_limber_replica_v1_gossip: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvcmVwbGljYS92MS9nb3NzaXAucHJvdG8SEWxpbWJlci5yZXBsaWNhLnYxIl4KBkdvc3NpcBIPCgdyZXBsaWNhGAEgASgJEg0KBXJvdW5kGAIgASgNEjQKCW9mZmVyaW5ncxgDIAMoCzIhLmxpbWJlci5yZXBsaWNhLnYxLk9mZmVyaW5nR29zc2lwIo4CCg5PZmZlcmluZ0dvc3NpcBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVjYWxscxgCIAEoDRIQCghmYWlsdXJlcxgDIAEoDRITCgtjb25zZWN1dGl2ZRgEIAEoDRIPCgdpZGxlX21zGAUgASgNEg8KB2J1Y2tldHMYBiADKA0SDgoGY291bnRzGAcgAygNEhQKB2NvbGRfbXMYCCABKAFIAIgBARIYCgt1bml0c19wZXJfcxgJIAEoAUgBiAEBEjMKB2RvdWJ0ZWQYCiADKAsyIi5saW1iZXIucmVwbGljYS52MS5Eb3VidGVkRmFpbHVyZXNCCgoIX2NvbGRfbXNCDgoMX3VuaXRzX3Blcl9zIjAKD0RvdWJ0ZWRGYWlsdXJlcxIOCgZjYWxsZXIYASABKAcSDQoFY291bnQYAiABKA1iBnByb3RvMw");
 
 /**
- * What a replica tells the others about the offerings that it called since it last did. Counters only grow while it lives, so that a
- * message may be lost, come twice or come late: of two, the greater figure is the newer.
+ * Report of a replica to the others about the offerings that it called since its last report. Counters only increase during its
+ * lifetime, so lost, duplicate and late messages are harmless: the greater value is newer.
  *
  * @generated from message limber.replica.v1.Gossip
  */
 export type Gossip = Message<"limber.replica.v1.Gossip"> & {
   /**
-   * The replica: a name that no later process bears.
+   * Sending replica; the name is never reused.
    *
    * @generated from field: string replica = 1;
    */
   replica: string;
 
   /**
-   * Grows with every message of the replica.
+   * Report number; increases with each message.
    *
    * @generated from field: uint32 round = 2;
    */
   round: number;
 
   /**
-   * What was called.
+   * Offerings called since the last report.
    *
    * @generated from field: repeated limber.replica.v1.OfferingGossip offerings = 3;
    */
@@ -49,76 +49,76 @@ export const GossipSchema: GenMessage<Gossip> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_gossip, 0);
 
 /**
- * What a replica knows of one offering.
+ * Figures of one offering at a replica.
  *
  * @generated from message limber.replica.v1.OfferingGossip
  */
 export type OfferingGossip = Message<"limber.replica.v1.OfferingGossip"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Calls with a verdict since the replica began.
+   * Number of calls with a verdict since the replica started.
    *
    * @generated from field: uint32 calls = 2;
    */
   calls: number;
 
   /**
-   * Those that the provider failed.
+   * Number of these calls that failed by the provider's fault.
    *
    * @generated from field: uint32 failures = 3;
    */
   failures: number;
 
   /**
-   * Failures since the last success.
+   * Number of failures since the last success.
    *
    * @generated from field: uint32 consecutive = 4;
    */
   consecutive: number;
 
   /**
-   * Milliseconds since its last call.
+   * Time since its last call, in milliseconds.
    *
    * @generated from field: uint32 idle_ms = 5;
    */
   idleMs: number;
 
   /**
-   * Latencies of warm calls: the buckets of the sketch that hold any.
+   * Latencies of warm calls: indexes of the sketch's non-empty buckets.
    *
    * @generated from field: repeated uint32 buckets = 6;
    */
   buckets: number[];
 
   /**
-   * And how many each of them holds.
+   * Number of calls in each of these buckets.
    *
    * @generated from field: repeated uint32 counts = 7;
    */
   counts: number[];
 
   /**
-   * Milliseconds of a call that had to wake it; absent while there was none.
+   * Duration of a call with a cold start, in milliseconds; absent if there was none.
    *
    * @generated from field: optional double cold_ms = 8;
    */
   coldMs?: number | undefined;
 
   /**
-   * Units per second; absent while there was no answer.
+   * Throughput, in units per second; absent without answers.
    *
    * @generated from field: optional double units_per_s = 9;
    */
   unitsPerS?: number | undefined;
 
   /**
-   * Failures that callers' input may have caused, of organisations whose failures have not been matched by another's.
+   * Failures that the callers' input may have caused, awaiting confirmation by a second organization.
    *
    * @generated from field: repeated limber.replica.v1.DoubtedFailures doubted = 10;
    */
@@ -133,20 +133,20 @@ export const OfferingGossipSchema: GenMessage<OfferingGossip> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_gossip, 1);
 
 /**
- * Failures of one organisation that wait for one of another.
+ * Unconfirmed failures of one organization.
  *
  * @generated from message limber.replica.v1.DoubtedFailures
  */
 export type DoubtedFailures = Message<"limber.replica.v1.DoubtedFailures"> & {
   /**
-   * Stands for the organisation: a hash of its id.
+   * Hash of the organization id.
    *
    * @generated from field: fixed32 caller = 1;
    */
   caller: number;
 
   /**
-   * How many there are.
+   * Number of failures.
    *
    * @generated from field: uint32 count = 2;
    */

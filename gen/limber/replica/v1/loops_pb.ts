@@ -13,27 +13,27 @@ export const file_limber_replica_v1_loops: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvcmVwbGljYS92MS9sb29wcy5wcm90bxIRbGltYmVyLnJlcGxpY2EudjEihgEKCExvb3BUYWxrEg8KB3JlcGxpY2EYASABKAkSMAoGd2FudGVkGAIgASgLMh4ubGltYmVyLnJlcGxpY2EudjEuTG9vcHNXYW50ZWRIABIsCgR0b2xkGAMgASgLMhwubGltYmVyLnJlcGxpY2EudjEuTG9vcHNUb2xkSABCCQoHbWVzc2FnZSIrCgtMb29wc1dhbnRlZBIPCgdvcmdfaWRzGAEgAygJEgsKA25vdxgCIAEoCCJWCglMb29wc1RvbGQSDgoGb3JnX2lkGAEgASgJEg0KBXJvdW5kGAIgASgNEgwKBHBhcnQYAyABKA0SDQoFcGFydHMYBCABKA0SDQoFbG9vcHMYBSADKAxiBnByb3RvMw");
 
 /**
- * What replicas say to each other of running control loops, while somebody watches. Any message may be lost: all of them are said again a
- * second later.
+ * Messages between replicas about open control loops, sent while a client watches them. Any message may be lost, because all are
+ * repeated a second later.
  *
  * @generated from message limber.replica.v1.LoopTalk
  */
 export type LoopTalk = Message<"limber.replica.v1.LoopTalk"> & {
   /**
-   * Who says it: a name that no later process bears.
+   * Sending replica; the name is never reused.
    *
    * @generated from field: string replica = 1;
    */
   replica: string;
 
   /**
-   * What is said.
+   * The message.
    *
    * @generated from oneof limber.replica.v1.LoopTalk.message
    */
   message: {
     /**
-     * Somebody watches here.
+     * Clients at this replica watch loops.
      *
      * @generated from field: limber.replica.v1.LoopsWanted wanted = 2;
      */
@@ -41,7 +41,7 @@ export type LoopTalk = Message<"limber.replica.v1.LoopTalk"> & {
     case: "wanted";
   } | {
     /**
-     * Loops that run here.
+     * Loops open at this replica.
      *
      * @generated from field: limber.replica.v1.LoopsTold told = 3;
      */
@@ -58,20 +58,20 @@ export const LoopTalkSchema: GenMessage<LoopTalk> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_loops, 0);
 
 /**
- * Somebody watches the loops of these organisations; it holds for a few seconds.
+ * Requests reports about the loops of these organizations, for a few seconds.
  *
  * @generated from message limber.replica.v1.LoopsWanted
  */
 export type LoopsWanted = Message<"limber.replica.v1.LoopsWanted"> & {
   /**
-   * The organisations.
+   * Organization ids.
    *
    * @generated from field: repeated string org_ids = 1;
    */
   orgIds: string[];
 
   /**
-   * Nobody watched before: an answer is wanted at once.
+   * True if watching has just started, so reports are needed immediately.
    *
    * @generated from field: bool now = 2;
    */
@@ -86,41 +86,41 @@ export const LoopsWantedSchema: GenMessage<LoopsWanted> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_loops, 1);
 
 /**
- * Loops of one organisation that run on a replica, or a part of them.
+ * Loops of one organization at a replica, or part of them.
  *
  * @generated from message limber.replica.v1.LoopsTold
  */
 export type LoopsTold = Message<"limber.replica.v1.LoopsTold"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * Grows with each telling.
+   * Report number; increases with each report.
    *
    * @generated from field: uint32 round = 2;
    */
   round: number;
 
   /**
-   * Which part of the telling it is, from 0.
+   * Index of this part of the report, from 0.
    *
    * @generated from field: uint32 part = 3;
    */
   part: number;
 
   /**
-   * How many parts the telling has.
+   * Number of parts of the report.
    *
    * @generated from field: uint32 parts = 4;
    */
   parts: number;
 
   /**
-   * Each a `limber.v1.RunningLoop`; read only where somebody watches.
+   * Serialized `limber.v1.RunningLoop` messages; decoded only at replicas with watching clients.
    *
    * @generated from field: repeated bytes loops = 5;
    */

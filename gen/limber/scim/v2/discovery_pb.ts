@@ -14,76 +14,76 @@ export const file_limber_scim_v2_discovery: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvc2NpbS92Mi9kaXNjb3ZlcnkucHJvdG8SDmxpbWJlci5zY2ltLnYyIuEDChVTZXJ2aWNlUHJvdmlkZXJDb25maWcSFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIeChFkb2N1bWVudGF0aW9uX3VyaRgCIAEoCUgAiAEBEigKBXBhdGNoGAMgASgLMhkubGltYmVyLnNjaW0udjIuU3VwcG9ydGVkEikKBGJ1bGsYBCABKAsyGy5saW1iZXIuc2NpbS52Mi5CdWxrU3VwcG9ydBItCgZmaWx0ZXIYBSABKAsyHS5saW1iZXIuc2NpbS52Mi5GaWx0ZXJTdXBwb3J0EjIKD2NoYW5nZV9wYXNzd29yZBgGIAEoCzIZLmxpbWJlci5zY2ltLnYyLlN1cHBvcnRlZBInCgRzb3J0GAcgASgLMhkubGltYmVyLnNjaW0udjIuU3VwcG9ydGVkEicKBGV0YWcYCCABKAsyGS5saW1iZXIuc2NpbS52Mi5TdXBwb3J0ZWQSRAoWYXV0aGVudGljYXRpb25fc2NoZW1lcxgJIAMoCzIkLmxpbWJlci5zY2ltLnYyLkF1dGhlbnRpY2F0aW9uU2NoZW1lEisKBG1ldGEYCiABKAsyHS5saW1iZXIuc2NpbS52Mi5EaXNjb3ZlcnlNZXRhQhQKEl9kb2N1bWVudGF0aW9uX3VyaSIeCglTdXBwb3J0ZWQSEQoJc3VwcG9ydGVkGAEgASgIIlIKC0J1bGtTdXBwb3J0EhEKCXN1cHBvcnRlZBgBIAEoCBIWCg5tYXhfb3BlcmF0aW9ucxgCIAEoDRIYChBtYXhfcGF5bG9hZF9zaXplGAMgASgNIjcKDUZpbHRlclN1cHBvcnQSEQoJc3VwcG9ydGVkGAEgASgIEhMKC21heF9yZXN1bHRzGAIgASgNImoKFEF1dGhlbnRpY2F0aW9uU2NoZW1lEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIQCghzcGVjX3VyaRgEIAEoCRIPCgdwcmltYXJ5GAUgASgIIjgKDURpc2NvdmVyeU1ldGESFQoNcmVzb3VyY2VfdHlwZRgBIAEoCRIQCghsb2NhdGlvbhgCIAEoCSLfAQoMUmVzb3VyY2VUeXBlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESCgoCaWQYAiABKAkSDAoEbmFtZRgDIAEoCRITCgtkZXNjcmlwdGlvbhgEIAEoCRIQCghlbmRwb2ludBgFIAEoCRIOCgZzY2hlbWEYBiABKAkSOgoRc2NoZW1hX2V4dGVuc2lvbnMYByADKAsyHy5saW1iZXIuc2NpbS52Mi5TY2hlbWFFeHRlbnNpb24SKwoEbWV0YRgIIAEoCzIdLmxpbWJlci5zY2ltLnYyLkRpc2NvdmVyeU1ldGEiMwoPU2NoZW1hRXh0ZW5zaW9uEg4KBnNjaGVtYRgBIAEoCRIQCghyZXF1aXJlZBgCIAEoCCKwAQoGU2NoZW1hEhUKB3NjaGVtYXMYASADKAlCBOi9GAESCgoCaWQYAiABKAkSDAoEbmFtZRgDIAEoCRITCgtkZXNjcmlwdGlvbhgEIAEoCRIzCgphdHRyaWJ1dGVzGAUgAygLMh8ubGltYmVyLnNjaW0udjIuU2NoZW1hQXR0cmlidXRlEisKBG1ldGEYBiABKAsyHS5saW1iZXIuc2NpbS52Mi5EaXNjb3ZlcnlNZXRhIswCCg9TY2hlbWFBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR0eXBlGAIgASgJEhQKDG11bHRpX3ZhbHVlZBgDIAEoCBITCgtkZXNjcmlwdGlvbhgEIAEoCRIQCghyZXF1aXJlZBgFIAEoCBIYChBjYW5vbmljYWxfdmFsdWVzGAYgAygJEhcKCmNhc2VfZXhhY3QYByABKAhIAIgBARISCgptdXRhYmlsaXR5GAggASgJEhAKCHJldHVybmVkGAkgASgJEhcKCnVuaXF1ZW5lc3MYCiABKAlIAYgBARIXCg9yZWZlcmVuY2VfdHlwZXMYCyADKAkSNwoOc3ViX2F0dHJpYnV0ZXMYDCADKAsyHy5saW1iZXIuc2NpbS52Mi5TY2hlbWFBdHRyaWJ1dGVCDQoLX2Nhc2VfZXhhY3RCDQoLX3VuaXF1ZW5lc3NiBnByb3RvMw", [file_limber_edge_v1_options]);
 
 /**
- * What this service can do (RFC 7643 section 5).
+ * Service provider configuration (RFC 7643 section 5).
  *
  * @generated from message limber.scim.v2.ServiceProviderConfig
  */
 export type ServiceProviderConfig = Message<"limber.scim.v2.ServiceProviderConfig"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Where people read about it.
+   * URL of the documentation.
    *
    * @generated from field: optional string documentation_uri = 2;
    */
   documentationUri?: string | undefined;
 
   /**
-   * Resources are changed by PATCH.
+   * Support for PATCH.
    *
    * @generated from field: limber.scim.v2.Supported patch = 3;
    */
   patch?: Supported | undefined;
 
   /**
-   * Many changes in one request.
+   * Support for bulk operations.
    *
    * @generated from field: limber.scim.v2.BulkSupport bulk = 4;
    */
   bulk?: BulkSupport | undefined;
 
   /**
-   * Lists are filtered.
+   * Support for filters.
    *
    * @generated from field: limber.scim.v2.FilterSupport filter = 5;
    */
   filter?: FilterSupport | undefined;
 
   /**
-   * Passwords are changed.
+   * Support for password changes.
    *
    * @generated from field: limber.scim.v2.Supported change_password = 6;
    */
   changePassword?: Supported | undefined;
 
   /**
-   * Lists are sorted.
+   * Support for sorting.
    *
    * @generated from field: limber.scim.v2.Supported sort = 7;
    */
   sort?: Supported | undefined;
 
   /**
-   * Resources have versions.
+   * Support for resource versions (ETags).
    *
    * @generated from field: limber.scim.v2.Supported etag = 8;
    */
   etag?: Supported | undefined;
 
   /**
-   * How callers prove themselves.
+   * Supported authentication schemes.
    *
    * @generated from field: repeated limber.scim.v2.AuthenticationScheme authentication_schemes = 9;
    */
   authenticationSchemes: AuthenticationScheme[];
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: limber.scim.v2.DiscoveryMeta meta = 10;
    */
@@ -98,13 +98,13 @@ export const ServiceProviderConfigSchema: GenMessage<ServiceProviderConfig> = /*
   messageDesc(file_limber_scim_v2_discovery, 0);
 
 /**
- * Whether something is done here.
+ * Whether a feature is supported.
  *
  * @generated from message limber.scim.v2.Supported
  */
 export type Supported = Message<"limber.scim.v2.Supported"> & {
   /**
-   * It is.
+   * True if supported.
    *
    * @generated from field: bool supported = 1;
    */
@@ -119,27 +119,27 @@ export const SupportedSchema: GenMessage<Supported> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 1);
 
 /**
- * How many changes one request may have.
+ * Support for bulk operations.
  *
  * @generated from message limber.scim.v2.BulkSupport
  */
 export type BulkSupport = Message<"limber.scim.v2.BulkSupport"> & {
   /**
-   * It is done at all.
+   * True if supported.
    *
    * @generated from field: bool supported = 1;
    */
   supported: boolean;
 
   /**
-   * Changes in one request.
+   * Maximum number of operations per request.
    *
    * @generated from field: uint32 max_operations = 2;
    */
   maxOperations: number;
 
   /**
-   * Bytes of one request.
+   * Maximum request size, in bytes.
    *
    * @generated from field: uint32 max_payload_size = 3;
    */
@@ -154,20 +154,20 @@ export const BulkSupportSchema: GenMessage<BulkSupport> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 2);
 
 /**
- * How lists are filtered.
+ * Support for filters.
  *
  * @generated from message limber.scim.v2.FilterSupport
  */
 export type FilterSupport = Message<"limber.scim.v2.FilterSupport"> & {
   /**
-   * It is done at all.
+   * True if supported.
    *
    * @generated from field: bool supported = 1;
    */
   supported: boolean;
 
   /**
-   * Resources in one answer.
+   * Maximum number of resources per response.
    *
    * @generated from field: uint32 max_results = 2;
    */
@@ -182,41 +182,41 @@ export const FilterSupportSchema: GenMessage<FilterSupport> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 3);
 
 /**
- * How callers prove themselves.
+ * An authentication scheme.
  *
  * @generated from message limber.scim.v2.AuthenticationScheme
  */
 export type AuthenticationScheme = Message<"limber.scim.v2.AuthenticationScheme"> & {
   /**
-   * What kind it is of.
+   * Scheme type.
    *
    * @generated from field: string type = 1;
    */
   type: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What it is.
+   * Description.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * Where it is laid down.
+   * URL of the specification.
    *
    * @generated from field: string spec_uri = 4;
    */
   specUri: string;
 
   /**
-   * It is the one to use.
+   * True if it is the preferred scheme.
    *
    * @generated from field: bool primary = 5;
    */
@@ -231,20 +231,20 @@ export const AuthenticationSchemeSchema: GenMessage<AuthenticationScheme> = /*@_
   messageDesc(file_limber_scim_v2_discovery, 4);
 
 /**
- * What is known of a resource that describes others.
+ * Metadata of a discovery resource.
  *
  * @generated from message limber.scim.v2.DiscoveryMeta
  */
 export type DiscoveryMeta = Message<"limber.scim.v2.DiscoveryMeta"> & {
   /**
-   * What it is.
+   * Resource type.
    *
    * @generated from field: string resource_type = 1;
    */
   resourceType: string;
 
   /**
-   * Its address.
+   * URL of the resource.
    *
    * @generated from field: string location = 2;
    */
@@ -259,62 +259,62 @@ export const DiscoveryMetaSchema: GenMessage<DiscoveryMeta> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 5);
 
 /**
- * A kind of resource.
+ * A resource type.
  *
  * @generated from message limber.scim.v2.ResourceType
  */
 export type ResourceType = Message<"limber.scim.v2.ResourceType"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Its name.
+   * Id of the resource type.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Its name.
+   * Name of the resource type.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * What it is.
+   * Description.
    *
    * @generated from field: string description = 4;
    */
   description: string;
 
   /**
-   * Where it is served.
+   * Path of its endpoint.
    *
    * @generated from field: string endpoint = 5;
    */
   endpoint: string;
 
   /**
-   * The schema of its attributes.
+   * URI of its schema.
    *
    * @generated from field: string schema = 6;
    */
   schema: string;
 
   /**
-   * Schemas of further attributes.
+   * Schema extensions.
    *
    * @generated from field: repeated limber.scim.v2.SchemaExtension schema_extensions = 7;
    */
   schemaExtensions: SchemaExtension[];
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: limber.scim.v2.DiscoveryMeta meta = 8;
    */
@@ -329,20 +329,20 @@ export const ResourceTypeSchema: GenMessage<ResourceType> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 6);
 
 /**
- * A schema of further attributes.
+ * A schema extension.
  *
  * @generated from message limber.scim.v2.SchemaExtension
  */
 export type SchemaExtension = Message<"limber.scim.v2.SchemaExtension"> & {
   /**
-   * The schema.
+   * URI of the extension's schema.
    *
    * @generated from field: string schema = 1;
    */
   schema: string;
 
   /**
-   * Every resource of the kind follows it.
+   * True if every resource of the type must have it.
    *
    * @generated from field: bool required = 2;
    */
@@ -357,48 +357,48 @@ export const SchemaExtensionSchema: GenMessage<SchemaExtension> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 7);
 
 /**
- * What attributes resources have.
+ * A schema.
  *
  * @generated from message limber.scim.v2.Schema
  */
 export type Schema = Message<"limber.scim.v2.Schema"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Its name.
+   * Schema URI.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * What it is.
+   * Description.
    *
    * @generated from field: string description = 4;
    */
   description: string;
 
   /**
-   * The attributes.
+   * Its attributes.
    *
    * @generated from field: repeated limber.scim.v2.SchemaAttribute attributes = 5;
    */
   attributes: SchemaAttribute[];
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: limber.scim.v2.DiscoveryMeta meta = 6;
    */
@@ -413,90 +413,90 @@ export const SchemaSchema: GenMessage<Schema> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_discovery, 8);
 
 /**
- * One attribute.
+ * An attribute of a schema.
  *
  * @generated from message limber.scim.v2.SchemaAttribute
  */
 export type SchemaAttribute = Message<"limber.scim.v2.SchemaAttribute"> & {
   /**
-   * Its name.
+   * Attribute name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What its value is.
+   * Data type.
    *
    * @generated from field: string type = 2;
    */
   type: string;
 
   /**
-   * There may be several values.
+   * True if it can have several values.
    *
    * @generated from field: bool multi_valued = 3;
    */
   multiValued: boolean;
 
   /**
-   * What it says.
+   * Description.
    *
    * @generated from field: string description = 4;
    */
   description: string;
 
   /**
-   * It must be there.
+   * True if it is required.
    *
    * @generated from field: bool required = 5;
    */
   required: boolean;
 
   /**
-   * Values that are to be expected.
+   * Suggested values.
    *
    * @generated from field: repeated string canonical_values = 6;
    */
   canonicalValues: string[];
 
   /**
-   * Upper and lower case differ.
+   * True if values are case-sensitive.
    *
    * @generated from field: optional bool case_exact = 7;
    */
   caseExact?: boolean | undefined;
 
   /**
-   * Whether it may be changed.
+   * Mutability, such as `readOnly`.
    *
    * @generated from field: string mutability = 8;
    */
   mutability: string;
 
   /**
-   * Whether it is in answers.
+   * When it is returned, such as `default`.
    *
    * @generated from field: string returned = 9;
    */
   returned: string;
 
   /**
-   * Among whom its value is unique.
+   * Scope of uniqueness, such as `server`.
    *
    * @generated from field: optional string uniqueness = 10;
    */
   uniqueness?: string | undefined;
 
   /**
-   * The kinds of resources that it may refer to.
+   * Resource types that it can refer to.
    *
    * @generated from field: repeated string reference_types = 11;
    */
   referenceTypes: string[];
 
   /**
-   * The attributes that it is made of.
+   * Sub-attributes of a complex attribute.
    *
    * @generated from field: repeated limber.scim.v2.SchemaAttribute sub_attributes = 12;
    */

@@ -2,8 +2,8 @@
 // @generated from file limber/scim/v2/resource.proto (package limber.scim.v2, syntax proto3)
 /* eslint-disable */
 
-// What identity providers speak, by RFC 7643 and RFC 7644. Fields bear their JSON names of these; a field that is absent is
-// unassigned. What a field means there is what it means here.
+// SCIM resources, as defined in RFC 7643 and RFC 7644. Fields have their JSON names and meanings from these RFCs; an absent field is
+// unassigned.
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -19,111 +19,111 @@ export const file_limber_scim_v2_resource: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvc2NpbS92Mi9yZXNvdXJjZS5wcm90bxIObGltYmVyLnNjaW0udjIisQgKBFVzZXISFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIPCgJpZBgCIAEoCUgAiAEBEhgKC2V4dGVybmFsX2lkGAMgASgJSAGIAQESFgoJdXNlcl9uYW1lGAQgASgJSAKIAQESJwoEbmFtZRgFIAEoCzIULmxpbWJlci5zY2ltLnYyLk5hbWVIA4gBARIZCgxkaXNwbGF5X25hbWUYBiABKAlIBIgBARIWCgluaWNrX25hbWUYByABKAlIBYgBARIYCgtwcm9maWxlX3VybBgIIAEoCUgGiAEBEhIKBXRpdGxlGAkgASgJSAeIAQESFgoJdXNlcl90eXBlGAogASgJSAiIAQESHwoScHJlZmVycmVkX2xhbmd1YWdlGAsgASgJSAmIAQESEwoGbG9jYWxlGAwgASgJSAqIAQESFQoIdGltZXpvbmUYDSABKAlIC4gBARITCgZhY3RpdmUYDiABKAhIDIgBARIqCgZlbWFpbHMYDyADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEjEKDXBob25lX251bWJlcnMYECADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEicKA2ltcxgRIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSKgoGcGhvdG9zGBIgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRIqCglhZGRyZXNzZXMYEyADKAsyFy5saW1iZXIuc2NpbS52Mi5BZGRyZXNzEikKBmdyb3VwcxgUIAMoCzIZLmxpbWJlci5zY2ltLnYyLlJlZmVyZW5jZRIwCgxlbnRpdGxlbWVudHMYFSADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEikKBXJvbGVzGBYgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRJzCgplbnRlcnByaXNlGBcgASgLMh4ubGltYmVyLnNjaW0udjIuRW50ZXJwcmlzZVVzZXJIDVI6dXJuOmlldGY6cGFyYW1zOnNjaW06c2NoZW1hczpleHRlbnNpb246ZW50ZXJwcmlzZToyLjA6VXNlcogBARInCgRtZXRhGBggASgLMhQubGltYmVyLnNjaW0udjIuTWV0YUgOiAEBQgUKA19pZEIOCgxfZXh0ZXJuYWxfaWRCDAoKX3VzZXJfbmFtZUIHCgVfbmFtZUIPCg1fZGlzcGxheV9uYW1lQgwKCl9uaWNrX25hbWVCDgoMX3Byb2ZpbGVfdXJsQggKBl90aXRsZUIMCgpfdXNlcl90eXBlQhUKE19wcmVmZXJyZWRfbGFuZ3VhZ2VCCQoHX2xvY2FsZUILCglfdGltZXpvbmVCCQoHX2FjdGl2ZUINCgtfZW50ZXJwcmlzZUIHCgVfbWV0YSKQAgoETmFtZRIWCglmb3JtYXR0ZWQYASABKAlIAIgBARIYCgtmYW1pbHlfbmFtZRgCIAEoCUgBiAEBEhcKCmdpdmVuX25hbWUYAyABKAlIAogBARIYCgttaWRkbGVfbmFtZRgEIAEoCUgDiAEBEh0KEGhvbm9yaWZpY19wcmVmaXgYBSABKAlIBIgBARIdChBob25vcmlmaWNfc3VmZml4GAYgASgJSAWIAQFCDAoKX2Zvcm1hdHRlZEIOCgxfZmFtaWx5X25hbWVCDQoLX2dpdmVuX25hbWVCDgoMX21pZGRsZV9uYW1lQhMKEV9ob25vcmlmaWNfcHJlZml4QhMKEV9ob25vcmlmaWNfc3VmZml4IooBCgpNdWx0aVZhbHVlEhIKBXZhbHVlGAEgASgJSACIAQESFAoHZGlzcGxheRgCIAEoCUgBiAEBEhEKBHR5cGUYAyABKAlIAogBARIUCgdwcmltYXJ5GAQgASgISAOIAQFCCAoGX3ZhbHVlQgoKCF9kaXNwbGF5QgcKBV90eXBlQgoKCF9wcmltYXJ5Iq0CCgdBZGRyZXNzEhYKCWZvcm1hdHRlZBgBIAEoCUgAiAEBEhsKDnN0cmVldF9hZGRyZXNzGAIgASgJSAGIAQESFQoIbG9jYWxpdHkYAyABKAlIAogBARITCgZyZWdpb24YBCABKAlIA4gBARIYCgtwb3N0YWxfY29kZRgFIAEoCUgEiAEBEhQKB2NvdW50cnkYBiABKAlIBYgBARIRCgR0eXBlGAcgASgJSAaIAQESFAoHcHJpbWFyeRgIIAEoCEgHiAEBQgwKCl9mb3JtYXR0ZWRCEQoPX3N0cmVldF9hZGRyZXNzQgsKCV9sb2NhbGl0eUIJCgdfcmVnaW9uQg4KDF9wb3N0YWxfY29kZUIKCghfY291bnRyeUIHCgVfdHlwZUIKCghfcHJpbWFyeSKHAQoJUmVmZXJlbmNlEhIKBXZhbHVlGAEgASgJSACIAQESFgoDcmVmGAIgASgJSAFSBCRyZWaIAQESFAoHZGlzcGxheRgDIAEoCUgCiAEBEhEKBHR5cGUYBCABKAlIA4gBAUIICgZfdmFsdWVCBgoEX3JlZkIKCghfZGlzcGxheUIHCgVfdHlwZSKfAgoORW50ZXJwcmlzZVVzZXISHAoPZW1wbG95ZWVfbnVtYmVyGAEgASgJSACIAQESGAoLY29zdF9jZW50ZXIYAiABKAlIAYgBARIZCgxvcmdhbml6YXRpb24YAyABKAlIAogBARIVCghkaXZpc2lvbhgEIAEoCUgDiAEBEhcKCmRlcGFydG1lbnQYBSABKAlIBIgBARItCgdtYW5hZ2VyGAYgASgLMhcubGltYmVyLnNjaW0udjIuTWFuYWdlckgFiAEBQhIKEF9lbXBsb3llZV9udW1iZXJCDgoMX2Nvc3RfY2VudGVyQg8KDV9vcmdhbml6YXRpb25CCwoJX2RpdmlzaW9uQg0KC19kZXBhcnRtZW50QgoKCF9tYW5hZ2VyInMKB01hbmFnZXISEgoFdmFsdWUYASABKAlIAIgBARIWCgNyZWYYAiABKAlIAVIEJHJlZogBARIZCgxkaXNwbGF5X25hbWUYAyABKAlIAogBAUIICgZfdmFsdWVCBgoEX3JlZkIPCg1fZGlzcGxheV9uYW1lIuoBCgVHcm91cBIVCgdzY2hlbWFzGAEgAygJQgTovRgBEg8KAmlkGAIgASgJSACIAQESGAoLZXh0ZXJuYWxfaWQYAyABKAlIAYgBARIZCgxkaXNwbGF5X25hbWUYBCABKAlIAogBARIqCgdtZW1iZXJzGAUgAygLMhkubGltYmVyLnNjaW0udjIuUmVmZXJlbmNlEicKBG1ldGEYBiABKAsyFC5saW1iZXIuc2NpbS52Mi5NZXRhSAOIAQFCBQoDX2lkQg4KDF9leHRlcm5hbF9pZEIPCg1fZGlzcGxheV9uYW1lQgcKBV9tZXRhIsoBCgRNZXRhEhoKDXJlc291cmNlX3R5cGUYASABKAlIAIgBARIUCgdjcmVhdGVkGAIgASgJSAGIAQESGgoNbGFzdF9tb2RpZmllZBgDIAEoCUgCiAEBEhUKCGxvY2F0aW9uGAQgASgJSAOIAQESFAoHdmVyc2lvbhgFIAEoCUgEiAEBQhAKDl9yZXNvdXJjZV90eXBlQgoKCF9jcmVhdGVkQhAKDl9sYXN0X21vZGlmaWVkQgsKCV9sb2NhdGlvbkIKCghfdmVyc2lvbiJ6CgdQYXRjaE9wEg8KB3NjaGVtYXMYASADKAkSPgoKb3BlcmF0aW9ucxgCIAMoCzIeLmxpbWJlci5zY2ltLnYyLlBhdGNoT3BlcmF0aW9uUgpPcGVyYXRpb25zEhMKBmFjdGl2ZRgDIAEoCEgAiAEBQgkKB19hY3RpdmUiegoOUGF0Y2hPcGVyYXRpb24SDwoCb3AYASABKAlIAIgBARIRCgRwYXRoGAIgASgJSAGIAQESKgoFdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIAogBAUIFCgNfb3BCBwoFX3BhdGhCCAoGX3ZhbHVlIt4ICgVGb3VuZBIVCgdzY2hlbWFzGAEgAygJQgTovRgBEg8KAmlkGAIgASgJSACIAQESGAoLZXh0ZXJuYWxfaWQYAyABKAlIAYgBARIWCgl1c2VyX25hbWUYBCABKAlIAogBARInCgRuYW1lGAUgASgLMhQubGltYmVyLnNjaW0udjIuTmFtZUgDiAEBEhkKDGRpc3BsYXlfbmFtZRgGIAEoCUgEiAEBEhYKCW5pY2tfbmFtZRgHIAEoCUgFiAEBEhgKC3Byb2ZpbGVfdXJsGAggASgJSAaIAQESEgoFdGl0bGUYCSABKAlIB4gBARIWCgl1c2VyX3R5cGUYCiABKAlICIgBARIfChJwcmVmZXJyZWRfbGFuZ3VhZ2UYCyABKAlICYgBARITCgZsb2NhbGUYDCABKAlICogBARIVCgh0aW1lem9uZRgNIAEoCUgLiAEBEhMKBmFjdGl2ZRgOIAEoCEgMiAEBEioKBmVtYWlscxgPIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSMQoNcGhvbmVfbnVtYmVycxgQIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSJwoDaW1zGBEgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRIqCgZwaG90b3MYEiADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEioKCWFkZHJlc3NlcxgTIAMoCzIXLmxpbWJlci5zY2ltLnYyLkFkZHJlc3MSKQoGZ3JvdXBzGBQgAygLMhkubGltYmVyLnNjaW0udjIuUmVmZXJlbmNlEjAKDGVudGl0bGVtZW50cxgVIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSKQoFcm9sZXMYFiADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEnMKCmVudGVycHJpc2UYFyABKAsyHi5saW1iZXIuc2NpbS52Mi5FbnRlcnByaXNlVXNlckgNUjp1cm46aWV0ZjpwYXJhbXM6c2NpbTpzY2hlbWFzOmV4dGVuc2lvbjplbnRlcnByaXNlOjIuMDpVc2VyiAEBEicKBG1ldGEYGCABKAsyFC5saW1iZXIuc2NpbS52Mi5NZXRhSA6IAQESKgoHbWVtYmVycxgZIAMoCzIZLmxpbWJlci5zY2ltLnYyLlJlZmVyZW5jZUIFCgNfaWRCDgoMX2V4dGVybmFsX2lkQgwKCl91c2VyX25hbWVCBwoFX25hbWVCDwoNX2Rpc3BsYXlfbmFtZUIMCgpfbmlja19uYW1lQg4KDF9wcm9maWxlX3VybEIICgZfdGl0bGVCDAoKX3VzZXJfdHlwZUIVChNfcHJlZmVycmVkX2xhbmd1YWdlQgkKB19sb2NhbGVCCwoJX3RpbWV6b25lQgkKB19hY3RpdmVCDQoLX2VudGVycHJpc2VCBwoFX21ldGFiBnByb3RvMw", [file_google_protobuf_struct, file_limber_edge_v1_options]);
 
 /**
- * A person: a member of the organisation, as an identity provider sees them.
+ * A user: a member of the organization, as provisioned by an identity provider.
  *
  * @generated from message limber.scim.v2.User
  */
 export type User = Message<"limber.scim.v2.User"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Its name here, such as `usr_01J…`.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: optional string id = 2;
    */
   id?: string | undefined;
 
   /**
-   * Its name at the identity provider.
+   * Id at the identity provider.
    *
    * @generated from field: optional string external_id = 3;
    */
   externalId?: string | undefined;
 
   /**
-   * What the identity provider knows the person by; unique in the organisation, whatever its case.
+   * User name at the identity provider; unique in the organization, ignoring case.
    *
    * @generated from field: optional string user_name = 4;
    */
   userName?: string | undefined;
 
   /**
-   * The person's name.
+   * Name of the user.
    *
    * @generated from field: optional limber.scim.v2.Name name = 5;
    */
   name?: Name | undefined;
 
   /**
-   * What people call the person.
+   * Display name.
    *
    * @generated from field: optional string display_name = 6;
    */
   displayName?: string | undefined;
 
   /**
-   * A casual name.
+   * Casual name.
    *
    * @generated from field: optional string nick_name = 7;
    */
   nickName?: string | undefined;
 
   /**
-   * The address of the person's page.
+   * URL of the user's profile page.
    *
    * @generated from field: optional string profile_url = 8;
    */
   profileUrl?: string | undefined;
 
   /**
-   * The person's title.
+   * Title.
    *
    * @generated from field: optional string title = 9;
    */
   title?: string | undefined;
 
   /**
-   * How the person belongs to the organisation.
+   * Relationship to the organization, such as `employee`.
    *
    * @generated from field: optional string user_type = 10;
    */
   userType?: string | undefined;
 
   /**
-   * The languages that the person prefers.
+   * Preferred languages.
    *
    * @generated from field: optional string preferred_language = 11;
    */
   preferredLanguage?: string | undefined;
 
   /**
-   * Where the person is, for dates and currency.
+   * Locale for dates, numbers and currency.
    *
    * @generated from field: optional string locale = 12;
    */
   locale?: string | undefined;
 
   /**
-   * The person's time zone.
+   * Time zone.
    *
    * @generated from field: optional string timezone = 13;
    */
   timezone?: string | undefined;
 
   /**
-   * Whether the person may call; all keys of one who may not are refused.
+   * True if the user is active; all keys of an inactive user are refused.
    *
    * @generated from field: optional bool active = 14;
    */
   active?: boolean | undefined;
 
   /**
-   * Addresses for mail.
+   * E-mail addresses.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue emails = 15;
    */
@@ -137,14 +137,14 @@ export type User = Message<"limber.scim.v2.User"> & {
   phoneNumbers: MultiValue[];
 
   /**
-   * Addresses for instant messages.
+   * Instant messaging addresses.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue ims = 17;
    */
   ims: MultiValue[];
 
   /**
-   * Addresses of pictures.
+   * URLs of photos.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue photos = 18;
    */
@@ -158,35 +158,35 @@ export type User = Message<"limber.scim.v2.User"> & {
   addresses: Address[];
 
   /**
-   * The groups that the person is in; changed through them alone.
+   * Groups of the user; read-only, changed through the groups.
    *
    * @generated from field: repeated limber.scim.v2.Reference groups = 20;
    */
   groups: Reference[];
 
   /**
-   * What the person is entitled to at the identity provider; kept, and without effect here.
+   * Entitlements at the identity provider; stored, but without effect.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue entitlements = 21;
    */
   entitlements: MultiValue[];
 
   /**
-   * The person's roles at the identity provider; kept, and without effect here: mapped groups give roles.
+   * Roles at the identity provider; stored, but without effect. Roles come from mapped groups.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue roles = 22;
    */
   roles: MultiValue[];
 
   /**
-   * What is known of the person as an employee.
+   * Enterprise attributes.
    *
    * @generated from field: optional limber.scim.v2.EnterpriseUser enterprise = 23 [json_name = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"];
    */
   enterprise?: EnterpriseUser | undefined;
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: optional limber.scim.v2.Meta meta = 24;
    */
@@ -201,48 +201,48 @@ export const UserSchema: GenMessage<User> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 0);
 
 /**
- * A person's name.
+ * Name of a user.
  *
  * @generated from message limber.scim.v2.Name
  */
 export type Name = Message<"limber.scim.v2.Name"> & {
   /**
-   * All of it.
+   * Full name.
    *
    * @generated from field: optional string formatted = 1;
    */
   formatted?: string | undefined;
 
   /**
-   * The family's part.
+   * Family name.
    *
    * @generated from field: optional string family_name = 2;
    */
   familyName?: string | undefined;
 
   /**
-   * The given part.
+   * Given name.
    *
    * @generated from field: optional string given_name = 3;
    */
   givenName?: string | undefined;
 
   /**
-   * The middle part.
+   * Middle name.
    *
    * @generated from field: optional string middle_name = 4;
    */
   middleName?: string | undefined;
 
   /**
-   * What goes before.
+   * Honorific prefix.
    *
    * @generated from field: optional string honorific_prefix = 5;
    */
   honorificPrefix?: string | undefined;
 
   /**
-   * What goes behind.
+   * Honorific suffix.
    *
    * @generated from field: optional string honorific_suffix = 6;
    */
@@ -257,7 +257,7 @@ export const NameSchema: GenMessage<Name> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 1);
 
 /**
- * One of several values.
+ * A value of a multi-valued attribute.
  *
  * @generated from message limber.scim.v2.MultiValue
  */
@@ -270,21 +270,21 @@ export type MultiValue = Message<"limber.scim.v2.MultiValue"> & {
   value?: string | undefined;
 
   /**
-   * How it is shown.
+   * Display text.
    *
    * @generated from field: optional string display = 2;
    */
   display?: string | undefined;
 
   /**
-   * What kind it is of, such as `work`.
+   * Kind, such as `work`.
    *
    * @generated from field: optional string type = 3;
    */
   type?: string | undefined;
 
   /**
-   * It is the one to use.
+   * True if it is the preferred value.
    *
    * @generated from field: optional bool primary = 4;
    */
@@ -305,14 +305,14 @@ export const MultiValueSchema: GenMessage<MultiValue> = /*@__PURE__*/
  */
 export type Address = Message<"limber.scim.v2.Address"> & {
   /**
-   * All of it.
+   * Full address.
    *
    * @generated from field: optional string formatted = 1;
    */
   formatted?: string | undefined;
 
   /**
-   * Street and house.
+   * Street address.
    *
    * @generated from field: optional string street_address = 2;
    */
@@ -340,21 +340,21 @@ export type Address = Message<"limber.scim.v2.Address"> & {
   postalCode?: string | undefined;
 
   /**
-   * Country, in two letters.
+   * Two-letter country code.
    *
    * @generated from field: optional string country = 6;
    */
   country?: string | undefined;
 
   /**
-   * What kind it is of, such as `work`.
+   * Kind, such as `work`.
    *
    * @generated from field: optional string type = 7;
    */
   type?: string | undefined;
 
   /**
-   * It is the one to use.
+   * True if it is the preferred address.
    *
    * @generated from field: optional bool primary = 8;
    */
@@ -375,28 +375,28 @@ export const AddressSchema: GenMessage<Address> = /*@__PURE__*/
  */
 export type Reference = Message<"limber.scim.v2.Reference"> & {
   /**
-   * The name of the resource.
+   * Id of the resource.
    *
    * @generated from field: optional string value = 1;
    */
   value?: string | undefined;
 
   /**
-   * Its address.
+   * URL of the resource.
    *
    * @generated from field: optional string ref = 2 [json_name = "$ref"];
    */
   ref?: string | undefined;
 
   /**
-   * How it is shown.
+   * Display text.
    *
    * @generated from field: optional string display = 3;
    */
   display?: string | undefined;
 
   /**
-   * What it is, or how it is held.
+   * Resource type, or kind of membership such as `direct`.
    *
    * @generated from field: optional string type = 4;
    */
@@ -411,48 +411,48 @@ export const ReferenceSchema: GenMessage<Reference> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 4);
 
 /**
- * What is known of a person as an employee.
+ * Enterprise attributes of a user.
  *
  * @generated from message limber.scim.v2.EnterpriseUser
  */
 export type EnterpriseUser = Message<"limber.scim.v2.EnterpriseUser"> & {
   /**
-   * The employee's number.
+   * Employee number.
    *
    * @generated from field: optional string employee_number = 1;
    */
   employeeNumber?: string | undefined;
 
   /**
-   * Who pays.
+   * Cost center.
    *
    * @generated from field: optional string cost_center = 2;
    */
   costCenter?: string | undefined;
 
   /**
-   * The organisation.
+   * Name of the user's company at the identity provider.
    *
    * @generated from field: optional string organization = 3;
    */
   organization?: string | undefined;
 
   /**
-   * The division.
+   * Division.
    *
    * @generated from field: optional string division = 4;
    */
   division?: string | undefined;
 
   /**
-   * The department.
+   * Department.
    *
    * @generated from field: optional string department = 5;
    */
   department?: string | undefined;
 
   /**
-   * The person's manager.
+   * Manager of the user.
    *
    * @generated from field: optional limber.scim.v2.Manager manager = 6;
    */
@@ -467,27 +467,27 @@ export const EnterpriseUserSchema: GenMessage<EnterpriseUser> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 5);
 
 /**
- * A person's manager.
+ * Manager of a user.
  *
  * @generated from message limber.scim.v2.Manager
  */
 export type Manager = Message<"limber.scim.v2.Manager"> & {
   /**
-   * The manager's name as a user.
+   * User id of the manager.
    *
    * @generated from field: optional string value = 1;
    */
   value?: string | undefined;
 
   /**
-   * The manager's address as a user.
+   * URL of the manager's user resource.
    *
    * @generated from field: optional string ref = 2 [json_name = "$ref"];
    */
   ref?: string | undefined;
 
   /**
-   * The manager's name for people.
+   * Display name of the manager.
    *
    * @generated from field: optional string display_name = 3;
    */
@@ -502,48 +502,48 @@ export const ManagerSchema: GenMessage<Manager> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 6);
 
 /**
- * People that an identity provider treats alike. A group may be mapped to a role.
+ * A group of users, which can be mapped to a role.
  *
  * @generated from message limber.scim.v2.Group
  */
 export type Group = Message<"limber.scim.v2.Group"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Its name here, such as `grp_01J…`.
+   * Group id, such as `grp_01J…`.
    *
    * @generated from field: optional string id = 2;
    */
   id?: string | undefined;
 
   /**
-   * Its name at the identity provider.
+   * Id at the identity provider.
    *
    * @generated from field: optional string external_id = 3;
    */
   externalId?: string | undefined;
 
   /**
-   * What people call it; unique in the organisation, whatever its case.
+   * Display name; unique in the organization, ignoring case.
    *
    * @generated from field: optional string display_name = 4;
    */
   displayName?: string | undefined;
 
   /**
-   * Who is in it.
+   * Members of the group.
    *
    * @generated from field: repeated limber.scim.v2.Reference members = 5;
    */
   members: Reference[];
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: optional limber.scim.v2.Meta meta = 6;
    */
@@ -558,41 +558,41 @@ export const GroupSchema: GenMessage<Group> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 7);
 
 /**
- * What is known of a resource itself.
+ * Metadata of a resource.
  *
  * @generated from message limber.scim.v2.Meta
  */
 export type Meta = Message<"limber.scim.v2.Meta"> & {
   /**
-   * What it is.
+   * Resource type.
    *
    * @generated from field: optional string resource_type = 1;
    */
   resourceType?: string | undefined;
 
   /**
-   * When it was made, by ISO 8601.
+   * When it was created, as an ISO 8601 timestamp.
    *
    * @generated from field: optional string created = 2;
    */
   created?: string | undefined;
 
   /**
-   * When it was changed, by ISO 8601.
+   * When it was last changed, as an ISO 8601 timestamp.
    *
    * @generated from field: optional string last_modified = 3;
    */
   lastModified?: string | undefined;
 
   /**
-   * Its address.
+   * URL of the resource.
    *
    * @generated from field: optional string location = 4;
    */
   location?: string | undefined;
 
   /**
-   * Its version, as its ETag.
+   * Version, equal to its ETag.
    *
    * @generated from field: optional string version = 5;
    */
@@ -607,27 +607,27 @@ export const MetaSchema: GenMessage<Meta> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 8);
 
 /**
- * Changes of a resource, in their order, all or none.
+ * Ordered operations on a resource, applied all or none.
  *
  * @generated from message limber.scim.v2.PatchOp
  */
 export type PatchOp = Message<"limber.scim.v2.PatchOp"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:PatchOp`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:PatchOp`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * The changes.
+   * The operations.
    *
    * @generated from field: repeated limber.scim.v2.PatchOperation operations = 2 [json_name = "Operations"];
    */
   operations: PatchOperation[];
 
   /**
-   * Short for one operation that replaces `active`.
+   * Shorthand for one operation that replaces `active`.
    *
    * @generated from field: optional bool active = 3;
    */
@@ -642,27 +642,27 @@ export const PatchOpSchema: GenMessage<PatchOp> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 9);
 
 /**
- * One change.
+ * One operation.
  *
  * @generated from message limber.scim.v2.PatchOperation
  */
 export type PatchOperation = Message<"limber.scim.v2.PatchOperation"> & {
   /**
-   * `add`, `replace` or `remove`, in any case.
+   * `add`, `replace` or `remove`, ignoring case.
    *
    * @generated from field: optional string op = 1;
    */
   op?: string | undefined;
 
   /**
-   * What it changes, such as `emails[type eq "work"].value`; the resource itself when absent.
+   * Path of the attribute, such as `emails[type eq "work"].value`; the entire resource when absent.
    *
    * @generated from field: optional string path = 2;
    */
   path?: string | undefined;
 
   /**
-   * What it changes it to.
+   * New value.
    *
    * @generated from field: optional google.protobuf.Value value = 3;
    */
@@ -677,111 +677,111 @@ export const PatchOperationSchema: GenMessage<PatchOperation> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 10);
 
 /**
- * A user or a group, as `meta.resource_type` says.
+ * A user or a group, see `meta.resource_type`.
  *
  * @generated from message limber.scim.v2.Found
  */
 export type Found = Message<"limber.scim.v2.Found"> & {
   /**
-   * The schemas that the resource follows.
+   * Schema URIs that apply to the resource.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * Its name here, such as `usr_01J…`.
+   * Resource id, such as `usr_01J…`.
    *
    * @generated from field: optional string id = 2;
    */
   id?: string | undefined;
 
   /**
-   * Its name at the identity provider.
+   * Id at the identity provider.
    *
    * @generated from field: optional string external_id = 3;
    */
   externalId?: string | undefined;
 
   /**
-   * What the identity provider knows the person by; unique in the organisation, whatever its case.
+   * User name at the identity provider; unique in the organization, ignoring case.
    *
    * @generated from field: optional string user_name = 4;
    */
   userName?: string | undefined;
 
   /**
-   * The person's name.
+   * Name of the user.
    *
    * @generated from field: optional limber.scim.v2.Name name = 5;
    */
   name?: Name | undefined;
 
   /**
-   * What people call the person.
+   * Display name.
    *
    * @generated from field: optional string display_name = 6;
    */
   displayName?: string | undefined;
 
   /**
-   * A casual name.
+   * Casual name.
    *
    * @generated from field: optional string nick_name = 7;
    */
   nickName?: string | undefined;
 
   /**
-   * The address of the person's page.
+   * URL of the user's profile page.
    *
    * @generated from field: optional string profile_url = 8;
    */
   profileUrl?: string | undefined;
 
   /**
-   * The person's title.
+   * Title.
    *
    * @generated from field: optional string title = 9;
    */
   title?: string | undefined;
 
   /**
-   * How the person belongs to the organisation.
+   * Relationship to the organization, such as `employee`.
    *
    * @generated from field: optional string user_type = 10;
    */
   userType?: string | undefined;
 
   /**
-   * The languages that the person prefers.
+   * Preferred languages.
    *
    * @generated from field: optional string preferred_language = 11;
    */
   preferredLanguage?: string | undefined;
 
   /**
-   * Where the person is, for dates and currency.
+   * Locale for dates, numbers and currency.
    *
    * @generated from field: optional string locale = 12;
    */
   locale?: string | undefined;
 
   /**
-   * The person's time zone.
+   * Time zone.
    *
    * @generated from field: optional string timezone = 13;
    */
   timezone?: string | undefined;
 
   /**
-   * Whether the person may call; all keys of one who may not are refused.
+   * True if the user is active; all keys of an inactive user are refused.
    *
    * @generated from field: optional bool active = 14;
    */
   active?: boolean | undefined;
 
   /**
-   * Addresses for mail.
+   * E-mail addresses.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue emails = 15;
    */
@@ -795,14 +795,14 @@ export type Found = Message<"limber.scim.v2.Found"> & {
   phoneNumbers: MultiValue[];
 
   /**
-   * Addresses for instant messages.
+   * Instant messaging addresses.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue ims = 17;
    */
   ims: MultiValue[];
 
   /**
-   * Addresses of pictures.
+   * URLs of photos.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue photos = 18;
    */
@@ -816,42 +816,42 @@ export type Found = Message<"limber.scim.v2.Found"> & {
   addresses: Address[];
 
   /**
-   * The groups that the person is in; changed through them alone.
+   * Groups of the user; read-only, changed through the groups.
    *
    * @generated from field: repeated limber.scim.v2.Reference groups = 20;
    */
   groups: Reference[];
 
   /**
-   * What the person is entitled to at the identity provider; kept, and without effect here.
+   * Entitlements at the identity provider; stored, but without effect.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue entitlements = 21;
    */
   entitlements: MultiValue[];
 
   /**
-   * The person's roles at the identity provider; kept, and without effect here: mapped groups give roles.
+   * Roles at the identity provider; stored, but without effect. Roles come from mapped groups.
    *
    * @generated from field: repeated limber.scim.v2.MultiValue roles = 22;
    */
   roles: MultiValue[];
 
   /**
-   * What is known of the person as an employee.
+   * Enterprise attributes.
    *
    * @generated from field: optional limber.scim.v2.EnterpriseUser enterprise = 23 [json_name = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"];
    */
   enterprise?: EnterpriseUser | undefined;
 
   /**
-   * What is known of the resource itself.
+   * Resource metadata: type, timestamps, location and version.
    *
    * @generated from field: optional limber.scim.v2.Meta meta = 24;
    */
   meta?: Meta | undefined;
 
   /**
-   * Who is in a group.
+   * Members of a group.
    *
    * @generated from field: repeated limber.scim.v2.Reference members = 25;
    */

@@ -20,55 +20,55 @@ export const file_limber_scim_v2_scim_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvc2NpbS92Mi9zY2ltX3NlcnZpY2UucHJvdG8SDmxpbWJlci5zY2ltLnYyIuICChBMaXN0VXNlcnNSZXF1ZXN0EhMKBmZpbHRlchgBIAEoCUgAiAEBEh4KB3NvcnRfYnkYAiABKAlCCLpIBXIDGIACSAGIAQESNQoKc29ydF9vcmRlchgDIAEoCUIcukgZchdSCWFzY2VuZGluZ1IKZGVzY2VuZGluZ0gCiAEBEhgKC3N0YXJ0X2luZGV4GAQgASgFSAOIAQESEgoFY291bnQYBSABKAVIBIgBARIhCgphdHRyaWJ1dGVzGAYgASgJQgi6SAVyAxiAEEgFiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByABKAlCCLpIBXIDGIAQSAaIAQFCCQoHX2ZpbHRlckIKCghfc29ydF9ieUINCgtfc29ydF9vcmRlckIOCgxfc3RhcnRfaW5kZXhCCAoGX2NvdW50Qg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIqgBChFMaXN0VXNlcnNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOAoJcmVzb3VyY2VzGAUgAygLMhQubGltYmVyLnNjaW0udjIuVXNlckIE6L0YAVIJUmVzb3VyY2VzIq0BChFDcmVhdGVVc2VyUmVxdWVzdBIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlchIhCgphdHRyaWJ1dGVzGAIgASgJQgi6SAVyAxiAEEgAiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYAyABKAlCCLpIBXIDGIAQSAGIAQFCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOAoSQ3JlYXRlVXNlclJlc3BvbnNlEiIKBHVzZXIYASABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyIpcBCg5HZXRVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiEKCmF0dHJpYnV0ZXMYAiABKAlCCLpIBXIDGIAQSACIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgDIAEoCUIIukgFcgMYgBBIAYgBAUINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI1Cg9HZXRVc2VyUmVzcG9uc2USIgoEdXNlchgBIAEoCzIULmxpbWJlci5zY2ltLnYyLlVzZXIi+QEKElJlcGxhY2VVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiIKBHVzZXIYAiABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyEisKCGlmX21hdGNoGAMgASgJQhS6SAVyAxiAAqq9GAhpZi1tYXRjaEgAiAEBEiEKCmF0dHJpYnV0ZXMYBCABKAlCCLpIBXIDGIAQSAGIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgFIAEoCUIIukgFcgMYgBBIAogBAUILCglfaWZfbWF0Y2hCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOQoTUmVwbGFjZVVzZXJSZXNwb25zZRIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlciKDAgoQUGF0Y2hVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEi4KBXBhdGNoGAIgASgLMhcubGltYmVyLnNjaW0udjIuUGF0Y2hPcEIGukgDyAEBEisKCGlmX21hdGNoGAMgASgJQhS6SAVyAxiAAqq9GAhpZi1tYXRjaEgAiAEBEiEKCmF0dHJpYnV0ZXMYBCABKAlCCLpIBXIDGIAQSAGIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgFIAEoCUIIukgFcgMYgBBIAogBAUILCglfaWZfbWF0Y2hCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiNwoRUGF0Y2hVc2VyUmVzcG9uc2USIgoEdXNlchgBIAEoCzIULmxpbWJlci5zY2ltLnYyLlVzZXIiXgoRRGVsZXRlVXNlclJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCRIrCghpZl9tYXRjaBgCIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBAUILCglfaWZfbWF0Y2giFAoSRGVsZXRlVXNlclJlc3BvbnNlIuMCChFMaXN0R3JvdXBzUmVxdWVzdBITCgZmaWx0ZXIYASABKAlIAIgBARIeCgdzb3J0X2J5GAIgASgJQgi6SAVyAxiAAkgBiAEBEjUKCnNvcnRfb3JkZXIYAyABKAlCHLpIGXIXUglhc2NlbmRpbmdSCmRlc2NlbmRpbmdIAogBARIYCgtzdGFydF9pbmRleBgEIAEoBUgDiAEBEhIKBWNvdW50GAUgASgFSASIAQESIQoKYXR0cmlidXRlcxgGIAEoCUIIukgFcgMYgBBIBYgBARIqChNleGNsdWRlZF9hdHRyaWJ1dGVzGAcgASgJQgi6SAVyAxiAEEgGiAEBQgkKB19maWx0ZXJCCgoIX3NvcnRfYnlCDQoLX3NvcnRfb3JkZXJCDgoMX3N0YXJ0X2luZGV4QggKBl9jb3VudEINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyKqAQoSTGlzdEdyb3Vwc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI5CglyZXNvdXJjZXMYBSADKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cEIE6L0YAVIJUmVzb3VyY2VzIrABChJDcmVhdGVHcm91cFJlcXVlc3QSJAoFZ3JvdXAYASABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cBIhCgphdHRyaWJ1dGVzGAIgASgJQgi6SAVyAxiAEEgAiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYAyABKAlCCLpIBXIDGIAQSAGIAQFCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOwoTQ3JlYXRlR3JvdXBSZXNwb25zZRIkCgVncm91cBgBIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwIpYBCg9HZXRHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSIQoKYXR0cmlidXRlcxgCIAEoCUIIukgFcgMYgBBIAIgBARIqChNleGNsdWRlZF9hdHRyaWJ1dGVzGAMgASgJQgi6SAVyAxiAEEgBiAEBQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjgKEEdldEdyb3VwUmVzcG9uc2USJAoFZ3JvdXAYASABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cCKFAgoTUmVwbGFjZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIvCghyZXNvdXJjZRgCIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwQga6SAPIAQESKwoIaWZfbWF0Y2gYAyABKAlCFLpIBXIDGIACqr0YCGlmLW1hdGNoSACIAQESIQoKYXR0cmlidXRlcxgEIAEoCUIIukgFcgMYgBBIAYgBARIqChNleGNsdWRlZF9hdHRyaWJ1dGVzGAUgASgJQgi6SAVyAxiAEEgCiAEBQgsKCV9pZl9tYXRjaEINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI8ChRSZXBsYWNlR3JvdXBSZXNwb25zZRIkCgVncm91cBgBIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwIoICChFQYXRjaEdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIuCgVwYXRjaBgCIAEoCzIXLmxpbWJlci5zY2ltLnYyLlBhdGNoT3BCBrpIA8gBARIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjoKElBhdGNoR3JvdXBSZXNwb25zZRIkCgVncm91cBgBIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwIl0KEkRlbGV0ZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIrCghpZl9tYXRjaBgCIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBAUILCglfaWZfbWF0Y2giFQoTRGVsZXRlR3JvdXBSZXNwb25zZSJ/Cg9NYXBHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSVAoEcm9sZRgCIAEoCUJBukg+yAEBcjlSAFIFYWRtaW5SCWRldmVsb3BlclIIb3BlcmF0b3JSB2JpbGxpbmdSBnZpZXdlclIIc3VwcGxpZXJIAIgBAUIHCgVfcm9sZSJWChBNYXBHcm91cFJlc3BvbnNlEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIXCgRyb2xlGAMgASgJQgSYvRgBSACIAQFCBwoFX3JvbGUiIQofR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnUmVxdWVzdCJZCiBHZXRTZXJ2aWNlUHJvdmlkZXJDb25maWdSZXNwb25zZRI1CgZjb25maWcYASABKAsyJS5saW1iZXIuc2NpbS52Mi5TZXJ2aWNlUHJvdmlkZXJDb25maWciGgoYTGlzdFJlc291cmNlVHlwZXNSZXF1ZXN0IrgBChlMaXN0UmVzb3VyY2VUeXBlc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRJACglyZXNvdXJjZXMYBSADKAsyHC5saW1iZXIuc2NpbS52Mi5SZXNvdXJjZVR5cGVCBOi9GAFSCVJlc291cmNlcyImChZHZXRSZXNvdXJjZVR5cGVSZXF1ZXN0EgwKBG5hbWUYASABKAkiTgoXR2V0UmVzb3VyY2VUeXBlUmVzcG9uc2USMwoNcmVzb3VyY2VfdHlwZRgBIAEoCzIcLmxpbWJlci5zY2ltLnYyLlJlc291cmNlVHlwZSIUChJMaXN0U2NoZW1hc1JlcXVlc3QirAEKE0xpc3RTY2hlbWFzUmVzcG9uc2USFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIVCg10b3RhbF9yZXN1bHRzGAIgASgNEhMKC3N0YXJ0X2luZGV4GAMgASgNEhYKDml0ZW1zX3Blcl9wYWdlGAQgASgNEjoKCXJlc291cmNlcxgFIAMoCzIWLmxpbWJlci5zY2ltLnYyLlNjaGVtYUIE6L0YAVIJUmVzb3VyY2VzIh4KEEdldFNjaGVtYVJlcXVlc3QSCgoCaWQYASABKAkiOwoRR2V0U2NoZW1hUmVzcG9uc2USJgoGc2NoZW1hGAEgASgLMhYubGltYmVyLnNjaW0udjIuU2NoZW1hIrwCCg1TZWFyY2hSZXF1ZXN0EhMKBmZpbHRlchgBIAEoCUgAiAEBEh4KB3NvcnRfYnkYAiABKAlCCLpIBXIDGIACSAGIAQESNQoKc29ydF9vcmRlchgDIAEoCUIcukgZchdSCWFzY2VuZGluZ1IKZGVzY2VuZGluZ0gCiAEBEhgKC3N0YXJ0X2luZGV4GAQgASgFSAOIAQESEgoFY291bnQYBSABKAVIBIgBARIjCgphdHRyaWJ1dGVzGAYgAygJQg+6SAySAQkQQCIFcgMYgAISLAoTZXhjbHVkZWRfYXR0cmlidXRlcxgHIAMoCUIPukgMkgEJEEAiBXIDGIACQgkKB19maWx0ZXJCCgoIX3NvcnRfYnlCDQoLX3NvcnRfb3JkZXJCDgoMX3N0YXJ0X2luZGV4QggKBl9jb3VudCKmAQoOU2VhcmNoUmVzcG9uc2USFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIVCg10b3RhbF9yZXN1bHRzGAIgASgNEhMKC3N0YXJ0X2luZGV4GAMgASgNEhYKDml0ZW1zX3Blcl9wYWdlGAQgASgNEjkKCXJlc291cmNlcxgFIAMoCzIVLmxpbWJlci5zY2ltLnYyLkZvdW5kQgTovRgBUglSZXNvdXJjZXMiwQIKElNlYXJjaFVzZXJzUmVxdWVzdBITCgZmaWx0ZXIYASABKAlIAIgBARIeCgdzb3J0X2J5GAIgASgJQgi6SAVyAxiAAkgBiAEBEjUKCnNvcnRfb3JkZXIYAyABKAlCHLpIGXIXUglhc2NlbmRpbmdSCmRlc2NlbmRpbmdIAogBARIYCgtzdGFydF9pbmRleBgEIAEoBUgDiAEBEhIKBWNvdW50GAUgASgFSASIAQESIwoKYXR0cmlidXRlcxgGIAMoCUIPukgMkgEJEEAiBXIDGIACEiwKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByADKAlCD7pIDJIBCRBAIgVyAxiAAkIJCgdfZmlsdGVyQgoKCF9zb3J0X2J5Qg0KC19zb3J0X29yZGVyQg4KDF9zdGFydF9pbmRleEIICgZfY291bnQiqgEKE1NlYXJjaFVzZXJzUmVzcG9uc2USFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIVCg10b3RhbF9yZXN1bHRzGAIgASgNEhMKC3N0YXJ0X2luZGV4GAMgASgNEhYKDml0ZW1zX3Blcl9wYWdlGAQgASgNEjgKCXJlc291cmNlcxgFIAMoCzIULmxpbWJlci5zY2ltLnYyLlVzZXJCBOi9GAFSCVJlc291cmNlcyLCAgoTU2VhcmNoR3JvdXBzUmVxdWVzdBITCgZmaWx0ZXIYASABKAlIAIgBARIeCgdzb3J0X2J5GAIgASgJQgi6SAVyAxiAAkgBiAEBEjUKCnNvcnRfb3JkZXIYAyABKAlCHLpIGXIXUglhc2NlbmRpbmdSCmRlc2NlbmRpbmdIAogBARIYCgtzdGFydF9pbmRleBgEIAEoBUgDiAEBEhIKBWNvdW50GAUgASgFSASIAQESIwoKYXR0cmlidXRlcxgGIAMoCUIPukgMkgEJEEAiBXIDGIACEiwKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByADKAlCD7pIDJIBCRBAIgVyAxiAAkIJCgdfZmlsdGVyQgoKCF9zb3J0X2J5Qg0KC19zb3J0X29yZGVyQg4KDF9zdGFydF9pbmRleEIICgZfY291bnQirAEKFFNlYXJjaEdyb3Vwc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI5CglyZXNvdXJjZXMYBSADKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cEIE6L0YAVIJUmVzb3VyY2VzMoUZCgtTY2ltU2VydmljZRKDAQoJTGlzdFVzZXJzEiAubGltYmVyLnNjaW0udjIuTGlzdFVzZXJzUmVxdWVzdBohLmxpbWJlci5zY2ltLnYyLkxpc3RVc2Vyc1Jlc3BvbnNlIjGQAgGquxgRCAISCXNjaW0ucmVhZEACYASC0+STAhMSES92MS9zY2ltL3YyL1VzZXJzEn8KBlNlYXJjaBIdLmxpbWJlci5zY2ltLnYyLlNlYXJjaFJlcXVlc3QaHi5saW1iZXIuc2NpbS52Mi5TZWFyY2hSZXNwb25zZSI2kAIBqrsYEQgCEglzY2ltLnJlYWRAAmAEgtPkkwIYOgEqIhMvdjEvc2NpbS92Mi8uc2VhcmNoEpQBCgtTZWFyY2hVc2VycxIiLmxpbWJlci5zY2ltLnYyLlNlYXJjaFVzZXJzUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLlNlYXJjaFVzZXJzUmVzcG9uc2UiPJACAaq7GBEIAhIJc2NpbS5yZWFkQAJgBILT5JMCHjoBKiIZL3YxL3NjaW0vdjIvVXNlcnMvLnNlYXJjaBKVAQoKQ3JlYXRlVXNlchIhLmxpbWJlci5zY2ltLnYyLkNyZWF0ZVVzZXJSZXF1ZXN0GiIubGltYmVyLnNjaW0udjIuQ3JlYXRlVXNlclJlc3BvbnNlIkCquxgXCAISCnNjaW0ud3JpdGUYyQFAAmAEaAKC0+STAh86BHVzZXJiBHVzZXIiES92MS9zY2ltL3YyL1VzZXJzEo0BCgdHZXRVc2VyEh4ubGltYmVyLnNjaW0udjIuR2V0VXNlclJlcXVlc3QaHy5saW1iZXIuc2NpbS52Mi5HZXRVc2VyUmVzcG9uc2UiQZACAaq7GBEIAhIJc2NpbS5yZWFkQAJgBILT5JMCI2IEdXNlchIbL3YxL3NjaW0vdjIvVXNlcnMve3VzZXJfaWR9Ep8BCgtSZXBsYWNlVXNlchIiLmxpbWJlci5zY2ltLnYyLlJlcGxhY2VVc2VyUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLlJlcGxhY2VVc2VyUmVzcG9uc2UiR6q7GBQIAhIKc2NpbS53cml0ZUACYARoAoLT5JMCKToEdXNlcmIEdXNlchobL3YxL3NjaW0vdjIvVXNlcnMve3VzZXJfaWR9EpoBCglQYXRjaFVzZXISIC5saW1iZXIuc2NpbS52Mi5QYXRjaFVzZXJSZXF1ZXN0GiEubGltYmVyLnNjaW0udjIuUGF0Y2hVc2VyUmVzcG9uc2UiSKq7GBQIAhIKc2NpbS53cml0ZUACYARoAoLT5JMCKjoFcGF0Y2hiBHVzZXIyGy92MS9zY2ltL3YyL1VzZXJzL3t1c2VyX2lkfRKTAQoKRGVsZXRlVXNlchIhLmxpbWJlci5zY2ltLnYyLkRlbGV0ZVVzZXJSZXF1ZXN0GiIubGltYmVyLnNjaW0udjIuRGVsZXRlVXNlclJlc3BvbnNlIj6quxgXCAISCnNjaW0ud3JpdGUYzAFAAmAEaAGC0+STAh0qGy92MS9zY2ltL3YyL1VzZXJzL3t1c2VyX2lkfRKHAQoKTGlzdEdyb3VwcxIhLmxpbWJlci5zY2ltLnYyLkxpc3RHcm91cHNSZXF1ZXN0GiIubGltYmVyLnNjaW0udjIuTGlzdEdyb3Vwc1Jlc3BvbnNlIjKQAgGquxgRCAISCXNjaW0ucmVhZEACYASC0+STAhQSEi92MS9zY2ltL3YyL0dyb3VwcxKYAQoMU2VhcmNoR3JvdXBzEiMubGltYmVyLnNjaW0udjIuU2VhcmNoR3JvdXBzUmVxdWVzdBokLmxpbWJlci5zY2ltLnYyLlNlYXJjaEdyb3Vwc1Jlc3BvbnNlIj2QAgGquxgRCAISCXNjaW0ucmVhZEACYASC0+STAh86ASoiGi92MS9zY2ltL3YyL0dyb3Vwcy8uc2VhcmNoEpsBCgtDcmVhdGVHcm91cBIiLmxpbWJlci5zY2ltLnYyLkNyZWF0ZUdyb3VwUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLkNyZWF0ZUdyb3VwUmVzcG9uc2UiQ6q7GBcIAhIKc2NpbS53cml0ZRjJAUACYARoAoLT5JMCIjoFZ3JvdXBiBWdyb3VwIhIvdjEvc2NpbS92Mi9Hcm91cHMSkAEKCEdldEdyb3VwEh8ubGltYmVyLnNjaW0udjIuR2V0R3JvdXBSZXF1ZXN0GiAubGltYmVyLnNjaW0udjIuR2V0R3JvdXBSZXNwb25zZSJBkAIBqrsYEQgCEglzY2ltLnJlYWRAAmAEgtPkkwIjYgVncm91cBIaL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0SpgEKDFJlcGxhY2VHcm91cBIjLmxpbWJlci5zY2ltLnYyLlJlcGxhY2VHcm91cFJlcXVlc3QaJC5saW1iZXIuc2NpbS52Mi5SZXBsYWNlR3JvdXBSZXNwb25zZSJLqrsYFAgCEgpzY2ltLndyaXRlQAJgBGgCgtPkkwItOghyZXNvdXJjZWIFZ3JvdXAaGi92MS9zY2ltL3YyL0dyb3Vwcy97Z3JvdXB9Ep0BCgpQYXRjaEdyb3VwEiEubGltYmVyLnNjaW0udjIuUGF0Y2hHcm91cFJlcXVlc3QaIi5saW1iZXIuc2NpbS52Mi5QYXRjaEdyb3VwUmVzcG9uc2UiSKq7GBQIAhIKc2NpbS53cml0ZUACYARoAoLT5JMCKjoFcGF0Y2hiBWdyb3VwMhovdjEvc2NpbS92Mi9Hcm91cHMve2dyb3VwfRKVAQoLRGVsZXRlR3JvdXASIi5saW1iZXIuc2NpbS52Mi5EZWxldGVHcm91cFJlcXVlc3QaIy5saW1iZXIuc2NpbS52Mi5EZWxldGVHcm91cFJlc3BvbnNlIj2quxgXCAISCnNjaW0ud3JpdGUYzAFAAmAEaAKC0+STAhwqGi92MS9zY2ltL3YyL0dyb3Vwcy97Z3JvdXB9EpABCghNYXBHcm91cBIfLmxpbWJlci5zY2ltLnYyLk1hcEdyb3VwUmVxdWVzdBogLmxpbWJlci5zY2ltLnYyLk1hcEdyb3VwUmVzcG9uc2UiQaq7GBQIAhIKc2NpbS53cml0ZUACYARoAoLT5JMCIzoBKiIeL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0vbWFwEr0BChhHZXRTZXJ2aWNlUHJvdmlkZXJDb25maWcSLy5saW1iZXIuc2NpbS52Mi5HZXRTZXJ2aWNlUHJvdmlkZXJDb25maWdSZXF1ZXN0GjAubGltYmVyLnNjaW0udjIuR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnUmVzcG9uc2UiPpACAaq7GAYIAUACYAGC0+STAitiBmNvbmZpZxIhL3YxL3NjaW0vdjIvU2VydmljZVByb3ZpZGVyQ29uZmlnEpgBChFMaXN0UmVzb3VyY2VUeXBlcxIoLmxpbWJlci5zY2ltLnYyLkxpc3RSZXNvdXJjZVR5cGVzUmVxdWVzdBopLmxpbWJlci5zY2ltLnYyLkxpc3RSZXNvdXJjZVR5cGVzUmVzcG9uc2UiLpACAaq7GAYIAUACYAGC0+STAhsSGS92MS9zY2ltL3YyL1Jlc291cmNlVHlwZXMSqAEKD0dldFJlc291cmNlVHlwZRImLmxpbWJlci5zY2ltLnYyLkdldFJlc291cmNlVHlwZVJlcXVlc3QaJy5saW1iZXIuc2NpbS52Mi5HZXRSZXNvdXJjZVR5cGVSZXNwb25zZSJEkAIBqrsYBggBQAJgAYLT5JMCMWINcmVzb3VyY2VfdHlwZRIgL3YxL3NjaW0vdjIvUmVzb3VyY2VUeXBlcy97bmFtZX0SgAEKC0xpc3RTY2hlbWFzEiIubGltYmVyLnNjaW0udjIuTGlzdFNjaGVtYXNSZXF1ZXN0GiMubGltYmVyLnNjaW0udjIuTGlzdFNjaGVtYXNSZXNwb25zZSIokAIBqrsYBggBQAJgAYLT5JMCFRITL3YxL3NjaW0vdjIvU2NoZW1hcxKHAQoJR2V0U2NoZW1hEiAubGltYmVyLnNjaW0udjIuR2V0U2NoZW1hUmVxdWVzdBohLmxpbWJlci5zY2ltLnYyLkdldFNjaGVtYVJlc3BvbnNlIjWQAgGquxgGCAFAAmABgtPkkwIiYgZzY2hlbWESGC92MS9zY2ltL3YyL1NjaGVtYXMve2lkfWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_scim_v2_discovery, file_limber_scim_v2_resource]);
 
 /**
- * Asks for users.
+ * Request to list users.
  *
  * @generated from message limber.scim.v2.ListUsersRequest
  */
 export type ListUsersRequest = Message<"limber.scim.v2.ListUsersRequest"> & {
   /**
-   * Which resources, such as `userName eq "ada"`.
+   * SCIM filter, such as `userName eq "ada"`.
    *
    * @generated from field: optional string filter = 1;
    */
   filter?: string | undefined;
 
   /**
-   * The attribute to sort by; by age when absent.
+   * Attribute to sort by; creation time when absent.
    *
    * @generated from field: optional string sort_by = 2;
    */
   sortBy?: string | undefined;
 
   /**
-   * `ascending` or `descending`.
+   * `ascending` (the default) or `descending`.
    *
    * @generated from field: optional string sort_order = 3;
    */
   sortOrder?: string | undefined;
 
   /**
-   * The first resource of the answer, counted from 1.
+   * 1-based index of the first resource to return.
    *
    * @generated from field: optional int32 start_index = 4;
    */
   startIndex?: number | undefined;
 
   /**
-   * How many resources at most; 1000 are the most.
+   * Maximum number of resources to return; capped at 1000.
    *
    * @generated from field: optional int32 count = 5;
    */
   count?: number | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 6;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 7;
    */
@@ -83,34 +83,34 @@ export const ListUsersRequestSchema: GenMessage<ListUsersRequest> = /*@__PURE__*
   messageDesc(file_limber_scim_v2_scim_service, 0);
 
 /**
- * Users.
+ * A page of users.
  *
  * @generated from message limber.scim.v2.ListUsersResponse
  */
 export type ListUsersResponse = Message<"limber.scim.v2.ListUsersResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
@@ -132,7 +132,7 @@ export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 1);
 
 /**
- * Asks for a user to be made.
+ * Request to create a user.
  *
  * @generated from message limber.scim.v2.CreateUserRequest
  */
@@ -145,14 +145,14 @@ export type CreateUserRequest = Message<"limber.scim.v2.CreateUserRequest"> & {
   user?: User | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 2;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 3;
    */
@@ -188,27 +188,27 @@ export const CreateUserResponseSchema: GenMessage<CreateUserResponse> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 3);
 
 /**
- * Asks for a user.
+ * Request for a user.
  *
  * @generated from message limber.scim.v2.GetUserRequest
  */
 export type GetUserRequest = Message<"limber.scim.v2.GetUserRequest"> & {
   /**
-   * The user.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 2;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 3;
    */
@@ -223,7 +223,7 @@ export const GetUserRequestSchema: GenMessage<GetUserRequest> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_scim_service, 4);
 
 /**
- * One user.
+ * A user.
  *
  * @generated from message limber.scim.v2.GetUserResponse
  */
@@ -244,13 +244,13 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_scim_service, 5);
 
 /**
- * Asks for a user to be replaced.
+ * Request to replace a user.
  *
  * @generated from message limber.scim.v2.ReplaceUserRequest
  */
 export type ReplaceUserRequest = Message<"limber.scim.v2.ReplaceUserRequest"> & {
   /**
-   * The user.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
@@ -264,21 +264,21 @@ export type ReplaceUserRequest = Message<"limber.scim.v2.ReplaceUserRequest"> & 
   user?: User | undefined;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 3;
    */
   ifMatch?: string | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 4;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 5;
    */
@@ -314,13 +314,13 @@ export const ReplaceUserResponseSchema: GenMessage<ReplaceUserResponse> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 7);
 
 /**
- * Asks for a user to be changed.
+ * Request to update a user.
  *
  * @generated from message limber.scim.v2.PatchUserRequest
  */
 export type PatchUserRequest = Message<"limber.scim.v2.PatchUserRequest"> & {
   /**
-   * The user.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
@@ -334,21 +334,21 @@ export type PatchUserRequest = Message<"limber.scim.v2.PatchUserRequest"> & {
   patch?: PatchOp | undefined;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 3;
    */
   ifMatch?: string | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 4;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 5;
    */
@@ -363,7 +363,7 @@ export const PatchUserRequestSchema: GenMessage<PatchUserRequest> = /*@__PURE__*
   messageDesc(file_limber_scim_v2_scim_service, 8);
 
 /**
- * The changed user.
+ * The updated user.
  *
  * @generated from message limber.scim.v2.PatchUserResponse
  */
@@ -384,20 +384,20 @@ export const PatchUserResponseSchema: GenMessage<PatchUserResponse> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 9);
 
 /**
- * Asks for a user to be removed.
+ * Request to delete a user.
  *
  * @generated from message limber.scim.v2.DeleteUserRequest
  */
 export type DeleteUserRequest = Message<"limber.scim.v2.DeleteUserRequest"> & {
   /**
-   * The user.
+   * User id, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 2;
    */
@@ -412,7 +412,7 @@ export const DeleteUserRequestSchema: GenMessage<DeleteUserRequest> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 10);
 
 /**
- * The user is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.scim.v2.DeleteUserResponse
  */
@@ -427,55 +427,55 @@ export const DeleteUserResponseSchema: GenMessage<DeleteUserResponse> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 11);
 
 /**
- * Asks for groups.
+ * Request to list groups.
  *
  * @generated from message limber.scim.v2.ListGroupsRequest
  */
 export type ListGroupsRequest = Message<"limber.scim.v2.ListGroupsRequest"> & {
   /**
-   * Which resources, such as `userName eq "ada"`.
+   * SCIM filter, such as `displayName eq "Robotics"`.
    *
    * @generated from field: optional string filter = 1;
    */
   filter?: string | undefined;
 
   /**
-   * The attribute to sort by; by age when absent.
+   * Attribute to sort by; creation time when absent.
    *
    * @generated from field: optional string sort_by = 2;
    */
   sortBy?: string | undefined;
 
   /**
-   * `ascending` or `descending`.
+   * `ascending` (the default) or `descending`.
    *
    * @generated from field: optional string sort_order = 3;
    */
   sortOrder?: string | undefined;
 
   /**
-   * The first resource of the answer, counted from 1.
+   * 1-based index of the first resource to return.
    *
    * @generated from field: optional int32 start_index = 4;
    */
   startIndex?: number | undefined;
 
   /**
-   * How many resources at most; 1000 are the most.
+   * Maximum number of resources to return; capped at 1000.
    *
    * @generated from field: optional int32 count = 5;
    */
   count?: number | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 6;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 7;
    */
@@ -490,34 +490,34 @@ export const ListGroupsRequestSchema: GenMessage<ListGroupsRequest> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 12);
 
 /**
- * Groups.
+ * A page of groups.
  *
  * @generated from message limber.scim.v2.ListGroupsResponse
  */
 export type ListGroupsResponse = Message<"limber.scim.v2.ListGroupsResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
@@ -539,7 +539,7 @@ export const ListGroupsResponseSchema: GenMessage<ListGroupsResponse> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 13);
 
 /**
- * Asks for a group to be made.
+ * Request to create a group.
  *
  * @generated from message limber.scim.v2.CreateGroupRequest
  */
@@ -552,14 +552,14 @@ export type CreateGroupRequest = Message<"limber.scim.v2.CreateGroupRequest"> & 
   group?: Group | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 2;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 3;
    */
@@ -595,27 +595,27 @@ export const CreateGroupResponseSchema: GenMessage<CreateGroupResponse> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 15);
 
 /**
- * Asks for a group.
+ * Request for a group.
  *
  * @generated from message limber.scim.v2.GetGroupRequest
  */
 export type GetGroupRequest = Message<"limber.scim.v2.GetGroupRequest"> & {
   /**
-   * The group: its id or its display name.
+   * Group id or display name.
    *
    * @generated from field: string group = 1;
    */
   group: string;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 2;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 3;
    */
@@ -630,7 +630,7 @@ export const GetGroupRequestSchema: GenMessage<GetGroupRequest> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_scim_service, 16);
 
 /**
- * One group.
+ * A group.
  *
  * @generated from message limber.scim.v2.GetGroupResponse
  */
@@ -651,41 +651,41 @@ export const GetGroupResponseSchema: GenMessage<GetGroupResponse> = /*@__PURE__*
   messageDesc(file_limber_scim_v2_scim_service, 17);
 
 /**
- * Asks for a group to be replaced.
+ * Request to replace a group.
  *
  * @generated from message limber.scim.v2.ReplaceGroupRequest
  */
 export type ReplaceGroupRequest = Message<"limber.scim.v2.ReplaceGroupRequest"> & {
   /**
-   * The group: its id or its display name.
+   * Group id or display name.
    *
    * @generated from field: string group = 1;
    */
   group: string;
 
   /**
-   * What it is from now on.
+   * The new content of the group.
    *
    * @generated from field: limber.scim.v2.Group resource = 2;
    */
   resource?: Group | undefined;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 3;
    */
   ifMatch?: string | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 4;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 5;
    */
@@ -721,13 +721,13 @@ export const ReplaceGroupResponseSchema: GenMessage<ReplaceGroupResponse> = /*@_
   messageDesc(file_limber_scim_v2_scim_service, 19);
 
 /**
- * Asks for a group to be changed.
+ * Request to update a group.
  *
  * @generated from message limber.scim.v2.PatchGroupRequest
  */
 export type PatchGroupRequest = Message<"limber.scim.v2.PatchGroupRequest"> & {
   /**
-   * The group: its id or its display name.
+   * Group id or display name.
    *
    * @generated from field: string group = 1;
    */
@@ -741,21 +741,21 @@ export type PatchGroupRequest = Message<"limber.scim.v2.PatchGroupRequest"> & {
   patch?: PatchOp | undefined;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 3;
    */
   ifMatch?: string | undefined;
 
   /**
-   * The attributes to answer with, parted by commas; id and schemas are always there.
+   * Comma-separated attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: optional string attributes = 4;
    */
   attributes?: string | undefined;
 
   /**
-   * The attributes to leave out, parted by commas.
+   * Comma-separated attributes to omit.
    *
    * @generated from field: optional string excluded_attributes = 5;
    */
@@ -770,7 +770,7 @@ export const PatchGroupRequestSchema: GenMessage<PatchGroupRequest> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 20);
 
 /**
- * The changed group.
+ * The updated group.
  *
  * @generated from message limber.scim.v2.PatchGroupResponse
  */
@@ -791,20 +791,20 @@ export const PatchGroupResponseSchema: GenMessage<PatchGroupResponse> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 21);
 
 /**
- * Asks for a group to be removed.
+ * Request to delete a group.
  *
  * @generated from message limber.scim.v2.DeleteGroupRequest
  */
 export type DeleteGroupRequest = Message<"limber.scim.v2.DeleteGroupRequest"> & {
   /**
-   * The group: its id or its display name.
+   * Group id or display name.
    *
    * @generated from field: string group = 1;
    */
   group: string;
 
   /**
-   * The version that the resource must have, from the header `If-Match`.
+   * Expected resource version, from the `If-Match` header.
    *
    * @generated from field: optional string if_match = 2;
    */
@@ -819,7 +819,7 @@ export const DeleteGroupRequestSchema: GenMessage<DeleteGroupRequest> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 22);
 
 /**
- * The group is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.scim.v2.DeleteGroupResponse
  */
@@ -834,20 +834,20 @@ export const DeleteGroupResponseSchema: GenMessage<DeleteGroupResponse> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 23);
 
 /**
- * Asks for a group to be mapped.
+ * Request to map a group to a role.
  *
  * @generated from message limber.scim.v2.MapGroupRequest
  */
 export type MapGroupRequest = Message<"limber.scim.v2.MapGroupRequest"> & {
   /**
-   * The group: its id or its display name. One that is named by a display name is made when it is not there.
+   * Group id or display name. A group given by display name is created if it does not exist.
    *
    * @generated from field: string group = 1;
    */
   group: string;
 
   /**
-   * The role; empty where the group shall give none. Nobody becomes an owner by a group.
+   * Role; an empty string removes the mapping. Groups cannot grant the owner role.
    *
    * @generated from field: optional string role = 2;
    */
@@ -868,21 +868,21 @@ export const MapGroupRequestSchema: GenMessage<MapGroupRequest> = /*@__PURE__*/
  */
 export type MapGroupResponse = Message<"limber.scim.v2.MapGroupResponse"> & {
   /**
-   * The group's id.
+   * Group id, such as `grp_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string display_name = 2;
    */
   displayName: string;
 
   /**
-   * The role that it gives; absent when it gives none.
+   * Mapped role; null if there is none.
    *
    * @generated from field: optional string role = 3;
    */
@@ -897,7 +897,7 @@ export const MapGroupResponseSchema: GenMessage<MapGroupResponse> = /*@__PURE__*
   messageDesc(file_limber_scim_v2_scim_service, 25);
 
 /**
- * Asks what this service can do.
+ * Request for the service provider configuration.
  *
  * @generated from message limber.scim.v2.GetServiceProviderConfigRequest
  */
@@ -912,13 +912,13 @@ export const GetServiceProviderConfigRequestSchema: GenMessage<GetServiceProvide
   messageDesc(file_limber_scim_v2_scim_service, 26);
 
 /**
- * What this service can do.
+ * The service provider configuration.
  *
  * @generated from message limber.scim.v2.GetServiceProviderConfigResponse
  */
 export type GetServiceProviderConfigResponse = Message<"limber.scim.v2.GetServiceProviderConfigResponse"> & {
   /**
-   * What it can do.
+   * The configuration.
    *
    * @generated from field: limber.scim.v2.ServiceProviderConfig config = 1;
    */
@@ -933,7 +933,7 @@ export const GetServiceProviderConfigResponseSchema: GenMessage<GetServiceProvid
   messageDesc(file_limber_scim_v2_scim_service, 27);
 
 /**
- * Asks for the kinds of resources.
+ * Request to list the resource types.
  *
  * @generated from message limber.scim.v2.ListResourceTypesRequest
  */
@@ -948,41 +948,41 @@ export const ListResourceTypesRequestSchema: GenMessage<ListResourceTypesRequest
   messageDesc(file_limber_scim_v2_scim_service, 28);
 
 /**
- * The kinds of resources.
+ * The resource types.
  *
  * @generated from message limber.scim.v2.ListResourceTypesResponse
  */
 export type ListResourceTypesResponse = Message<"limber.scim.v2.ListResourceTypesResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
   itemsPerPage: number;
 
   /**
-   * The kinds.
+   * The resource types.
    *
    * @generated from field: repeated limber.scim.v2.ResourceType resources = 5 [json_name = "Resources"];
    */
@@ -997,13 +997,13 @@ export const ListResourceTypesResponseSchema: GenMessage<ListResourceTypesRespon
   messageDesc(file_limber_scim_v2_scim_service, 29);
 
 /**
- * Asks for a kind of resource.
+ * Request for a resource type.
  *
  * @generated from message limber.scim.v2.GetResourceTypeRequest
  */
 export type GetResourceTypeRequest = Message<"limber.scim.v2.GetResourceTypeRequest"> & {
   /**
-   * Its name.
+   * Name of the resource type.
    *
    * @generated from field: string name = 1;
    */
@@ -1018,13 +1018,13 @@ export const GetResourceTypeRequestSchema: GenMessage<GetResourceTypeRequest> = 
   messageDesc(file_limber_scim_v2_scim_service, 30);
 
 /**
- * A kind of resource.
+ * A resource type.
  *
  * @generated from message limber.scim.v2.GetResourceTypeResponse
  */
 export type GetResourceTypeResponse = Message<"limber.scim.v2.GetResourceTypeResponse"> & {
   /**
-   * The kind.
+   * The resource type.
    *
    * @generated from field: limber.scim.v2.ResourceType resource_type = 1;
    */
@@ -1039,7 +1039,7 @@ export const GetResourceTypeResponseSchema: GenMessage<GetResourceTypeResponse> 
   messageDesc(file_limber_scim_v2_scim_service, 31);
 
 /**
- * Asks for the schemas.
+ * Request to list the schemas.
  *
  * @generated from message limber.scim.v2.ListSchemasRequest
  */
@@ -1060,28 +1060,28 @@ export const ListSchemasRequestSchema: GenMessage<ListSchemasRequest> = /*@__PUR
  */
 export type ListSchemasResponse = Message<"limber.scim.v2.ListSchemasResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
@@ -1103,13 +1103,13 @@ export const ListSchemasResponseSchema: GenMessage<ListSchemasResponse> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 33);
 
 /**
- * Asks for a schema.
+ * Request for a schema.
  *
  * @generated from message limber.scim.v2.GetSchemaRequest
  */
 export type GetSchemaRequest = Message<"limber.scim.v2.GetSchemaRequest"> & {
   /**
-   * Its name.
+   * Schema URI.
    *
    * @generated from field: string id = 1;
    */
@@ -1145,55 +1145,55 @@ export const GetSchemaResponseSchema: GenMessage<GetSchemaResponse> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 35);
 
 /**
- * Asks for users and groups.
+ * Request to search users and groups.
  *
  * @generated from message limber.scim.v2.SearchRequest
  */
 export type SearchRequest = Message<"limber.scim.v2.SearchRequest"> & {
   /**
-   * Which resources, such as `displayName sw "a"`.
+   * SCIM filter, such as `displayName sw "a"`.
    *
    * @generated from field: optional string filter = 1;
    */
   filter?: string | undefined;
 
   /**
-   * The attribute to sort by; by age when absent.
+   * Attribute to sort by; creation time when absent.
    *
    * @generated from field: optional string sort_by = 2;
    */
   sortBy?: string | undefined;
 
   /**
-   * `ascending` or `descending`.
+   * `ascending` (the default) or `descending`.
    *
    * @generated from field: optional string sort_order = 3;
    */
   sortOrder?: string | undefined;
 
   /**
-   * The first resource of the answer, counted from 1.
+   * 1-based index of the first resource to return.
    *
    * @generated from field: optional int32 start_index = 4;
    */
   startIndex?: number | undefined;
 
   /**
-   * How many resources at most; 1000 are the most.
+   * Maximum number of resources to return; capped at 1000.
    *
    * @generated from field: optional int32 count = 5;
    */
   count?: number | undefined;
 
   /**
-   * The attributes to answer with; id and schemas are always there.
+   * Attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: repeated string attributes = 6;
    */
   attributes: string[];
 
   /**
-   * The attributes to leave out.
+   * Attributes to omit.
    *
    * @generated from field: repeated string excluded_attributes = 7;
    */
@@ -1208,41 +1208,41 @@ export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_scim_service, 36);
 
 /**
- * Users and groups.
+ * A page of users and groups.
  *
  * @generated from message limber.scim.v2.SearchResponse
  */
 export type SearchResponse = Message<"limber.scim.v2.SearchResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
   itemsPerPage: number;
 
   /**
-   * What was found.
+   * The matching users and groups.
    *
    * @generated from field: repeated limber.scim.v2.Found resources = 5 [json_name = "Resources"];
    */
@@ -1257,55 +1257,55 @@ export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_scim_service, 37);
 
 /**
- * Asks for users.
+ * Request to search users.
  *
  * @generated from message limber.scim.v2.SearchUsersRequest
  */
 export type SearchUsersRequest = Message<"limber.scim.v2.SearchUsersRequest"> & {
   /**
-   * Which resources, such as `displayName sw "a"`.
+   * SCIM filter, such as `displayName sw "a"`.
    *
    * @generated from field: optional string filter = 1;
    */
   filter?: string | undefined;
 
   /**
-   * The attribute to sort by; by age when absent.
+   * Attribute to sort by; creation time when absent.
    *
    * @generated from field: optional string sort_by = 2;
    */
   sortBy?: string | undefined;
 
   /**
-   * `ascending` or `descending`.
+   * `ascending` (the default) or `descending`.
    *
    * @generated from field: optional string sort_order = 3;
    */
   sortOrder?: string | undefined;
 
   /**
-   * The first resource of the answer, counted from 1.
+   * 1-based index of the first resource to return.
    *
    * @generated from field: optional int32 start_index = 4;
    */
   startIndex?: number | undefined;
 
   /**
-   * How many resources at most; 1000 are the most.
+   * Maximum number of resources to return; capped at 1000.
    *
    * @generated from field: optional int32 count = 5;
    */
   count?: number | undefined;
 
   /**
-   * The attributes to answer with; id and schemas are always there.
+   * Attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: repeated string attributes = 6;
    */
   attributes: string[];
 
   /**
-   * The attributes to leave out.
+   * Attributes to omit.
    *
    * @generated from field: repeated string excluded_attributes = 7;
    */
@@ -1320,41 +1320,41 @@ export const SearchUsersRequestSchema: GenMessage<SearchUsersRequest> = /*@__PUR
   messageDesc(file_limber_scim_v2_scim_service, 38);
 
 /**
- * Users.
+ * A page of users.
  *
  * @generated from message limber.scim.v2.SearchUsersResponse
  */
 export type SearchUsersResponse = Message<"limber.scim.v2.SearchUsersResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
   itemsPerPage: number;
 
   /**
-   * What was found.
+   * The matching users.
    *
    * @generated from field: repeated limber.scim.v2.User resources = 5 [json_name = "Resources"];
    */
@@ -1369,55 +1369,55 @@ export const SearchUsersResponseSchema: GenMessage<SearchUsersResponse> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 39);
 
 /**
- * Asks for groups.
+ * Request to search groups.
  *
  * @generated from message limber.scim.v2.SearchGroupsRequest
  */
 export type SearchGroupsRequest = Message<"limber.scim.v2.SearchGroupsRequest"> & {
   /**
-   * Which resources, such as `displayName sw "a"`.
+   * SCIM filter, such as `displayName sw "a"`.
    *
    * @generated from field: optional string filter = 1;
    */
   filter?: string | undefined;
 
   /**
-   * The attribute to sort by; by age when absent.
+   * Attribute to sort by; creation time when absent.
    *
    * @generated from field: optional string sort_by = 2;
    */
   sortBy?: string | undefined;
 
   /**
-   * `ascending` or `descending`.
+   * `ascending` (the default) or `descending`.
    *
    * @generated from field: optional string sort_order = 3;
    */
   sortOrder?: string | undefined;
 
   /**
-   * The first resource of the answer, counted from 1.
+   * 1-based index of the first resource to return.
    *
    * @generated from field: optional int32 start_index = 4;
    */
   startIndex?: number | undefined;
 
   /**
-   * How many resources at most; 1000 are the most.
+   * Maximum number of resources to return; capped at 1000.
    *
    * @generated from field: optional int32 count = 5;
    */
   count?: number | undefined;
 
   /**
-   * The attributes to answer with; id and schemas are always there.
+   * Attributes to return; `id` and `schemas` are always included.
    *
    * @generated from field: repeated string attributes = 6;
    */
   attributes: string[];
 
   /**
-   * The attributes to leave out.
+   * Attributes to omit.
    *
    * @generated from field: repeated string excluded_attributes = 7;
    */
@@ -1432,41 +1432,41 @@ export const SearchGroupsRequestSchema: GenMessage<SearchGroupsRequest> = /*@__P
   messageDesc(file_limber_scim_v2_scim_service, 40);
 
 /**
- * Groups.
+ * A page of groups.
  *
  * @generated from message limber.scim.v2.SearchGroupsResponse
  */
 export type SearchGroupsResponse = Message<"limber.scim.v2.SearchGroupsResponse"> & {
   /**
-   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   * Always `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
    *
    * @generated from field: repeated string schemas = 1;
    */
   schemas: string[];
 
   /**
-   * How many there are.
+   * Total number of matching resources.
    *
    * @generated from field: uint32 total_results = 2;
    */
   totalResults: number;
 
   /**
-   * The first of this answer, counted from 1.
+   * 1-based index of the first resource in this page.
    *
    * @generated from field: uint32 start_index = 3;
    */
   startIndex: number;
 
   /**
-   * How many are in this answer.
+   * Number of resources in this page.
    *
    * @generated from field: uint32 items_per_page = 4;
    */
   itemsPerPage: number;
 
   /**
-   * What was found.
+   * The matching groups.
    *
    * @generated from field: repeated limber.scim.v2.Group resources = 5 [json_name = "Resources"];
    */
@@ -1481,7 +1481,7 @@ export const SearchGroupsResponseSchema: GenMessage<SearchGroupsResponse> = /*@_
   messageDesc(file_limber_scim_v2_scim_service, 41);
 
 /**
- * People and groups, pushed by an identity provider (SCIM 2.0).
+ * SCIM 2.0 service: an identity provider provisions users and groups.
  *
  * @generated from service limber.scim.v2.ScimService
  */
@@ -1497,7 +1497,7 @@ export const ScimService: GenService<{
     output: typeof ListUsersResponseSchema;
   },
   /**
-   * Looks for users and groups at once, users first (RFC 7644 section 3.4.3).
+   * Searches users and groups together, users first (RFC 7644 section 3.4.3).
    *
    * @generated from rpc limber.scim.v2.ScimService.Search
    */
@@ -1507,7 +1507,7 @@ export const ScimService: GenService<{
     output: typeof SearchResponseSchema;
   },
   /**
-   * Lists users by a request whose parameters are no part of an address.
+   * Lists users, with parameters in the request body.
    *
    * @generated from rpc limber.scim.v2.ScimService.SearchUsers
    */
@@ -1517,7 +1517,7 @@ export const ScimService: GenService<{
     output: typeof SearchUsersResponseSchema;
   },
   /**
-   * Makes a user, who is an active member at once.
+   * Creates a user, who immediately is an active member.
    *
    * @generated from rpc limber.scim.v2.ScimService.CreateUser
    */
@@ -1527,7 +1527,7 @@ export const ScimService: GenService<{
     output: typeof CreateUserResponseSchema;
   },
   /**
-   * Shows a user.
+   * Returns a user.
    *
    * @generated from rpc limber.scim.v2.ScimService.GetUser
    */
@@ -1537,7 +1537,7 @@ export const ScimService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * Replaces all that is known of a user.
+   * Replaces all attributes of a user.
    *
    * @generated from rpc limber.scim.v2.ScimService.ReplaceUser
    */
@@ -1547,7 +1547,7 @@ export const ScimService: GenService<{
     output: typeof ReplaceUserResponseSchema;
   },
   /**
-   * Changes a user. Deactivated, all the user's keys are refused; activated again, they are taken.
+   * Updates a user. Deactivating a user disables all the user's keys; reactivating enables them again.
    *
    * @generated from rpc limber.scim.v2.ScimService.PatchUser
    */
@@ -1557,7 +1557,7 @@ export const ScimService: GenService<{
     output: typeof PatchUserResponseSchema;
   },
   /**
-   * Removes a user, whose keys are refused for ever.
+   * Deletes a user; the user's keys are refused permanently.
    *
    * @generated from rpc limber.scim.v2.ScimService.DeleteUser
    */
@@ -1577,7 +1577,7 @@ export const ScimService: GenService<{
     output: typeof ListGroupsResponseSchema;
   },
   /**
-   * Lists groups by a request whose parameters are no part of an address.
+   * Lists groups, with parameters in the request body.
    *
    * @generated from rpc limber.scim.v2.ScimService.SearchGroups
    */
@@ -1587,7 +1587,7 @@ export const ScimService: GenService<{
     output: typeof SearchGroupsResponseSchema;
   },
   /**
-   * Makes a group.
+   * Creates a group.
    *
    * @generated from rpc limber.scim.v2.ScimService.CreateGroup
    */
@@ -1597,7 +1597,7 @@ export const ScimService: GenService<{
     output: typeof CreateGroupResponseSchema;
   },
   /**
-   * Shows a group, by its id or its display name.
+   * Returns a group, by id or display name.
    *
    * @generated from rpc limber.scim.v2.ScimService.GetGroup
    */
@@ -1607,7 +1607,7 @@ export const ScimService: GenService<{
     output: typeof GetGroupResponseSchema;
   },
   /**
-   * Pushes all members of a group. One that is named by a display name is made when it is not there.
+   * Replaces all members of a group. A group given by display name is created if it does not exist.
    *
    * @generated from rpc limber.scim.v2.ScimService.ReplaceGroup
    */
@@ -1617,7 +1617,7 @@ export const ScimService: GenService<{
     output: typeof ReplaceGroupResponseSchema;
   },
   /**
-   * Changes a group.
+   * Updates a group.
    *
    * @generated from rpc limber.scim.v2.ScimService.PatchGroup
    */
@@ -1627,7 +1627,7 @@ export const ScimService: GenService<{
     output: typeof PatchGroupResponseSchema;
   },
   /**
-   * Removes a group; its members stay.
+   * Deletes a group; its members remain.
    *
    * @generated from rpc limber.scim.v2.ScimService.DeleteGroup
    */
@@ -1637,7 +1637,7 @@ export const ScimService: GenService<{
     output: typeof DeleteGroupResponseSchema;
   },
   /**
-   * Maps a group to a role, or to none. Its members act in the highest role that any of their groups is mapped to.
+   * Maps a group to a role, or removes the mapping. Members get the highest role of their mapped groups.
    *
    * @generated from rpc limber.scim.v2.ScimService.MapGroup
    */
@@ -1647,7 +1647,7 @@ export const ScimService: GenService<{
     output: typeof MapGroupResponseSchema;
   },
   /**
-   * Shows what this service can do.
+   * Returns the service provider configuration.
    *
    * @generated from rpc limber.scim.v2.ScimService.GetServiceProviderConfig
    */
@@ -1657,7 +1657,7 @@ export const ScimService: GenService<{
     output: typeof GetServiceProviderConfigResponseSchema;
   },
   /**
-   * Lists the kinds of resources.
+   * Lists the resource types.
    *
    * @generated from rpc limber.scim.v2.ScimService.ListResourceTypes
    */
@@ -1667,7 +1667,7 @@ export const ScimService: GenService<{
     output: typeof ListResourceTypesResponseSchema;
   },
   /**
-   * Shows a kind of resource.
+   * Returns a resource type.
    *
    * @generated from rpc limber.scim.v2.ScimService.GetResourceType
    */
@@ -1687,7 +1687,7 @@ export const ScimService: GenService<{
     output: typeof ListSchemasResponseSchema;
   },
   /**
-   * Shows a schema.
+   * Returns a schema.
    *
    * @generated from rpc limber.scim.v2.ScimService.GetSchema
    */

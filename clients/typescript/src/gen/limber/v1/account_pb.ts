@@ -21,41 +21,41 @@ export const file_limber_v1_account: GenFile = /*@__PURE__*/
   fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXkiswEKCU9yZ0V4cG9ydBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIkCgVmaWxlcxgEIAMoCzIVLmxpbWJlci52MS5FeHBvcnRGaWxlEhIKCmNyZWF0ZWRfYXQYBSABKA0SGQoMY29tcGxldGVkX2F0GAYgASgNSACIAQFCDwoNX2NvbXBsZXRlZF9hdCJLCgpFeHBvcnRGaWxlEgwKBG5hbWUYASABKAkSDQoFcmVhZHkYAiABKAgSFAoHcmVjb3JkcxgDIAEoDUgAiAEBQgoKCF9yZWNvcmRzIoEGCgNLZXkSCgoCaWQYASABKAkSEAoDa2V5GAIgASgJSACIAQESDAoEbmFtZRgDIAEoCRIOCgZwcmVmaXgYBCABKAkSDgoGb3JnX2lkGAUgASgJEhIKCmNyZWF0ZWRfYXQYBiABKA0SFwoKZXhwaXJlc19hdBgHIAEoDUgBiAEBEhAKCGRpc2FibGVkGAggASgIEg4KBnNjb3BlcxgJIAMoCRIOCgZtb2RlbHMYCiADKAkSKQoGYnVkZ2V0GAsgASgLMhQubGltYmVyLnYxLktleUJ1ZGdldEgCiAEBEigKCnJhdGVfbGltaXQYDCABKAsyFC5saW1iZXIudjEuUmF0ZUxpbWl0EgwKBHJvbGUYDSABKAkSKwoJdXNhZ2VfdXNkGA4gASgLMhMubGltYmVyLnYxLlNwZW5kaW5nSAOIAQESKwoLZW52aXJvbm1lbnQYDyABKA4yFi5saW1iZXIudjEuRW52aXJvbm1lbnQSFAoHdXNlcl9pZBgUIAEoCUgEiAEBEhMKC3Blcm1pc3Npb25zGBUgAygJEhkKDHdvcmtzcGFjZV9pZBgQIAEoCUgFiAEBEhUKCHJvYm90X2lkGBEgASgJSAaIAQESGwoOYnlva191c2FnZV91c2QYEiABKAFIB4gBARIsCgZib3VuZHMYFiABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSAiIAQESFgoJcGFyZW50X2lkGBcgASgJSAmIAQESKgoFdHJ1c3QYGCABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RICogBARIWCg5yZXF1aXJlX3NpZ25lZBgZIAEoCEIGCgRfa2V5Qg0KC19leHBpcmVzX2F0QgkKB19idWRnZXRCDAoKX3VzYWdlX3VzZEIKCghfdXNlcl9pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIRCg9fYnlva191c2FnZV91c2RCCQoHX2JvdW5kc0IMCgpfcGFyZW50X2lkQggKBl90cnVzdCKbAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIWCglyZXNldHNfYXQYBSABKA1IAIgBAUIMCgpfcmVzZXRzX2F0Iq4BCglSYXRlTGltaXQSEAoIcmVxdWVzdHMYASABKA0SEAoId2luZG93X3MYAiABKA0SDQoFYnVyc3QYAyABKA0SEwoLY29uY3VycmVuY3kYBCABKA0SDwoHc3RyZWFtcxgHIAEoDRIWCglyZW1haW5pbmcYBSABKA1IAIgBARIVCghyZXNldF9hdBgGIAEoDUgBiAEBQgwKCl9yZW1haW5pbmdCCwoJX3Jlc2V0X2F0IkMKCFNwZW5kaW5nEgsKA2RheRgBIAEoARIMCgR3ZWVrGAIgASgBEg0KBW1vbnRoGAMgASgBEg0KBXRvdGFsGAQgASgBIuoCCgtVc2FnZVJlY29yZBIKCgJpZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB2NyZWF0ZWQYAyABKA0SEAoIY29udHJhY3QYBCABKAkSDQoFbW9kZWwYBSABKAkSEAoIcHJvdmlkZXIYBiABKAkSDQoFdW5pdHMYByABKAESDAoEdW5pdBgIIAEoCRIQCghjb3N0X3VzZBgJIAEoARITCgt3YWtlX3VwX3VzZBgKIAEoARIbCg5oZWRnZV9jb3N0X3VzZBgLIAEoAUgAiAEBEg4KBmtleV9pZBgMIAEoCRIRCglzaW11bGF0ZWQYDSABKAgSJgoGc3RhdHVzGA4gASgOMhYubGltYmVyLnYxLlVzYWdlU3RhdHVzEgwKBGJ5b2sYDyABKAgSGQoMd29ya3NwYWNlX2lkGBAgASgJSAGIAQFCEQoPX2hlZGdlX2Nvc3RfdXNkQg8KDV93b3Jrc3BhY2VfaWQipQIKBk1hcmdpbhITCgZvcmdfaWQYASABKAlIAIgBARISCgVtb2RlbBgCIAEoCUgBiAEBEhAKCHJlcXVlc3RzGAMgASgBEhMKC3JldmVudWVfdXNkGAQgASgBEhoKEm1vZGVsbGVkX2luZnJhX3VzZBgFIAEoARISCgptYXJnaW5fdXNkGAYgASgBEhkKDG1hcmdpbl9yYXRpbxgHIAEoAUgCiAEBEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAggASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgJIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYCiABKAFCCQoHX29yZ19pZEIICgZfbW9kZWxCDwoNX21hcmdpbl9yYXRpbyLQAQoUTWFyZ2luUmVjb25jaWxpYXRpb24SFAoMcmVxdWVzdHNfdXNkGAEgASgBEhIKCmxlZGdlcl91c2QYAiABKAESFgoOZGlmZmVyZW5jZV91c2QYAyABKAESGgoSbW9kZWxsZWRfaW5mcmFfdXNkGAQgASgBEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAUgASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgGIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYByABKAEiMQoLVXNhZ2VUb3RhbHMSEAoIcmVxdWVzdHMYASABKAESEAoIY29zdF91c2QYAiABKAEi9AEKB0JhbGFuY2USDgoGb3JnX2lkGAEgASgJEhAKCGN1cnJlbmN5GAIgASgJEhMKC2dyYW50ZWRfdXNkGAMgASgBEhEKCXNwZW50X3VzZBgEIAEoARITCgtiYWxhbmNlX3VzZBgFIAEoARIQCghoZWxkX3VzZBgGIAEoARIVCg1hdmFpbGFibGVfdXNkGAcgASgBEhAKCGJ5b2tfdXNkGAggASgBEhAKCG93ZWRfdXNkGAwgASgBEi4KCmNvbW1pdG1lbnQYDSABKAsyFS5saW1iZXIudjEuQ29tbWl0bWVudEgAiAEBQg0KC19jb21taXRtZW50IrMBCgpDb21taXRtZW50EhcKD21pbl9tb250aGx5X3VzZBgBIAEoARIQCgh1c2VkX3VzZBgCIAEoARIVCg1yZW1haW5pbmdfdXNkGAMgASgBEhQKDHBlcmlvZF9zdGFydBgEIAEoDRISCgpwZXJpb2RfZW5kGAUgASgNEhYKDnVucGFpZF9mZWVfdXNkGAYgASgBEg8KB2R1ZV91c2QYByABKAESEAoIcHJvcmF0ZWQYCCABKAgi2gIKCFNldHRpbmdzEhYKDnJldGVudGlvbl9kYXlzGAEgASgNEgsKA3pkchgCIAEoCBIVCg1jYWNoZV9zaGFyaW5nGAMgASgIEiYKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZRIbCg5kZWZhdWx0X3ByZXNldBgFIAEoCUgAiAEBEhcKD2FsbG93ZWRfcmVnaW9ucxgGIAMoCRIXCg9tYXhfaGVkZ2VfcmF0aW8YByABKAESJQoFdHJ1c3QYCCABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3QSFgoOcmVxdWlyZV9zaWduZWQYCSABKAgSMgoUc2VsZl9yZWdpc3RlcmVkX2FwcHMYCiABKA4yFC5saW1iZXIudjEuQXBwUG9saWN5EhUKDWhhcmR3YXJlX2tleXMYCyABKAhCEQoPX2RlZmF1bHRfcHJlc2V0IhwKClJlZ2lvbkxpc3QSDgoGdmFsdWVzGAEgAygJIhsKCVNjb3BlTGlzdBIOCgZ2YWx1ZXMYASADKAkiGwoJTW9kZWxMaXN0Eg4KBnZhbHVlcxgBIAMoCSpwCglPcmdTdGF0dXMSGgoWT1JHX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEU9SR19TVEFUVVNfQUNUSVZFEAESGAoUT1JHX1NUQVRVU19TVVNQRU5ERUQQAhIWChJPUkdfU1RBVFVTX0RFTEVURUQQAypgCgtFbnZpcm9ubWVudBIbChdFTlZJUk9OTUVOVF9VTlNQRUNJRklFRBAAEhoKFkVOVklST05NRU5UX1NJTVVMQVRJT04QARIYChRFTlZJUk9OTUVOVF9IQVJEV0FSRRACKqMBCg5CdWRnZXRJbnRlcnZhbBIfChtCVURHRVRfSU5URVJWQUxfVU5TUEVDSUZJRUQQABIZChVCVURHRVRfSU5URVJWQUxfREFJTFkQARIaChZCVURHRVRfSU5URVJWQUxfV0VFS0xZEAISGwoXQlVER0VUX0lOVEVSVkFMX01PTlRITFkQAxIcChhCVURHRVRfSU5URVJWQUxfTElGRVRJTUUQBCphCgtVc2FnZVN0YXR1cxIcChhVU0FHRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIYChRVU0FHRV9TVEFUVVNfU0VUVExFRBABEhoKFlVTQUdFX1NUQVRVU19VTk1FVEVSRUQQAipSCglBcHBQb2xpY3kSGgoWQVBQX1BPTElDWV9VTlNQRUNJRklFRBAAEhQKEEFQUF9QT0xJQ1lfQUxMT1cQARITCg9BUFBfUE9MSUNZX0RFTlkQAmIGcHJvdG8z", [file_limber_v1_action, file_limber_v1_credential, file_limber_v1_job, file_limber_v1_preferences]);
 
 /**
- * An organisation: one prepaid balance, its keys, its supply.
+ * An organization, with a prepaid balance, keys and offerings.
  *
  * @generated from message limber.v1.Org
  */
 export type Org = Message<"limber.v1.Org"> & {
   /**
-   * Its name in paths, such as `org_01J…`.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * When it was made, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * Whether it may be used.
+   * Account status.
    *
    * @generated from field: limber.v1.OrgStatus status = 4;
    */
   status: OrgStatus;
 
   /**
-   * Its first key; returned once, and only at public signup.
+   * Its first key; returned only once, at public signup.
    *
    * @generated from field: optional limber.v1.Key key = 5;
    */
@@ -70,48 +70,48 @@ export const OrgSchema: GenMessage<Org> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 0);
 
 /**
- * Everything of an organisation as files of JSON, one record a line.
+ * Export of an organization's data as JSON Lines files.
  *
  * @generated from message limber.v1.OrgExport
  */
 export type OrgExport = Message<"limber.v1.OrgExport"> & {
   /**
-   * Its name, such as `job_01J…`.
+   * Export id, such as `job_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `export`.
+   * Always `export`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Where it stands.
+   * Export status.
    *
    * @generated from field: limber.v1.JobStatus status = 3;
    */
   status: JobStatus;
 
   /**
-   * The files; each is whole once it is `ready`.
+   * The files; a file can be downloaded once it is `ready`.
    *
    * @generated from field: repeated limber.v1.ExportFile files = 4;
    */
   files: ExportFile[];
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 5;
    */
   createdAt: number;
 
   /**
-   * When it ended, in unix seconds; absent before.
+   * When it ended, in Unix seconds; absent before.
    *
    * @generated from field: optional uint32 completed_at = 6;
    */
@@ -132,21 +132,21 @@ export const OrgExportSchema: GenMessage<OrgExport> = /*@__PURE__*/
  */
 export type ExportFile = Message<"limber.v1.ExportFile"> & {
   /**
-   * Its name, such as `members.jsonl`.
+   * File name, such as `members.jsonl`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * It is whole.
+   * True if the file is complete.
    *
    * @generated from field: bool ready = 2;
    */
   ready: boolean;
 
   /**
-   * How many records it has; absent until it is whole.
+   * Number of records; absent until the file is complete.
    *
    * @generated from field: optional uint32 records = 3;
    */
@@ -161,174 +161,175 @@ export const ExportFileSchema: GenMessage<ExportFile> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 2);
 
 /**
- * An API key and what it may do.
+ * An API key and its authority.
  *
  * @generated from message limber.v1.Key
  */
 export type Key = Message<"limber.v1.Key"> & {
   /**
-   * Its name, such as `key_01J…`; not a secret.
+   * Key id, such as `key_01J…`; not a secret.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The secret itself; returned once, by the call that made it.
+   * The secret; returned only once, when the key is created or rotated.
    *
    * @generated from field: optional string key = 2;
    */
   key?: string | undefined;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * The first letters of the secret, to recognise it by.
+   * First characters of the secret, for recognition.
    *
    * @generated from field: string prefix = 4;
    */
   prefix: string;
 
   /**
-   * The organisation that pays.
+   * Id of the organization that pays.
    *
    * @generated from field: string org_id = 5;
    */
   orgId: string;
 
   /**
-   * When it was made, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 6;
    */
   createdAt: number;
 
   /**
-   * When it ends, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: optional uint32 expires_at = 7;
    */
   expiresAt?: number | undefined;
 
   /**
-   * It was switched off.
+   * True if the key is disabled.
    *
    * @generated from field: bool disabled = 8;
    */
   disabled: boolean;
 
   /**
-   * The contracts that it may call, all of them by name; none where it is `-`.
+   * Contracts that it may call, all listed; `-` if none.
    *
    * @generated from field: repeated string scopes = 9;
    */
   scopes: string[];
 
   /**
-   * The models that it may use, `owner/*` for all of an owner; null for every model, none where it is `-`.
+   * Models that it may use, such as `owner/name` or `owner/*`; null for every model, `-` for none.
    *
    * @generated from field: repeated string models = 10;
    */
   models: string[];
 
   /**
-   * What it may spend: its own budget, or else that of the nearest of the keys that it descends from.
+   * Budget that applies: the key's own, or else that of its nearest ancestor key; null if there is none.
    *
    * @generated from field: optional limber.v1.KeyBudget budget = 11;
    */
   budget?: KeyBudget | undefined;
 
   /**
-   * How often it may call.
+   * Rate limit.
    *
    * @generated from field: limber.v1.RateLimit rate_limit = 12;
    */
   rateLimit?: RateLimit | undefined;
 
   /**
-   * The role that it acts in.
+   * Role, such as `developer`.
    *
    * @generated from field: string role = 13;
    */
   role: string;
 
   /**
-   * What it has spent.
+   * Amount spent.
    *
    * @generated from field: optional limber.v1.Spending usage_usd = 14;
    */
   usageUsd?: Spending | undefined;
 
   /**
-   * Whether it may drive hardware, or simulations only.
+   * Whether it may drive hardware, or only simulations.
    *
    * @generated from field: limber.v1.Environment environment = 15;
    */
   environment: Environment;
 
   /**
-   * The member whose key it is; absent for a key of the organisation itself.
+   * Member that owns the key; null for keys of the organization itself.
    *
    * @generated from field: optional string user_id = 20;
    */
   userId?: string | undefined;
 
   /**
-   * All that it may do within its role, by permission; all that the role may when empty.
+   * Permissions that narrow its role; empty means all permissions of the role.
    *
    * @generated from field: repeated string permissions = 21;
    */
   permissions: string[];
 
   /**
-   * The workspace that it belongs to, whose budget counts for it too.
+   * Workspace id; null for organization keys. The workspace's budget also applies to the key.
    *
    * @generated from field: optional string workspace_id = 16;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The robot that it was made for.
+   * Robot that it is limited to.
    *
    * @generated from field: optional string robot_id = 17;
    */
   robotId?: string | undefined;
 
   /**
-   * The part of it that calls with the organisation's own keys at providers were charged, in US dollars.
+   * Part of the amount spent on calls with the organization's own provider keys (BYOK), in US dollars.
    *
    * @generated from field: optional double byok_usage_usd = 18;
    */
   byokUsageUsd?: number | undefined;
 
   /**
-   * What no action that it is given may exceed; absent where nothing is said.
+   * Safety limits for all actions that it receives; absent if it has none.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 22;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * The key that made it. Its budget and its rate limit count for this one too, and what narrows or revokes it narrows or revokes this one.
+   * Id of the key that created it. The parent's budget and rate limit also apply, and narrowing or revoking the parent does the same to
+   * this key.
    *
    * @generated from field: optional string parent_id = 23;
    */
   parentId?: string | undefined;
 
   /**
-   * Whose supply may serve it at most; absent where the settings and its environment say.
+   * Maximum trust level of offerings; when absent, determined by the settings and the environment.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 24;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve it, whatever the settings say.
+   * Allows only checkpoints signed by their makers, regardless of the settings.
    *
    * @generated from field: bool require_signed = 25;
    */
@@ -343,41 +344,41 @@ export const KeySchema: GenMessage<Key> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 3);
 
 /**
- * What a key may spend.
+ * Budget of a key.
  *
  * @generated from message limber.v1.KeyBudget
  */
 export type KeyBudget = Message<"limber.v1.KeyBudget"> & {
   /**
-   * The limit in one interval, in US dollars.
+   * Limit per interval, in US dollars.
    *
    * @generated from field: double limit_usd = 1;
    */
   limitUsd: number;
 
   /**
-   * When it is renewed.
+   * Renewal interval.
    *
    * @generated from field: limber.v1.BudgetInterval interval = 2;
    */
   interval: BudgetInterval;
 
   /**
-   * What was spent in the running interval, in US dollars.
+   * Amount spent in the current interval, in US dollars.
    *
    * @generated from field: double spent_usd = 3;
    */
   spentUsd: number;
 
   /**
-   * What is left in it, in US dollars.
+   * Amount left in the current interval, in US dollars.
    *
    * @generated from field: double remaining_usd = 4;
    */
   remainingUsd: number;
 
   /**
-   * When it is renewed next, in unix seconds; absent for a lifetime budget.
+   * When the budget resets, in Unix seconds; null for a lifetime budget.
    *
    * @generated from field: optional uint32 resets_at = 5;
    */
@@ -392,55 +393,55 @@ export const KeyBudgetSchema: GenMessage<KeyBudget> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 4);
 
 /**
- * How often a key may call.
+ * Rate limit of a key.
  *
  * @generated from message limber.v1.RateLimit
  */
 export type RateLimit = Message<"limber.v1.RateLimit"> & {
   /**
-   * Requests in one window. In a control loop each observation that a model is asked about counts as one.
+   * Requests per window. In a control loop, each dispatched observation counts as one request.
    *
    * @generated from field: uint32 requests = 1;
    */
   requests: number;
 
   /**
-   * The window, in seconds.
+   * Window length, in seconds.
    *
    * @generated from field: uint32 window_s = 2;
    */
   windowS: number;
 
   /**
-   * Requests that may come at once; a tenth of `requests`, 10 at least, when absent.
+   * Maximum burst of requests; when absent, a tenth of `requests`, but at least 10.
    *
    * @generated from field: uint32 burst = 3;
    */
   burst: number;
 
   /**
-   * Requests that may run at once; 64 when absent.
+   * Maximum number of concurrent requests; 64 when absent.
    *
    * @generated from field: uint32 concurrency = 4;
    */
   concurrency: number;
 
   /**
-   * Streams that may be open at once; 16 when absent.
+   * Maximum number of open streams; 16 when absent.
    *
    * @generated from field: uint32 streams = 7;
    */
   streams: number;
 
   /**
-   * Requests that are left in the running window.
+   * Requests left in the current window.
    *
    * @generated from field: optional uint32 remaining = 5;
    */
   remaining?: number | undefined;
 
   /**
-   * When the window is over, in unix seconds.
+   * When the window ends, in Unix seconds.
    *
    * @generated from field: optional uint32 reset_at = 6;
    */
@@ -455,7 +456,7 @@ export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 5);
 
 /**
- * What was spent, in US dollars.
+ * Amount spent, in US dollars.
  *
  * @generated from message limber.v1.Spending
  */
@@ -475,14 +476,14 @@ export type Spending = Message<"limber.v1.Spending"> & {
   week: number;
 
   /**
-   * Since the first of the month, UTC.
+   * Since the first day of the month, UTC.
    *
    * @generated from field: double month = 3;
    */
   month: number;
 
   /**
-   * Ever.
+   * In total.
    *
    * @generated from field: double total = 4;
    */
@@ -497,118 +498,118 @@ export const SpendingSchema: GenMessage<Spending> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 6);
 
 /**
- * One settled request.
+ * Usage record of a settled request.
  *
  * @generated from message limber.v1.UsageRecord
  */
 export type UsageRecord = Message<"limber.v1.UsageRecord"> & {
   /**
-   * Its name, such as `use_01J…`.
+   * Usage record id, such as `use_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The request that it belongs to.
+   * Id of the request.
    *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
 
   /**
-   * When it was settled, in unix seconds.
+   * When it was settled, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * What was asked for.
+   * Contract of the request.
    *
    * @generated from field: string contract = 4;
    */
   contract: string;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 5;
    */
   model: string;
 
   /**
-   * The provider that answered.
+   * Name of the provider that answered.
    *
    * @generated from field: string provider = 6;
    */
   provider: string;
 
   /**
-   * How many units were charged.
+   * Number of units charged.
    *
    * @generated from field: double units = 7;
    */
   units: number;
 
   /**
-   * What a unit is: `action_step`, `frame`, `token`, `episode`.
+   * Billing unit: `action_step`, `frame`, `token` or `episode`.
    *
    * @generated from field: string unit = 8;
    */
   unit: string;
 
   /**
-   * What was deducted, in US dollars.
+   * Amount charged, in US dollars.
    *
    * @generated from field: double cost_usd = 9;
    */
   costUsd: number;
 
   /**
-   * The part of it that woke a container, in US dollars.
+   * Part of the cost that paid for a cold start, in US dollars.
    *
    * @generated from field: double wake_up_usd = 10;
    */
   wakeUpUsd: number;
 
   /**
-   * What the second provider of a hedge was paid, in US dollars.
+   * Cost of the second provider of a hedge, in US dollars.
    *
    * @generated from field: optional double hedge_cost_usd = 11;
    */
   hedgeCostUsd?: number | undefined;
 
   /**
-   * The key that called.
+   * Id of the calling key.
    *
    * @generated from field: string key_id = 12;
    */
   keyId: string;
 
   /**
-   * Placeholder output.
+   * True if the output was a placeholder.
    *
    * @generated from field: bool simulated = 13;
    */
   simulated: boolean;
 
   /**
-   * Whether the call ended in an answer that was charged; `unmetered` calls are on record and not charged.
+   * Whether the call was charged; `unmetered` calls are recorded but free.
    *
    * @generated from field: limber.v1.UsageStatus status = 14;
    */
   status: UsageStatus;
 
   /**
-   * The organisation's own key at the provider was used: `cost_usd` is the gateway's share alone.
+   * True if the organization's own provider key (BYOK) was used; `cost_usd` is then only the gateway's fee.
    *
    * @generated from field: bool byok = 15;
    */
   byok: boolean;
 
   /**
-   * The workspace of the key that called.
+   * Workspace id of the calling key; absent for organization keys.
    *
    * @generated from field: optional string workspace_id = 16;
    */
@@ -623,77 +624,77 @@ export const UsageRecordSchema: GenMessage<UsageRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 7);
 
 /**
- * What calls brought in, and what serving them cost by a model of the infrastructure: busy time, and warm time after it, at the
- * offering's cost of a second, or else that of its hardware. Amounts are US dollars.
+ * Revenue of calls and their modeled infrastructure cost, in US dollars. The model counts busy time and the warm time after it, at the
+ * cost per second of the offering or of its hardware.
  *
  * @generated from message limber.v1.Margin
  */
 export type Margin = Message<"limber.v1.Margin"> & {
   /**
-   * The organisation; absent where calls of several are summed.
+   * Organization id; absent in sums over several organizations.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * The model; absent where calls of several are summed.
+   * Model slug; absent in sums over several models.
    *
    * @generated from field: optional string model = 2;
    */
   model?: string | undefined;
 
   /**
-   * Requests that were charged.
+   * Number of charged requests.
    *
    * @generated from field: double requests = 3;
    */
   requests: number;
 
   /**
-   * What they were charged.
+   * Revenue of these requests, in US dollars.
    *
    * @generated from field: double revenue_usd = 4;
    */
   revenueUsd: number;
 
   /**
-   * What serving them cost, by the model.
+   * Modeled infrastructure cost, in US dollars.
    *
    * @generated from field: double modelled_infra_usd = 5;
    */
   modelledInfraUsd: number;
 
   /**
-   * Revenue less that.
+   * Revenue minus modeled cost, in US dollars.
    *
    * @generated from field: double margin_usd = 6;
    */
   marginUsd: number;
 
   /**
-   * That as a share of the revenue; absent without revenue.
+   * Margin as a fraction of revenue; absent without revenue.
    *
    * @generated from field: optional double margin_ratio = 7;
    */
   marginRatio?: number | undefined;
 
   /**
-   * Requests whose offering declares no scale-down, so that its warm window is assumed.
+   * Number of requests whose offering declares no scale-down time, so its warm window is assumed.
    *
    * @generated from field: double assumed_scaledown_requests = 8;
    */
   assumedScaledownRequests: number;
 
   /**
-   * The part of the modelled cost that is warm time between calls, which no call paid for.
+   * Part of the modeled cost that is warm time not covered by any call, in US dollars.
    *
    * @generated from field: double uncharged_idle_usd = 9;
    */
   unchargedIdleUsd: number;
 
   /**
-   * Requests that were dispatched and not charged, because their gateway died.
+   * Number of requests that were dispatched but not charged because their gateway crashed.
    *
    * @generated from field: double unmetered_requests = 10;
    */
@@ -708,55 +709,55 @@ export const MarginSchema: GenMessage<Margin> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 8);
 
 /**
- * How the report, the ledger and the model of the infrastructure compare, over the same calls.
+ * Comparison of the report, the ledger and the infrastructure model for the same calls.
  *
  * @generated from message limber.v1.MarginReconciliation
  */
 export type MarginReconciliation = Message<"limber.v1.MarginReconciliation"> & {
   /**
-   * What the requests say that they were charged, in US dollars.
+   * Revenue according to the requests, in US dollars.
    *
    * @generated from field: double requests_usd = 1;
    */
   requestsUsd: number;
 
   /**
-   * What the ledger says that they were charged, in US dollars.
+   * Revenue according to the ledger, in US dollars.
    *
    * @generated from field: double ledger_usd = 2;
    */
   ledgerUsd: number;
 
   /**
-   * The one less the other: zero, or something is wrong.
+   * Difference of the two, in US dollars; any value other than 0 indicates an error.
    *
    * @generated from field: double difference_usd = 3;
    */
   differenceUsd: number;
 
   /**
-   * What serving them cost, by the model, in US dollars.
+   * Modeled infrastructure cost, in US dollars.
    *
    * @generated from field: double modelled_infra_usd = 4;
    */
   modelledInfraUsd: number;
 
   /**
-   * Requests whose offering declares no scale-down.
+   * Number of requests whose offering declares no scale-down time.
    *
    * @generated from field: double assumed_scaledown_requests = 5;
    */
   assumedScaledownRequests: number;
 
   /**
-   * Warm time between calls that no call paid for, in US dollars.
+   * Cost of warm time not covered by any call, in US dollars.
    *
    * @generated from field: double uncharged_idle_usd = 6;
    */
   unchargedIdleUsd: number;
 
   /**
-   * Requests that were dispatched and not charged.
+   * Number of requests that were dispatched but not charged.
    *
    * @generated from field: double unmetered_requests = 7;
    */
@@ -771,20 +772,20 @@ export const MarginReconciliationSchema: GenMessage<MarginReconciliation> = /*@_
   messageDesc(file_limber_v1_account, 9);
 
 /**
- * Sums over settled requests.
+ * Totals of settled requests.
  *
  * @generated from message limber.v1.UsageTotals
  */
 export type UsageTotals = Message<"limber.v1.UsageTotals"> & {
   /**
-   * How many there are, those among them that were not charged because their gateway died.
+   * Number of requests, including unmetered ones.
    *
    * @generated from field: double requests = 1;
    */
   requests: number;
 
   /**
-   * What was deducted, in US dollars.
+   * Amount charged, in US dollars.
    *
    * @generated from field: double cost_usd = 2;
    */
@@ -799,76 +800,76 @@ export const UsageTotalsSchema: GenMessage<UsageTotals> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 10);
 
 /**
- * The money of an organisation, in US dollars: granted = spent + balance, available = balance - held.
+ * Balance of an organization, in US dollars: granted = spent + balance, and available = balance - held.
  *
  * @generated from message limber.v1.Balance
  */
 export type Balance = Message<"limber.v1.Balance"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * Constant `usd`.
+   * Always `usd`.
    *
    * @generated from field: string currency = 2;
    */
   currency: string;
 
   /**
-   * All that was ever paid in, less what went back by refunds and disputes.
+   * Total amount paid in, minus refunds and disputes.
    *
    * @generated from field: double granted_usd = 3;
    */
   grantedUsd: number;
 
   /**
-   * All that was ever spent.
+   * Total amount spent.
    *
    * @generated from field: double spent_usd = 4;
    */
   spentUsd: number;
 
   /**
-   * What is left.
+   * Current balance.
    *
    * @generated from field: double balance_usd = 5;
    */
   balanceUsd: number;
 
   /**
-   * The part of it that is promised to running calls.
+   * Part of the balance that is reserved for running calls.
    *
    * @generated from field: double held_usd = 6;
    */
   heldUsd: number;
 
   /**
-   * The part of it that is free.
+   * Part of the balance that is free to spend.
    *
    * @generated from field: double available_usd = 7;
    */
   availableUsd: number;
 
   /**
-   * The part of what was spent that calls with the organisation's own keys at providers were charged.
+   * Part of the spent amount that was charged for calls with the organization's own provider keys (BYOK).
    *
    * @generated from field: double byok_usd = 8;
    */
   byokUsd: number;
 
   /**
-   * What refunds and disputes took back beyond what was there: it is taken from the next credit, before anything else.
+   * Amount of refunds and disputes that exceeded the balance; deducted from the next credit first.
    *
    * @generated from field: double owed_usd = 12;
    */
   owedUsd: number;
 
   /**
-   * What the organisation promised to spend, where it did.
+   * Monthly commitment; absent if there is none.
    *
    * @generated from field: optional limber.v1.Commitment commitment = 13;
    */
@@ -883,62 +884,62 @@ export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 11);
 
 /**
- * A promise of monthly spending, and how it stands. What is not used of it is charged as availability fee when the month is over.
+ * A monthly spending commitment and its current state. The unused part is charged as an availability fee when the month ends.
  *
  * @generated from message limber.v1.Commitment
  */
 export type Commitment = Message<"limber.v1.Commitment"> & {
   /**
-   * How much is promised for each month, in US dollars.
+   * Committed amount per month, in US dollars.
    *
    * @generated from field: double min_monthly_usd = 1;
    */
   minMonthlyUsd: number;
 
   /**
-   * What the running period has been charged for calls, in US dollars.
+   * Amount charged for calls in the current period, in US dollars.
    *
    * @generated from field: double used_usd = 2;
    */
   usedUsd: number;
 
   /**
-   * What is left to use of it, in US dollars.
+   * Unused amount of the current period, in US dollars.
    *
    * @generated from field: double remaining_usd = 3;
    */
   remainingUsd: number;
 
   /**
-   * When the running period began, in unix seconds.
+   * When the current period started, in Unix seconds.
    *
    * @generated from field: uint32 period_start = 4;
    */
   periodStart: number;
 
   /**
-   * When it is over, in unix seconds.
+   * When the current period ends, in Unix seconds.
    *
    * @generated from field: uint32 period_end = 5;
    */
   periodEnd: number;
 
   /**
-   * Availability fees of months that are over and that the balance has not covered yet, in US dollars.
+   * Availability fees of past months that the balance has not covered yet, in US dollars.
    *
    * @generated from field: double unpaid_fee_usd = 6;
    */
   unpaidFeeUsd: number;
 
   /**
-   * What the running period is promised, in US dollars: less than `min_monthly_usd` in a first month, which counts by its days.
+   * Committed amount for the current period, in US dollars; prorated by day in the first month.
    *
    * @generated from field: double due_usd = 7;
    */
   dueUsd: number;
 
   /**
-   * The running period is a part of a month, and `due_usd` is in proportion to its days.
+   * True if the current period is a partial month, so `due_usd` is prorated.
    *
    * @generated from field: bool prorated = 8;
    */
@@ -953,86 +954,86 @@ export const CommitmentSchema: GenMessage<Commitment> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 12);
 
 /**
- * What an organisation settles for all its calls.
+ * Settings of an organization that apply to all its calls.
  *
  * @generated from message limber.v1.Settings
  */
 export type Settings = Message<"limber.v1.Settings"> & {
   /**
-   * How many days logs are kept.
+   * Log retention, in days.
    *
    * @generated from field: uint32 retention_days = 1;
    */
   retentionDays: number;
 
   /**
-   * Zero data retention: providers that retain frames are dropped, and nothing of what callers send or get is kept. What
-   * has to wait until it is fetched, such as the results of a batch, is sealed under a key that is forgotten with the fetching.
+   * Zero data retention: providers that retain frames are dropped, and no caller data is stored. Data that must wait for its download,
+   * such as batch results, is encrypted with a key that is deleted after the download.
    *
    * @generated from field: bool zdr = 2;
    */
   zdr: boolean;
 
   /**
-   * Identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
-   * every call reaches a provider either way.
+   * Permits sharing responses between identical deterministic requests of the organization. The gateway does not cache responses yet, so
+   * every call reaches a provider.
    *
    * @generated from field: bool cache_sharing = 3;
    */
   cacheSharing: boolean;
 
   /**
-   * When the organisation's own keys at providers are used.
+   * When the organization's own provider keys (BYOK) are used.
    *
    * @generated from field: limber.v1.ByokMode byok_mode = 4;
    */
   byokMode: ByokMode;
 
   /**
-   * The preset of requests that name none.
+   * Preset for requests that name none.
    *
    * @generated from field: optional string default_preset = 5;
    */
   defaultPreset?: string | undefined;
 
   /**
-   * The regions that may serve; all when empty.
+   * Regions that may serve; all regions if empty.
    *
    * @generated from field: repeated string allowed_regions = 6;
    */
   allowedRegions: string[];
 
   /**
-   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
-   * fewer where the ratio is below 0.05.
+   * Maximum share of hedged calls, from 0 (none) to 1. Each replica enforces it over time, with a burst of up to 20 hedges, or fewer for
+   * ratios below 0.05.
    *
    * @generated from field: double max_hedge_ratio = 7;
    */
   maxHedgeRatio: number;
 
   /**
-   * Whose supply may serve at most.
+   * Maximum trust level of offerings.
    *
    * @generated from field: limber.v1.SupplyTrust trust = 8;
    */
   trust: SupplyTrust;
 
   /**
-   * Only checkpoints that their makers signed may serve.
+   * Allows only checkpoints signed by their makers.
    *
    * @generated from field: bool require_signed = 9;
    */
   requireSigned: boolean;
 
   /**
-   * Whether members may consent to applications that registered themselves.
+   * Whether members may authorize applications that registered themselves.
    *
    * @generated from field: limber.v1.AppPolicy self_registered_apps = 10;
    */
   selfRegisteredApps: AppPolicy;
 
   /**
-   * People who are signed in and hold `keys.write` over all keys may make keys that drive hardware. The operator alone changes it.
+   * Whether signed-in members with `keys.write` on all keys may create hardware keys. Only the operator can change it.
    *
    * @generated from field: bool hardware_keys = 11;
    */
@@ -1047,13 +1048,13 @@ export const SettingsSchema: GenMessage<Settings> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 13);
 
 /**
- * Regions, as a list of their names.
+ * List of regions.
  *
  * @generated from message limber.v1.RegionList
  */
 export type RegionList = Message<"limber.v1.RegionList"> & {
   /**
-   * Their names.
+   * Region names, such as `us-east`.
    *
    * @generated from field: repeated string values = 1;
    */
@@ -1068,13 +1069,13 @@ export const RegionListSchema: GenMessage<RegionList> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 14);
 
 /**
- * Contracts, as a list of their words.
+ * List of contracts.
  *
  * @generated from message limber.v1.ScopeList
  */
 export type ScopeList = Message<"limber.v1.ScopeList"> & {
   /**
-   * Their words.
+   * Contract names, such as `act`.
    *
    * @generated from field: repeated string values = 1;
    */
@@ -1089,13 +1090,13 @@ export const ScopeListSchema: GenMessage<ScopeList> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 15);
 
 /**
- * Models, as a list of `owner/name` and `owner/*`.
+ * List of models.
  *
  * @generated from message limber.v1.ModelList
  */
 export type ModelList = Message<"limber.v1.ModelList"> & {
   /**
-   * Their names.
+   * Model slugs `owner/name`, or `owner/*` for all models of an owner.
    *
    * @generated from field: repeated string values = 1;
    */
@@ -1110,34 +1111,34 @@ export const ModelListSchema: GenMessage<ModelList> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 16);
 
 /**
- * Whether an organisation may be used.
+ * Account status of an organization.
  *
  * @generated from enum limber.v1.OrgStatus
  */
 export const OrgStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ORG_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It may.
+   * Calls are accepted.
    *
    * @generated from enum value: ORG_STATUS_ACTIVE = 1;
    */
   ACTIVE: 1,
 
   /**
-   * Its calls are refused.
+   * Calls are refused.
    *
    * @generated from enum value: ORG_STATUS_SUSPENDED = 2;
    */
   SUSPENDED: 2,
 
   /**
-   * It was deleted; what its ledger needs stays, without names.
+   * Deleted; anonymized ledger records remain.
    *
    * @generated from enum value: ORG_STATUS_DELETED = 3;
    */
@@ -1145,7 +1146,7 @@ export const OrgStatus = {
 } as const;
 
 /**
- * Whether an organisation may be used.
+ * Account status of an organization.
  *
  * @generated from enum limber.v1.OrgStatus
  */
@@ -1164,21 +1165,21 @@ export const OrgStatusSchema: GenEnum<OrgStatus> = /*@__PURE__*/
  */
 export const Environment = {
   /**
-   * Not stated: behaves as simulation.
+   * Unspecified; behaves as `simulation`.
    *
    * @generated from enum value: ENVIRONMENT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Simulations; placeholder output may be asked for.
+   * Simulations only; requests may allow placeholder output.
    *
    * @generated from enum value: ENVIRONMENT_SIMULATION = 1;
    */
   SIMULATION: 1,
 
   /**
-   * Hardware; placeholder output is never served, whatever the request says.
+   * Hardware; placeholder output is never returned, even if the request allows it.
    *
    * @generated from enum value: ENVIRONMENT_HARDWARE = 2;
    */
@@ -1199,41 +1200,41 @@ export const EnvironmentSchema: GenEnum<Environment> = /*@__PURE__*/
   enumDesc(file_limber_v1_account, 1);
 
 /**
- * When a budget is renewed, in UTC.
+ * Budget renewal interval, in UTC.
  *
  * @generated from enum limber.v1.BudgetInterval
  */
 export const BudgetInterval = {
   /**
-   * Not stated: behaves as lifetime.
+   * Unspecified; behaves as `lifetime`.
    *
    * @generated from enum value: BUDGET_INTERVAL_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * At midnight.
+   * Every day at midnight.
    *
    * @generated from enum value: BUDGET_INTERVAL_DAILY = 1;
    */
   DAILY: 1,
 
   /**
-   * At midnight before Monday.
+   * Every Monday at midnight.
    *
    * @generated from enum value: BUDGET_INTERVAL_WEEKLY = 2;
    */
   WEEKLY: 2,
 
   /**
-   * On the first of the month.
+   * On the first day of each month.
    *
    * @generated from enum value: BUDGET_INTERVAL_MONTHLY = 3;
    */
   MONTHLY: 3,
 
   /**
-   * Never.
+   * Never renewed.
    *
    * @generated from enum value: BUDGET_INTERVAL_LIFETIME = 4;
    */
@@ -1241,7 +1242,7 @@ export const BudgetInterval = {
 } as const;
 
 /**
- * When a budget is renewed, in UTC.
+ * Budget renewal interval, in UTC.
  *
  * @generated from enum limber.v1.BudgetInterval
  */
@@ -1254,27 +1255,27 @@ export const BudgetIntervalSchema: GenEnum<BudgetInterval> = /*@__PURE__*/
   enumDesc(file_limber_v1_account, 2);
 
 /**
- * How a call ended for the ledger.
+ * Billing result of a call.
  *
  * @generated from enum limber.v1.UsageStatus
  */
 export const UsageStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: USAGE_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Answered and charged.
+   * Completed and charged.
    *
    * @generated from enum value: USAGE_STATUS_SETTLED = 1;
    */
   SETTLED: 1,
 
   /**
-   * Dispatched, and its end is not known, because the gateway died; not charged.
+   * Dispatched, but its outcome is unknown because the gateway crashed; not charged.
    *
    * @generated from enum value: USAGE_STATUS_UNMETERED = 2;
    */
@@ -1282,7 +1283,7 @@ export const UsageStatus = {
 } as const;
 
 /**
- * How a call ended for the ledger.
+ * Billing result of a call.
  *
  * @generated from enum limber.v1.UsageStatus
  */
@@ -1295,27 +1296,27 @@ export const UsageStatusSchema: GenEnum<UsageStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_account, 3);
 
 /**
- * Whether something may be used.
+ * Whether a kind of application is allowed.
  *
  * @generated from enum limber.v1.AppPolicy
  */
 export const AppPolicy = {
   /**
-   * Not stated: behaves as allow.
+   * Unspecified; behaves as `allow`.
    *
    * @generated from enum value: APP_POLICY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It may.
+   * Allowed.
    *
    * @generated from enum value: APP_POLICY_ALLOW = 1;
    */
   ALLOW: 1,
 
   /**
-   * It may not.
+   * Not allowed.
    *
    * @generated from enum value: APP_POLICY_DENY = 2;
    */
@@ -1323,7 +1324,7 @@ export const AppPolicy = {
 } as const;
 
 /**
- * Whether something may be used.
+ * Whether a kind of application is allowed.
  *
  * @generated from enum limber.v1.AppPolicy
  */

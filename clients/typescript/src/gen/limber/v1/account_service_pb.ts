@@ -22,20 +22,20 @@ export const file_limber_v1_account_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiPgoQQ3JlYXRlT3JnUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKBWVtYWlsGAIgASgJSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmciUwoQRGVsZXRlT3JnUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSFAoHY29uZmlybRgCIAEoCUgAiAEBEg0KBWZvcmNlGAMgASgIQgoKCF9jb25maXJtIkcKEURlbGV0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmcSFQoNZm9yZmVpdGVkX3VzZBgCIAEoASIiChBFeHBvcnRPcmdSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCSI5ChFFeHBvcnRPcmdSZXNwb25zZRIkCgZleHBvcnQYASABKAsyFC5saW1iZXIudjEuT3JnRXhwb3J0IjUKE0dldE9yZ0V4cG9ydFJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg4KBmpvYl9pZBgCIAEoCSI8ChRHZXRPcmdFeHBvcnRSZXNwb25zZRIkCgZleHBvcnQYASABKAsyFC5saW1iZXIudjEuT3JnRXhwb3J0IkgKGERvd25sb2FkT3JnRXhwb3J0UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGam9iX2lkGAIgASgJEgwKBGZpbGUYAyABKAkiRAoZRG93bmxvYWRPcmdFeHBvcnRSZXNwb25zZRInCgZyZWNvcmQYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IuwEChBDcmVhdGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIRCgRuYW1lGAIgASgJSACIAQESDgoGc2NvcGVzGAMgAygJEg4KBm1vZGVscxgEIAMoCRIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARIwCgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEgDiAEBEhcKCmV4cGlyZXNfYXQYCCABKA1IBIgBARIRCgRyb2xlGAkgASgJSAWIAQESFAoHdXNlcl9pZBgQIAEoCUgGiAEBEhkKDHdvcmtzcGFjZV9pZBgKIAEoCUgHiAEBEhUKCHJvYm90X2lkGAsgASgJSAiIAQESLAoGYm91bmRzGBEgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gJiAEBEioKBXRydXN0GBIgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0SAqIAQESGwoOcmVxdWlyZV9zaWduZWQYEyABKAhIC4gBAUIHCgVfbmFtZUIJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEIHCgVfcm9sZUIKCghfdXNlcl9pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIJCgdfYm91bmRzQggKBl90cnVzdEIRCg9fcmVxdWlyZV9zaWduZWQicwoMTmV3S2V5QnVkZ2V0EhYKCWxpbWl0X3VzZBgBIAEoAUgAiAEBEjAKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsSAGIAQFCDAoKX2xpbWl0X3VzZEILCglfaW50ZXJ2YWwiMAoRQ3JlYXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSKLAQoPTGlzdEtleXNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRISCgVsaW1pdBgCIAEoDUgAiAEBEhMKBmN1cnNvchgDIAEoCUgBiAEBEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgCiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQg8KDV93b3Jrc3BhY2VfaWQifAoQTGlzdEtleXNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHAoEZGF0YRgCIAMoCzIOLmxpbWJlci52MS5LZXkSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiMgoQR2V0T3JnS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJIjAKEUdldE9yZ0tleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXki2AQKEFVwZGF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg4KBmtleV9pZBgCIAEoCRIRCgRuYW1lGAMgASgJSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjAKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50SAaIAQESFwoKZXhwaXJlc19hdBgKIAEoDUgHiAEBEhUKCHJvYm90X2lkGAsgASgJSAiIAQESKgoFdHJ1c3QYDSABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RICYgBARIbCg5yZXF1aXJlX3NpZ25lZBgOIAEoCEgKiAEBEg0KBWNsZWFyGAwgAygJQgcKBV9uYW1lQgsKCV9kaXNhYmxlZEIJCgdfc2NvcGVzQgkKB19tb2RlbHNCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCCwoJX3JvYm90X2lkQggKBl90cnVzdEIRCg9fcmVxdWlyZV9zaWduZWQiMAoRVXBkYXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBEZWxldGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRRGVsZXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRUm90YXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSJ+ChRTZXRDb21taXRtZW50UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSHAoPbWluX21vbnRobHlfdXNkGAIgASgBSACIAQESFgoJc3RhcnRzX29uGAMgASgJSAGIAQFCEgoQX21pbl9tb250aGx5X3VzZEIMCgpfc3RhcnRzX29uIp8BChVTZXRDb21taXRtZW50UmVzcG9uc2USDgoGb3JnX2lkGAEgASgJEhcKD21pbl9tb250aGx5X3VzZBgCIAEoARIQCgh1c2VkX3VzZBgDIAEoARIUCgxwZXJpb2Rfc3RhcnQYBCABKA0SEgoKcGVyaW9kX2VuZBgFIAEoDRIPCgdkdWVfdXNkGAYgASgBEhAKCHByb3JhdGVkGAcgASgIIkoKFlNldEhhcmR3YXJlS2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhQKB2FsbG93ZWQYAiABKAhIAIgBAUIKCghfYWxsb3dlZCJAChdTZXRIYXJkd2FyZUtleXNSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyIkChJHZXRTZXR0aW5nc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJIjwKE0dldFNldHRpbmdzUmVzcG9uc2USJQoIc2V0dGluZ3MYASABKAsyEy5saW1iZXIudjEuU2V0dGluZ3MizAQKFVVwZGF0ZVNldHRpbmdzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSGwoOcmV0ZW50aW9uX2RheXMYAiABKA1IAIgBARIQCgN6ZHIYAyABKAhIAYgBARIaCg1jYWNoZV9zaGFyaW5nGAQgASgISAKIAQESKwoJYnlva19tb2RlGAUgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlSAOIAQESGwoOZGVmYXVsdF9wcmVzZXQYBiABKAlIBIgBARIzCg9hbGxvd2VkX3JlZ2lvbnMYByABKAsyFS5saW1iZXIudjEuUmVnaW9uTGlzdEgFiAEBEhwKD21heF9oZWRnZV9yYXRpbxgIIAEoAUgGiAEBEioKBXRydXN0GAkgASgOMhYubGltYmVyLnYxLlN1cHBseVRydXN0SAeIAQESGwoOcmVxdWlyZV9zaWduZWQYCiABKAhICIgBARI3ChRzZWxmX3JlZ2lzdGVyZWRfYXBwcxgLIAEoDjIULmxpbWJlci52MS5BcHBQb2xpY3lICYgBARINCgVjbGVhchgMIAMoCUIRCg9fcmV0ZW50aW9uX2RheXNCBgoEX3pkckIQCg5fY2FjaGVfc2hhcmluZ0IMCgpfYnlva19tb2RlQhEKD19kZWZhdWx0X3ByZXNldEISChBfYWxsb3dlZF9yZWdpb25zQhIKEF9tYXhfaGVkZ2VfcmF0aW9CCAoGX3RydXN0QhEKD19yZXF1aXJlX3NpZ25lZEIXChVfc2VsZl9yZWdpc3RlcmVkX2FwcHMiPwoWVXBkYXRlU2V0dGluZ3NSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyKJAQoRQWRkQ3JlZGl0c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAESEwoGcmVhc29uGAMgASgJSACIAQESHAoPaWRlbXBvdGVuY3lfa2V5GAQgASgJSAGIAQFCCQoHX3JlYXNvbkISChBfaWRlbXBvdGVuY3lfa2V5IksKEkFkZENyZWRpdHNSZXNwb25zZRIOCgZvcmdfaWQYASABKAkSEwoLYmFsYW5jZV91c2QYAiABKAESEAoIZW50cnlfaWQYAyABKAkiDwoNR2V0S2V5UmVxdWVzdCItCg5HZXRLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IuYCChBMaXN0VXNhZ2VSZXF1ZXN0EhIKBWxpbWl0GAEgASgNSACIAQESEwoGY3Vyc29yGAIgASgJSAGIAQESEwoGa2V5X2lkGAMgASgJSAKIAQESGQoMd29ya3NwYWNlX2lkGAQgASgJSAOIAQESEgoFbW9kZWwYBSABKAlIBIgBARIVCghwcm92aWRlchgGIAEoCUgFiAEBEhUKCGNvbnRyYWN0GAcgASgJSAaIAQESEgoFc2luY2UYCCABKA1IB4gBARISCgV1bnRpbBgJIAEoDUgIiAEBEhcKCnJlcXVlc3RfaWQYCiABKAlICYgBAUIICgZfbGltaXRCCQoHX2N1cnNvckIJCgdfa2V5X2lkQg8KDV93b3Jrc3BhY2VfaWRCCAoGX21vZGVsQgsKCV9wcm92aWRlckILCglfY29udHJhY3RCCAoGX3NpbmNlQggKBl91bnRpbEINCgtfcmVxdWVzdF9pZCKRAQoVR2V0VXNhZ2VNYXJnaW5SZXF1ZXN0EhMKBm9yZ19pZBgBIAEoCUgAiAEBEhIKBWxpbWl0GAIgASgNSAGIAQESEgoFc2luY2UYAyABKA1IAogBARISCgV1bnRpbBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCCAoGX2xpbWl0QggKBl9zaW5jZUIICgZfdW50aWwirQIKFkdldFVzYWdlTWFyZ2luUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEigKDW9yZ2FuaXNhdGlvbnMYAiADKAsyES5saW1iZXIudjEuTWFyZ2luEiEKBm1vZGVscxgDIAMoCzIRLmxpbWJlci52MS5NYXJnaW4SIQoGdG90YWxzGAQgASgLMhEubGltYmVyLnYxLk1hcmdpbhI3Cg5yZWNvbmNpbGlhdGlvbhgFIAEoCzIfLmxpbWJlci52MS5NYXJnaW5SZWNvbmNpbGlhdGlvbhIiChphc3N1bWVkX3NjYWxlZG93bl9yZXF1ZXN0cxgGIAEoARIaChJ1bmNoYXJnZWRfaWRsZV91c2QYByABKAESGgoSdW5tZXRlcmVkX3JlcXVlc3RzGAggASgBIq0BChFMaXN0VXNhZ2VSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5Vc2FnZVJlY29yZBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBEiYKBnRvdGFscxgFIAEoCzIWLmxpbWJlci52MS5Vc2FnZVRvdGFsc0IOCgxfbmV4dF9jdXJzb3Iy5wsKDkFjY291bnRTZXJ2aWNlEkYKCUNyZWF0ZU9yZxIbLmxpbWJlci52MS5DcmVhdGVPcmdSZXF1ZXN0GhwubGltYmVyLnYxLkNyZWF0ZU9yZ1Jlc3BvbnNlEkYKCURlbGV0ZU9yZxIbLmxpbWJlci52MS5EZWxldGVPcmdSZXF1ZXN0GhwubGltYmVyLnYxLkRlbGV0ZU9yZ1Jlc3BvbnNlEkYKCUV4cG9ydE9yZxIbLmxpbWJlci52MS5FeHBvcnRPcmdSZXF1ZXN0GhwubGltYmVyLnYxLkV4cG9ydE9yZ1Jlc3BvbnNlElQKDEdldE9yZ0V4cG9ydBIeLmxpbWJlci52MS5HZXRPcmdFeHBvcnRSZXF1ZXN0Gh8ubGltYmVyLnYxLkdldE9yZ0V4cG9ydFJlc3BvbnNlIgOQAgESYAoRRG93bmxvYWRPcmdFeHBvcnQSIy5saW1iZXIudjEuRG93bmxvYWRPcmdFeHBvcnRSZXF1ZXN0GiQubGltYmVyLnYxLkRvd25sb2FkT3JnRXhwb3J0UmVzcG9uc2UwARJGCglDcmVhdGVLZXkSGy5saW1iZXIudjEuQ3JlYXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5DcmVhdGVLZXlSZXNwb25zZRJICghMaXN0S2V5cxIaLmxpbWJlci52MS5MaXN0S2V5c1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdEtleXNSZXNwb25zZSIDkAIBEksKCUdldE9yZ0tleRIbLmxpbWJlci52MS5HZXRPcmdLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkdldE9yZ0tleVJlc3BvbnNlIgOQAgESRgoJVXBkYXRlS2V5EhsubGltYmVyLnYxLlVwZGF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuVXBkYXRlS2V5UmVzcG9uc2USRgoJRGVsZXRlS2V5EhsubGltYmVyLnYxLkRlbGV0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuRGVsZXRlS2V5UmVzcG9uc2USRgoJUm90YXRlS2V5EhsubGltYmVyLnYxLlJvdGF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuUm90YXRlS2V5UmVzcG9uc2USSQoKQWRkQ3JlZGl0cxIcLmxpbWJlci52MS5BZGRDcmVkaXRzUmVxdWVzdBodLmxpbWJlci52MS5BZGRDcmVkaXRzUmVzcG9uc2USUgoNU2V0Q29tbWl0bWVudBIfLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVxdWVzdBogLmxpbWJlci52MS5TZXRDb21taXRtZW50UmVzcG9uc2USWAoPU2V0SGFyZHdhcmVLZXlzEiEubGltYmVyLnYxLlNldEhhcmR3YXJlS2V5c1JlcXVlc3QaIi5saW1iZXIudjEuU2V0SGFyZHdhcmVLZXlzUmVzcG9uc2USUQoLR2V0U2V0dGluZ3MSHS5saW1iZXIudjEuR2V0U2V0dGluZ3NSZXF1ZXN0Gh4ubGltYmVyLnYxLkdldFNldHRpbmdzUmVzcG9uc2UiA5ACARJVCg5VcGRhdGVTZXR0aW5ncxIgLmxpbWJlci52MS5VcGRhdGVTZXR0aW5nc1JlcXVlc3QaIS5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXNwb25zZRJCCgZHZXRLZXkSGC5saW1iZXIudjEuR2V0S2V5UmVxdWVzdBoZLmxpbWJlci52MS5HZXRLZXlSZXNwb25zZSIDkAIBEloKDkdldFVzYWdlTWFyZ2luEiAubGltYmVyLnYxLkdldFVzYWdlTWFyZ2luUmVxdWVzdBohLmxpbWJlci52MS5HZXRVc2FnZU1hcmdpblJlc3BvbnNlIgOQAgESSwoJTGlzdFVzYWdlEhsubGltYmVyLnYxLkxpc3RVc2FnZVJlcXVlc3QaHC5saW1iZXIudjEuTGlzdFVzYWdlUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_account, file_limber_v1_action, file_limber_v1_credential, file_limber_v1_preferences]);
 
 /**
- * Asks for an organisation.
+ * Request to create an organization.
  *
  * @generated from message limber.v1.CreateOrgRequest
  */
 export type CreateOrgRequest = Message<"limber.v1.CreateOrgRequest"> & {
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Where its owner can be reached.
+   * E-mail address of the owner.
    *
    * @generated from field: optional string email = 2;
    */
@@ -50,13 +50,13 @@ export const CreateOrgRequestSchema: GenMessage<CreateOrgRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 0);
 
 /**
- * The organisation.
+ * The organization.
  *
  * @generated from message limber.v1.CreateOrgResponse
  */
 export type CreateOrgResponse = Message<"limber.v1.CreateOrgResponse"> & {
   /**
-   * The organisation.
+   * The organization.
    *
    * @generated from field: limber.v1.Org org = 1;
    */
@@ -71,28 +71,28 @@ export const CreateOrgResponseSchema: GenMessage<CreateOrgResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 1);
 
 /**
- * Asks for an organisation to be deleted.
+ * Request to delete an organization.
  *
  * @generated from message limber.v1.DeleteOrgRequest
  */
 export type DeleteOrgRequest = Message<"limber.v1.DeleteOrgRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The organisation again, so that none is deleted by a slip.
+   * The organization id again, as a confirmation.
    *
    * @generated from field: optional string confirm = 2;
    */
   confirm?: string | undefined;
 
   /**
-   * Also where there is something to lose: credit that is left is forfeited, jobs and pending payments are given up, live offerings are
-   * withdrawn. A monthly commitment that stands only the operator gives up.
+   * Also deletes the organization if something would be lost: remaining credit is forfeited, jobs and pending payments are abandoned,
+   * and live offerings are withdrawn. Only the operator can drop an active commitment.
    *
    * @generated from field: bool force = 3;
    */
@@ -107,20 +107,20 @@ export const DeleteOrgRequestSchema: GenMessage<DeleteOrgRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 2);
 
 /**
- * The organisation as it was left.
+ * The deleted organization.
  *
  * @generated from message limber.v1.DeleteOrgResponse
  */
 export type DeleteOrgResponse = Message<"limber.v1.DeleteOrgResponse"> & {
   /**
-   * The organisation, without a name.
+   * The organization, without its name.
    *
    * @generated from field: limber.v1.Org org = 1;
    */
   org?: Org | undefined;
 
   /**
-   * The credit that was left and is forfeited, in US dollars.
+   * Remaining credit that was forfeited, in US dollars.
    *
    * @generated from field: double forfeited_usd = 2;
    */
@@ -135,13 +135,13 @@ export const DeleteOrgResponseSchema: GenMessage<DeleteOrgResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 3);
 
 /**
- * Asks for an export.
+ * Request to start an export.
  *
  * @generated from message limber.v1.ExportOrgRequest
  */
 export type ExportOrgRequest = Message<"limber.v1.ExportOrgRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
@@ -156,7 +156,7 @@ export const ExportOrgRequestSchema: GenMessage<ExportOrgRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 4);
 
 /**
- * The export as it begins.
+ * The started export.
  *
  * @generated from message limber.v1.ExportOrgResponse
  */
@@ -177,20 +177,20 @@ export const ExportOrgResponseSchema: GenMessage<ExportOrgResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 5);
 
 /**
- * Asks for an export.
+ * Request for an export.
  *
  * @generated from message limber.v1.GetOrgExportRequest
  */
 export type GetOrgExportRequest = Message<"limber.v1.GetOrgExportRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The export.
+   * Export id.
    *
    * @generated from field: string job_id = 2;
    */
@@ -226,27 +226,27 @@ export const GetOrgExportResponseSchema: GenMessage<GetOrgExportResponse> = /*@_
   messageDesc(file_limber_v1_account_service, 7);
 
 /**
- * Asks for a file of an export.
+ * Request to download a file of an export.
  *
  * @generated from message limber.v1.DownloadOrgExportRequest
  */
 export type DownloadOrgExportRequest = Message<"limber.v1.DownloadOrgExportRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The export.
+   * Export id.
    *
    * @generated from field: string job_id = 2;
    */
   jobId: string;
 
   /**
-   * The file, such as `members.jsonl`.
+   * File name, such as `members.jsonl`.
    *
    * @generated from field: string file = 3;
    */
@@ -261,13 +261,13 @@ export const DownloadOrgExportRequestSchema: GenMessage<DownloadOrgExportRequest
   messageDesc(file_limber_v1_account_service, 8);
 
 /**
- * One line of a file.
+ * One line of the file.
  *
  * @generated from message limber.v1.DownloadOrgExportResponse
  */
 export type DownloadOrgExportResponse = Message<"limber.v1.DownloadOrgExportResponse"> & {
   /**
-   * The record: times in unix seconds, amounts in micro-dollars where the name ends in `_micro`.
+   * The record, with times in Unix seconds, and amounts in micro-dollars if the name ends in `_micro`.
    *
    * @generated from field: google.protobuf.Struct record = 1;
    */
@@ -282,112 +282,113 @@ export const DownloadOrgExportResponseSchema: GenMessage<DownloadOrgExportRespon
   messageDesc(file_limber_v1_account_service, 9);
 
 /**
- * Asks for a key.
+ * Request to create a key.
  *
  * @generated from message limber.v1.CreateKeyRequest
  */
 export type CreateKeyRequest = Message<"limber.v1.CreateKeyRequest"> & {
   /**
-   * The organisation that pays.
+   * Id of the organization that pays.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
-   * The contracts that it may call; all when absent.
+   * Contracts that it may call; all when absent.
    *
    * @generated from field: repeated string scopes = 3;
    */
   scopes: string[];
 
   /**
-   * The models that it may use, `owner/*` for all of an owner; every model when absent.
+   * Models that it may use, as `owner/name` or `owner/*`; every model when absent.
    *
    * @generated from field: repeated string models = 4;
    */
   models: string[];
 
   /**
-   * What it may spend.
+   * Budget; the parent's budget applies in any case.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 5;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * How often it may call.
+   * Rate limit.
    *
    * @generated from field: optional limber.v1.RateLimit rate_limit = 6;
    */
   rateLimit?: RateLimit | undefined;
 
   /**
-   * Whether it may drive hardware.
+   * Whether it may drive hardware; inherited from the calling key when absent, else `simulation`.
    *
    * @generated from field: optional limber.v1.Environment environment = 7;
    */
   environment?: Environment | undefined;
 
   /**
-   * When it ends, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: optional uint32 expires_at = 8;
    */
   expiresAt?: number | undefined;
 
   /**
-   * The role that it acts in; `developer` when absent. All else that is left out a key that a key makes has of its maker.
+   * Role; `developer` when absent. Other omitted fields are inherited from the calling key.
    *
    * @generated from field: optional string role = 9;
    */
   role?: string | undefined;
 
   /**
-   * The member whose key it is; it is refused once the member is deactivated or removed. The caller's own user when absent.
+   * Member that owns the key; the caller's own user when absent. The key is refused once the member is deactivated or removed.
    *
    * @generated from field: optional string user_id = 16;
    */
   userId?: string | undefined;
 
   /**
-   * The workspace that it belongs to, for ever; the caller's own when absent.
+   * Workspace that it belongs to permanently; the caller's own when absent.
    *
    * @generated from field: optional string workspace_id = 10;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The robot that it is for.
+   * Robot that it is limited to.
    *
    * @generated from field: optional string robot_id = 11;
    */
   robotId?: string | undefined;
 
   /**
-   * What no action that it is given may exceed, for ever: a chunk that does is a failed attempt, and never clamped. A key with bounds
-   * makes keys with the same bounds or narrower ones.
+   * Safety limits for all actions that it receives; cannot be changed later. A chunk that exceeds them counts as a failed attempt and is
+   * never clamped. Keys created by this key have the same limits or narrower ones.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 17;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * Whose supply may serve it at most. Absent: what the settings leave open, and for hardware own and verified supply alone.
+   * Maximum trust level of offerings. When absent, the settings apply, and hardware keys use only own and verified offerings.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 18;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve it. Absent: as the key that makes it, else false. A key with it makes none without.
+   * Allows only checkpoints signed by their makers; inherited from the calling key when absent, else false. A key with this requirement
+   * cannot create keys without it.
    *
    * @generated from field: optional bool require_signed = 19;
    */
@@ -402,20 +403,20 @@ export const CreateKeyRequestSchema: GenMessage<CreateKeyRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 10);
 
 /**
- * What a new key may spend.
+ * Budget of a new key.
  *
  * @generated from message limber.v1.NewKeyBudget
  */
 export type NewKeyBudget = Message<"limber.v1.NewKeyBudget"> & {
   /**
-   * The limit in one interval, in US dollars.
+   * Limit per interval, in US dollars.
    *
    * @generated from field: optional double limit_usd = 1;
    */
   limitUsd?: number | undefined;
 
   /**
-   * When it is renewed; never when absent.
+   * Renewal interval; `lifetime` when absent.
    *
    * @generated from field: optional limber.v1.BudgetInterval interval = 2;
    */
@@ -451,34 +452,34 @@ export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 12);
 
 /**
- * Asks for keys.
+ * Request to list keys.
  *
  * @generated from message limber.v1.ListKeysRequest
  */
 export type ListKeysRequest = Message<"limber.v1.ListKeysRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
   cursor?: string | undefined;
 
   /**
-   * Only keys of this workspace.
+   * Filters by workspace.
    *
    * @generated from field: optional string workspace_id = 4;
    */
@@ -493,13 +494,13 @@ export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_account_service, 13);
 
 /**
- * Keys.
+ * A page of keys.
  *
  * @generated from message limber.v1.ListKeysResponse
  */
 export type ListKeysResponse = Message<"limber.v1.ListKeysResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -513,14 +514,14 @@ export type ListKeysResponse = Message<"limber.v1.ListKeysResponse"> & {
   data: Key[];
 
   /**
-   * There are younger ones.
+   * True if newer entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -535,20 +536,20 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 14);
 
 /**
- * Asks for a key of an organisation.
+ * Request for a key of an organization.
  *
  * @generated from message limber.v1.GetOrgKeyRequest
  */
 export type GetOrgKeyRequest = Message<"limber.v1.GetOrgKeyRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 2;
    */
@@ -584,62 +585,62 @@ export const GetOrgKeyResponseSchema: GenMessage<GetOrgKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 16);
 
 /**
- * Asks for a key to be changed.
+ * Request to update a key.
  *
  * @generated from message limber.v1.UpdateKeyRequest
  */
 export type UpdateKeyRequest = Message<"limber.v1.UpdateKeyRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 2;
    */
   keyId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string name = 3;
    */
   name?: string | undefined;
 
   /**
-   * Switches it off, or on again.
+   * Disables the key, or enables it again.
    *
    * @generated from field: optional bool disabled = 4;
    */
   disabled?: boolean | undefined;
 
   /**
-   * The contracts that it may call; unchanged when absent or empty.
+   * Contracts that it may call; unchanged if absent or empty.
    *
    * @generated from field: optional limber.v1.ScopeList scopes = 5;
    */
   scopes?: ScopeList | undefined;
 
   /**
-   * The models that it may use; unchanged when absent or empty.
+   * Models that it may use; unchanged if absent or empty.
    *
    * @generated from field: optional limber.v1.ModelList models = 6;
    */
   models?: ModelList | undefined;
 
   /**
-   * What it may spend.
+   * Budget.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 7;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * How often it may call.
+   * Rate limit.
    *
    * @generated from field: optional limber.v1.RateLimit rate_limit = 8;
    */
@@ -653,35 +654,35 @@ export type UpdateKeyRequest = Message<"limber.v1.UpdateKeyRequest"> & {
   environment?: Environment | undefined;
 
   /**
-   * When it ends, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: optional uint32 expires_at = 10;
    */
   expiresAt?: number | undefined;
 
   /**
-   * The robot that it is for.
+   * Robot that it is limited to.
    *
    * @generated from field: optional string robot_id = 11;
    */
   robotId?: string | undefined;
 
   /**
-   * Whose supply may serve it at most.
+   * Maximum trust level of offerings.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 13;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve it.
+   * Allows only checkpoints signed by their makers.
    *
    * @generated from field: optional bool require_signed = 14;
    */
   requireSigned?: boolean | undefined;
 
   /**
-   * Fields to remove; in REST JSON, `null` in a field does the same.
+   * Fields to remove; in REST JSON, setting the field to `null` does the same.
    *
    * @generated from field: repeated string clear = 12;
    */
@@ -702,7 +703,7 @@ export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*
  */
 export type UpdateKeyResponse = Message<"limber.v1.UpdateKeyResponse"> & {
   /**
-   * The key as it is now.
+   * The updated key.
    *
    * @generated from field: limber.v1.Key key = 1;
    */
@@ -717,20 +718,20 @@ export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 18);
 
 /**
- * Asks for a key to be revoked.
+ * Request to revoke a key.
  *
  * @generated from message limber.v1.DeleteKeyRequest
  */
 export type DeleteKeyRequest = Message<"limber.v1.DeleteKeyRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 2;
    */
@@ -751,7 +752,7 @@ export const DeleteKeyRequestSchema: GenMessage<DeleteKeyRequest> = /*@__PURE__*
  */
 export type DeleteKeyResponse = Message<"limber.v1.DeleteKeyResponse"> & {
   /**
-   * The key as it was, switched off.
+   * The revoked key, now disabled.
    *
    * @generated from field: limber.v1.Key key = 1;
    */
@@ -766,20 +767,20 @@ export const DeleteKeyResponseSchema: GenMessage<DeleteKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 20);
 
 /**
- * Asks for a new secret.
+ * Request for a new secret.
  *
  * @generated from message limber.v1.RotateKeyRequest
  */
 export type RotateKeyRequest = Message<"limber.v1.RotateKeyRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The key.
+   * Key id, such as `key_01J…`.
    *
    * @generated from field: string key_id = 2;
    */
@@ -815,28 +816,28 @@ export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 22);
 
 /**
- * Asks for a promise of monthly spending.
+ * Request to set a monthly commitment.
  *
  * @generated from message limber.v1.SetCommitmentRequest
  */
 export type SetCommitmentRequest = Message<"limber.v1.SetCommitmentRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How much it promises to spend each month, in US dollars with at most six decimals; 0 ends the promise with the running month.
+   * Committed amount per month, in US dollars with at most six decimals; 0 ends the commitment with the current month.
    *
    * @generated from field: optional double min_monthly_usd = 2;
    */
   minMonthlyUsd?: number | undefined;
 
   /**
-   * The day from which the promise counts, `2026-01-31`, not before the running month: the first month counts by its days. Today when
-   * absent and there was no promise before.
+   * First day of the commitment, such as `2026-01-31`; not before the current month, whose amount is prorated by day. Defaults to today
+   * for a new commitment.
    *
    * @generated from field: optional string starts_on = 3;
    */
@@ -851,55 +852,55 @@ export const SetCommitmentRequestSchema: GenMessage<SetCommitmentRequest> = /*@_
   messageDesc(file_limber_v1_account_service, 23);
 
 /**
- * The promise.
+ * The commitment.
  *
  * @generated from message limber.v1.SetCommitmentResponse
  */
 export type SetCommitmentResponse = Message<"limber.v1.SetCommitmentResponse"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How much it promises to spend each month, in US dollars.
+   * Committed amount per month, in US dollars.
    *
    * @generated from field: double min_monthly_usd = 2;
    */
   minMonthlyUsd: number;
 
   /**
-   * What the running period has been charged for calls, in US dollars.
+   * Amount charged for calls in the current period, in US dollars.
    *
    * @generated from field: double used_usd = 3;
    */
   usedUsd: number;
 
   /**
-   * When the running period began, in unix seconds.
+   * When the current period started, in Unix seconds.
    *
    * @generated from field: uint32 period_start = 4;
    */
   periodStart: number;
 
   /**
-   * When it is over, in unix seconds.
+   * When the current period ends, in Unix seconds.
    *
    * @generated from field: uint32 period_end = 5;
    */
   periodEnd: number;
 
   /**
-   * What the running period is promised, in US dollars: less than `min_monthly_usd` in a first month, which counts by its days.
+   * Committed amount for the current period, in US dollars; prorated by day in the first month.
    *
    * @generated from field: double due_usd = 6;
    */
   dueUsd: number;
 
   /**
-   * The running period is a part of a month, and `due_usd` is in proportion to its days.
+   * True if the current period is a partial month, so `due_usd` is prorated.
    *
    * @generated from field: bool prorated = 7;
    */
@@ -914,20 +915,20 @@ export const SetCommitmentResponseSchema: GenMessage<SetCommitmentResponse> = /*
   messageDesc(file_limber_v1_account_service, 24);
 
 /**
- * Says whether people of an organisation make keys that drive hardware.
+ * Request to allow or forbid hardware keys created by members.
  *
  * @generated from message limber.v1.SetHardwareKeysRequest
  */
 export type SetHardwareKeysRequest = Message<"limber.v1.SetHardwareKeysRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * They do.
+   * True to allow it.
    *
    * @generated from field: optional bool allowed = 2;
    */
@@ -942,13 +943,13 @@ export const SetHardwareKeysRequestSchema: GenMessage<SetHardwareKeysRequest> = 
   messageDesc(file_limber_v1_account_service, 25);
 
 /**
- * What holds now.
+ * The resulting settings.
  *
  * @generated from message limber.v1.SetHardwareKeysResponse
  */
 export type SetHardwareKeysResponse = Message<"limber.v1.SetHardwareKeysResponse"> & {
   /**
-   * The settings of the organisation.
+   * Settings of the organization.
    *
    * @generated from field: limber.v1.Settings settings = 1;
    */
@@ -963,13 +964,13 @@ export const SetHardwareKeysResponseSchema: GenMessage<SetHardwareKeysResponse> 
   messageDesc(file_limber_v1_account_service, 26);
 
 /**
- * Asks for settings.
+ * Request for the settings.
  *
  * @generated from message limber.v1.GetSettingsRequest
  */
 export type GetSettingsRequest = Message<"limber.v1.GetSettingsRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
@@ -990,7 +991,7 @@ export const GetSettingsRequestSchema: GenMessage<GetSettingsRequest> = /*@__PUR
  */
 export type GetSettingsResponse = Message<"limber.v1.GetSettingsResponse"> & {
   /**
-   * The settings that hold.
+   * Effective settings.
    *
    * @generated from field: limber.v1.Settings settings = 1;
    */
@@ -1005,20 +1006,20 @@ export const GetSettingsResponseSchema: GenMessage<GetSettingsResponse> = /*@__P
   messageDesc(file_limber_v1_account_service, 28);
 
 /**
- * Asks for something to be settled.
+ * Request to update the settings.
  *
  * @generated from message limber.v1.UpdateSettingsRequest
  */
 export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many days logs are kept.
+   * Log retention, in days.
    *
    * @generated from field: optional uint32 retention_days = 2;
    */
@@ -1032,66 +1033,66 @@ export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> &
   zdr?: boolean | undefined;
 
   /**
-   * Whether identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
-   * every call reaches a provider either way.
+   * Permits sharing responses between identical deterministic requests of the organization. The gateway does not cache responses yet, so
+   * every call reaches a provider.
    *
    * @generated from field: optional bool cache_sharing = 4;
    */
   cacheSharing?: boolean | undefined;
 
   /**
-   * When the organisation's own keys at providers are used.
+   * When the organization's own provider keys (BYOK) are used.
    *
    * @generated from field: optional limber.v1.ByokMode byok_mode = 5;
    */
   byokMode?: ByokMode | undefined;
 
   /**
-   * The preset of requests that name none; none when empty.
+   * Preset for requests that name none; an empty string removes the default.
    *
    * @generated from field: optional string default_preset = 6;
    */
   defaultPreset?: string | undefined;
 
   /**
-   * The regions that may serve; all when empty.
+   * Regions that may serve; all regions if empty.
    *
    * @generated from field: optional limber.v1.RegionList allowed_regions = 7;
    */
   allowedRegions?: RegionList | undefined;
 
   /**
-   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
-   * fewer where the ratio is below 0.05.
+   * Maximum share of hedged calls, from 0 (none) to 1. Each replica enforces it over time, with a burst of up to 20 hedges, or fewer for
+   * ratios below 0.05.
    *
    * @generated from field: optional double max_hedge_ratio = 8;
    */
   maxHedgeRatio?: number | undefined;
 
   /**
-   * Whose supply may serve at most: `community` lets requests ask for supply that the operator did not verify, `named` is the default.
+   * Maximum trust level of offerings; `named` by default. `community` lets requests use offerings that the operator has not verified.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 9;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve.
+   * Allows only checkpoints signed by their makers.
    *
    * @generated from field: optional bool require_signed = 10;
    */
   requireSigned?: boolean | undefined;
 
   /**
-   * Whether members may consent to applications that registered themselves: `allow` is the default. Keys that such applications have stay;
-   * revoke them.
+   * Whether members may authorize applications that registered themselves; `allow` by default. `deny` does not affect keys of such
+   * applications; revoke them separately.
    *
    * @generated from field: optional limber.v1.AppPolicy self_registered_apps = 11;
    */
   selfRegisteredApps?: AppPolicy | undefined;
 
   /**
-   * Settings to take back to their defaults; in REST JSON, `null` in a field does the same.
+   * Settings to reset to their defaults; in REST JSON, setting the field to `null` does the same.
    *
    * @generated from field: repeated string clear = 12;
    */
@@ -1112,7 +1113,7 @@ export const UpdateSettingsRequestSchema: GenMessage<UpdateSettingsRequest> = /*
  */
 export type UpdateSettingsResponse = Message<"limber.v1.UpdateSettingsResponse"> & {
   /**
-   * The settings that hold now.
+   * Updated settings.
    *
    * @generated from field: limber.v1.Settings settings = 1;
    */
@@ -1127,34 +1128,34 @@ export const UpdateSettingsResponseSchema: GenMessage<UpdateSettingsResponse> = 
   messageDesc(file_limber_v1_account_service, 30);
 
 /**
- * Asks for credit to be added.
+ * Request to add credit.
  *
  * @generated from message limber.v1.AddCreditsRequest
  */
 export type AddCreditsRequest = Message<"limber.v1.AddCreditsRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How much, in US dollars with at most six decimals.
+   * Amount, in US dollars with at most six decimals.
    *
    * @generated from field: double amount_usd = 2;
    */
   amountUsd: number;
 
   /**
-   * Why, for the ledger.
+   * Reason, recorded in the ledger.
    *
    * @generated from field: optional string reason = 3;
    */
   reason?: string | undefined;
 
   /**
-   * The same key adds the credit once.
+   * Idempotency key; repeated calls with it add the credit only once.
    *
    * @generated from field: optional string idempotency_key = 4;
    */
@@ -1169,27 +1170,27 @@ export const AddCreditsRequestSchema: GenMessage<AddCreditsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 31);
 
 /**
- * Credit that was added.
+ * Result of adding credit.
  *
  * @generated from message limber.v1.AddCreditsResponse
  */
 export type AddCreditsResponse = Message<"limber.v1.AddCreditsResponse"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * What it has now, in US dollars.
+   * New balance, in US dollars.
    *
    * @generated from field: double balance_usd = 2;
    */
   balanceUsd: number;
 
   /**
-   * The ledger's entry.
+   * Ledger entry id.
    *
    * @generated from field: string entry_id = 3;
    */
@@ -1204,7 +1205,7 @@ export const AddCreditsResponseSchema: GenMessage<AddCreditsResponse> = /*@__PUR
   messageDesc(file_limber_v1_account_service, 32);
 
 /**
- * Asks for the calling key.
+ * Request for the calling key.
  *
  * @generated from message limber.v1.GetKeyRequest
  */
@@ -1240,76 +1241,76 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_account_service, 34);
 
 /**
- * Asks for settled requests. Filters that are given must all hold.
+ * Request to list settled requests; all given filters must match.
  *
  * @generated from message limber.v1.ListUsageRequest
  */
 export type ListUsageRequest = Message<"limber.v1.ListUsageRequest"> & {
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * Only this key's.
+   * Filters by key.
    *
    * @generated from field: optional string key_id = 3;
    */
   keyId?: string | undefined;
 
   /**
-   * Only those of this workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 4;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only this model's.
+   * Filters by model slug.
    *
    * @generated from field: optional string model = 5;
    */
   model?: string | undefined;
 
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 6;
    */
   provider?: string | undefined;
 
   /**
-   * Only those of this contract.
+   * Filters by contract.
    *
    * @generated from field: optional string contract = 7;
    */
   contract?: string | undefined;
 
   /**
-   * Only those from this moment on, in unix seconds.
+   * Earliest time, in Unix seconds (inclusive).
    *
    * @generated from field: optional uint32 since = 8;
    */
   since?: number | undefined;
 
   /**
-   * Only those before this moment, in unix seconds.
+   * Latest time, in Unix seconds (exclusive).
    *
    * @generated from field: optional uint32 until = 9;
    */
   until?: number | undefined;
 
   /**
-   * Only that of this request, by the `x-request-id` of its answer.
+   * Filters by request id, as in the response header `x-request-id`.
    *
    * @generated from field: optional string request_id = 10;
    */
@@ -1324,34 +1325,34 @@ export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_account_service, 35);
 
 /**
- * Asks for margins.
+ * Request for margins.
  *
  * @generated from message limber.v1.GetUsageMarginRequest
  */
 export type GetUsageMarginRequest = Message<"limber.v1.GetUsageMarginRequest"> & {
   /**
-   * Only of this organisation.
+   * Filters by organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * How many organisations and models at most, those with the largest revenue first. 200 when absent.
+   * Maximum number of organizations and models, by descending revenue; 200 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Only calls from this moment on, in unix seconds. Thirty days ago when absent.
+   * Earliest time of calls, in Unix seconds (inclusive); 30 days ago when absent.
    *
    * @generated from field: optional uint32 since = 3;
    */
   since?: number | undefined;
 
   /**
-   * Only calls before this moment, in unix seconds.
+   * Latest time of calls, in Unix seconds (exclusive).
    *
    * @generated from field: optional uint32 until = 4;
    */
@@ -1366,62 +1367,62 @@ export const GetUsageMarginRequestSchema: GenMessage<GetUsageMarginRequest> = /*
   messageDesc(file_limber_v1_account_service, 36);
 
 /**
- * Margins.
+ * Margin report.
  *
  * @generated from message limber.v1.GetUsageMarginResponse
  */
 export type GetUsageMarginResponse = Message<"limber.v1.GetUsageMarginResponse"> & {
   /**
-   * Constant `margin_report`.
+   * Always `margin_report`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * By organisation, the largest revenue first.
+   * Margins per organization, by descending revenue.
    *
    * @generated from field: repeated limber.v1.Margin organisations = 2;
    */
   organisations: Margin[];
 
   /**
-   * By model, the largest revenue first.
+   * Margins per model, by descending revenue.
    *
    * @generated from field: repeated limber.v1.Margin models = 3;
    */
   models: Margin[];
 
   /**
-   * Of all calls together.
+   * Totals of all calls.
    *
    * @generated from field: limber.v1.Margin totals = 4;
    */
   totals?: Margin | undefined;
 
   /**
-   * How the model and the ledger compare.
+   * Comparison of the model and the ledger.
    *
    * @generated from field: limber.v1.MarginReconciliation reconciliation = 5;
    */
   reconciliation?: MarginReconciliation | undefined;
 
   /**
-   * Requests whose offering declares no scale-down, so that its warm window is assumed.
+   * Number of requests whose offering declares no scale-down time, so its warm window is assumed.
    *
    * @generated from field: double assumed_scaledown_requests = 6;
    */
   assumedScaledownRequests: number;
 
   /**
-   * Warm time between calls that no call paid for, in US dollars.
+   * Cost of warm time not covered by any call, in US dollars.
    *
    * @generated from field: double uncharged_idle_usd = 7;
    */
   unchargedIdleUsd: number;
 
   /**
-   * Requests that were dispatched and not charged, because their gateway died.
+   * Number of requests that were dispatched but not charged because their gateway crashed.
    *
    * @generated from field: double unmetered_requests = 8;
    */
@@ -1436,13 +1437,13 @@ export const GetUsageMarginResponseSchema: GenMessage<GetUsageMarginResponse> = 
   messageDesc(file_limber_v1_account_service, 37);
 
 /**
- * Settled requests.
+ * A page of settled requests.
  *
  * @generated from message limber.v1.ListUsageResponse
  */
 export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -1456,21 +1457,21 @@ export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
   data: UsageRecord[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
   nextCursor?: string | undefined;
 
   /**
-   * The sums of all that the filters select; of the whole organisation without filters.
+   * Totals over all requests that match the filters.
    *
    * @generated from field: limber.v1.UsageTotals totals = 5;
    */
@@ -1485,13 +1486,13 @@ export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 38);
 
 /**
- * Organisations, their keys, their credit and what they used.
+ * Manages organizations, their keys, settings, credit and usage.
  *
  * @generated from service limber.v1.AccountService
  */
 export const AccountService: GenService<{
   /**
-   * Makes an organisation.
+   * Creates an organization.
    *
    * @generated from rpc limber.v1.AccountService.CreateOrg
    */
@@ -1501,9 +1502,9 @@ export const AccountService: GenService<{
     output: typeof CreateOrgResponseSchema;
   },
   /**
-   * Deletes an organisation for good: its keys are refused from now on, its jobs end, its offerings are withdrawn. People, names, addresses,
-   * secrets, presets, results, events and the audit log are gone at once, what the log says of calls within the hour. The ledger stays, under
-   * names that say nothing: what was granted, charged and paid. Of the audit log stay how many records there were and their last hash.
+   * Deletes an organization permanently: keys are refused, jobs end and offerings are withdrawn. Members, names, addresses, secrets,
+   * presets, results, events and the audit log are deleted immediately, call logs within an hour. An anonymized ledger of grants,
+   * charges and payments remains. Of the audit log, the record count and the last hash remain.
    *
    * @generated from rpc limber.v1.AccountService.DeleteOrg
    */
@@ -1513,7 +1514,8 @@ export const AccountService: GenService<{
     output: typeof DeleteOrgResponseSchema;
   },
   /**
-   * Begins to export everything of an organisation, but secrets. One export runs at a time: while there is one, it is answered again.
+   * Starts an export of all data of an organization, except secrets. Only one export runs at a time; a second call returns the running
+   * one.
    *
    * @generated from rpc limber.v1.AccountService.ExportOrg
    */
@@ -1523,7 +1525,7 @@ export const AccountService: GenService<{
     output: typeof ExportOrgResponseSchema;
   },
   /**
-   * Shows an export and the files that it has so far. It is kept for 30 days.
+   * Returns an export and its files so far. Exports are kept for 30 days.
    *
    * @generated from rpc limber.v1.AccountService.GetOrgExport
    */
@@ -1533,7 +1535,7 @@ export const AccountService: GenService<{
     output: typeof GetOrgExportResponseSchema;
   },
   /**
-   * Streams a file of an export, one record a line.
+   * Streams a file of an export, one JSON record per line.
    *
    * @generated from rpc limber.v1.AccountService.DownloadOrgExport
    */
@@ -1543,10 +1545,9 @@ export const AccountService: GenService<{
     output: typeof DownloadOrgExportResponseSchema;
   },
   /**
-   * Makes a key of an organisation. The secret is in the answer, once. A key makes none that exceeds its own authority in any dimension:
-   * permissions, scopes, models, workspace, environment, robot, bounds, budget, rate limit or end. What the request leaves out the new key
-   * has of its maker. It descends from its maker: it spends from the budgets and the rate limits of every key that it descends from, and is
-   * narrowed, switched off and revoked with them.
+   * Creates a key and returns its secret, only once. A new key cannot exceed the calling key's authority in permissions, scopes, models,
+   * workspace, environment, robot, bounds, budget, rate limit or expiry; omitted fields are inherited. Budgets and rate limits of all
+   * ancestor keys apply to it, and narrowing, disabling or revoking an ancestor does the same to it.
    *
    * @generated from rpc limber.v1.AccountService.CreateKey
    */
@@ -1556,7 +1557,7 @@ export const AccountService: GenService<{
     output: typeof CreateKeyResponseSchema;
   },
   /**
-   * Lists the keys of an organisation, oldest first, without their secrets.
+   * Lists the keys of an organization, oldest first, without their secrets.
    *
    * @generated from rpc limber.v1.AccountService.ListKeys
    */
@@ -1566,7 +1567,7 @@ export const AccountService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Shows a key of an organisation.
+   * Returns a key of an organization.
    *
    * @generated from rpc limber.v1.AccountService.GetOrgKey
    */
@@ -1576,8 +1577,8 @@ export const AccountService: GenService<{
     output: typeof GetOrgKeyResponseSchema;
   },
   /**
-   * Changes a key. Fields that are left out stay as they are; every replica goes by the new ones within a second. A key changes only keys
-   * whose authority is within its own, itself among them, to authority that is within its own; it changes none that it descends from.
+   * Updates a key; omitted fields are unchanged, and all replicas apply the change within 1 s. The caller can only change keys within
+   * its own authority, including itself but not its ancestors, and only to authority within its own.
    *
    * @generated from rpc limber.v1.AccountService.UpdateKey
    */
@@ -1587,9 +1588,9 @@ export const AccountService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Revokes a key for ever, and every key that descends from it; every replica refuses them within a second. A key revokes any key that it
-   * reaches and that holds no permission beyond its own, but none that it descends from. Narrower models, budgets and the like don't keep
-   * it from that: to end a key gives nothing away.
+   * Revokes a key and all its descendants permanently; all replicas refuse them within 1 s. The caller can revoke any key it can access
+   * whose permissions do not exceed its own, except its own ancestors. Narrower models or budgets of the caller do not matter, because
+   * revoking grants nothing.
    *
    * @generated from rpc limber.v1.AccountService.DeleteKey
    */
@@ -1599,8 +1600,8 @@ export const AccountService: GenService<{
     output: typeof DeleteKeyResponseSchema;
   },
   /**
-   * Gives a key a new secret, which is in the answer, once; the old one is refused within a second. A key rotates only keys whose authority
-   * is within its own, itself among them, and none that it descends from.
+   * Replaces a key's secret and returns the new one, only once; the old secret is refused within 1 s. The caller can only rotate keys
+   * within its own authority, including itself but not its ancestors.
    *
    * @generated from rpc limber.v1.AccountService.RotateKey
    */
@@ -1610,7 +1611,7 @@ export const AccountService: GenService<{
     output: typeof RotateKeyResponseSchema;
   },
   /**
-   * Adds credit to an organisation's balance.
+   * Adds credit to an organization's balance.
    *
    * @generated from rpc limber.v1.AccountService.AddCredits
    */
@@ -1620,7 +1621,7 @@ export const AccountService: GenService<{
     output: typeof AddCreditsResponseSchema;
   },
   /**
-   * Sets what an organisation promises to spend each month. What it doesn't use is charged as availability fee when the month is over.
+   * Sets an organization's monthly spending commitment. The unused part is charged as an availability fee when the month ends.
    *
    * @generated from rpc limber.v1.AccountService.SetCommitment
    */
@@ -1630,8 +1631,8 @@ export const AccountService: GenService<{
     output: typeof SetCommitmentResponseSchema;
   },
   /**
-   * Lets people of an organisation who are signed in make keys that drive hardware, or takes that back. Who may is said at
-   * `Settings.hardware_keys`; keys that were made stay.
+   * Allows or forbids signed-in members of an organization to create hardware keys; see `Settings.hardware_keys`. Existing keys are
+   * unaffected.
    *
    * @generated from rpc limber.v1.AccountService.SetHardwareKeys
    */
@@ -1641,7 +1642,7 @@ export const AccountService: GenService<{
     output: typeof SetHardwareKeysResponseSchema;
   },
   /**
-   * Shows what an organisation settles for all its calls.
+   * Returns the settings of an organization.
    *
    * @generated from rpc limber.v1.AccountService.GetSettings
    */
@@ -1651,7 +1652,7 @@ export const AccountService: GenService<{
     output: typeof GetSettingsResponseSchema;
   },
   /**
-   * Settles something for all calls of an organisation. Fields that are left out stay as they are.
+   * Updates the settings of an organization. Omitted fields are unchanged.
    *
    * @generated from rpc limber.v1.AccountService.UpdateSettings
    */
@@ -1661,7 +1662,7 @@ export const AccountService: GenService<{
     output: typeof UpdateSettingsResponseSchema;
   },
   /**
-   * Shows the key that makes the call.
+   * Returns the calling key.
    *
    * @generated from rpc limber.v1.AccountService.GetKey
    */
@@ -1671,7 +1672,7 @@ export const AccountService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Shows what calls brought in and what serving them cost, by a model of the infrastructure, for each organisation and each model.
+   * Returns revenue and modeled infrastructure cost per organization and per model.
    *
    * @generated from rpc limber.v1.AccountService.GetUsageMargin
    */
@@ -1681,7 +1682,7 @@ export const AccountService: GenService<{
     output: typeof GetUsageMarginResponseSchema;
   },
   /**
-   * Lists settled requests, newest first, with the totals of all that the filters select.
+   * Lists settled requests, newest first, with totals over all that match the filters.
    *
    * @generated from rpc limber.v1.AccountService.ListUsage
    */

@@ -13,34 +13,34 @@ export const file_limber_v1_action: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvYWN0aW9uLnByb3RvEglsaW1iZXIudjEiWgoGQWN0aW9uEg0KBXNwYWNlGAEgASgJEiQKBXN0ZXBzGAIgAygLMhUubGltYmVyLnYxLkFjdGlvblN0ZXASDQoFZHRfbXMYAyABKA0SDAoEbm90ZRgEIAEoCSIcCgpBY3Rpb25TdGVwEg4KBnZhbHVlcxgBIAMoASKHAQoMU2FmZXR5Qm91bmRzEg4KBmxvd2VzdBgBIAMoARIPCgdoaWdoZXN0GAIgAygBEhcKCm1heF9jaGFuZ2UYAyABKAFIAIgBARIbCg5tYXhfc3RhcnRfanVtcBgEIAEoAUgBiAEBQg0KC19tYXhfY2hhbmdlQhEKD19tYXhfc3RhcnRfanVtcGIGcHJvdG8z");
 
 /**
- * A chunk of actions in a declared action space.
+ * A chunk of actions in one action space.
  *
  * @generated from message limber.v1.Action
  */
 export type Action = Message<"limber.v1.Action"> & {
   /**
-   * The action space that every step is in, such as `ee_delta_6d_grip`.
+   * Action space of every step, such as `ee_delta_6d_grip`.
    *
    * @generated from field: string space = 1;
    */
   space: string;
 
   /**
-   * One entry per step, each as long as the action space has dimensions.
+   * Action steps, in order; each has one value per dimension of the action space.
    *
    * @generated from field: repeated limber.v1.ActionStep steps = 2;
    */
   steps: ActionStep[];
 
   /**
-   * Time from one step to the next, in milliseconds.
+   * Time between steps, in milliseconds.
    *
    * @generated from field: uint32 dt_ms = 3;
    */
   dtMs: number;
 
   /**
-   * What the model says about the chunk: units, frame, limits.
+   * Remark of the model about the chunk, such as units, reference frame or limits.
    *
    * @generated from field: string note = 4;
    */
@@ -55,13 +55,13 @@ export const ActionSchema: GenMessage<Action> = /*@__PURE__*/
   messageDesc(file_limber_v1_action, 0);
 
 /**
- * One step: the values of one action, in the order of the action space. REST writes it as a bare array.
+ * One action step. REST JSON writes it as a bare array of numbers.
  *
  * @generated from message limber.v1.ActionStep
  */
 export type ActionStep = Message<"limber.v1.ActionStep"> & {
   /**
-   * One number per dimension.
+   * One value per dimension of the action space, in order.
    *
    * @generated from field: repeated double values = 1;
    */
@@ -76,35 +76,35 @@ export const ActionStepSchema: GenMessage<ActionStep> = /*@__PURE__*/
   messageDesc(file_limber_v1_action, 1);
 
 /**
- * What no action of a chunk may exceed, in the units of the action space.
+ * Safety limits for every action of a chunk, in the units of the action space.
  *
  * @generated from message limber.v1.SafetyBounds
  */
 export type SafetyBounds = Message<"limber.v1.SafetyBounds"> & {
   /**
-   * Lowest value of each dimension: one for all, or one per dimension.
+   * Minimum values: one per dimension, or one for all.
    *
    * @generated from field: repeated double lowest = 1;
    */
   lowest: number[];
 
   /**
-   * Highest value of each dimension: one for all, or one per dimension.
+   * Maximum values: one per dimension, or one for all.
    *
    * @generated from field: repeated double highest = 2;
    */
   highest: number[];
 
   /**
-   * Largest change of any value from one step of a chunk to the next.
+   * Maximum change of any value between consecutive steps of a chunk.
    *
    * @generated from field: optional double max_change = 3;
    */
   maxChange?: number | undefined;
 
   /**
-   * Largest distance of a chunk's first step from where the robot is: the first values of its proprioception, one for each
-   * dimension of the action. Holds for positions of joints; a chunk for a robot that does not say where it is keeps it.
+   * Maximum distance of the first step from the robot's current position, for joint-position actions. The position is read from the
+   * first values of `proprio`, one per action dimension; without `proprio` the check passes.
    *
    * @generated from field: optional double max_start_jump = 4;
    */

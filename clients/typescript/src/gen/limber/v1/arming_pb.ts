@@ -15,106 +15,106 @@ export const file_limber_v1_arming: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvYXJtaW5nLnByb3RvEglsaW1iZXIudjEi4QIKBkFybWluZxIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSEAoIcm9ib3RfaWQYAyABKAkSEwoGa2V5X2lkGAQgASgJSACIAQESFgoJY2xpZW50X2lkGAUgASgJSAGIAQESDgoGbW9kZWxzGAYgAygJEiwKBmJvdW5kcxgHIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNIAogBARITCgttYXhfc2Vjb25kcxgIIAEoDRIPCgdjcmVhdGVkGAkgASgNEhIKCmNyZWF0ZWRfYnkYCiABKAkSDAoEZW5kcxgLIAEoDRISCgVlbmRlZBgMIAEoDUgDiAEBEhYKCWVuZGVkX3doeRgNIAEoCUgEiAEBEg4KBnN0YW5kcxgOIAEoCEIJCgdfa2V5X2lkQgwKCl9jbGllbnRfaWRCCQoHX2JvdW5kc0IICgZfZW5kZWRCDAoKX2VuZGVkX3doeSKxAgoJUG9saWN5UnVuEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIQCghyb2JvdF9pZBgDIAEoCRIRCglhcm1pbmdfaWQYBCABKAkSDgoGa2V5X2lkGAUgASgJEg0KBW1vZGVsGAYgASgJEhMKC2luc3RydWN0aW9uGAcgASgJEhMKC21heF9zZWNvbmRzGAggASgNEg8KB2NyZWF0ZWQYCSABKA0SFAoHc3RhcnRlZBgKIAEoDUgAiAEBEhIKBWVuZGVkGAsgASgNSAGIAQESEAoDd2h5GAwgASgJSAKIAQESDgoGY2h1bmtzGA0gASgNEg0KBWhvbGRzGA4gASgNEhAKCGNvc3RfdXNkGA8gASgBQgoKCF9zdGFydGVkQggKBl9lbmRlZEIGCgRfd2h5YgZwcm90bzM", [file_limber_v1_action]);
 
 /**
- * A person's word that an agent may move a robot, for a while. Without one no call of an agent moves anything. It ends at its time, by
- * `POST /v1/robots/disarm`, by any emergency stop that covers the robot, the agent or who gave it, and as soon as who gave it may not give it
- * any more. What has ended begins by another one alone.
+ * A person's permission for an agent to move a robot for a limited time. Without it, an agent cannot move anything. It ends on expiry,
+ * on `POST /v1/robots/disarm`, on any emergency stop that covers the robot, agent or author, and when the author loses the authority to
+ * arm. An ended arming cannot be resumed; create a new one.
  *
  * @generated from message limber.v1.Arming
  */
 export type Arming = Message<"limber.v1.Arming"> & {
   /**
-   * Its identifier.
+   * Arming id, such as `arm_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `robot_arming`.
+   * Always `robot_arming`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 3;
    */
   robotId: string;
 
   /**
-   * The agent's key, where it is for one.
+   * Id of the agent's key, if it is for a key.
    *
    * @generated from field: optional string key_id = 4;
    */
   keyId?: string | undefined;
 
   /**
-   * The application whose keys are the agent's, where it is for one.
+   * Client id of the application whose keys the agent uses, if it is for an application.
    *
    * @generated from field: optional string client_id = 5;
    */
   clientId?: string | undefined;
 
   /**
-   * The models that may move the robot.
+   * Slugs of the models that may move the robot.
    *
    * @generated from field: repeated string models = 6;
    */
   models: string[];
 
   /**
-   * What no action may exceed, beside what the agent's and the robot's own keys say.
+   * Safety limits, in addition to those of the agent's and the robot's keys.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 7;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * How long one run may take at most, in seconds.
+   * Maximum duration of one run, in seconds.
    *
    * @generated from field: uint32 max_seconds = 8;
    */
   maxSeconds: number;
 
   /**
-   * When it was given, in unix seconds.
+   * When it was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 9;
    */
   created: number;
 
   /**
-   * The key that gave it.
+   * Id of the key that created it.
    *
    * @generated from field: string created_by = 10;
    */
   createdBy: string;
 
   /**
-   * When it ends by itself, in unix seconds.
+   * When it expires, in Unix seconds.
    *
    * @generated from field: uint32 ends = 11;
    */
   ends: number;
 
   /**
-   * When it ended before that, in unix seconds; absent while it stands or has run out.
+   * When it ended early, in Unix seconds; null while active or after expiry.
    *
    * @generated from field: optional uint32 ended = 12;
    */
   ended?: number | undefined;
 
   /**
-   * Why it ended before that: `disarmed`, `stopped`, or `operator_gone`: who armed it may not any more, or has signed out.
+   * Why it ended early: `disarmed`, `stopped`, or `operator_gone` if its author lost the authority or signed out.
    *
    * @generated from field: optional string ended_why = 13;
    */
   endedWhy?: string | undefined;
 
   /**
-   * A robot may be moved by it at this moment.
+   * True if it allows moving the robot now.
    *
    * @generated from field: bool stands = 14;
    */
@@ -129,112 +129,112 @@ export const ArmingSchema: GenMessage<Arming> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming, 0);
 
 /**
- * A policy that moves an armed robot for an agent.
+ * A run in which a policy moves an armed robot for an agent.
  *
  * @generated from message limber.v1.PolicyRun
  */
 export type PolicyRun = Message<"limber.v1.PolicyRun"> & {
   /**
-   * Its identifier, which is its session, too.
+   * Run id, which is also its session id.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `policy_run`.
+   * Always `policy_run`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 3;
    */
   robotId: string;
 
   /**
-   * The arming that allows it.
+   * Id of the arming that allows it.
    *
    * @generated from field: string arming_id = 4;
    */
   armingId: string;
 
   /**
-   * The agent's key.
+   * Id of the agent's key.
    *
    * @generated from field: string key_id = 5;
    */
   keyId: string;
 
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 6;
    */
   model: string;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: string instruction = 7;
    */
   instruction: string;
 
   /**
-   * How long it may take at most, in seconds.
+   * Maximum duration, in seconds.
    *
    * @generated from field: uint32 max_seconds = 8;
    */
   maxSeconds: number;
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created = 9;
    */
   created: number;
 
   /**
-   * When the robot began, in unix seconds; absent before.
+   * When the robot started, in Unix seconds; null before.
    *
    * @generated from field: optional uint32 started = 10;
    */
   started?: number | undefined;
 
   /**
-   * When it ended, in unix seconds; absent before. From then on the robot gets no action of it.
+   * When it ended, in Unix seconds; null before. After it, the robot gets no more actions from this run.
    *
    * @generated from field: optional uint32 ended = 11;
    */
   ended?: number | undefined;
 
   /**
-   * Why it ended: `max_seconds`, `cancelled`, `caller_left`, `disarmed`, `stopped`, `operator_gone`, `robot_absent`, `robot_left`, `lost`, or the code
-   * of the refusal that ended it.
+   * Why it ended: `max_seconds`, `cancelled`, `caller_left`, `disarmed`, `stopped`, `operator_gone`, `robot_absent`, `robot_left`,
+   * `lost`, or the reason code of an error.
    *
    * @generated from field: optional string why = 12;
    */
   why?: string | undefined;
 
   /**
-   * Chunks that the robot got.
+   * Number of chunks sent to the robot.
    *
    * @generated from field: uint32 chunks = 13;
    */
   chunks: number;
 
   /**
-   * Times that it was told to hold.
+   * Number of holds sent to the robot.
    *
    * @generated from field: uint32 holds = 14;
    */
   holds: number;
 
   /**
-   * What it cost, in US dollars; final once it has ended.
+   * Cost, in US dollars; final once the run has ended.
    *
    * @generated from field: double cost_usd = 15;
    */

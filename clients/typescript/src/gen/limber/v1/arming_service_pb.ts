@@ -21,13 +21,13 @@ export const file_limber_v1_arming_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvYXJtaW5nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLFAQoPQXJtUm9ib3RSZXF1ZXN0EhAKCHJvYm90X2lkGAEgASgJEhAKBmtleV9pZBgCIAEoCUgAEhMKCWNsaWVudF9pZBgDIAEoCUgAEg4KBm1vZGVscxgEIAMoCRIsCgZib3VuZHMYBSABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSAGIAQESEwoLbWF4X3NlY29uZHMYBiABKA0SEgoKZXhwaXJlc19pbhgHIAEoDUIHCgVhZ2VudEIJCgdfYm91bmRzIjUKEEFybVJvYm90UmVzcG9uc2USIQoGYXJtaW5nGAEgASgLMhEubGltYmVyLnYxLkFybWluZyInChJEaXNhcm1Sb2JvdFJlcXVlc3QSEQoJYXJtaW5nX2lkGAEgASgJIjgKE0Rpc2FybVJvYm90UmVzcG9uc2USIQoGYXJtaW5nGAEgASgLMhEubGltYmVyLnYxLkFybWluZyJwChJMaXN0QXJtaW5nc1JlcXVlc3QSEgoFZW5kZWQYASABKAhIAIgBARISCgVsaW1pdBgCIAEoDUgBiAEBEhMKBmN1cnNvchgDIAEoCUgCiAEBQggKBl9lbmRlZEIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdEFybWluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5Bcm1pbmcSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IifQoQUnVuUG9saWN5UmVxdWVzdBIQCghyb2JvdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRITCgtpbnN0cnVjdGlvbhgDIAEoCRITCgttYXhfc2Vjb25kcxgEIAEoDRITCgZ3YWl0X3MYBSABKA1IAIgBAUIJCgdfd2FpdF9zIjYKEVJ1blBvbGljeVJlc3BvbnNlEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4iHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMwoOR2V0UnVuUmVzcG9uc2USIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1biIiChBDYW5jZWxSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSI2ChFDYW5jZWxSdW5SZXNwb25zZRIhCgNydW4YASABKAsyFC5saW1iZXIudjEuUG9saWN5UnVuIqABChJBdHRlbmRSb2JvdFJlcXVlc3QSJQoEb3BlbhgBIAEoCzIVLmxpbWJlci52MS5BdHRlbmRPcGVuSAASMQoLb2JzZXJ2YXRpb24YAiABKAsyGi5saW1iZXIudjEuTG9vcE9ic2VydmF0aW9uSAASJQoFY2xvc2UYAyABKAsyFC5saW1iZXIudjEuTG9vcENsb3NlSABCCQoHbWVzc2FnZSKKAgoKQXR0ZW5kT3BlbhIVCghyb2JvdF9pZBgBIAEoCUgAiAEBEhQKDGFjdGlvbl9zcGFjZRgCIAEoCRIUCgdob3Jpem9uGAMgASgNSAGIAQESGAoLZGVhZGxpbmVfbXMYBCABKA1IAogBARIsCgZib3VuZHMYBSABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSAOIAQESLgoKZW1ib2RpbWVudBgGIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50SASIAQFCCwoJX3JvYm90X2lkQgoKCF9ob3Jpem9uQg4KDF9kZWFkbGluZV9tc0IJCgdfYm91bmRzQg0KC19lbWJvZGltZW50IuABChNBdHRlbmRSb2JvdFJlc3BvbnNlEikKBm9wZW5lZBgBIAEoCzIXLmxpbWJlci52MS5BdHRlbmRPcGVuZWRIABIkCgNydW4YAiABKAsyFS5saW1iZXIudjEuUnVuU3RhcnRlZEgAEiUKBWNodW5rGAMgASgLMhQubGltYmVyLnYxLkxvb3BDaHVua0gAEiMKBGhvbGQYBCABKAsyEy5saW1iZXIudjEuTG9vcEhvbGRIABIjCgRvdmVyGAUgASgLMhMubGltYmVyLnYxLlJ1bkVuZGVkSABCBwoFZXZlbnQiLAoMQXR0ZW5kT3BlbmVkEgoKAmlkGAEgASgJEhAKCHJvYm90X2lkGAIgASgJIkAKClJ1blN0YXJ0ZWQSIQoDcnVuGAEgASgLMhQubGltYmVyLnYxLlBvbGljeVJ1bhIPCgdlcGlzb2RlGAIgASgNIi0KCFJ1bkVuZGVkEiEKA3J1bhgBIAEoCzIULmxpbWJlci52MS5Qb2xpY3lSdW4ymwQKDUFybWluZ1NlcnZpY2USQwoIQXJtUm9ib3QSGi5saW1iZXIudjEuQXJtUm9ib3RSZXF1ZXN0GhsubGltYmVyLnYxLkFybVJvYm90UmVzcG9uc2USTAoLRGlzYXJtUm9ib3QSHS5saW1iZXIudjEuRGlzYXJtUm9ib3RSZXF1ZXN0Gh4ubGltYmVyLnYxLkRpc2FybVJvYm90UmVzcG9uc2USUQoLTGlzdEFybWluZ3MSHS5saW1iZXIudjEuTGlzdEFybWluZ3NSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RBcm1pbmdzUmVzcG9uc2UiA5ACARJGCglSdW5Qb2xpY3kSGy5saW1iZXIudjEuUnVuUG9saWN5UmVxdWVzdBocLmxpbWJlci52MS5SdW5Qb2xpY3lSZXNwb25zZRJCCgZHZXRSdW4SGC5saW1iZXIudjEuR2V0UnVuUmVxdWVzdBoZLmxpbWJlci52MS5HZXRSdW5SZXNwb25zZSIDkAIBEkYKCUNhbmNlbFJ1bhIbLmxpbWJlci52MS5DYW5jZWxSdW5SZXF1ZXN0GhwubGltYmVyLnYxLkNhbmNlbFJ1blJlc3BvbnNlElAKC0F0dGVuZFJvYm90Eh0ubGltYmVyLnYxLkF0dGVuZFJvYm90UmVxdWVzdBoeLmxpbWJlci52MS5BdHRlbmRSb2JvdFJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_limber_v1_action, file_limber_v1_arming, file_limber_v1_control_loop, file_limber_v1_registry]);
 
 /**
- * Arms a robot for an agent.
+ * Request to arm a robot for an agent.
  *
  * @generated from message limber.v1.ArmRobotRequest
  */
 export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
   /**
-   * The robot, by the name that its own calls give.
+   * Robot id, as used in the robot's own calls.
    *
    * @generated from field: string robot_id = 1;
    */
@@ -40,7 +40,7 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
    */
   agent: {
     /**
-     * One key.
+     * Id of the agent's key.
      *
      * @generated from field: string key_id = 2;
      */
@@ -48,7 +48,7 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
     case: "keyId";
   } | {
     /**
-     * One application: every key that it got by consent.
+     * Client id of an application; covers every key issued to it by consent.
      *
      * @generated from field: string client_id = 3;
      */
@@ -57,28 +57,28 @@ export type ArmRobotRequest = Message<"limber.v1.ArmRobotRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The models that may move the robot, as exact slugs `owner/name`.
+   * Models that may move the robot, as exact slugs `owner/name`.
    *
    * @generated from field: repeated string models = 4;
    */
   models: string[];
 
   /**
-   * What no action may exceed. A key that has bounds itself arms with its own, and states none here.
+   * Safety limits for all actions. A calling key with its own bounds applies those and cannot set any here.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * How long one run may take at most, in seconds.
+   * Maximum duration of one run, in seconds.
    *
    * @generated from field: uint32 max_seconds = 6;
    */
   maxSeconds: number;
 
   /**
-   * After how many seconds it ends by itself; a day at most.
+   * Time until the arming expires, in seconds; at most one day.
    *
    * @generated from field: uint32 expires_in = 7;
    */
@@ -114,13 +114,13 @@ export const ArmRobotResponseSchema: GenMessage<ArmRobotResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 1);
 
 /**
- * Ends an arming.
+ * Request to end an arming.
  *
  * @generated from message limber.v1.DisarmRobotRequest
  */
 export type DisarmRobotRequest = Message<"limber.v1.DisarmRobotRequest"> & {
   /**
-   * The arming.
+   * Arming id.
    *
    * @generated from field: string arming_id = 1;
    */
@@ -135,7 +135,7 @@ export const DisarmRobotRequestSchema: GenMessage<DisarmRobotRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 2);
 
 /**
- * The arming as it is now.
+ * The ended arming.
  *
  * @generated from message limber.v1.DisarmRobotResponse
  */
@@ -156,27 +156,27 @@ export const DisarmRobotResponseSchema: GenMessage<DisarmRobotResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 3);
 
 /**
- * Asks for armings.
+ * Request to list armings.
  *
  * @generated from message limber.v1.ListArmingsRequest
  */
 export type ListArmingsRequest = Message<"limber.v1.ListArmingsRequest"> & {
   /**
-   * Also those that have ended.
+   * Also lists ended armings.
    *
    * @generated from field: optional bool ended = 1;
    */
   ended?: boolean | undefined;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -191,13 +191,13 @@ export const ListArmingsRequestSchema: GenMessage<ListArmingsRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 4);
 
 /**
- * Armings.
+ * A page of armings.
  *
  * @generated from message limber.v1.ListArmingsResponse
  */
 export type ListArmingsResponse = Message<"limber.v1.ListArmingsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -211,14 +211,14 @@ export type ListArmingsResponse = Message<"limber.v1.ListArmingsResponse"> & {
   data: Arming[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -233,41 +233,41 @@ export const ListArmingsResponseSchema: GenMessage<ListArmingsResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 5);
 
 /**
- * Has a model move an armed robot.
+ * Request to run a policy on an armed robot.
  *
  * @generated from message limber.v1.RunPolicyRequest
  */
 export type RunPolicyRequest = Message<"limber.v1.RunPolicyRequest"> & {
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The model, one of those that the arming names.
+   * Model slug; one of the models in the arming.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: string instruction = 3;
    */
   instruction: string;
 
   /**
-   * How long it may take at most, in seconds; no more than the arming allows.
+   * Maximum duration, in seconds; at most the limit of the arming.
    *
    * @generated from field: uint32 max_seconds = 4;
    */
   maxSeconds: number;
 
   /**
-   * How long the answer waits for the end, in seconds. 30 when absent.
+   * Time to wait for the end of the run before responding, in seconds; 30 when absent.
    *
    * @generated from field: optional uint32 wait_s = 5;
    */
@@ -282,7 +282,7 @@ export const RunPolicyRequestSchema: GenMessage<RunPolicyRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 6);
 
 /**
- * The run, as it was when the wait was over.
+ * The run when it ended or the wait expired.
  *
  * @generated from message limber.v1.RunPolicyResponse
  */
@@ -303,13 +303,13 @@ export const RunPolicyResponseSchema: GenMessage<RunPolicyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_arming_service, 7);
 
 /**
- * Asks for a run.
+ * Request for a run.
  *
  * @generated from message limber.v1.GetRunRequest
  */
 export type GetRunRequest = Message<"limber.v1.GetRunRequest"> & {
   /**
-   * The run.
+   * Run id.
    *
    * @generated from field: string run_id = 1;
    */
@@ -345,13 +345,13 @@ export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 9);
 
 /**
- * Ends a run.
+ * Request to cancel a run.
  *
  * @generated from message limber.v1.CancelRunRequest
  */
 export type CancelRunRequest = Message<"limber.v1.CancelRunRequest"> & {
   /**
-   * The run.
+   * Run id.
    *
    * @generated from field: string run_id = 1;
    */
@@ -366,7 +366,7 @@ export const CancelRunRequestSchema: GenMessage<CancelRunRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_arming_service, 10);
 
 /**
- * The run as it is now.
+ * The canceled run.
  *
  * @generated from message limber.v1.CancelRunResponse
  */
@@ -387,19 +387,19 @@ export const CancelRunResponseSchema: GenMessage<CancelRunResponse> = /*@__PURE_
   messageDesc(file_limber_v1_arming_service, 11);
 
 /**
- * One message of a robot that waits for runs: `open` first.
+ * A message of a robot that waits for runs: `open` first.
  *
  * @generated from message limber.v1.AttendRobotRequest
  */
 export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.v1.AttendRobotRequest.message
    */
   message: {
     /**
-     * Who waits. Comes first, once.
+     * Identifies the robot. Sent first, once.
      *
      * @generated from field: limber.v1.AttendOpen open = 1;
      */
@@ -407,7 +407,7 @@ export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
     case: "open";
   } | {
     /**
-     * What the robot senses; not looked at outside of a run. Steps grow, from one run to the next, too.
+     * A new observation; ignored outside a run. Steps increase across runs.
      *
      * @generated from field: limber.v1.LoopObservation observation = 2;
      */
@@ -415,7 +415,7 @@ export type AttendRobotRequest = Message<"limber.v1.AttendRobotRequest"> & {
     case: "observation";
   } | {
     /**
-     * The robot is done.
+     * Disconnects the robot.
      *
      * @generated from field: limber.v1.LoopClose close = 3;
      */
@@ -432,48 +432,48 @@ export const AttendRobotRequestSchema: GenMessage<AttendRobotRequest> = /*@__PUR
   messageDesc(file_limber_v1_arming_service, 12);
 
 /**
- * Who waits, and how it acts.
+ * Identifies a robot and declares how it acts.
  *
  * @generated from message limber.v1.AttendOpen
  */
 export type AttendOpen = Message<"limber.v1.AttendOpen"> & {
   /**
-   * The robot's name; the key's own robot where the key has one.
+   * Robot id; defaults to the key's robot.
    *
    * @generated from field: optional string robot_id = 1;
    */
   robotId?: string | undefined;
 
   /**
-   * The action space that it carries out.
+   * Action space that the robot executes.
    *
    * @generated from field: string action_space = 2;
    */
   actionSpace: string;
 
   /**
-   * Action steps in a chunk, as of a control loop.
+   * Number of action steps per chunk, as in a control loop.
    *
    * @generated from field: optional uint32 horizon = 3;
    */
   horizon?: number | undefined;
 
   /**
-   * How old an observation may be when its chunk arrives, in milliseconds, as of a control loop.
+   * Maximum age of an observation when its chunk arrives, in milliseconds, as in a control loop.
    *
    * @generated from field: optional uint32 deadline_ms = 4;
    */
   deadlineMs?: number | undefined;
 
   /**
-   * What no action may exceed, for every agent that asks.
+   * Safety limits for all actions, whichever agent runs a policy.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * The robot's body.
+   * Embodiment of the robot.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 6;
    */
@@ -488,19 +488,19 @@ export const AttendOpenSchema: GenMessage<AttendOpen> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 13);
 
 /**
- * One message to a robot that waits for runs.
+ * A message to a robot that waits for runs.
  *
  * @generated from message limber.v1.AttendRobotResponse
  */
 export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.AttendRobotResponse.event
    */
   event: {
     /**
-     * The robot is waited upon. Comes first, once.
+     * The robot is connected. Sent first, once.
      *
      * @generated from field: limber.v1.AttendOpened opened = 1;
      */
@@ -508,7 +508,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "opened";
   } | {
     /**
-     * A run begins: chunks may come.
+     * A run has started; chunks may follow.
      *
      * @generated from field: limber.v1.RunStarted run = 2;
      */
@@ -516,7 +516,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "run";
   } | {
     /**
-     * An action chunk, as of a control loop.
+     * An action chunk, as in a control loop.
      *
      * @generated from field: limber.v1.LoopChunk chunk = 3;
      */
@@ -524,7 +524,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "chunk";
   } | {
     /**
-     * Hold.
+     * The robot must hold.
      *
      * @generated from field: limber.v1.LoopHold hold = 4;
      */
@@ -532,7 +532,7 @@ export type AttendRobotResponse = Message<"limber.v1.AttendRobotResponse"> & {
     case: "hold";
   } | {
     /**
-     * The run is over: hold, and execute nothing of it.
+     * The run has ended: hold, and execute no more of its actions.
      *
      * @generated from field: limber.v1.RunEnded over = 5;
      */
@@ -549,20 +549,20 @@ export const AttendRobotResponseSchema: GenMessage<AttendRobotResponse> = /*@__P
   messageDesc(file_limber_v1_arming_service, 14);
 
 /**
- * The robot is waited upon.
+ * Confirms that the robot is connected.
  *
  * @generated from message limber.v1.AttendOpened
  */
 export type AttendOpened = Message<"limber.v1.AttendOpened"> & {
   /**
-   * The stream's identifier.
+   * Stream id.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 2;
    */
@@ -577,7 +577,7 @@ export const AttendOpenedSchema: GenMessage<AttendOpened> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 15);
 
 /**
- * A run begins.
+ * A run has started.
  *
  * @generated from message limber.v1.RunStarted
  */
@@ -590,7 +590,7 @@ export type RunStarted = Message<"limber.v1.RunStarted"> & {
   run?: PolicyRun | undefined;
 
   /**
-   * Number of its episode, which its chunks and holds bear.
+   * Episode number of the run, as in its chunks and holds.
    *
    * @generated from field: uint32 episode = 2;
    */
@@ -605,7 +605,7 @@ export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 16);
 
 /**
- * A run is over.
+ * A run has ended.
  *
  * @generated from message limber.v1.RunEnded
  */
@@ -626,13 +626,13 @@ export const RunEndedSchema: GenMessage<RunEnded> = /*@__PURE__*/
   messageDesc(file_limber_v1_arming_service, 17);
 
 /**
- * Robots that agents move: armed by people, attended by the robot itself, run by an agent for a limited time.
+ * Lets agents move robots for a limited time: a person arms the robot, the robot attends, and an agent runs a policy.
  *
  * @generated from service limber.v1.ArmingService
  */
 export const ArmingService: GenService<{
   /**
-   * Arms a robot for one agent: a key, or an application by whose key it calls. An application cannot arm, and no key arms for itself.
+   * Arms a robot for one agent: a key or an application. Applications cannot arm, and a key cannot arm for itself.
    *
    * @generated from rpc limber.v1.ArmingService.ArmRobot
    */
@@ -642,7 +642,7 @@ export const ArmingService: GenService<{
     output: typeof ArmRobotResponseSchema;
   },
   /**
-   * Ends an arming, and the run that it allows, at once.
+   * Ends an arming and its run immediately.
    *
    * @generated from rpc limber.v1.ArmingService.DisarmRobot
    */
@@ -652,7 +652,7 @@ export const ArmingService: GenService<{
     output: typeof DisarmRobotResponseSchema;
   },
   /**
-   * Lists armings, newest first: all that the caller reaches where it may arm robots, those for its own key otherwise.
+   * Lists armings, newest first: all accessible ones if the caller may arm robots, otherwise those for its own key.
    *
    * @generated from rpc limber.v1.ArmingService.ListArmings
    */
@@ -662,8 +662,8 @@ export const ArmingService: GenService<{
     output: typeof ListArmingsResponseSchema;
   },
   /**
-   * Has a model move an armed robot, until `max_seconds` are over or anything ends it before. The robot has to be there, as `AttendRobot` says. Answers when
-   * the run has ended, or after `wait_s`. A caller that leaves while it waits ends the run.
+   * Lets a model move an armed robot until `max_seconds` have passed or the run ends early. The robot must be connected with
+   * `AttendRobot`. Returns when the run has ended, or after `wait_s`. If the caller disconnects while waiting, the run ends.
    *
    * @generated from rpc limber.v1.ArmingService.RunPolicy
    */
@@ -673,7 +673,7 @@ export const ArmingService: GenService<{
     output: typeof RunPolicyResponseSchema;
   },
   /**
-   * Shows a run.
+   * Returns a run.
    *
    * @generated from rpc limber.v1.ArmingService.GetRun
    */
@@ -683,7 +683,7 @@ export const ArmingService: GenService<{
     output: typeof GetRunResponseSchema;
   },
   /**
-   * Ends a run at once. One that has ended is answered as it is.
+   * Ends a run immediately. A run that has already ended is returned unchanged.
    *
    * @generated from rpc limber.v1.ArmingService.CancelRun
    */
@@ -693,8 +693,8 @@ export const ArmingService: GenService<{
     output: typeof CancelRunResponseSchema;
   },
   /**
-   * A robot waits for runs: it says who it is, then what it senses, and hears chunks and holds while a run moves it. Outside of a run it holds.
-   * Chunks of a run cost the agent's key. gRPC, or Connect over HTTP/2.
+   * Connects a robot that waits for runs: it sends `open`, then observations, and receives chunks and holds during a run. Outside a run
+   * it must hold. Chunks are charged to the agent's key. Requires gRPC, or Connect over HTTP/2.
    *
    * @generated from rpc limber.v1.ArmingService.AttendRobot
    */

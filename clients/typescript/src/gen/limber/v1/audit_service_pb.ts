@@ -15,55 +15,55 @@ export const file_limber_v1_audit_service: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvdjEvYXVkaXRfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIvgBChBMaXN0QXVkaXRSZXF1ZXN0EhMKBm9yZ19pZBgBIAEoCUgAiAEBEhIKBWxpbWl0GAIgASgNSAGIAQESEwoGY3Vyc29yGAMgASgJSAKIAQESEwoGYWN0aW9uGAQgASgJSAOIAQESEgoFYWN0b3IYBSABKAlIBIgBARIUCgdzdWJqZWN0GAYgASgJSAWIAQESFwoKcmVxdWVzdF9pZBgHIAEoCUgGiAEBQgkKB19vcmdfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX2FjdGlvbkIICgZfYWN0b3JCCgoIX3N1YmplY3RCDQoLX3JlcXVlc3RfaWQihQEKEUxpc3RBdWRpdFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLkF1ZGl0UmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjQKElZlcmlmeUF1ZGl0UmVxdWVzdBITCgZvcmdfaWQYASABKAlIAIgBAUIJCgdfb3JnX2lkIlwKE1ZlcmlmeUF1ZGl0UmVzcG9uc2USDgoGb3JnX2lkGAEgASgJEg4KBmludGFjdBgCIAEoCBIlCgZmYXVsdHMYAyADKAsyFS5saW1iZXIudjEuQXVkaXRGYXVsdDKuAQoMQXVkaXRTZXJ2aWNlEksKCUxpc3RBdWRpdBIbLmxpbWJlci52MS5MaXN0QXVkaXRSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RBdWRpdFJlc3BvbnNlIgOQAgESUQoLVmVyaWZ5QXVkaXQSHS5saW1iZXIudjEuVmVyaWZ5QXVkaXRSZXF1ZXN0Gh4ubGltYmVyLnYxLlZlcmlmeUF1ZGl0UmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_audit]);
 
 /**
- * Asks for acts.
+ * Request to list audit records.
  *
  * @generated from message limber.v1.ListAuditRequest
  */
 export type ListAuditRequest = Message<"limber.v1.ListAuditRequest"> & {
   /**
-   * The organisation: the operator has to name it, a key may name its own.
+   * Organization id; required for the operator, optional for a key, which can only read its own.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
   cursor?: string | undefined;
 
   /**
-   * Only this act, such as `key.created`.
+   * Filters by action, such as `key.created`.
    *
    * @generated from field: optional string action = 4;
    */
   action?: string | undefined;
 
   /**
-   * Only what this one did.
+   * Filters by actor.
    *
    * @generated from field: optional string actor = 5;
    */
   actor?: string | undefined;
 
   /**
-   * Only what was done to this.
+   * Filters by affected resource.
    *
    * @generated from field: optional string subject = 6;
    */
   subject?: string | undefined;
 
   /**
-   * Only what this request did, by the `x-request-id` of its answer.
+   * Filters by request id, as in the response header `x-request-id`.
    *
    * @generated from field: optional string request_id = 7;
    */
@@ -78,34 +78,34 @@ export const ListAuditRequestSchema: GenMessage<ListAuditRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_audit_service, 0);
 
 /**
- * Acts.
+ * A page of audit records.
  *
  * @generated from message limber.v1.ListAuditResponse
  */
 export type ListAuditResponse = Message<"limber.v1.ListAuditResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The acts, newest first.
+   * The records, newest first.
    *
    * @generated from field: repeated limber.v1.AuditRecord data = 2;
    */
   data: AuditRecord[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -120,13 +120,13 @@ export const ListAuditResponseSchema: GenMessage<ListAuditResponse> = /*@__PURE_
   messageDesc(file_limber_v1_audit_service, 1);
 
 /**
- * Asks for a check.
+ * Request to verify the audit log.
  *
  * @generated from message limber.v1.VerifyAuditRequest
  */
 export type VerifyAuditRequest = Message<"limber.v1.VerifyAuditRequest"> & {
   /**
-   * The organisation: the operator has to name it, a key may name its own.
+   * Organization id; required for the operator, optional for a key, which can only read its own.
    *
    * @generated from field: optional string org_id = 1;
    */
@@ -141,27 +141,27 @@ export const VerifyAuditRequestSchema: GenMessage<VerifyAuditRequest> = /*@__PUR
   messageDesc(file_limber_v1_audit_service, 2);
 
 /**
- * The outcome of a check.
+ * Result of the verification.
  *
  * @generated from message limber.v1.VerifyAuditResponse
  */
 export type VerifyAuditResponse = Message<"limber.v1.VerifyAuditResponse"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The chain is whole.
+   * True if the chain is intact.
    *
    * @generated from field: bool intact = 2;
    */
   intact: boolean;
 
   /**
-   * Where it is broken, the first hundred places.
+   * The first 100 broken records.
    *
    * @generated from field: repeated limber.v1.AuditFault faults = 3;
    */
@@ -176,13 +176,13 @@ export const VerifyAuditResponseSchema: GenMessage<VerifyAuditResponse> = /*@__P
   messageDesc(file_limber_v1_audit_service, 3);
 
 /**
- * Who did what, on a record that can't be changed unnoticed.
+ * Reads and verifies the tamper-evident audit log.
  *
  * @generated from service limber.v1.AuditService
  */
 export const AuditService: GenService<{
   /**
-   * Lists the acts on an organisation, newest first.
+   * Lists the audit records of an organization, newest first.
    *
    * @generated from rpc limber.v1.AuditService.ListAudit
    */
@@ -192,7 +192,7 @@ export const AuditService: GenService<{
     output: typeof ListAuditResponseSchema;
   },
   /**
-   * Checks that nothing of an organisation's record was changed, removed or slipped in.
+   * Verifies that no audit record of an organization was changed, removed or inserted.
    *
    * @generated from rpc limber.v1.AuditService.VerifyAudit
    */

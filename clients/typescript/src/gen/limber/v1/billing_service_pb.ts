@@ -19,7 +19,7 @@ export const file_limber_v1_billing_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QiJwoRR2V0UmVjZWlwdFJlcXVlc3QSEgoKcGF5bWVudF9pZBgBIAEoCSJNChJHZXRSZWNlaXB0UmVzcG9uc2USEAoIZmlsZW5hbWUYASABKAkSFAoMY29udGVudF90eXBlGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiIgoRR2V0SW52b2ljZVJlcXVlc3QSDQoFbW9udGgYASABKAkibgoSR2V0SW52b2ljZVJlc3BvbnNlEhAKCGZpbGVuYW1lGAEgASgJEhQKDGNvbnRlbnRfdHlwZRgCIAEoCRIPCgdjb250ZW50GAMgASgMEhEKCXRvdGFsX3VzZBgEIAEoARIMCgRvcGVuGAUgASgIIn8KEkdldEJpbGxpbmdSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhAKCGN1cnJlbmN5GAIgASgJEg8KB21pbl91c2QYAyABKAESDwoHbWF4X3VzZBgEIAEoARIWCglwcm9jZXNzb3IYBSABKAlIAIgBAUIMCgpfcHJvY2Vzc29yIhMKEUdldEJhbGFuY2VSZXF1ZXN0IjkKEkdldEJhbGFuY2VSZXNwb25zZRIjCgdiYWxhbmNlGAEgASgLMhIubGltYmVyLnYxLkJhbGFuY2UipgEKDFRvcFVwUmVxdWVzdBISCgphbW91bnRfdXNkGAEgASgBEhgKC3N1Y2Nlc3NfdXJsGAIgASgJSACIAQESFwoKY2FuY2VsX3VybBgDIAEoCUgBiAEBEhwKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUgCiAEBQg4KDF9zdWNjZXNzX3VybEINCgtfY2FuY2VsX3VybEISChBfaWRlbXBvdGVuY3lfa2V5IpwBCg1Ub3BVcFJlc3BvbnNlEhIKCnBheW1lbnRfaWQYASABKAkSFAoMY2hlY2tvdXRfdXJsGAIgASgJEhIKCmFtb3VudF91c2QYAyABKAESDwoHZmVlX3VzZBgEIAEoARIoCgZzdGF0dXMYBSABKA4yGC5saW1iZXIudjEuUGF5bWVudFN0YXR1cxISCgpleHBpcmVzX2F0GAYgASgNIlMKE0xpc3RQYXltZW50c1JlcXVlc3QSEgoFbGltaXQYASABKA1IAIgBARITCgZjdXJzb3IYAiABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKEAQoUTGlzdFBheW1lbnRzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUGF5bWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChdSZWNvbmNpbGVQYXltZW50UmVxdWVzdBISCgpwYXltZW50X2lkGAEgASgJIj8KGFJlY29uY2lsZVBheW1lbnRSZXNwb25zZRIjCgdwYXltZW50GAEgASgLMhIubGltYmVyLnYxLlBheW1lbnQiQQobVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXF1ZXN0Eg8KB3BheWxvYWQYASABKAwSEQoJc2lnbmF0dXJlGAIgASgJIjAKHFRha2VQcm9jZXNzb3JNZXNzYWdlUmVzcG9uc2USEAoIcmVjZWl2ZWQYASABKAgyoQgKDkJpbGxpbmdTZXJ2aWNlEk4KCkdldEJpbGxpbmcSHC5saW1iZXIudjEuR2V0QmlsbGluZ1JlcXVlc3QaHS5saW1iZXIudjEuR2V0QmlsbGluZ1Jlc3BvbnNlIgOQAgESTgoKR2V0QmFsYW5jZRIcLmxpbWJlci52MS5HZXRCYWxhbmNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRCYWxhbmNlUmVzcG9uc2UiA5ACARI6CgVUb3BVcBIXLmxpbWJlci52MS5Ub3BVcFJlcXVlc3QaGC5saW1iZXIudjEuVG9wVXBSZXNwb25zZRJUCgxMaXN0UGF5bWVudHMSHi5saW1iZXIudjEuTGlzdFBheW1lbnRzUmVxdWVzdBofLmxpbWJlci52MS5MaXN0UGF5bWVudHNSZXNwb25zZSIDkAIBElsKEFJlY29uY2lsZVBheW1lbnQSIi5saW1iZXIudjEuUmVjb25jaWxlUGF5bWVudFJlcXVlc3QaIy5saW1iZXIudjEuUmVjb25jaWxlUGF5bWVudFJlc3BvbnNlEk4KCkdldFJlY2VpcHQSHC5saW1iZXIudjEuR2V0UmVjZWlwdFJlcXVlc3QaHS5saW1iZXIudjEuR2V0UmVjZWlwdFJlc3BvbnNlIgOQAgESTgoKR2V0SW52b2ljZRIcLmxpbWJlci52MS5HZXRJbnZvaWNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRJbnZvaWNlUmVzcG9uc2UiA5ACARJUCgxHZXRBdXRvVG9wVXASHi5saW1iZXIudjEuR2V0QXV0b1RvcFVwUmVxdWVzdBofLmxpbWJlci52MS5HZXRBdXRvVG9wVXBSZXNwb25zZSIDkAIBElgKD1VwZGF0ZUF1dG9Ub3BVcBIhLmxpbWJlci52MS5VcGRhdGVBdXRvVG9wVXBSZXF1ZXN0GiIubGltYmVyLnYxLlVwZGF0ZUF1dG9Ub3BVcFJlc3BvbnNlEmEKElNldFVwUGF5bWVudE1ldGhvZBIkLmxpbWJlci52MS5TZXRVcFBheW1lbnRNZXRob2RSZXF1ZXN0GiUubGltYmVyLnYxLlNldFVwUGF5bWVudE1ldGhvZFJlc3BvbnNlEmQKE0RlbGV0ZVBheW1lbnRNZXRob2QSJS5saW1iZXIudjEuRGVsZXRlUGF5bWVudE1ldGhvZFJlcXVlc3QaJi5saW1iZXIudjEuRGVsZXRlUGF5bWVudE1ldGhvZFJlc3BvbnNlEmcKFFRha2VQcm9jZXNzb3JNZXNzYWdlEiYubGltYmVyLnYxLlRha2VQcm9jZXNzb3JNZXNzYWdlUmVxdWVzdBonLmxpbWJlci52MS5UYWtlUHJvY2Vzc29yTWVzc2FnZVJlc3BvbnNlYgZwcm90bzM", [file_limber_v1_account, file_limber_v1_auto_topup, file_limber_v1_payment]);
 
 /**
- * Asks whether there is self-serve billing.
+ * Request for the payment options.
  *
  * @generated from message limber.v1.GetBillingRequest
  */
@@ -34,13 +34,13 @@ export const GetBillingRequestSchema: GenMessage<GetBillingRequest> = /*@__PURE_
   messageDesc(file_limber_v1_billing_service, 0);
 
 /**
- * Asks for a receipt.
+ * Request for a receipt.
  *
  * @generated from message limber.v1.GetReceiptRequest
  */
 export type GetReceiptRequest = Message<"limber.v1.GetReceiptRequest"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
@@ -61,21 +61,21 @@ export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE_
  */
 export type GetReceiptResponse = Message<"limber.v1.GetReceiptResponse"> & {
   /**
-   * What to call the file.
+   * Suggested file name.
    *
    * @generated from field: string filename = 1;
    */
   filename: string;
 
   /**
-   * Constant `application/pdf`.
+   * Always `application/pdf`.
    *
    * @generated from field: string content_type = 2;
    */
   contentType: string;
 
   /**
-   * The file, in base64 over JSON.
+   * File content; base64 in JSON.
    *
    * @generated from field: bytes content = 3;
    */
@@ -90,13 +90,13 @@ export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 2);
 
 /**
- * Asks for an invoice.
+ * Request for an invoice.
  *
  * @generated from message limber.v1.GetInvoiceRequest
  */
 export type GetInvoiceRequest = Message<"limber.v1.GetInvoiceRequest"> & {
   /**
-   * The month, such as `2026-11`, in UTC.
+   * Month in UTC, such as `2026-11`.
    *
    * @generated from field: string month = 1;
    */
@@ -117,35 +117,35 @@ export const GetInvoiceRequestSchema: GenMessage<GetInvoiceRequest> = /*@__PURE_
  */
 export type GetInvoiceResponse = Message<"limber.v1.GetInvoiceResponse"> & {
   /**
-   * What to call the file.
+   * Suggested file name.
    *
    * @generated from field: string filename = 1;
    */
   filename: string;
 
   /**
-   * Constant `application/pdf`.
+   * Always `application/pdf`.
    *
    * @generated from field: string content_type = 2;
    */
   contentType: string;
 
   /**
-   * The file, in base64 over JSON.
+   * File content; base64 in JSON.
    *
    * @generated from field: bytes content = 3;
    */
   content: Uint8Array;
 
   /**
-   * What was charged for in the month, in US dollars, the fee included.
+   * Total charges of the month including the fee, in US dollars.
    *
    * @generated from field: double total_usd = 4;
    */
   totalUsd: number;
 
   /**
-   * The month is not over.
+   * True if the month has not ended.
    *
    * @generated from field: bool open = 5;
    */
@@ -160,41 +160,41 @@ export const GetInvoiceResponseSchema: GenMessage<GetInvoiceResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 4);
 
 /**
- * Whether an organisation can pay by itself, and how much at once.
+ * The payment options.
  *
  * @generated from message limber.v1.GetBillingResponse
  */
 export type GetBillingResponse = Message<"limber.v1.GetBillingResponse"> & {
   /**
-   * It can.
+   * True if self-service payments are enabled.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * Constant `usd`.
+   * Always `usd`.
    *
    * @generated from field: string currency = 2;
    */
   currency: string;
 
   /**
-   * The smallest payment, in US dollars.
+   * Minimum payment, in US dollars.
    *
    * @generated from field: double min_usd = 3;
    */
   minUsd: number;
 
   /**
-   * The largest payment, in US dollars.
+   * Maximum payment, in US dollars.
    *
    * @generated from field: double max_usd = 4;
    */
   maxUsd: number;
 
   /**
-   * Who takes the money: `stripe`; null where billing is not enabled.
+   * Payment processor: `stripe`; null if not enabled.
    *
    * @generated from field: optional string processor = 5;
    */
@@ -209,7 +209,7 @@ export const GetBillingResponseSchema: GenMessage<GetBillingResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 5);
 
 /**
- * Asks for the balance.
+ * Request for the balance.
  *
  * @generated from message limber.v1.GetBalanceRequest
  */
@@ -245,34 +245,34 @@ export const GetBalanceResponseSchema: GenMessage<GetBalanceResponse> = /*@__PUR
   messageDesc(file_limber_v1_billing_service, 7);
 
 /**
- * Asks for a checkout.
+ * Request for a checkout.
  *
  * @generated from message limber.v1.TopUpRequest
  */
 export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
   /**
-   * How much, in US dollars and whole cents.
+   * Amount, in US dollars and whole cents.
    *
    * @generated from field: double amount_usd = 1;
    */
   amountUsd: number;
 
   /**
-   * Where the payer is sent after paying: an https address, or one of loopback. The gateway's own address when absent.
+   * URL to return to after payment, `https` or loopback; the gateway's own address when absent.
    *
    * @generated from field: optional string success_url = 2;
    */
   successUrl?: string | undefined;
 
   /**
-   * Where the payer is sent after going back without paying. `success_url` when absent.
+   * URL to return to without payment; `success_url` when absent.
    *
    * @generated from field: optional string cancel_url = 3;
    */
   cancelUrl?: string | undefined;
 
   /**
-   * The same key opens one checkout. The header `Idempotency-Key` does the same; this field wins.
+   * Idempotency key: repeated requests with it open one checkout. Takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 4;
    */
@@ -287,48 +287,48 @@ export const TopUpRequestSchema: GenMessage<TopUpRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 8);
 
 /**
- * A checkout that waits to be paid.
+ * A pending checkout.
  *
  * @generated from message limber.v1.TopUpResponse
  */
 export type TopUpResponse = Message<"limber.v1.TopUpResponse"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
   paymentId: string;
 
   /**
-   * Where to pay.
+   * URL of the checkout page.
    *
    * @generated from field: string checkout_url = 2;
    */
   checkoutUrl: string;
 
   /**
-   * What is credited once it is paid, in US dollars.
+   * Amount credited once paid, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
   amountUsd: number;
 
   /**
-   * What is charged on top, in US dollars.
+   * Fee charged in addition, in US dollars.
    *
    * @generated from field: double fee_usd = 4;
    */
   feeUsd: number;
 
   /**
-   * What became of it: `pending`, unless the idempotency key was used before.
+   * Payment status: `pending`, unless the idempotency key was used before.
    *
    * @generated from field: limber.v1.PaymentStatus status = 5;
    */
   status: PaymentStatus;
 
   /**
-   * Until when it can be paid, in unix seconds.
+   * When the checkout expires, in Unix seconds.
    *
    * @generated from field: uint32 expires_at = 6;
    */
@@ -343,20 +343,20 @@ export const TopUpResponseSchema: GenMessage<TopUpResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_billing_service, 9);
 
 /**
- * Asks for payments.
+ * Request to list payments.
  *
  * @generated from message limber.v1.ListPaymentsRequest
  */
 export type ListPaymentsRequest = Message<"limber.v1.ListPaymentsRequest"> & {
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -371,13 +371,13 @@ export const ListPaymentsRequestSchema: GenMessage<ListPaymentsRequest> = /*@__P
   messageDesc(file_limber_v1_billing_service, 10);
 
 /**
- * Payments.
+ * A page of payments.
  *
  * @generated from message limber.v1.ListPaymentsResponse
  */
 export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -391,14 +391,14 @@ export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
   data: Payment[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -413,13 +413,13 @@ export const ListPaymentsResponseSchema: GenMessage<ListPaymentsResponse> = /*@_
   messageDesc(file_limber_v1_billing_service, 11);
 
 /**
- * Asks what became of a payment.
+ * Request to query a payment's status.
  *
  * @generated from message limber.v1.ReconcilePaymentRequest
  */
 export type ReconcilePaymentRequest = Message<"limber.v1.ReconcilePaymentRequest"> & {
   /**
-   * The payment.
+   * Payment id.
    *
    * @generated from field: string payment_id = 1;
    */
@@ -434,7 +434,7 @@ export const ReconcilePaymentRequestSchema: GenMessage<ReconcilePaymentRequest> 
   messageDesc(file_limber_v1_billing_service, 12);
 
 /**
- * What became of a payment.
+ * The payment in its current state.
  *
  * @generated from message limber.v1.ReconcilePaymentResponse
  */
@@ -455,20 +455,20 @@ export const ReconcilePaymentResponseSchema: GenMessage<ReconcilePaymentResponse
   messageDesc(file_limber_v1_billing_service, 13);
 
 /**
- * A message of the payment processor.
+ * A webhook message of the payment processor.
  *
  * @generated from message limber.v1.TakeProcessorMessageRequest
  */
 export type TakeProcessorMessageRequest = Message<"limber.v1.TakeProcessorMessageRequest"> & {
   /**
-   * The message as it was sent, to the byte.
+   * Raw message, unchanged.
    *
    * @generated from field: bytes payload = 1;
    */
   payload: Uint8Array;
 
   /**
-   * Its signature.
+   * Signature of the message.
    *
    * @generated from field: string signature = 2;
    */
@@ -483,13 +483,13 @@ export const TakeProcessorMessageRequestSchema: GenMessage<TakeProcessorMessageR
   messageDesc(file_limber_v1_billing_service, 14);
 
 /**
- * The message was taken.
+ * Acknowledges the message.
  *
  * @generated from message limber.v1.TakeProcessorMessageResponse
  */
 export type TakeProcessorMessageResponse = Message<"limber.v1.TakeProcessorMessageResponse"> & {
   /**
-   * It was.
+   * Always true.
    *
    * @generated from field: bool received = 1;
    */
@@ -504,13 +504,13 @@ export const TakeProcessorMessageResponseSchema: GenMessage<TakeProcessorMessage
   messageDesc(file_limber_v1_billing_service, 15);
 
 /**
- * The prepaid balance, and the payments that fill it.
+ * Manages the prepaid balance, payments, invoices and automatic top-up.
  *
  * @generated from service limber.v1.BillingService
  */
 export const BillingService: GenService<{
   /**
-   * Says whether an organisation can pay by itself, and how much at once.
+   * Returns whether self-service payments are enabled, and their limits.
    *
    * @generated from rpc limber.v1.BillingService.GetBilling
    */
@@ -520,7 +520,7 @@ export const BillingService: GenService<{
     output: typeof GetBillingResponseSchema;
   },
   /**
-   * Shows the balance and the spending of the calling organisation.
+   * Returns the balance and spending of the caller's organization.
    *
    * @generated from rpc limber.v1.BillingService.GetBalance
    */
@@ -530,7 +530,7 @@ export const BillingService: GenService<{
     output: typeof GetBalanceResponseSchema;
   },
   /**
-   * Opens a checkout at the payment processor. Credit is added when it is paid.
+   * Opens a checkout at the payment processor. Credit is added once it is paid.
    *
    * @generated from rpc limber.v1.BillingService.TopUp
    */
@@ -540,8 +540,8 @@ export const BillingService: GenService<{
     output: typeof TopUpResponseSchema;
   },
   /**
-   * Lists the payments of the calling organisation, with the operator's credits and the fees for unused commitments, newest first: all
-   * that moves the balance beside the calls of `/v1/usage`.
+   * Lists payments, operator credits and fees for unused commitments, newest first. Together with `/v1/usage`, these are all changes of
+   * the balance.
    *
    * @generated from rpc limber.v1.BillingService.ListPayments
    */
@@ -551,7 +551,7 @@ export const BillingService: GenService<{
     output: typeof ListPaymentsResponseSchema;
   },
   /**
-   * Asks the payment processor directly what became of a payment, for when its message was lost.
+   * Queries the payment processor for a payment's status, in case its webhook was lost.
    *
    * @generated from rpc limber.v1.BillingService.ReconcilePayment
    */
@@ -561,7 +561,7 @@ export const BillingService: GenService<{
     output: typeof ReconcilePaymentResponseSchema;
   },
   /**
-   * Makes the receipt of a payment that was paid, as PDF.
+   * Returns the receipt of a completed payment as PDF.
    *
    * @generated from rpc limber.v1.BillingService.GetReceipt
    */
@@ -571,8 +571,8 @@ export const BillingService: GenService<{
     output: typeof GetReceiptResponseSchema;
   },
   /**
-   * Makes the invoice of a month, as PDF: what each key was charged for, the fee for an unused commitment, and what was paid. That of the
-   * running month says that it is not over.
+   * Returns the invoice of a month as PDF: charges per key, the fee for an unused commitment, and payments. The invoice of the current
+   * month is marked as preliminary.
    *
    * @generated from rpc limber.v1.BillingService.GetInvoice
    */
@@ -582,7 +582,7 @@ export const BillingService: GenService<{
     output: typeof GetInvoiceResponseSchema;
   },
   /**
-   * Shows when credit is bought without anybody asking, and by which payment method.
+   * Returns the automatic top-up settings and the stored payment method.
    *
    * @generated from rpc limber.v1.BillingService.GetAutoTopUp
    */
@@ -592,7 +592,7 @@ export const BillingService: GenService<{
     output: typeof GetAutoTopUpResponseSchema;
   },
   /**
-   * Changes when credit is bought without anybody asking. Off until it is turned on here.
+   * Updates the automatic top-up settings. It is off by default.
    *
    * @generated from rpc limber.v1.BillingService.UpdateAutoTopUp
    */
@@ -602,7 +602,7 @@ export const BillingService: GenService<{
     output: typeof UpdateAutoTopUpResponseSchema;
   },
   /**
-   * Opens a page of the payment processor on which a payment method is stored for automatic top-up. Nothing is charged there.
+   * Opens a page of the payment processor to store a payment method for automatic top-up. Nothing is charged.
    *
    * @generated from rpc limber.v1.BillingService.SetUpPaymentMethod
    */
@@ -612,7 +612,7 @@ export const BillingService: GenService<{
     output: typeof SetUpPaymentMethodResponseSchema;
   },
   /**
-   * Forgets the stored payment method, here and at the payment processor, and turns automatic top-up off.
+   * Deletes the stored payment method, here and at the payment processor, and turns automatic top-up off.
    *
    * @generated from rpc limber.v1.BillingService.DeletePaymentMethod
    */
@@ -622,7 +622,7 @@ export const BillingService: GenService<{
     output: typeof DeletePaymentMethodResponseSchema;
   },
   /**
-   * Takes a message of the payment processor, which signs it. It may come late, twice and out of order.
+   * Receives webhooks of the payment processor, verified by their signature. Late, duplicate and out-of-order messages are handled.
    *
    * @generated from rpc limber.v1.BillingService.TakeProcessorMessage
    */

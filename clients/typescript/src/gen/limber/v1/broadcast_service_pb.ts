@@ -15,83 +15,85 @@ export const file_limber_v1_broadcast_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvdjEvYnJvYWRjYXN0X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKFBQoWQ3JlYXRlQnJvYWRjYXN0UmVxdWVzdBIRCgRuYW1lGAEgASgJSACIAQESEAoIZW5kcG9pbnQYAiABKAkSMwoIcHJvdG9jb2wYAyABKA4yHC5saW1iZXIudjEuQnJvYWRjYXN0UHJvdG9jb2xIAYgBARJECgdoZWFkZXJzGAQgAygLMi4ubGltYmVyLnYxLkNyZWF0ZUJyb2FkY2FzdFJlcXVlc3QuSGVhZGVyc0VudHJ5QgOAAQESGgoNc2FtcGxpbmdfcmF0ZRgFIAEoAUgCiAEBEhkKDHByaXZhY3lfbW9kZRgGIAEoCEgDiAEBEi8KBmZpbHRlchgHIAEoCzIaLmxpbWJlci52MS5Ccm9hZGNhc3RGaWx0ZXJIBIgBARJWChNyZXNvdXJjZV9hdHRyaWJ1dGVzGAggAygLMjkubGltYmVyLnYxLkNyZWF0ZUJyb2FkY2FzdFJlcXVlc3QuUmVzb3VyY2VBdHRyaWJ1dGVzRW50cnkSFAoHZW5hYmxlZBgJIAEoCEgFiAEBEhMKBmV2ZW50cxgKIAEoCEgGiAEBEhEKBHR5cGUYCyABKAlIB4gBARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo5ChdSZXNvdXJjZUF0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9uYW1lQgsKCV9wcm90b2NvbEIQCg5fc2FtcGxpbmdfcmF0ZUIPCg1fcHJpdmFjeV9tb2RlQgkKB19maWx0ZXJCCgoIX2VuYWJsZWRCCQoHX2V2ZW50c0IHCgVfdHlwZSJFChdDcmVhdGVCcm9hZGNhc3RSZXNwb25zZRIqCgZ0YXJnZXQYASABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0VGFyZ2V0IlUKFUxpc3RCcm9hZGNhc3RzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIo4BChZMaXN0QnJvYWRjYXN0c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIoCgRkYXRhGAIgAygLMhoubGltYmVyLnYxLkJyb2FkY2FzdFRhcmdldBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIoChNHZXRCcm9hZGNhc3RSZXF1ZXN0EhEKCXRhcmdldF9pZBgBIAEoCSJCChRHZXRCcm9hZGNhc3RSZXNwb25zZRIqCgZ0YXJnZXQYASABKAsyGi5saW1iZXIudjEuQnJvYWRjYXN0VGFyZ2V0Io4FChZVcGRhdGVCcm9hZGNhc3RSZXF1ZXN0EhEKCXRhcmdldF9pZBgBIAEoCRIRCgRuYW1lGAIgASgJSACIAQESFQoIZW5kcG9pbnQYAyABKAlIAYgBARIzCghwcm90b2NvbBgEIAEoDjIcLmxpbWJlci52MS5Ccm9hZGNhc3RQcm90b2NvbEgCiAEBEkQKB2hlYWRlcnMYBSADKAsyLi5saW1iZXIudjEuVXBkYXRlQnJvYWRjYXN0UmVxdWVzdC5IZWFkZXJzRW50cnlCA4ABARIaCg1zYW1wbGluZ19yYXRlGAYgASgBSAOIAQESGQoMcHJpdmFjeV9tb2RlGAcgASgISASIAQESLwoGZmlsdGVyGAggASgLMhoubGltYmVyLnYxLkJyb2FkY2FzdEZpbHRlckgFiAEBElYKE3Jlc291cmNlX2F0dHJpYnV0ZXMYCSADKAsyOS5saW1iZXIudjEuVXBkYXRlQnJvYWRjYXN0UmVxdWVzdC5SZXNvdXJjZUF0dHJpYnV0ZXNFbnRyeRIUCgdlbmFibGVkGAogASgISAaIAQESEwoGZXZlbnRzGAsgASgISAeIAQEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaOQoXUmVzb3VyY2VBdHRyaWJ1dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfbmFtZUILCglfZW5kcG9pbnRCCwoJX3Byb3RvY29sQhAKDl9zYW1wbGluZ19yYXRlQg8KDV9wcml2YWN5X21vZGVCCQoHX2ZpbHRlckIKCghfZW5hYmxlZEIJCgdfZXZlbnRzIkUKF1VwZGF0ZUJyb2FkY2FzdFJlc3BvbnNlEioKBnRhcmdldBgBIAEoCzIaLmxpbWJlci52MS5Ccm9hZGNhc3RUYXJnZXQiKwoWRGVsZXRlQnJvYWRjYXN0UmVxdWVzdBIRCgl0YXJnZXRfaWQYASABKAkiRgoXRGVsZXRlQnJvYWRjYXN0UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEgoKAmlkGAIgASgJEg8KB2RlbGV0ZWQYAyABKAgy0gMKEEJyb2FkY2FzdFNlcnZpY2USWAoPQ3JlYXRlQnJvYWRjYXN0EiEubGltYmVyLnYxLkNyZWF0ZUJyb2FkY2FzdFJlcXVlc3QaIi5saW1iZXIudjEuQ3JlYXRlQnJvYWRjYXN0UmVzcG9uc2USWgoOTGlzdEJyb2FkY2FzdHMSIC5saW1iZXIudjEuTGlzdEJyb2FkY2FzdHNSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RCcm9hZGNhc3RzUmVzcG9uc2UiA5ACARJUCgxHZXRCcm9hZGNhc3QSHi5saW1iZXIudjEuR2V0QnJvYWRjYXN0UmVxdWVzdBofLmxpbWJlci52MS5HZXRCcm9hZGNhc3RSZXNwb25zZSIDkAIBElgKD1VwZGF0ZUJyb2FkY2FzdBIhLmxpbWJlci52MS5VcGRhdGVCcm9hZGNhc3RSZXF1ZXN0GiIubGltYmVyLnYxLlVwZGF0ZUJyb2FkY2FzdFJlc3BvbnNlElgKD0RlbGV0ZUJyb2FkY2FzdBIhLmxpbWJlci52MS5EZWxldGVCcm9hZGNhc3RSZXF1ZXN0GiIubGltYmVyLnYxLkRlbGV0ZUJyb2FkY2FzdFJlc3BvbnNlYgZwcm90bzM", [file_limber_v1_broadcast]);
 
 /**
- * Registers a target.
+ * Request to register a target.
  *
  * @generated from message limber.v1.CreateBroadcastRequest
  */
 export type CreateBroadcastRequest = Message<"limber.v1.CreateBroadcastRequest"> & {
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: optional string name = 1;
    */
   name?: string | undefined;
 
   /**
-   * Where spans are sent: a public `https` address. A bare one gets OTLP's own path `/v1/traces`; for `grpc` it has no path.
+   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
    *
    * @generated from field: string endpoint = 2;
    */
   endpoint: string;
 
   /**
-   * How spans travel; `http/protobuf` when absent.
+   * Export protocol; `http/protobuf` when absent.
    *
    * @generated from field: optional limber.v1.BroadcastProtocol protocol = 3;
    */
   protocol?: BroadcastProtocol | undefined;
 
   /**
-   * Headers that are sent along, such as the platform's key; never shown again.
+   * Additional headers, such as the platform's API key; never returned.
    *
    * @generated from field: map<string, string> headers = 4;
    */
   headers: { [key: string]: string };
 
   /**
-   * The share of sessions that is sent; 1 when absent.
+   * Share of sessions that is exported; 1 when absent.
    *
    * @generated from field: optional double sampling_rate = 5;
    */
   samplingRate?: number | undefined;
 
   /**
-   * Nothing is sent that says who called.
+   * Omits caller identity from the spans.
    *
    * @generated from field: optional bool privacy_mode = 6;
    */
   privacyMode?: boolean | undefined;
 
   /**
-   * Which calls are sent; all when absent.
+   * Which calls are exported; all when absent.
    *
    * @generated from field: optional limber.v1.BroadcastFilter filter = 7;
    */
   filter?: BroadcastFilter | undefined;
 
   /**
-   * What is said of the sender, beside `service.name` and `service.version`.
+   * Additional resource attributes, next to `service.name` and `service.version`.
    *
    * @generated from field: map<string, string> resource_attributes = 8;
    */
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent from now on; true when absent.
+   * Whether spans are exported; true when absent.
    *
    * @generated from field: optional bool enabled = 9;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Whether the organisation's events are sent too, each as a span of no length that is called `event.` and its name, with the attributes `limber.event.id`, `limber.event.name` and, but in privacy mode, `limber.event.data`; not when absent. Filter and sampling are of calls.
+   * Whether the organization's events are exported too, as zero-length spans named `event.` plus the event type; false when absent.
+   * Their attributes are `limber.event.id`, `limber.event.name` and, unless `privacy_mode` is set, `limber.event.data`. Filter and
+   * sampling apply only to calls.
    *
    * @generated from field: optional bool events = 10;
    */
   events?: boolean | undefined;
 
   /**
-   * Constant `otlp`; that is meant when absent.
+   * Always `otlp`, also when absent.
    *
    * @generated from field: optional string type = 11;
    */
@@ -106,7 +108,7 @@ export const CreateBroadcastRequestSchema: GenMessage<CreateBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 0);
 
 /**
- * The target.
+ * The registered target.
  *
  * @generated from message limber.v1.CreateBroadcastResponse
  */
@@ -127,20 +129,20 @@ export const CreateBroadcastResponseSchema: GenMessage<CreateBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 1);
 
 /**
- * Asks for the organisation's targets.
+ * Request to list targets.
  *
  * @generated from message limber.v1.ListBroadcastsRequest
  */
 export type ListBroadcastsRequest = Message<"limber.v1.ListBroadcastsRequest"> & {
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -155,13 +157,13 @@ export const ListBroadcastsRequestSchema: GenMessage<ListBroadcastsRequest> = /*
   messageDesc(file_limber_v1_broadcast_service, 2);
 
 /**
- * The organisation's targets.
+ * The organization's targets.
  *
  * @generated from message limber.v1.ListBroadcastsResponse
  */
 export type ListBroadcastsResponse = Message<"limber.v1.ListBroadcastsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -175,14 +177,14 @@ export type ListBroadcastsResponse = Message<"limber.v1.ListBroadcastsResponse">
   data: BroadcastTarget[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -197,13 +199,13 @@ export const ListBroadcastsResponseSchema: GenMessage<ListBroadcastsResponse> = 
   messageDesc(file_limber_v1_broadcast_service, 3);
 
 /**
- * Asks for one target.
+ * Request for a target.
  *
  * @generated from message limber.v1.GetBroadcastRequest
  */
 export type GetBroadcastRequest = Message<"limber.v1.GetBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
@@ -239,83 +241,85 @@ export const GetBroadcastResponseSchema: GenMessage<GetBroadcastResponse> = /*@_
   messageDesc(file_limber_v1_broadcast_service, 5);
 
 /**
- * Changes a target; what is absent stays.
+ * Request to update a target; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateBroadcastRequest
  */
 export type UpdateBroadcastRequest = Message<"limber.v1.UpdateBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
   targetId: string;
 
   /**
-   * What its owner calls it.
+   * Display name.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
-   * Where spans are sent: a public `https` address. A bare one gets OTLP's own path `/v1/traces`; for `grpc` it has no path.
+   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
    *
    * @generated from field: optional string endpoint = 3;
    */
   endpoint?: string | undefined;
 
   /**
-   * How spans travel.
+   * Export protocol.
    *
    * @generated from field: optional limber.v1.BroadcastProtocol protocol = 4;
    */
   protocol?: BroadcastProtocol | undefined;
 
   /**
-   * Headers that are sent along, such as the platform's key; never shown again. All are replaced; empty, they stay what they were.
+   * Additional headers, such as the platform's API key; never returned. Replaces all headers; unchanged if empty.
    *
    * @generated from field: map<string, string> headers = 5;
    */
   headers: { [key: string]: string };
 
   /**
-   * The share of sessions that is sent.
+   * Share of sessions that is exported.
    *
    * @generated from field: optional double sampling_rate = 6;
    */
   samplingRate?: number | undefined;
 
   /**
-   * Nothing is sent that says who called.
+   * Omits caller identity from the spans.
    *
    * @generated from field: optional bool privacy_mode = 7;
    */
   privacyMode?: boolean | undefined;
 
   /**
-   * Which calls are sent.
+   * Which calls are exported.
    *
    * @generated from field: optional limber.v1.BroadcastFilter filter = 8;
    */
   filter?: BroadcastFilter | undefined;
 
   /**
-   * What is said of the sender, beside `service.name` and `service.version`. All are replaced; empty, they stay what they were.
+   * Additional resource attributes, next to `service.name` and `service.version`. Replaces all attributes; unchanged if empty.
    *
    * @generated from field: map<string, string> resource_attributes = 9;
    */
   resourceAttributes: { [key: string]: string };
 
   /**
-   * Whether spans are sent.
+   * Whether spans are exported.
    *
    * @generated from field: optional bool enabled = 10;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Whether the organisation's events are sent too, each as a span of no length that is called `event.` and its name, with the attributes `limber.event.id`, `limber.event.name` and, but in privacy mode, `limber.event.data`; as before when absent. Filter and sampling are of calls.
+   * Whether the organization's events are exported too, as zero-length spans named `event.` plus the event type; unchanged when absent.
+   * Their attributes are `limber.event.id`, `limber.event.name` and, unless `privacy_mode` is set, `limber.event.data`. Filter and
+   * sampling apply only to calls.
    *
    * @generated from field: optional bool events = 11;
    */
@@ -330,7 +334,7 @@ export const UpdateBroadcastRequestSchema: GenMessage<UpdateBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 6);
 
 /**
- * The target as it is now.
+ * The updated target.
  *
  * @generated from message limber.v1.UpdateBroadcastResponse
  */
@@ -351,13 +355,13 @@ export const UpdateBroadcastResponseSchema: GenMessage<UpdateBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 7);
 
 /**
- * Asks for a target to be forgotten.
+ * Request to delete a target.
  *
  * @generated from message limber.v1.DeleteBroadcastRequest
  */
 export type DeleteBroadcastRequest = Message<"limber.v1.DeleteBroadcastRequest"> & {
   /**
-   * The target.
+   * Broadcast target id.
    *
    * @generated from field: string target_id = 1;
    */
@@ -372,27 +376,27 @@ export const DeleteBroadcastRequestSchema: GenMessage<DeleteBroadcastRequest> = 
   messageDesc(file_limber_v1_broadcast_service, 8);
 
 /**
- * The target is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteBroadcastResponse
  */
 export type DeleteBroadcastResponse = Message<"limber.v1.DeleteBroadcastResponse"> & {
   /**
-   * Constant `broadcast_target`.
+   * Always `broadcast_target`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The name that it had.
+   * Id of the deleted target.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -407,13 +411,13 @@ export const DeleteBroadcastResponseSchema: GenMessage<DeleteBroadcastResponse> 
   messageDesc(file_limber_v1_broadcast_service, 9);
 
 /**
- * Broadcast: spans of an organisation's calls, sent to observability platforms of its own by OTLP.
+ * Manages broadcast targets: observability platforms that receive spans of an organization's calls over OTLP.
  *
  * @generated from service limber.v1.BroadcastService
  */
 export const BroadcastService: GenService<{
   /**
-   * Registers a target, once it has taken an empty test span.
+   * Registers a target, after it has accepted an empty test span.
    *
    * @generated from rpc limber.v1.BroadcastService.CreateBroadcast
    */
@@ -423,7 +427,7 @@ export const BroadcastService: GenService<{
     output: typeof CreateBroadcastResponseSchema;
   },
   /**
-   * Lists the organisation's targets, oldest first.
+   * Lists the organization's targets, oldest first.
    *
    * @generated from rpc limber.v1.BroadcastService.ListBroadcasts
    */
@@ -433,7 +437,7 @@ export const BroadcastService: GenService<{
     output: typeof ListBroadcastsResponseSchema;
   },
   /**
-   * Shows one target.
+   * Returns a target.
    *
    * @generated from rpc limber.v1.BroadcastService.GetBroadcast
    */
@@ -443,7 +447,7 @@ export const BroadcastService: GenService<{
     output: typeof GetBroadcastResponseSchema;
   },
   /**
-   * Changes a target. Where it is reached otherwise from then on, it has to take a test span first.
+   * Updates a target. If its connection settings change, it must accept a test span first.
    *
    * @generated from rpc limber.v1.BroadcastService.UpdateBroadcast
    */
@@ -453,7 +457,7 @@ export const BroadcastService: GenService<{
     output: typeof UpdateBroadcastResponseSchema;
   },
   /**
-   * Forgets a target, with the spans that were still to be sent to it.
+   * Deletes a target and its queued spans.
    *
    * @generated from rpc limber.v1.BroadcastService.DeleteBroadcast
    */

@@ -19,27 +19,27 @@ export const file_limber_v1_checkpoint_service: GenFile = /*@__PURE__*/
   fileDesc("CiJsaW1iZXIvdjEvY2hlY2twb2ludF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoSQWRkTWFrZXJLZXlSZXF1ZXN0Eg0KBW93bmVyGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAkSEQoEbmFtZRgDIAEoCUgAiAEBQgcKBV9uYW1lIjcKE0FkZE1ha2VyS2V5UmVzcG9uc2USIAoDa2V5GAEgASgLMhMubGltYmVyLnYxLk1ha2VyS2V5IiUKFExpc3RNYWtlcktleXNSZXF1ZXN0Eg0KBW93bmVyGAEgASgJIkoKFUxpc3RNYWtlcktleXNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIQoEZGF0YRgCIAMoCzITLmxpbWJlci52MS5NYWtlcktleSI8ChVEZWxldGVNYWtlcktleVJlcXVlc3QSDQoFb3duZXIYASABKAkSFAoMbWFrZXJfa2V5X2lkGAIgASgJIk8KFkRlbGV0ZU1ha2VyS2V5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEhQKDG1ha2VyX2tleV9pZBgCIAEoCRIPCgdkZWxldGVkGAMgASgIIqwBChZTdGF0ZUNoZWNrcG9pbnRSZXF1ZXN0EhEKCXNlcnZlZF9ieRgBIAEoCRINCgVtb2RlbBgCIAEoCRIOCgZkaWdlc3QYAyABKAkSJwoFaW5wdXQYBCABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdBIsCgZib3VuZHMYBSABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSACIAQFCCQoHX2JvdW5kcyIsChdTdGF0ZUNoZWNrcG9pbnRSZXNwb25zZRIRCglzdGF0ZW1lbnQYASABKAky8AIKEUNoZWNrcG9pbnRTZXJ2aWNlEkwKC0FkZE1ha2VyS2V5Eh0ubGltYmVyLnYxLkFkZE1ha2VyS2V5UmVxdWVzdBoeLmxpbWJlci52MS5BZGRNYWtlcktleVJlc3BvbnNlElcKDUxpc3RNYWtlcktleXMSHy5saW1iZXIudjEuTGlzdE1ha2VyS2V5c1JlcXVlc3QaIC5saW1iZXIudjEuTGlzdE1ha2VyS2V5c1Jlc3BvbnNlIgOQAgESVQoORGVsZXRlTWFrZXJLZXkSIC5saW1iZXIudjEuRGVsZXRlTWFrZXJLZXlSZXF1ZXN0GiEubGltYmVyLnYxLkRlbGV0ZU1ha2VyS2V5UmVzcG9uc2USXQoPU3RhdGVDaGVja3BvaW50EiEubGltYmVyLnYxLlN0YXRlQ2hlY2twb2ludFJlcXVlc3QaIi5saW1iZXIudjEuU3RhdGVDaGVja3BvaW50UmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_action, file_limber_v1_checkpoint, file_limber_v1_input_contract]);
 
 /**
- * Adds a key.
+ * Request to add a signing key.
  *
  * @generated from message limber.v1.AddMakerKeyRequest
  */
 export type AddMakerKeyRequest = Message<"limber.v1.AddMakerKeyRequest"> & {
   /**
-   * The name, the part of a model's slug before the slash.
+   * Owner name, the slug part before the slash.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * The public key, Ed25519, as PEM (SubjectPublicKeyInfo), such as `openssl pkey -pubout` writes it.
+   * Ed25519 public key as PEM (SubjectPublicKeyInfo), such as the output of `openssl pkey -pubout`.
    *
    * @generated from field: string public_key = 2;
    */
   publicKey: string;
 
   /**
-   * What to call it.
+   * Display name.
    *
    * @generated from field: optional string name = 3;
    */
@@ -54,13 +54,13 @@ export const AddMakerKeyRequestSchema: GenMessage<AddMakerKeyRequest> = /*@__PUR
   messageDesc(file_limber_v1_checkpoint_service, 0);
 
 /**
- * The key.
+ * The added key.
  *
  * @generated from message limber.v1.AddMakerKeyResponse
  */
 export type AddMakerKeyResponse = Message<"limber.v1.AddMakerKeyResponse"> & {
   /**
-   * The key as it is kept.
+   * The added key.
    *
    * @generated from field: limber.v1.MakerKey key = 1;
    */
@@ -75,13 +75,13 @@ export const AddMakerKeyResponseSchema: GenMessage<AddMakerKeyResponse> = /*@__P
   messageDesc(file_limber_v1_checkpoint_service, 1);
 
 /**
- * Asks for the keys of a name.
+ * Request to list signing keys.
  *
  * @generated from message limber.v1.ListMakerKeysRequest
  */
 export type ListMakerKeysRequest = Message<"limber.v1.ListMakerKeysRequest"> & {
   /**
-   * The name.
+   * Owner name, the slug part before the slash.
    *
    * @generated from field: string owner = 1;
    */
@@ -96,20 +96,20 @@ export const ListMakerKeysRequestSchema: GenMessage<ListMakerKeysRequest> = /*@_
   messageDesc(file_limber_v1_checkpoint_service, 2);
 
 /**
- * The keys.
+ * The signing keys.
  *
  * @generated from message limber.v1.ListMakerKeysResponse
  */
 export type ListMakerKeysResponse = Message<"limber.v1.ListMakerKeysResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * All of them, the oldest first.
+   * All keys, oldest first.
    *
    * @generated from field: repeated limber.v1.MakerKey data = 2;
    */
@@ -124,20 +124,20 @@ export const ListMakerKeysResponseSchema: GenMessage<ListMakerKeysResponse> = /*
   messageDesc(file_limber_v1_checkpoint_service, 3);
 
 /**
- * Takes a key away.
+ * Request to delete a signing key.
  *
  * @generated from message limber.v1.DeleteMakerKeyRequest
  */
 export type DeleteMakerKeyRequest = Message<"limber.v1.DeleteMakerKeyRequest"> & {
   /**
-   * The name.
+   * Owner name, the slug part before the slash.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * The key.
+   * Id of the signing key.
    *
    * @generated from field: string maker_key_id = 2;
    */
@@ -152,27 +152,27 @@ export const DeleteMakerKeyRequestSchema: GenMessage<DeleteMakerKeyRequest> = /*
   messageDesc(file_limber_v1_checkpoint_service, 4);
 
 /**
- * The key is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteMakerKeyResponse
  */
 export type DeleteMakerKeyResponse = Message<"limber.v1.DeleteMakerKeyResponse"> & {
   /**
-   * Constant `maker_key`.
+   * Always `maker_key`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The key.
+   * Id of the deleted key.
    *
    * @generated from field: string maker_key_id = 2;
    */
   makerKeyId: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -187,41 +187,41 @@ export const DeleteMakerKeyResponseSchema: GenMessage<DeleteMakerKeyResponse> = 
   messageDesc(file_limber_v1_checkpoint_service, 5);
 
 /**
- * Asks for what is to be signed.
+ * Request for a statement to sign.
  *
  * @generated from message limber.v1.StateCheckpointRequest
  */
 export type StateCheckpointRequest = Message<"limber.v1.StateCheckpointRequest"> & {
   /**
-   * The provider that is to serve it: the one who asks, or another whom the maker signs for.
+   * Provider that will serve the checkpoint: the caller's own or another one.
    *
    * @generated from field: string served_by = 1;
    */
   servedBy: string;
 
   /**
-   * The model, as its offering will be declared.
+   * Model slug, as in the offering's declaration.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * The SHA-256 of the checkpoint's weights: `sha256:` and 64 hexadecimal digits.
+   * SHA-256 of the weights: `sha256:` and 64 hex digits.
    *
    * @generated from field: string digest = 3;
    */
   digest: string;
 
   /**
-   * What it reads, as its offering will be declared.
+   * Input contract, as in the offering's declaration.
    *
    * @generated from field: limber.v1.InputContract input = 4;
    */
   input?: InputContract | undefined;
 
   /**
-   * What no action of it may exceed, as its offering will be declared; absent where nothing is said.
+   * Safety limits, as in the offering's declaration; absent if it has none.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 5;
    */
@@ -236,13 +236,13 @@ export const StateCheckpointRequestSchema: GenMessage<StateCheckpointRequest> = 
   messageDesc(file_limber_v1_checkpoint_service, 6);
 
 /**
- * What is to be signed.
+ * The statement to sign.
  *
  * @generated from message limber.v1.StateCheckpointResponse
  */
 export type StateCheckpointResponse = Message<"limber.v1.StateCheckpointResponse"> & {
   /**
-   * The text: canonical JSON (RFC 8785).
+   * The statement as canonical JSON (RFC 8785).
    *
    * @generated from field: string statement = 1;
    */
@@ -257,13 +257,13 @@ export const StateCheckpointResponseSchema: GenMessage<StateCheckpointResponse> 
   messageDesc(file_limber_v1_checkpoint_service, 7);
 
 /**
- * Signed checkpoints: the owner of a model's name says by which keys, and providers declare what they signed.
+ * Manages signed checkpoints: model owners register their signing keys, and providers declare checkpoints signed with them.
  *
  * @generated from service limber.v1.CheckpointService
  */
 export const CheckpointService: GenService<{
   /**
-   * Adds a key by which checkpoints under a name are signed. Only the organisation that owns the name can, eight at most.
+   * Adds a signing key of an owner name. Only the organization that has the name can add keys, at most eight.
    *
    * @generated from rpc limber.v1.CheckpointService.AddMakerKey
    */
@@ -273,7 +273,7 @@ export const CheckpointService: GenService<{
     output: typeof AddMakerKeyResponseSchema;
   },
   /**
-   * Lists the keys of a name that the organisation owns.
+   * Lists the signing keys of an owner name of the organization.
    *
    * @generated from rpc limber.v1.CheckpointService.ListMakerKeys
    */
@@ -283,7 +283,7 @@ export const CheckpointService: GenService<{
     output: typeof ListMakerKeysResponseSchema;
   },
   /**
-   * Takes a key away: what it signed is not signed any more.
+   * Deletes a signing key; its signatures are no longer valid.
    *
    * @generated from rpc limber.v1.CheckpointService.DeleteMakerKey
    */
@@ -293,8 +293,7 @@ export const CheckpointService: GenService<{
     output: typeof DeleteMakerKeyResponseSchema;
   },
   /**
-   * Writes down what a maker signs for a provider that is to serve a checkpoint: the bytes of the text are what the signature is over. Nothing is
-   * kept.
+   * Returns the statement that a maker signs for a provider; the signature covers the bytes of this text. Nothing is stored.
    *
    * @generated from rpc limber.v1.CheckpointService.StateCheckpoint
    */

@@ -13,41 +13,41 @@ export const file_limber_v1_contract: GenFile = /*@__PURE__*/
   fileDesc("ChhsaW1iZXIvdjEvY29udHJhY3QucHJvdG8SCWxpbWJlci52MSp4CghDb250cmFjdBIYChRDT05UUkFDVF9VTlNQRUNJRklFRBAAEhAKDENPTlRSQUNUX0FDVBABEhQKEENPTlRSQUNUX1BSRURJQ1QQAhITCg9DT05UUkFDVF9HUk9VTkQQAxIVChFDT05UUkFDVF9FVkFMVUFURRAEYgZwcm90bzM");
 
 /**
- * What a model can be asked for. Outputs of different contracts are not interchangeable.
+ * Kinds of requests that a model can serve. Outputs of different contracts are not interchangeable.
  *
  * @generated from enum limber.v1.Contract
  */
 export const Contract = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CONTRACT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Observations in, an action chunk in a declared action space out. Billed per action step.
+   * Returns an action chunk for observations. Charged per action step.
    *
    * @generated from enum value: CONTRACT_ACT = 1;
    */
   ACT: 1,
 
   /**
-   * Observations and a horizon in, future frames out. Billed per frame.
+   * Returns future frames for observations. Charged per frame.
    *
    * @generated from enum value: CONTRACT_PREDICT = 2;
    */
   PREDICT: 2,
 
   /**
-   * Observations and an instruction in, points and boxes out. Billed per token.
+   * Returns points and boxes for observations and an instruction. Charged per token.
    *
    * @generated from enum value: CONTRACT_GROUND = 3;
    */
   GROUND: 3,
 
   /**
-   * A policy in a simulated scenario, scores out. Billed per episode.
+   * Runs a policy in a simulated scenario and returns scores. Charged per episode.
    *
    * @generated from enum value: CONTRACT_EVALUATE = 4;
    */
@@ -55,7 +55,7 @@ export const Contract = {
 } as const;
 
 /**
- * What a model can be asked for. Outputs of different contracts are not interchangeable.
+ * Kinds of requests that a model can serve. Outputs of different contracts are not interchangeable.
  *
  * @generated from enum limber.v1.Contract
  */

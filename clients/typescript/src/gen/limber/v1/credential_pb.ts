@@ -13,66 +13,65 @@ export const file_limber_v1_credential: GenFile = /*@__PURE__*/
   fileDesc("ChpsaW1iZXIvdjEvY3JlZGVudGlhbC5wcm90bxIJbGltYmVyLnYxIt0BCgpDcmVkZW50aWFsEhAKCHByb3ZpZGVyGAEgASgJEg0KBWxhYmVsGAIgASgJEhMKC2ZpbmdlcnByaW50GAMgASgJEiYKBG1vZGUYBCABKA4yEy5saW1iZXIudjEuQnlva01vZGVIAIgBARISCgpjcmVhdGVkX2F0GAUgASgNEhIKCnVwZGF0ZWRfYXQYBiABKA0SGAoLdmVyaWZpZWRfYXQYByABKA1IAYgBARIWCg5wcm92aWRlcl9rbm93bhgIIAEoCEIHCgVfbW9kZUIOCgxfdmVyaWZpZWRfYXQicwoNTmV3Q3JlZGVudGlhbBITCgZzZWNyZXQYASABKAlCA4ABARISCgVsYWJlbBgCIAEoCUgAiAEBEiYKBG1vZGUYAyABKA4yEy5saW1iZXIudjEuQnlva01vZGVIAYgBAUIICgZfbGFiZWxCBwoFX21vZGUqfQoIQnlva01vZGUSGQoVQllPS19NT0RFX1VOU1BFQ0lGSUVEEAASEQoNQllPS19NT0RFX09GRhABEhYKEkJZT0tfTU9ERV9GQUxMQkFDSxACEhQKEEJZT0tfTU9ERV9QUkVGRVIQAxIVChFCWU9LX01PREVfUkVRVUlSRRAEKnoKD0NyZWRlbnRpYWxGYXVsdBIgChxDUkVERU5USUFMX0ZBVUxUX1VOU1BFQ0lGSUVEEAASJwojQ1JFREVOVElBTF9GQVVMVF9VTktOT1dOX01BU1RFUl9LRVkQARIcChhDUkVERU5USUFMX0ZBVUxUX0NIQU5HRUQQAmIGcHJvdG8z");
 
 /**
- * A key of the organisation's own at a provider. It is kept sealed, and no answer ever holds it.
+ * The organization's own key at a provider (BYOK). It is stored encrypted and never returned.
  *
- * A call that it serves is billed by the provider to the owner of the key; the gateway charges 5 % of the list price for routing
- * it, and nothing for waking a container. Ceilings such as `max_cost_usd` compare with list prices all the same.
+ * The provider bills calls with this key to the key's owner. The gateway charges a routing fee of 5 % of the list price and nothing for
+ * cold starts. Limits such as `max_cost_usd` still compare with list prices.
  *
  * @generated from message limber.v1.Credential
  */
 export type Credential = Message<"limber.v1.Credential"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider that receives it.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string label = 2;
    */
   label: string;
 
   /**
-   * The last letters of the key, at most four and never more than a third of it.
+   * Last characters of the key: at most four, and at most a third of it.
    *
    * @generated from field: string fingerprint = 3;
    */
   fingerprint: string;
 
   /**
-   * When it is used; as the organisation's setting `byok_mode` says when absent.
+   * When the key is used; defaults to the organization's `byok_mode`.
    *
    * @generated from field: optional limber.v1.ByokMode mode = 4;
    */
   mode?: ByokMode | undefined;
 
   /**
-   * When it was first stored, in unix seconds.
+   * When it was first stored, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 5;
    */
   createdAt: number;
 
   /**
-   * When it was last stored, in unix seconds.
+   * When it was last stored, in Unix seconds.
    *
    * @generated from field: uint32 updated_at = 6;
    */
   updatedAt: number;
 
   /**
-   * When it was last seen to open, in unix seconds; absent before the first time.
+   * When it was last decrypted successfully, in Unix seconds; absent before the first time.
    *
    * @generated from field: optional uint32 verified_at = 7;
    */
   verifiedAt?: number | undefined;
 
   /**
-   * Whether the gateway knows a provider of this name. A key that was stored before its provider joined goes to nobody: store it
-   * again once the provider is known.
+   * False if the gateway does not know this provider. The key is then never sent; store it again once the provider has joined.
    *
    * @generated from field: bool provider_known = 8;
    */
@@ -87,27 +86,27 @@ export const CredentialSchema: GenMessage<Credential> = /*@__PURE__*/
   messageDesc(file_limber_v1_credential, 0);
 
 /**
- * What to store.
+ * A key to store.
  *
  * @generated from message limber.v1.NewCredential
  */
 export type NewCredential = Message<"limber.v1.NewCredential"> & {
   /**
-   * The key, as the provider gave it: printable letters without spaces.
+   * The key as issued by the provider: printable ASCII characters without spaces.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string label = 2;
    */
   label?: string | undefined;
 
   /**
-   * When it is used.
+   * When the key is used; defaults to the organization's `byok_mode`.
    *
    * @generated from field: optional limber.v1.ByokMode mode = 3;
    */
@@ -122,13 +121,13 @@ export const NewCredentialSchema: GenMessage<NewCredential> = /*@__PURE__*/
   messageDesc(file_limber_v1_credential, 1);
 
 /**
- * When the organisation's own keys at providers are used.
+ * When the organization's own provider keys (BYOK) are used.
  *
  * @generated from enum limber.v1.ByokMode
  */
 export const ByokMode = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BYOK_MODE_UNSPECIFIED = 0;
    */
@@ -142,21 +141,21 @@ export const ByokMode = {
   OFF: 1,
 
   /**
-   * Where the gateway's own access to an offering has failed.
+   * After the gateway's own access to an offering has failed.
    *
    * @generated from enum value: BYOK_MODE_FALLBACK = 2;
    */
   FALLBACK: 2,
 
   /**
-   * First: offerings of providers with a key stand before others of their model, and are tried with it before without.
+   * First: offerings of providers with a key rank before others of the same model, and are called with the key first.
    *
    * @generated from enum value: BYOK_MODE_PREFER = 3;
    */
   PREFER: 3,
 
   /**
-   * Nothing else: offerings of providers without a key that opens are dropped with the reason `byok_only`.
+   * Only: offerings without a usable key are dropped with the reason `byok_only`.
    *
    * @generated from enum value: BYOK_MODE_REQUIRE = 4;
    */
@@ -164,7 +163,7 @@ export const ByokMode = {
 } as const;
 
 /**
- * When the organisation's own keys at providers are used.
+ * When the organization's own provider keys (BYOK) are used.
  *
  * @generated from enum limber.v1.ByokMode
  */
@@ -177,27 +176,27 @@ export const ByokModeSchema: GenEnum<ByokMode> = /*@__PURE__*/
   enumDesc(file_limber_v1_credential, 0);
 
 /**
- * Why a stored key does not open.
+ * Why a stored key cannot be decrypted.
  *
  * @generated from enum limber.v1.CredentialFault
  */
 export const CredentialFault = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CREDENTIAL_FAULT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It was sealed under a master key that this gateway does not have any more.
+   * It was encrypted with a master key that this gateway no longer has.
    *
    * @generated from enum value: CREDENTIAL_FAULT_UNKNOWN_MASTER_KEY = 1;
    */
   UNKNOWN_MASTER_KEY: 1,
 
   /**
-   * What is stored was changed, or belongs to another organisation or provider.
+   * The stored data was modified, or belongs to another organization or provider.
    *
    * @generated from enum value: CREDENTIAL_FAULT_CHANGED = 2;
    */
@@ -205,7 +204,7 @@ export const CredentialFault = {
 } as const;
 
 /**
- * Why a stored key does not open.
+ * Why a stored key cannot be decrypted.
  *
  * @generated from enum limber.v1.CredentialFault
  */

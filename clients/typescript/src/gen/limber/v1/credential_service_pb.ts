@@ -15,20 +15,20 @@ export const file_limber_v1_credential_service: GenFile = /*@__PURE__*/
   fileDesc("CiJsaW1iZXIvdjEvY3JlZGVudGlhbF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiVgoUUHV0Q3JlZGVudGlhbFJlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkSLAoKY3JlZGVudGlhbBgCIAEoCzIYLmxpbWJlci52MS5OZXdDcmVkZW50aWFsIkIKFVB1dENyZWRlbnRpYWxSZXNwb25zZRIpCgpjcmVkZW50aWFsGAEgASgLMhUubGltYmVyLnYxLkNyZWRlbnRpYWwiVgoWTGlzdENyZWRlbnRpYWxzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIooBChdMaXN0Q3JlZGVudGlhbHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIwoEZGF0YRgCIAMoCzIVLmxpbWJlci52MS5DcmVkZW50aWFsEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIisKF0RlbGV0ZUNyZWRlbnRpYWxSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJIk0KGERlbGV0ZUNyZWRlbnRpYWxSZXNwb25zZRIOCgZvYmplY3QYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSDwoHZGVsZXRlZBgDIAEoCCIrChdWZXJpZnlDcmVkZW50aWFsUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCSKIAQoYVmVyaWZ5Q3JlZGVudGlhbFJlc3BvbnNlEhAKCHByb3ZpZGVyGAEgASgJEgoKAm9rGAIgASgIEhIKCmNoZWNrZWRfYXQYAyABKA0SLwoGcmVhc29uGAQgASgOMhoubGltYmVyLnYxLkNyZWRlbnRpYWxGYXVsdEgAiAEBQgkKB19yZWFzb24ygAMKEUNyZWRlbnRpYWxTZXJ2aWNlElIKDVB1dENyZWRlbnRpYWwSHy5saW1iZXIudjEuUHV0Q3JlZGVudGlhbFJlcXVlc3QaIC5saW1iZXIudjEuUHV0Q3JlZGVudGlhbFJlc3BvbnNlEl0KD0xpc3RDcmVkZW50aWFscxIhLmxpbWJlci52MS5MaXN0Q3JlZGVudGlhbHNSZXF1ZXN0GiIubGltYmVyLnYxLkxpc3RDcmVkZW50aWFsc1Jlc3BvbnNlIgOQAgESWwoQRGVsZXRlQ3JlZGVudGlhbBIiLmxpbWJlci52MS5EZWxldGVDcmVkZW50aWFsUmVxdWVzdBojLmxpbWJlci52MS5EZWxldGVDcmVkZW50aWFsUmVzcG9uc2USWwoQVmVyaWZ5Q3JlZGVudGlhbBIiLmxpbWJlci52MS5WZXJpZnlDcmVkZW50aWFsUmVxdWVzdBojLmxpbWJlci52MS5WZXJpZnlDcmVkZW50aWFsUmVzcG9uc2ViBnByb3RvMw", [file_limber_v1_credential]);
 
 /**
- * Stores a key.
+ * Request to store a key.
  *
  * @generated from message limber.v1.PutCredentialRequest
  */
 export type PutCredentialRequest = Message<"limber.v1.PutCredentialRequest"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider that receives it.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What to store.
+   * The key to store.
    *
    * @generated from field: limber.v1.NewCredential credential = 2;
    */
@@ -43,7 +43,7 @@ export const PutCredentialRequestSchema: GenMessage<PutCredentialRequest> = /*@_
   messageDesc(file_limber_v1_credential_service, 0);
 
 /**
- * The key as it is kept.
+ * The stored key.
  *
  * @generated from message limber.v1.PutCredentialResponse
  */
@@ -64,20 +64,20 @@ export const PutCredentialResponseSchema: GenMessage<PutCredentialResponse> = /*
   messageDesc(file_limber_v1_credential_service, 1);
 
 /**
- * Asks for the organisation's keys at providers.
+ * Request to list provider keys.
  *
  * @generated from message limber.v1.ListCredentialsRequest
  */
 export type ListCredentialsRequest = Message<"limber.v1.ListCredentialsRequest"> & {
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -92,13 +92,13 @@ export const ListCredentialsRequestSchema: GenMessage<ListCredentialsRequest> = 
   messageDesc(file_limber_v1_credential_service, 2);
 
 /**
- * A page of keys, by provider.
+ * A page of keys, ordered by provider.
  *
  * @generated from message limber.v1.ListCredentialsResponse
  */
 export type ListCredentialsResponse = Message<"limber.v1.ListCredentialsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -112,14 +112,14 @@ export type ListCredentialsResponse = Message<"limber.v1.ListCredentialsResponse
   data: Credential[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -134,13 +134,13 @@ export const ListCredentialsResponseSchema: GenMessage<ListCredentialsResponse> 
   messageDesc(file_limber_v1_credential_service, 3);
 
 /**
- * Asks for a key to be forgotten.
+ * Request to delete a key.
  *
  * @generated from message limber.v1.DeleteCredentialRequest
  */
 export type DeleteCredentialRequest = Message<"limber.v1.DeleteCredentialRequest"> & {
   /**
-   * The provider that took it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
@@ -155,27 +155,27 @@ export const DeleteCredentialRequestSchema: GenMessage<DeleteCredentialRequest> 
   messageDesc(file_limber_v1_credential_service, 4);
 
 /**
- * The key is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteCredentialResponse
  */
 export type DeleteCredentialResponse = Message<"limber.v1.DeleteCredentialResponse"> & {
   /**
-   * Constant `credential`.
+   * Always `credential`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The provider that took it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -190,13 +190,13 @@ export const DeleteCredentialResponseSchema: GenMessage<DeleteCredentialResponse
   messageDesc(file_limber_v1_credential_service, 5);
 
 /**
- * Asks whether a key still opens.
+ * Request to verify a stored key.
  *
  * @generated from message limber.v1.VerifyCredentialRequest
  */
 export type VerifyCredentialRequest = Message<"limber.v1.VerifyCredentialRequest"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
@@ -211,34 +211,34 @@ export const VerifyCredentialRequestSchema: GenMessage<VerifyCredentialRequest> 
   messageDesc(file_limber_v1_credential_service, 6);
 
 /**
- * Whether a key still opens.
+ * Result of the verification.
  *
  * @generated from message limber.v1.VerifyCredentialResponse
  */
 export type VerifyCredentialResponse = Message<"limber.v1.VerifyCredentialResponse"> & {
   /**
-   * The provider that takes it.
+   * Name of the provider.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * It does.
+   * True if the key can be decrypted.
    *
    * @generated from field: bool ok = 2;
    */
   ok: boolean;
 
   /**
-   * When it was tried, in unix seconds.
+   * When it was checked, in Unix seconds.
    *
    * @generated from field: uint32 checked_at = 3;
    */
   checkedAt: number;
 
   /**
-   * Why it does not; absent when it does.
+   * Why the key cannot be decrypted; absent if `ok` is true.
    *
    * @generated from field: optional limber.v1.CredentialFault reason = 4;
    */
@@ -253,13 +253,13 @@ export const VerifyCredentialResponseSchema: GenMessage<VerifyCredentialResponse
   messageDesc(file_limber_v1_credential_service, 7);
 
 /**
- * Bring your own key: an organisation's own keys at providers.
+ * Manages an organization's own keys at providers (BYOK).
  *
  * @generated from service limber.v1.CredentialService
  */
 export const CredentialService: GenService<{
   /**
-   * Stores the organisation's key at a provider; the one that was there before is gone.
+   * Stores the organization's key at a provider and replaces a previous one.
    *
    * @generated from rpc limber.v1.CredentialService.PutCredential
    */
@@ -269,7 +269,7 @@ export const CredentialService: GenService<{
     output: typeof PutCredentialResponseSchema;
   },
   /**
-   * Lists the organisation's keys at providers, by provider.
+   * Lists the organization's keys at providers, ordered by provider.
    *
    * @generated from rpc limber.v1.CredentialService.ListCredentials
    */
@@ -279,7 +279,7 @@ export const CredentialService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Forgets the organisation's key at a provider.
+   * Deletes the organization's key at a provider.
    *
    * @generated from rpc limber.v1.CredentialService.DeleteCredential
    */
@@ -289,7 +289,7 @@ export const CredentialService: GenService<{
     output: typeof DeleteCredentialResponseSchema;
   },
   /**
-   * Confirms that the stored key still opens. The provider is not asked.
+   * Verifies that the stored key can be decrypted. Does not contact the provider.
    *
    * @generated from rpc limber.v1.CredentialService.VerifyCredential
    */

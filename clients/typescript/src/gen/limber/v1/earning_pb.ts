@@ -15,70 +15,70 @@ export const file_limber_v1_earning: GenFile = /*@__PURE__*/
   fileDesc("ChdsaW1iZXIvdjEvZWFybmluZy5wcm90bxIJbGltYmVyLnYxIu0CCgtPZmZlcmluZ0RheRILCgNkYXkYASABKAkSDQoFY2FsbHMYAiABKAESFQoNb3duX2tleV9jYWxscxgDIAEoARIOCgZoZWRnZXMYBCABKAESIwoFdW5pdHMYBSADKAsyFC5saW1iZXIudjEuVW5pdENvdW50EhAKCGF0dGVtcHRzGAYgASgBEhcKD2ZhaWxlZF9hdHRlbXB0cxgHIAEoARIpCghmYWlsdXJlcxgIIAMoCzIXLmxpbWJlci52MS5GYWlsdXJlQ291bnQSDQoFaG9sZHMYCSABKAESEwoGcDUwX21zGAogASgBSACIAQESEwoGcDk1X21zGAsgASgBSAGIAQESEwoGcDk5X21zGAwgASgBSAKIAQESEwoGdXB0aW1lGA0gASgBSAOIAQESEQoJcmVzdGluZ19zGA4gASgBQgkKB19wNTBfbXNCCQoHX3A5NV9tc0IJCgdfcDk5X21zQgkKB191cHRpbWUiKAoJVW5pdENvdW50EgwKBHVuaXQYASABKAkSDQoFY291bnQYAiABKAEiZAoMRmFpbHVyZUNvdW50EikKBnJlYXNvbhgBIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZRINCgVjb3VudBgCIAEoARIRCgRzYWlkGAMgASgJSACIAQFCBwoFX3NhaWQiQQoNQnJlYWtlckNoYW5nZRIKCgJhdBgBIAEoDRIkCgRtb3ZlGAIgASgOMhYubGltYmVyLnYxLkJyZWFrZXJNb3ZlIsIBCgdFYXJuaW5nEgsKA2RheRgBIAEoCRIQCghwcm92aWRlchgCIAEoCRITCgtvZmZlcmluZ19pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoARIVCg1vd25fa2V5X2NhbGxzGAYgASgBEg4KBmhlZGdlcxgHIAEoARITCgtjaGFyZ2VkX3VzZBgIIAEoARIVCg1zaGFyZV9wZXJjZW50GAkgASgBEhIKCmVhcm5lZF91c2QYCiABKAEi1gEKCVN0YXRlbWVudBINCgVtb250aBgBIAEoCRIQCghwcm92aWRlchgCIAEoCRINCgVjYWxscxgDIAEoARIVCg1vd25fa2V5X2NhbGxzGAQgASgBEg4KBmhlZGdlcxgFIAEoARITCgtjaGFyZ2VkX3VzZBgGIAEoARISCgplYXJuZWRfdXNkGAcgASgBEhAKCHBhaWRfdXNkGAggASgBEg4KBmNsb3NlZBgJIAEoCBInCgZtb2RlbHMYCiADKAsyFy5saW1iZXIudjEuTW9kZWxFYXJuaW5nIlUKDE1vZGVsRWFybmluZxINCgVtb2RlbBgBIAEoCRINCgVjYWxscxgCIAEoARITCgtjaGFyZ2VkX3VzZBgDIAEoARISCgplYXJuZWRfdXNkGAQgASgBIoUBCg9Qcm92aWRlckJhbGFuY2USEAoIcHJvdmlkZXIYASABKAkSFQoNc2hhcmVfcGVyY2VudBgCIAEoARIRCglvd25fc2hhcmUYAyABKAgSEgoKZWFybmVkX3VzZBgEIAEoARIQCghwYWlkX3VzZBgFIAEoARIQCghvd2VkX3VzZBgGIAEoASJeCgZQYXlvdXQSCgoCaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSEgoKYW1vdW50X3VzZBgDIAEoARIRCglyZWZlcmVuY2UYBCABKAkSDwoHY3JlYXRlZBgFIAEoDSqzAQoLQnJlYWtlck1vdmUSHAoYQlJFQUtFUl9NT1ZFX1VOU1BFQ0lGSUVEEAASFwoTQlJFQUtFUl9NT1ZFX09QRU5FRBABEhcKE0JSRUFLRVJfTU9WRV9DTE9TRUQQAhIcChhCUkVBS0VSX01PVkVfRk9SQ0VEX09QRU4QAxIeChpCUkVBS0VSX01PVkVfRk9SQ0VEX0NMT1NFRBAEEhYKEkJSRUFLRVJfTU9WRV9GUkVFRBAFYgZwcm90bzM", [file_limber_v1_route]);
 
 /**
- * How an offering did on one day, in UTC. Who called, and with what, is not a part of it.
+ * Figures of an offering for one day, in UTC. They contain neither callers nor inputs.
  *
  * @generated from message limber.v1.OfferingDay
  */
 export type OfferingDay = Message<"limber.v1.OfferingDay"> & {
   /**
-   * The day, such as `2026-11-23`.
+   * Day, such as `2026-11-23`.
    *
    * @generated from field: string day = 1;
    */
   day: string;
 
   /**
-   * Calls that it answered and that were charged for it. A control loop is charged about once a second, and counts as one each time.
+   * Number of charged calls that it answered. A control loop is charged about once per second, and each charge counts as one call.
    *
    * @generated from field: double calls = 2;
    */
   calls: number;
 
   /**
-   * Calls that it answered with the caller's own key at the provider.
+   * Number of calls that it answered with the caller's own provider key (BYOK).
    *
    * @generated from field: double own_key_calls = 3;
    */
   ownKeyCalls: number;
 
   /**
-   * Calls that another offering answered first, for which it is paid all the same: the losers of hedges.
+   * Number of lost hedges: calls that another offering answered first, for which it is still paid.
    *
    * @generated from field: double hedges = 4;
    */
   hedges: number;
 
   /**
-   * What its answers had, by unit.
+   * Units in its responses, by unit.
    *
    * @generated from field: repeated limber.v1.UnitCount units = 5;
    */
   units: UnitCount[];
 
   /**
-   * Attempts with a verdict: neither called off nor spoilt by their caller.
+   * Number of attempts with a verdict, without those canceled or invalidated by their caller.
    *
    * @generated from field: double attempts = 6;
    */
   attempts: number;
 
   /**
-   * Those of them that it failed. What one caller's input may have caused is not counted before another organisation's call, or a question
-   * of the gateway's own, fails too.
+   * Number of these attempts that failed. A failure that the caller's input may have caused counts only if a second organization's call
+   * or a gateway probe also fails.
    *
    * @generated from field: double failed_attempts = 7;
    */
   failedAttempts: number;
 
   /**
-   * Attempts that failed, by reason. Those that do not blame the provider are here, and not among the above.
+   * Failed attempts by reason, including those not attributed to the provider.
    *
    * @generated from field: repeated limber.v1.FailureCount failures = 8;
    */
   failures: FailureCount[];
 
   /**
-   * Times that a robot in a control loop held, because this offering's answer was missing or late.
+   * Number of holds in control loops because its answer was missing or late.
    *
    * @generated from field: double holds = 9;
    */
@@ -92,28 +92,28 @@ export type OfferingDay = Message<"limber.v1.OfferingDay"> & {
   p50Ms?: number | undefined;
 
   /**
-   * 95th percentile of it, in milliseconds.
+   * 95th-percentile latency of warm calls, in milliseconds.
    *
    * @generated from field: optional double p95_ms = 11;
    */
   p95Ms?: number | undefined;
 
   /**
-   * 99th percentile of it, in milliseconds.
+   * 99th-percentile latency of warm calls, in milliseconds.
    *
    * @generated from field: optional double p99_ms = 12;
    */
   p99Ms?: number | undefined;
 
   /**
-   * Share of attempts that succeeded, times the share of the time in which the breaker let them through; absent without attempts.
+   * Share of attempts that succeeded, times the share of time that its breaker allowed calls; absent without attempts.
    *
    * @generated from field: optional double uptime = 13;
    */
   uptime?: number | undefined;
 
   /**
-   * Seconds in which its breaker kept calls away.
+   * Time that its circuit breaker blocked calls, in seconds.
    *
    * @generated from field: double resting_s = 14;
    */
@@ -128,20 +128,20 @@ export const OfferingDaySchema: GenMessage<OfferingDay> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 0);
 
 /**
- * How much of a unit.
+ * Amount of a unit.
  *
  * @generated from message limber.v1.UnitCount
  */
 export type UnitCount = Message<"limber.v1.UnitCount"> & {
   /**
-   * The unit, such as `action_step`.
+   * Unit, such as `action_step`.
    *
    * @generated from field: string unit = 1;
    */
   unit: string;
 
   /**
-   * How many.
+   * Number of units.
    *
    * @generated from field: double count = 2;
    */
@@ -156,27 +156,28 @@ export const UnitCountSchema: GenMessage<UnitCount> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 1);
 
 /**
- * How often attempts failed for a reason.
+ * Failed attempts with one reason.
  *
  * @generated from message limber.v1.FailureCount
  */
 export type FailureCount = Message<"limber.v1.FailureCount"> & {
   /**
-   * The reason.
+   * Reason.
    *
    * @generated from field: limber.v1.AttemptFailure reason = 1;
    */
   reason: AttemptFailure;
 
   /**
-   * How often.
+   * Number of attempts.
    *
    * @generated from field: double count = 2;
    */
   count: number;
 
   /**
-   * What the offering's own server, or the gateway of it, last said; absent where nothing was, and of calls of organisations that retain no data.
+   * Last error message of the offering's server or of its gateway; absent if there is none, and for organizations with zero data
+   * retention.
    *
    * @generated from field: optional string said = 3;
    */
@@ -191,20 +192,20 @@ export const FailureCountSchema: GenMessage<FailureCount> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 2);
 
 /**
- * A breaker opened or closed.
+ * A state change of a circuit breaker.
  *
  * @generated from message limber.v1.BreakerChange
  */
 export type BreakerChange = Message<"limber.v1.BreakerChange"> & {
   /**
-   * When, in unix seconds.
+   * When it changed, in Unix seconds.
    *
    * @generated from field: uint32 at = 1;
    */
   at: number;
 
   /**
-   * What it did.
+   * The change.
    *
    * @generated from field: limber.v1.BreakerMove move = 2;
    */
@@ -219,76 +220,76 @@ export const BreakerChangeSchema: GenMessage<BreakerChange> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 3);
 
 /**
- * What an offering earned on one day, in UTC, while one share was in force.
+ * Earnings of an offering for one day, in UTC, at one revenue share.
  *
  * @generated from message limber.v1.Earning
  */
 export type Earning = Message<"limber.v1.Earning"> & {
   /**
-   * The day, such as `2026-11-23`.
+   * Day, such as `2026-11-23`.
    *
    * @generated from field: string day = 1;
    */
   day: string;
 
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 3;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * Calls that it answered and that were charged for it.
+   * Number of charged calls that it answered.
    *
    * @generated from field: double calls = 5;
    */
   calls: number;
 
   /**
-   * Calls with the caller's own key at the provider: they earn nothing here.
+   * Number of calls with the caller's own provider key (BYOK), which earn nothing.
    *
    * @generated from field: double own_key_calls = 6;
    */
   ownKeyCalls: number;
 
   /**
-   * Losers of hedges that it is paid for.
+   * Number of lost hedges that are paid.
    *
    * @generated from field: double hedges = 7;
    */
   hedges: number;
 
   /**
-   * What callers were charged for it, in US dollars.
+   * Amount charged to callers for it, in US dollars.
    *
    * @generated from field: double charged_usd = 8;
    */
   chargedUsd: number;
 
   /**
-   * The provider's share, in percent.
+   * Revenue share of the provider, in percent.
    *
    * @generated from field: double share_percent = 9;
    */
   sharePercent: number;
 
   /**
-   * What it earned: the share of the charges, rounded down to a micro-dollar for each of these lines.
+   * Earnings, in US dollars: the share of the charges, rounded down to a micro-dollar per line.
    *
    * @generated from field: double earned_usd = 10;
    */
@@ -303,76 +304,76 @@ export const EarningSchema: GenMessage<Earning> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 4);
 
 /**
- * What a provider earned in a month, in UTC: the sum of its lines.
+ * Monthly statement of a provider, in UTC.
  *
  * @generated from message limber.v1.Statement
  */
 export type Statement = Message<"limber.v1.Statement"> & {
   /**
-   * The month, such as `2026-11`.
+   * Month, such as `2026-11`.
    *
    * @generated from field: string month = 1;
    */
   month: string;
 
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * Calls that it answered and that were charged for it.
+   * Number of charged calls that it answered.
    *
    * @generated from field: double calls = 3;
    */
   calls: number;
 
   /**
-   * Calls with callers' own keys at the provider: they earn nothing here.
+   * Number of calls with callers' own provider keys (BYOK), which earn nothing.
    *
    * @generated from field: double own_key_calls = 4;
    */
   ownKeyCalls: number;
 
   /**
-   * Losers of hedges that it is paid for.
+   * Number of lost hedges that are paid.
    *
    * @generated from field: double hedges = 5;
    */
   hedges: number;
 
   /**
-   * What callers were charged for it, in US dollars.
+   * Amount charged to callers, in US dollars.
    *
    * @generated from field: double charged_usd = 6;
    */
   chargedUsd: number;
 
   /**
-   * What it earned, in US dollars.
+   * Earnings, in US dollars.
    *
    * @generated from field: double earned_usd = 7;
    */
   earnedUsd: number;
 
   /**
-   * What the operator paid out in this month, in US dollars.
+   * Amount paid out in this month, in US dollars.
    *
    * @generated from field: double paid_usd = 8;
    */
   paidUsd: number;
 
   /**
-   * The month is over, and nothing is added to it any more.
+   * True if the month has ended and the statement is final.
    *
    * @generated from field: bool closed = 9;
    */
   closed: boolean;
 
   /**
-   * The same by model.
+   * The same figures by model.
    *
    * @generated from field: repeated limber.v1.ModelEarning models = 10;
    */
@@ -387,34 +388,34 @@ export const StatementSchema: GenMessage<Statement> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 5);
 
 /**
- * What a provider earned with a model in a month.
+ * Earnings of a provider with one model in a month.
  *
  * @generated from message limber.v1.ModelEarning
  */
 export type ModelEarning = Message<"limber.v1.ModelEarning"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * Calls that it answered and that were charged for it.
+   * Number of charged calls that it answered.
    *
    * @generated from field: double calls = 2;
    */
   calls: number;
 
   /**
-   * What callers were charged for it, in US dollars.
+   * Amount charged to callers, in US dollars.
    *
    * @generated from field: double charged_usd = 3;
    */
   chargedUsd: number;
 
   /**
-   * What it earned, in US dollars.
+   * Earnings, in US dollars.
    *
    * @generated from field: double earned_usd = 4;
    */
@@ -429,48 +430,48 @@ export const ModelEarningSchema: GenMessage<ModelEarning> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 6);
 
 /**
- * What a provider earned, and what of it is owed.
+ * Earnings of a provider and the amount due.
  *
  * @generated from message limber.v1.ProviderBalance
  */
 export type ProviderBalance = Message<"limber.v1.ProviderBalance"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The share that is in force, in percent.
+   * Effective revenue share, in percent.
    *
    * @generated from field: double share_percent = 2;
    */
   sharePercent: number;
 
   /**
-   * The share is the provider's own; else that of all that have none of their own.
+   * True if the share is the provider's own; otherwise the default share applies.
    *
    * @generated from field: bool own_share = 3;
    */
   ownShare: boolean;
 
   /**
-   * What it earned so far, in US dollars.
+   * Total earnings, in US dollars.
    *
    * @generated from field: double earned_usd = 4;
    */
   earnedUsd: number;
 
   /**
-   * What the operator paid out of it, in US dollars.
+   * Total amount paid out, in US dollars.
    *
    * @generated from field: double paid_usd = 5;
    */
   paidUsd: number;
 
   /**
-   * What is owed: what was earned and not paid out, in US dollars.
+   * Amount due: earnings that are not paid out yet, in US dollars.
    *
    * @generated from field: double owed_usd = 6;
    */
@@ -485,41 +486,41 @@ export const ProviderBalanceSchema: GenMessage<ProviderBalance> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 7);
 
 /**
- * What the operator paid out.
+ * A payout by the operator.
  *
  * @generated from message limber.v1.Payout
  */
 export type Payout = Message<"limber.v1.Payout"> & {
   /**
-   * Its name, such as `pout_01J…`.
+   * Payout id, such as `pout_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * The amount, in US dollars.
+   * Amount, in US dollars.
    *
    * @generated from field: double amount_usd = 3;
    */
   amountUsd: number;
 
   /**
-   * The reference of the payment, as the operator gave it.
+   * Payment reference given by the operator.
    *
    * @generated from field: string reference = 4;
    */
   reference: string;
 
   /**
-   * When it was recorded, in unix seconds.
+   * When it was recorded, in Unix seconds.
    *
    * @generated from field: uint32 created = 5;
    */
@@ -534,48 +535,48 @@ export const PayoutSchema: GenMessage<Payout> = /*@__PURE__*/
   messageDesc(file_limber_v1_earning, 8);
 
 /**
- * What becomes of a breaker.
+ * State changes of a circuit breaker.
  *
  * @generated from enum limber.v1.BreakerMove
  */
 export const BreakerMove = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BREAKER_MOVE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It opened after failures: calls are kept away.
+   * Opened after failures; no calls are routed to the offering.
    *
    * @generated from enum value: BREAKER_MOVE_OPENED = 1;
    */
   OPENED: 1,
 
   /**
-   * It closed: the offering has recovered.
+   * Closed; the offering has recovered.
    *
    * @generated from enum value: BREAKER_MOVE_CLOSED = 2;
    */
   CLOSED: 2,
 
   /**
-   * The operator keeps calls away.
+   * Forced open by the operator.
    *
    * @generated from enum value: BREAKER_MOVE_FORCED_OPEN = 3;
    */
   FORCED_OPEN: 3,
 
   /**
-   * The operator lets calls through.
+   * Forced closed by the operator.
    *
    * @generated from enum value: BREAKER_MOVE_FORCED_CLOSED = 4;
    */
   FORCED_CLOSED: 4,
 
   /**
-   * The operator took the hand off it.
+   * Returned to automatic operation by the operator.
    *
    * @generated from enum value: BREAKER_MOVE_FREED = 5;
    */
@@ -583,7 +584,7 @@ export const BreakerMove = {
 } as const;
 
 /**
- * What becomes of a breaker.
+ * State changes of a circuit breaker.
  *
  * @generated from enum limber.v1.BreakerMove
  */

@@ -16,153 +16,154 @@ export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
   fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIrUGCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBAUINCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3MihQIKD0V2YWx1YXRlZFBvbGljeRIQCghlbmRwb2ludBgBIAEoCRIQCghwcm90b2NvbBgCIAEoCRISCgVtb2RlbBgDIAEoCUgAiAEBEhQKDGFjdGlvbl9zcGFjZRgEIAEoCRIYCgtvZmZlcmluZ19pZBgFIAEoCUgBiAEBEhUKCHByb3ZpZGVyGAYgASgJSAKIAQESFAoHaG9yaXpvbhgHIAEoDUgDiAEBEhkKDHJlcGxhbl9zdGVwcxgIIAEoDUgEiAEBQggKBl9tb2RlbEIOCgxfb2ZmZXJpbmdfaWRCCwoJX3Byb3ZpZGVyQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHMi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSJyChJFdmFsdWF0aW9uUHJvZ3Jlc3MSEQoJY29tcGxldGVkGAEgASgNEg0KBXRvdGFsGAIgASgNEiEKFHJ1bm5pbmdfc3VjY2Vzc19yYXRlGAMgASgBSACIAQFCFwoVX3J1bm5pbmdfc3VjY2Vzc19yYXRlIkYKDUVwaXNvZGVDb3VudHMSEQoJcmVxdWVzdGVkGAEgASgNEhEKCWNvbXBsZXRlZBgCIAEoDRIPCgdlcnJvcmVkGAMgASgNItMFChBFdmFsdWF0aW9uU2NvcmVzEiwKDHN1Y2Nlc3NfcmF0ZRgBIAEoCzIWLmxpbWJlci52MS5TdWNjZXNzUmF0ZRImCgZyZXR1cm4YAiABKAsyFi5saW1iZXIudjEuUmV0dXJuU2NvcmUSLAoOcHJvZ3Jlc3Nfc2NvcmUYAyABKAsyFC5saW1iZXIudjEuTWVhblNjb3JlEigKDWVwaXNvZGVfc3RlcHMYBCABKAsyES5saW1iZXIudjEuU3ByZWFkEjYKEXRpbWVfdG9fc3VjY2Vzc19zGAUgASgLMhYubGltYmVyLnYxLk1lZGlhblNjb3JlSACIAQESQwoMdGVybWluYXRpb25zGAYgAygLMi0ubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuVGVybWluYXRpb25zRW50cnkSJgoGc2FmZXR5GAcgASgLMhYubGltYmVyLnYxLlNhZmV0eVNjb3JlEi4KCnNtb290aG5lc3MYCCABKAsyGi5saW1iZXIudjEuU21vb3RobmVzc1Njb3JlEjIKEXBvbGljeV9sYXRlbmN5X21zGAkgASgLMhcubGltYmVyLnYxLkxhdGVuY3lTY29yZRIUCgxwb2xpY3lfY2FsbHMYCiABKA0SLwoIcmVhbHRpbWUYCyABKAsyGC5saW1iZXIudjEuUmVhbHRpbWVTY29yZUgBiAEBEjkKB21ldHJpY3MYDCADKAsyKC5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5NZXRyaWNzRW50cnkaMwoRVGVybWluYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIUChJfdGltZV90b19zdWNjZXNzX3NCCwoJX3JlYWx0aW1lIoYBCgtTdWNjZXNzUmF0ZRINCgV2YWx1ZRgBIAEoARIRCglzdWNjZXNzZXMYAiABKA0SCQoBbhgDIAEoDRIhCgRjaTk1GAQgASgLMhMubGltYmVyLnYxLkludGVydmFsEicKCmNpOTVfZXhhY3QYBSABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiNQoISW50ZXJ2YWwSDgoGbWV0aG9kGAEgASgJEgsKA2xvdxgCIAEoARIMCgRoaWdoGAMgASgBInUKC1JldHVyblNjb3JlEgwKBG1lYW4YASABKAESCwoDc3RkGAIgASgBEg4KBm1lZGlhbhgDIAEoARILCgNtaW4YBCABKAESCwoDbWF4GAUgASgBEiEKBGNpOTUYBiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiJgoGU3ByZWFkEgwKBG1lYW4YASABKAESDgoGbWVkaWFuGAIgASgBIhkKCU1lYW5TY29yZRIMCgRtZWFuGAEgASgBIh0KC01lZGlhblNjb3JlEg4KBm1lZGlhbhgBIAEoASJCCgtTYWZldHlTY29yZRISCgpjb2xsaXNpb25zGAEgASgNEh8KF2NsaXBwZWRfYWN0aW9uX2ZyYWN0aW9uGAIgASgBIjAKD1Ntb290aG5lc3NTY29yZRIdChVtZWFuX2Fic19hY3Rpb25fZGVsdGEYASABKAEiNQoMTGF0ZW5jeVNjb3JlEgsKA3A1MBgBIAEoARILCgNwOTUYAiABKAESCwoDbWF4GAMgASgBIkEKDVJlYWx0aW1lU2NvcmUSGgoSc3RhbGVfYWN0aW9uX3JhdGlvGAEgASgBEhQKDGVmZmVjdGl2ZV9oehgCIAEoASLQAwoNRXBpc29kZVJlY29yZBINCgVpbmRleBgBIAEoDRIMCgRzZWVkGAIgASgNEg4KBnN0YXR1cxgDIAEoCRIPCgdzdWNjZXNzGAQgASgIEhMKC3Rlcm1pbmF0aW9uGAUgASgJEhIKBWVycm9yGAYgASgJSACIAQESDgoGcmV0dXJuGAcgASgBEhAKCHByb2dyZXNzGAggASgBEg0KBXN0ZXBzGAkgASgNEhIKCnNpbV90aW1lX3MYCiABKAESFAoMcG9saWN5X2NhbGxzGAsgASgNEhcKD21lYW5fbGF0ZW5jeV9tcxgMIAEoARI2CgdtZXRyaWNzGA0gAygLMiUubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQuTWV0cmljc0VudHJ5EhwKFGluaXRpYWxfc3RhdGVfc2hhMjU2GA4gASgJEhkKEXRyYWplY3Rvcnlfc2hhMjU2GA8gASgJEhgKC3BpY3R1cmVfdXJsGBAgASgJSAGIAQESDwoHd2FsbF9tcxgRIAEoDRouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiMAoPRXZhbHVhdGlvbkVycm9yEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCSp1ChBFdmFsdWF0aW9uUnVubmVyEiEKHUVWQUxVQVRJT05fUlVOTkVSX1VOU1BFQ0lGSUVEEAASHgoaRVZBTFVBVElPTl9SVU5ORVJfRU1CRURERUQQARIeChpFVkFMVUFUSU9OX1JVTk5FUl9FWFRFUk5BTBACKmkKDkV2YWx1YXRpb25Nb2RlEh8KG0VWQUxVQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhgKFEVWQUxVQVRJT05fTU9ERV9TWU5DEAESHAoYRVZBTFVBVElPTl9NT0RFX1JFQUxUSU1FEAIqhAEKD0V2YWx1YXRpb25NZWRpYRIgChxFVkFMVUFUSU9OX01FRElBX1VOU1BFQ0lGSUVEEAASGQoVRVZBTFVBVElPTl9NRURJQV9OT05FEAESGAoURVZBTFVBVElPTl9NRURJQV9HSUYQAhIaChZFVkFMVUFUSU9OX01FRElBX1NUUklQEANiBnByb3RvMw", [file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
- * A policy tried in a simulated scenario, many episodes long.
+ * An evaluation of a policy over many episodes of a simulated scenario.
  *
  * @generated from message limber.v1.Evaluation
  */
 export type Evaluation = Message<"limber.v1.Evaluation"> & {
   /**
-   * Its name, such as `job_01J…`.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `evaluation.job`.
+   * Always `evaluation.job`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Constant `evaluate`.
+   * Always `evaluate`.
    *
    * @generated from field: string kind = 3;
    */
   kind: string;
 
   /**
-   * Where it stands.
+   * Job status.
    *
    * @generated from field: limber.v1.JobStatus status = 4;
    */
   status: JobStatus;
 
   /**
-   * When it was asked for, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 5;
    */
   createdAt: number;
 
   /**
-   * When a worker first took it, in unix seconds.
+   * When a worker or runner first started it, in Unix seconds.
    *
    * @generated from field: optional uint32 started_at = 6;
    */
   startedAt?: number | undefined;
 
   /**
-   * When it ended, in unix seconds.
+   * When it ended, in Unix seconds.
    *
    * @generated from field: optional uint32 finished_at = 7;
    */
   finishedAt?: number | undefined;
 
   /**
-   * What is tried.
+   * The evaluated policy.
    *
    * @generated from field: limber.v1.EvaluatedPolicy policy = 8;
    */
   policy?: EvaluatedPolicy | undefined;
 
   /**
-   * Where it is tried.
+   * The scenario.
    *
    * @generated from field: limber.v1.EvaluatedScenario scenario = 9;
    */
   scenario?: EvaluatedScenario | undefined;
 
   /**
-   * How far it is.
+   * Progress.
    *
    * @generated from field: limber.v1.EvaluationProgress progress = 10;
    */
   progress?: EvaluationProgress | undefined;
 
   /**
-   * How its episodes stand.
+   * Episode counts.
    *
    * @generated from field: limber.v1.EpisodeCounts episodes = 11;
    */
   episodes?: EpisodeCounts | undefined;
 
   /**
-   * What it came to; absent until the first episode has ended, and final once the status is `completed`.
+   * Scores so far; absent before the first episode ends, and final once the status is `completed`.
    *
    * @generated from field: limber.v1.EvaluationScores scores = 12;
    */
   scores?: EvaluationScores | undefined;
 
   /**
-   * Each episode that has ended, in order.
+   * Ended episodes, in order.
    *
    * @generated from field: repeated limber.v1.EpisodeRecord per_episode = 13;
    */
   perEpisode: EpisodeRecord[];
 
   /**
-   * What is needed to have the same score again.
+   * What is needed to reproduce the scores.
    *
    * @generated from field: limber.v1.Reproducibility reproducibility = 14;
    */
   reproducibility?: Reproducibility | undefined;
 
   /**
-   * What it has cost so far; calls of a model of the gateway are billed as their own.
+   * Cost so far; policy calls to models of the gateway are also billed as separate calls.
    *
    * @generated from field: limber.v1.EvaluationUsage usage = 15;
    */
   usage?: EvaluationUsage | undefined;
 
   /**
-   * Whether the policy is a model or a placeholder.
+   * Whether the actions come from a model or are placeholders.
    *
    * @generated from field: limber.v1.EvaluationRoute route = 16;
    */
   route?: EvaluationRoute | undefined;
 
   /**
-   * Why it failed; absent where it did not.
+   * Why it failed; absent unless it failed.
    *
    * @generated from field: limber.v1.EvaluationError error = 17;
    */
   error?: EvaluationError | undefined;
 
   /**
-   * The caller's own words, given back.
+   * Caller metadata, returned unchanged.
    *
    * @generated from field: google.protobuf.Struct metadata = 18;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Whether the gateway runs its episodes, or a runner outside does and reports them.
+   * Whether the gateway or an external runner runs the episodes.
    *
    * @generated from field: limber.v1.EvaluationRunner runner = 19;
    */
   runner: EvaluationRunner;
 
   /**
-   * What the runner outside calls itself and its harness; absent where the gateway runs the episodes, or none has taken them.
+   * Name of the external runner and its harness; absent if the gateway runs the episodes or no runner has claimed them.
    *
    * @generated from field: optional string harness = 20;
    */
   harness?: string | undefined;
 
   /**
-   * Seconds of wall time that its episodes may take in all: waiting for the policy is counted, waiting for other evaluations is not; absent where a runner outside runs them.
+   * Wall-clock budget for all episodes, in seconds. It includes waiting for the policy, but not for other evaluations. Absent for
+   * external runners.
    *
    * @generated from field: optional uint32 wall_budget_s = 21;
    */
@@ -183,56 +184,57 @@ export const EvaluationSchema: GenMessage<Evaluation> = /*@__PURE__*/
  */
 export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
   /**
-   * The address, or the model or alias of the gateway.
+   * Server address, model slug or alias.
    *
    * @generated from field: string endpoint = 1;
    */
   endpoint: string;
 
   /**
-   * The wire protocol that it is reached over; `gateway` for a model of the gateway.
+   * Wire protocol; `gateway` for a model of the gateway.
    *
    * @generated from field: string protocol = 2;
    */
   protocol: string;
 
   /**
-   * The model that answered last, where it is one of the gateway.
+   * Slug of the model that answered last; absent for server addresses.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * The action space that it acts in.
+   * Action space of the policy.
    *
    * @generated from field: string action_space = 4;
    */
   actionSpace: string;
 
   /**
-   * The offering that every call goes to, where it is a model of the gateway: another one of the same model need not answer the same to the last bit.
+   * Id of the offering that gets every call, for models of the gateway. Other offerings of the same model might return slightly
+   * different actions.
    *
    * @generated from field: optional string offering_id = 5;
    */
   offeringId?: string | undefined;
 
   /**
-   * The provider of that offering.
+   * Name of the offering's provider.
    *
    * @generated from field: optional string provider = 6;
    */
   provider?: string | undefined;
 
   /**
-   * Steps of each chunk that are asked for; absent where as many are taken as the server at the address gives.
+   * Requested steps per chunk; absent if the server's own chunk length is used.
    *
    * @generated from field: optional uint32 horizon = 7;
    */
   horizon?: number | undefined;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again; absent where it is a quarter of what the server gives.
+   * Steps executed before the policy is called again; absent if it is a quarter of the server's chunk length.
    *
    * @generated from field: optional uint32 replan_steps = 8;
    */
@@ -253,63 +255,63 @@ export const EvaluatedPolicySchema: GenMessage<EvaluatedPolicy> = /*@__PURE__*/
  */
 export type EvaluatedScenario = Message<"limber.v1.EvaluatedScenario"> & {
   /**
-   * Its name.
+   * Scenario id, such as `arm-reach`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its version.
+   * Scenario version.
    *
    * @generated from field: string version = 2;
    */
   version: string;
 
   /**
-   * The digest of its world, numbers and rules: scores compare only under one digest.
+   * Digest of its world, parameters and rules; scores are comparable only for equal digests.
    *
    * @generated from field: string digest = 3;
    */
   digest: string;
 
   /**
-   * The physics engine; `external` where a runner outside has its own.
+   * Physics engine; `external` for external runners.
    *
    * @generated from field: string engine = 4;
    */
   engine: string;
 
   /**
-   * The version of the engine.
+   * Version of the engine.
    *
    * @generated from field: string engine_version = 5;
    */
   engineVersion: string;
 
   /**
-   * The action space.
+   * Action space.
    *
    * @generated from field: string action_space = 6;
    */
   actionSpace: string;
 
   /**
-   * Numbers of an action.
+   * Number of values per action.
    *
    * @generated from field: uint32 action_dim = 7;
    */
   actionDim: number;
 
   /**
-   * Milliseconds of a control step.
+   * Duration of a control step, in milliseconds.
    *
    * @generated from field: double dt_ms = 8;
    */
   dtMs: number;
 
   /**
-   * Control steps of an episode at most.
+   * Maximum number of control steps per episode.
    *
    * @generated from field: uint32 max_steps = 9;
    */
@@ -331,27 +333,27 @@ export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE_
   messageDesc(file_limber_v1_evaluation, 2);
 
 /**
- * How far an evaluation is.
+ * Progress of an evaluation.
  *
  * @generated from message limber.v1.EvaluationProgress
  */
 export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
   /**
-   * Episodes that have ended.
+   * Number of ended episodes.
    *
    * @generated from field: uint32 completed = 1;
    */
   completed: number;
 
   /**
-   * Episodes in all.
+   * Total number of episodes.
    *
    * @generated from field: uint32 total = 2;
    */
   total: number;
 
   /**
-   * Of those that have ended, the share that succeeded; absent before the first.
+   * Share of the ended episodes that succeeded, from 0 to 1; absent before the first one ends.
    *
    * @generated from field: optional double running_success_rate = 3;
    */
@@ -366,27 +368,27 @@ export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PUR
   messageDesc(file_limber_v1_evaluation, 3);
 
 /**
- * How the episodes of an evaluation stand.
+ * Episode counts of an evaluation.
  *
  * @generated from message limber.v1.EpisodeCounts
  */
 export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
   /**
-   * Asked for.
+   * Requested episodes.
    *
    * @generated from field: uint32 requested = 1;
    */
   requested: number;
 
   /**
-   * Ran to their end.
+   * Episodes that ran to the end.
    *
    * @generated from field: uint32 completed = 2;
    */
   completed: number;
 
   /**
-   * Ended by a fault of the policy; counted as failures, not billed.
+   * Episodes ended by a policy fault; counted as failures, but not charged.
    *
    * @generated from field: uint32 errored = 3;
    */
@@ -401,90 +403,90 @@ export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 4);
 
 /**
- * The scores of an evaluation.
+ * Scores of an evaluation.
  *
  * @generated from message limber.v1.EvaluationScores
  */
 export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
   /**
-   * The share of episodes that succeeded.
+   * Share of successful episodes.
    *
    * @generated from field: limber.v1.SuccessRate success_rate = 1;
    */
   successRate?: SuccessRate | undefined;
 
   /**
-   * The return.
+   * Episode return.
    *
    * @generated from field: limber.v1.ReturnScore return = 2;
    */
   return?: ReturnScore | undefined;
 
   /**
-   * How far episodes came on the average, 0 to 1.
+   * Mean progress, from 0 to 1.
    *
    * @generated from field: limber.v1.MeanScore progress_score = 3;
    */
   progressScore?: MeanScore | undefined;
 
   /**
-   * Control steps of an episode.
+   * Control steps per episode.
    *
    * @generated from field: limber.v1.Spread episode_steps = 4;
    */
   episodeSteps?: Spread | undefined;
 
   /**
-   * Simulated seconds to success, of those that succeeded; absent without one.
+   * Simulated time to success of the successful episodes, in seconds; absent without one.
    *
    * @generated from field: optional limber.v1.MedianScore time_to_success_s = 5;
    */
   timeToSuccessS?: MedianScore | undefined;
 
   /**
-   * How episodes ended, by word.
+   * Number of episodes by termination.
    *
    * @generated from field: map<string, uint32> terminations = 6;
    */
   terminations: { [key: string]: number };
 
   /**
-   * What a robot would have suffered.
+   * Safety figures.
    *
    * @generated from field: limber.v1.SafetyScore safety = 7;
    */
   safety?: SafetyScore | undefined;
 
   /**
-   * How smooth the actions were.
+   * Smoothness of the actions.
    *
    * @generated from field: limber.v1.SmoothnessScore smoothness = 8;
    */
   smoothness?: SmoothnessScore | undefined;
 
   /**
-   * Milliseconds of the policy's answers.
+   * Policy response time, in milliseconds.
    *
    * @generated from field: limber.v1.LatencyScore policy_latency_ms = 9;
    */
   policyLatencyMs?: LatencyScore | undefined;
 
   /**
-   * Times that the policy was asked.
+   * Number of policy calls.
    *
    * @generated from field: uint32 policy_calls = 10;
    */
   policyCalls: number;
 
   /**
-   * What being slow did; absent in mode `sync`.
+   * Effects of policy latency; absent in mode `sync`.
    *
    * @generated from field: optional limber.v1.RealtimeScore realtime = 11;
    */
   realtime?: RealtimeScore | undefined;
 
   /**
-   * The mean of each figure that the scenario measures, by name.
+   * Mean of each scenario metric, by name.
    *
    * @generated from field: map<string, double> metrics = 12;
    */
@@ -499,41 +501,41 @@ export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*
   messageDesc(file_limber_v1_evaluation, 5);
 
 /**
- * A share of episodes with its uncertainty.
+ * A success rate with its confidence intervals.
  *
  * @generated from message limber.v1.SuccessRate
  */
 export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
   /**
-   * The share, 0 to 1.
+   * Success rate, from 0 to 1.
    *
    * @generated from field: double value = 1;
    */
   value: number;
 
   /**
-   * Episodes that succeeded.
+   * Number of successful episodes.
    *
    * @generated from field: uint32 successes = 2;
    */
   successes: number;
 
   /**
-   * Episodes in all.
+   * Number of episodes.
    *
    * @generated from field: uint32 n = 3;
    */
   n: number;
 
   /**
-   * Wilson's interval at 95 %.
+   * 95 % Wilson interval.
    *
    * @generated from field: limber.v1.Interval ci95 = 4;
    */
   ci95?: Interval | undefined;
 
   /**
-   * The exact interval of Clopper and Pearson at 95 %.
+   * 95 % exact interval (Clopper-Pearson).
    *
    * @generated from field: limber.v1.Interval ci95_exact = 5;
    */
@@ -548,7 +550,7 @@ export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 6);
 
 /**
- * What a figure may be.
+ * A confidence interval.
  *
  * @generated from message limber.v1.Interval
  */
@@ -561,14 +563,14 @@ export type Interval = Message<"limber.v1.Interval"> & {
   method: string;
 
   /**
-   * The least.
+   * Lower bound.
    *
    * @generated from field: double low = 2;
    */
   low: number;
 
   /**
-   * The most.
+   * Upper bound.
    *
    * @generated from field: double high = 3;
    */
@@ -583,48 +585,48 @@ export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 7);
 
 /**
- * How returns lie.
+ * Distribution of the episode returns.
  *
  * @generated from message limber.v1.ReturnScore
  */
 export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
   /**
-   * The mean.
+   * Mean.
    *
    * @generated from field: double mean = 1;
    */
   mean: number;
 
   /**
-   * The standard deviation.
+   * Standard deviation.
    *
    * @generated from field: double std = 2;
    */
   std: number;
 
   /**
-   * The median.
+   * Median.
    *
    * @generated from field: double median = 3;
    */
   median: number;
 
   /**
-   * The least.
+   * Minimum.
    *
    * @generated from field: double min = 4;
    */
   min: number;
 
   /**
-   * The most.
+   * Maximum.
    *
    * @generated from field: double max = 5;
    */
   max: number;
 
   /**
-   * The mean's interval at 95 %.
+   * 95 % confidence interval of the mean.
    *
    * @generated from field: limber.v1.Interval ci95 = 6;
    */
@@ -639,20 +641,20 @@ export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 8);
 
 /**
- * How values lie.
+ * Mean and median of a figure.
  *
  * @generated from message limber.v1.Spread
  */
 export type Spread = Message<"limber.v1.Spread"> & {
   /**
-   * The mean.
+   * Mean.
    *
    * @generated from field: double mean = 1;
    */
   mean: number;
 
   /**
-   * The median.
+   * Median.
    *
    * @generated from field: double median = 2;
    */
@@ -673,7 +675,7 @@ export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
  */
 export type MeanScore = Message<"limber.v1.MeanScore"> & {
   /**
-   * The mean.
+   * Mean.
    *
    * @generated from field: double mean = 1;
    */
@@ -694,7 +696,7 @@ export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
  */
 export type MedianScore = Message<"limber.v1.MedianScore"> & {
   /**
-   * The median.
+   * Median.
    *
    * @generated from field: double median = 1;
    */
@@ -709,20 +711,20 @@ export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 11);
 
 /**
- * What a robot would have suffered.
+ * Safety figures of an evaluation.
  *
  * @generated from message limber.v1.SafetyScore
  */
 export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
   /**
-   * Episodes that ended in a collision.
+   * Number of episodes that ended in a collision.
    *
    * @generated from field: uint32 collisions = 1;
    */
   collisions: number;
 
   /**
-   * The share of steps whose action was beyond the bounds and took effect at the bound.
+   * Share of steps whose action exceeded the bounds and was clipped, from 0 to 1.
    *
    * @generated from field: double clipped_action_fraction = 2;
    */
@@ -737,13 +739,13 @@ export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 12);
 
 /**
- * How smooth actions were.
+ * Smoothness of the actions.
  *
  * @generated from message limber.v1.SmoothnessScore
  */
 export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
   /**
-   * The mean change of an action from step to step, over its bounds.
+   * Mean change of an action from step to step, relative to its range.
    *
    * @generated from field: double mean_abs_action_delta = 1;
    */
@@ -758,27 +760,27 @@ export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 13);
 
 /**
- * Milliseconds.
+ * Latency, in milliseconds.
  *
  * @generated from message limber.v1.LatencyScore
  */
 export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
   /**
-   * Half were faster.
+   * Median.
    *
    * @generated from field: double p50 = 1;
    */
   p50: number;
 
   /**
-   * 95 of 100 were faster.
+   * 95th percentile.
    *
    * @generated from field: double p95 = 2;
    */
   p95: number;
 
   /**
-   * The slowest.
+   * Maximum.
    *
    * @generated from field: double max = 3;
    */
@@ -793,13 +795,13 @@ export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 14);
 
 /**
- * What being slow did to a policy.
+ * Effects of policy latency in `realtime` mode.
  *
  * @generated from message limber.v1.RealtimeScore
  */
 export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
   /**
-   * The share of steps under an action that was already past.
+   * Share of steps executed with an outdated action, from 0 to 1.
    *
    * @generated from field: double stale_action_ratio = 1;
    */
@@ -821,125 +823,126 @@ export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 15);
 
 /**
- * One episode that has ended.
+ * An ended episode.
  *
  * @generated from message limber.v1.EpisodeRecord
  */
 export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
   /**
-   * Its place, from 0.
+   * Index of the episode, from 0.
    *
    * @generated from field: uint32 index = 1;
    */
   index: number;
 
   /**
-   * Its seed: that of the evaluation plus its place.
+   * Seed of the episode: the evaluation's seed plus `index`.
    *
    * @generated from field: uint32 seed = 2;
    */
   seed: number;
 
   /**
-   * `success`, `failure`, or `error` for a fault of the policy.
+   * `success`, `failure`, or `error` for a policy fault.
    *
    * @generated from field: string status = 3;
    */
   status: string;
 
   /**
-   * Whether it succeeded.
+   * True if the episode succeeded.
    *
    * @generated from field: bool success = 4;
    */
   success: boolean;
 
   /**
-   * How it ended: `success`, `max_steps`, `fell`, `collision`, `out_of_bounds`, `policy_timeout`, `policy_disconnected`, `policy_error`, `invalid_action`, `action_dim_mismatch` or `sim_unstable`.
+   * How it ended: `success`, `max_steps`, `fell`, `collision`, `out_of_bounds`, `policy_timeout`, `policy_disconnected`, `policy_error`,
+   * `invalid_action`, `action_dim_mismatch` or `sim_unstable`.
    *
    * @generated from field: string termination = 5;
    */
   termination: string;
 
   /**
-   * What went wrong, in a sentence; absent where nothing did.
+   * Error message; absent without an error.
    *
    * @generated from field: optional string error = 6;
    */
   error?: string | undefined;
 
   /**
-   * The sum of its rewards.
+   * Sum of its rewards.
    *
    * @generated from field: double return = 7;
    */
   return: number;
 
   /**
-   * How far it came, 0 to 1.
+   * Progress, from 0 to 1.
    *
    * @generated from field: double progress = 8;
    */
   progress: number;
 
   /**
-   * Its control steps.
+   * Number of control steps.
    *
    * @generated from field: uint32 steps = 9;
    */
   steps: number;
 
   /**
-   * Its simulated seconds.
+   * Simulated time, in seconds.
    *
    * @generated from field: double sim_time_s = 10;
    */
   simTimeS: number;
 
   /**
-   * Times that the policy was asked.
+   * Number of policy calls.
    *
    * @generated from field: uint32 policy_calls = 11;
    */
   policyCalls: number;
 
   /**
-   * The mean of the policy's answers, in milliseconds.
+   * Mean policy response time, in milliseconds.
    *
    * @generated from field: double mean_latency_ms = 12;
    */
   meanLatencyMs: number;
 
   /**
-   * The figures that the scenario measures, by name.
+   * Scenario metrics, by name.
    *
    * @generated from field: map<string, double> metrics = 13;
    */
   metrics: { [key: string]: number };
 
   /**
-   * SHA-256 of where everything stood at its beginning.
+   * SHA-256 of the initial state.
    *
    * @generated from field: string initial_state_sha256 = 14;
    */
   initialStateSha256: string;
 
   /**
-   * SHA-256 of its beginning, every action and its end.
+   * SHA-256 of the initial state, all actions and the final state.
    *
    * @generated from field: string trajectory_sha256 = 15;
    */
   trajectorySha256: string;
 
   /**
-   * A picture of it as a `data:` URL; only of the first and the worst, where pictures were asked for.
+   * Recording as a `data:` URL; only for the first and the worst episode, if `media` was requested.
    *
    * @generated from field: optional string picture_url = 16;
    */
   pictureUrl?: string | undefined;
 
   /**
-   * Milliseconds of wall time that it took, waiting for the policy included, waiting for other evaluations not; 0 where a runner outside ran it.
+   * Wall-clock time, in milliseconds, including waiting for the policy but not for other evaluations; 0 for external runners.
    *
    * @generated from field: uint32 wall_ms = 17;
    */
@@ -954,27 +957,27 @@ export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 16);
 
 /**
- * What is needed to have the same score again.
+ * What is needed to reproduce the scores.
  *
  * @generated from message limber.v1.Reproducibility
  */
 export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
   /**
-   * SHA-256 of the scenario's digest and every episode's seed and trajectory; absent until it is final.
+   * SHA-256 of the scenario digest and the seeds and trajectories of all episodes; absent until final.
    *
    * @generated from field: optional string hash = 1;
    */
   hash?: string | undefined;
 
   /**
-   * The runtime that the physics ran in.
+   * Runtime of the physics engine.
    *
    * @generated from field: string runtime = 2;
    */
   runtime: string;
 
   /**
-   * Whether pictured episodes, run again from their record, gave the same trajectories; absent where none was.
+   * True if replaying the recorded episodes gave the same trajectories; absent if none was replayed.
    *
    * @generated from field: optional bool replay_verified = 3;
    */
@@ -989,41 +992,41 @@ export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 17);
 
 /**
- * What an evaluation has cost.
+ * Cost of an evaluation.
  *
  * @generated from message limber.v1.EvaluationUsage
  */
 export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
   /**
-   * Episodes that are billed: those that ran to their end.
+   * Number of charged episodes: those that ran to the end.
    *
    * @generated from field: uint32 episodes = 1;
    */
   episodes: number;
 
   /**
-   * What they cost, in US dollars.
+   * Cost of these episodes, in US dollars.
    *
    * @generated from field: double cost_usd = 2;
    */
   costUsd: number;
 
   /**
-   * Times that the policy was asked, in the episodes that ended.
+   * Number of policy calls in the ended episodes.
    *
    * @generated from field: uint32 policy_calls = 3;
    */
   policyCalls: number;
 
   /**
-   * What these calls cost, in US dollars; each is also billed as a call of its own. 0 of a policy at an address, and of one that a runner outside asks.
+   * Cost of the policy calls, in US dollars; each is also billed as a separate call. 0 for server addresses and external runners.
    *
    * @generated from field: double policy_cost_usd = 4;
    */
   policyCostUsd: number;
 
   /**
-   * Episodes and calls together, in US dollars.
+   * Total cost of episodes and policy calls, in US dollars.
    *
    * @generated from field: double total_cost_usd = 5;
    */
@@ -1038,13 +1041,13 @@ export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 18);
 
 /**
- * What an evaluation's actions came from.
+ * Origin of an evaluation's actions.
  *
  * @generated from message limber.v1.EvaluationRoute
  */
 export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
   /**
-   * Placeholder actions, not a model's.
+   * True if the actions are placeholders and did not come from a model.
    *
    * @generated from field: bool simulated = 1;
    */
@@ -1065,14 +1068,14 @@ export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
  */
 export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
   /**
-   * The word of the reason.
+   * Reason code.
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * A sentence for people; may be empty.
+   * Human-readable message; may be empty.
    *
    * @generated from field: string message = 2;
    */
@@ -1093,21 +1096,21 @@ export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
  */
 export const EvaluationRunner = {
   /**
-   * Not stated: `embedded`.
+   * Unspecified; behaves as `embedded`.
    *
    * @generated from enum value: EVALUATION_RUNNER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The gateway, in its own physics: scores that anyone can have again bit for bit.
+   * The gateway, in its own physics engine; scores are reproducible bit by bit.
    *
    * @generated from enum value: EVALUATION_RUNNER_EMBEDDED = 1;
    */
   EMBEDDED: 1,
 
   /**
-   * A runner of the organisation, with the benchmark's own harness: scores as it reports them.
+   * A runner of the organization with the benchmark's own harness; scores are as the runner reports them.
    *
    * @generated from enum value: EVALUATION_RUNNER_EXTERNAL = 2;
    */
@@ -1128,27 +1131,27 @@ export const EvaluationRunnerSchema: GenEnum<EvaluationRunner> = /*@__PURE__*/
   enumDesc(file_limber_v1_evaluation, 0);
 
 /**
- * Whether the world waits for the policy.
+ * Whether the simulation waits for the policy.
  *
  * @generated from enum limber.v1.EvaluationMode
  */
 export const EvaluationMode = {
   /**
-   * Not stated: `sync`.
+   * Unspecified; behaves as `sync`.
    *
    * @generated from enum value: EVALUATION_MODE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The world stands still while the policy thinks.
+   * The simulation pauses while the policy computes.
    *
    * @generated from enum value: EVALUATION_MODE_SYNC = 1;
    */
   SYNC: 1,
 
   /**
-   * The world goes on under the last action while the policy thinks.
+   * The simulation continues with the last action while the policy computes.
    *
    * @generated from enum value: EVALUATION_MODE_REALTIME = 2;
    */
@@ -1156,7 +1159,7 @@ export const EvaluationMode = {
 } as const;
 
 /**
- * Whether the world waits for the policy.
+ * Whether the simulation waits for the policy.
  *
  * @generated from enum limber.v1.EvaluationMode
  */
@@ -1169,13 +1172,13 @@ export const EvaluationModeSchema: GenEnum<EvaluationMode> = /*@__PURE__*/
   enumDesc(file_limber_v1_evaluation, 1);
 
 /**
- * What is kept of the first and the worst episode.
+ * What is recorded of the first and the worst episode.
  *
  * @generated from enum limber.v1.EvaluationMedia
  */
 export const EvaluationMedia = {
   /**
-   * Not stated: nothing.
+   * Unspecified; records nothing.
    *
    * @generated from enum value: EVALUATION_MEDIA_UNSPECIFIED = 0;
    */
@@ -1189,14 +1192,14 @@ export const EvaluationMedia = {
   NONE: 1,
 
   /**
-   * An animated picture, 320 pixels at its longer side: ten a second, and 300 at most.
+   * Animated GIF, 320 pixels on the longer side, at 10 frames per second and at most 300 frames.
    *
    * @generated from enum value: EVALUATION_MEDIA_GIF = 2;
    */
   GIF: 2,
 
   /**
-   * Six pictures side by side, or fewer, each 320 pixels at its longer side.
+   * Up to six still images side by side, each 320 pixels on the longer side.
    *
    * @generated from enum value: EVALUATION_MEDIA_STRIP = 3;
    */
@@ -1204,7 +1207,7 @@ export const EvaluationMedia = {
 } as const;
 
 /**
- * What is kept of the first and the worst episode.
+ * What is recorded of the first and the worst episode.
  *
  * @generated from enum limber.v1.EvaluationMedia
  */

@@ -18,139 +18,144 @@ export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
   fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi/wUKD0V2YWx1YXRlUmVxdWVzdBIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEhQKB2hvcml6b24YBiABKA1IAogBARIZCgxyZXBsYW5fc3RlcHMYByABKA1IA4gBARInCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAkgASgNSASIAQESKQoFbWVkaWEYCiABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIcCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlIBYgBARIrCgZydW5uZXIYDiABKA4yGy5saW1iZXIudjEuRXZhbHVhdGlvblJ1bm5lchIaCg13YWxsX2J1ZGdldF9zGA8gASgNSAaIAQESHgoRc3RvcF9hZnRlcl9mYXVsdHMYECABKA1IB4gBARIUCgdydW50aW1lGBEgASgJSAiIAQESLAoHcHJvZmlsZRgSIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgJiAEBEioKBGF1dGgYEyABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAqIAQFCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQhQKEl9wb2xpY3lfdGltZW91dF9tc0ISChBfaWRlbXBvdGVuY3lfa2V5QhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aCI9ChBFdmFsdWF0ZVJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiImChRHZXRFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiQgoVR2V0RXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiIpChdDYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJWChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0Eg4KBmpvYl9pZBgBIAEoCRIaCg1sYXN0X2V2ZW50X2lkGAIgASgJSACIAQFCEAoOX2xhc3RfZXZlbnRfaWQidgoXV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2USKwoHZXBpc29kZRgBIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkSAASJQoEZG9uZRgCIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uSABCBwoFZXZlbnQy6gIKEUV2YWx1YXRpb25TZXJ2aWNlEkMKCEV2YWx1YXRlEhoubGltYmVyLnYxLkV2YWx1YXRlUmVxdWVzdBobLmxpbWJlci52MS5FdmFsdWF0ZVJlc3BvbnNlElcKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIgOQAgESWwoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2USWgoPV2F0Y2hFdmFsdWF0aW9uEiEubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlcXVlc3QaIi5saW1iZXIudjEuV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
- * Asks for a policy to be tried.
+ * Request to evaluate a policy.
  *
  * @generated from message limber.v1.EvaluateRequest
  */
 export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   /**
-   * A model or an alias of the gateway, or the address of a server: `ws://…` for openpi servers, `grpc://…` for `limber.policy.v1`, `http://…` and others for the wire that `runtime` names.
+   * Model slug or alias, or a server address: `ws://…` for openpi, `grpc://…` for `limber.policy.v1`, other schemes for the wire
+   * protocol in `runtime`.
    *
    * @generated from field: string policy_endpoint = 1;
    */
   policyEndpoint: string;
 
   /**
-   * The scenario, such as `arm-reach`.
+   * Scenario id, such as `arm-reach`.
    *
    * @generated from field: string scenario = 2;
    */
   scenario: string;
 
   /**
-   * How many episodes.
+   * Number of episodes.
    *
    * @generated from field: uint32 episodes = 3;
    */
   episodes: number;
 
   /**
-   * The seed of the first episode; each later one has the next. Evaluations with one seed can be compared pair by pair.
+   * Seed of the first episode; each later episode increments it. Evaluations with equal seeds can be compared episode by episode.
    *
    * @generated from field: optional uint32 seed = 4;
    */
   seed?: number | undefined;
 
   /**
-   * The action space, where the scenario has several; its first when absent.
+   * Action space; the scenario's default when absent.
    *
    * @generated from field: optional string action_space = 5;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Steps of each chunk that is asked for. When absent: of a model of the gateway 16, or as many as the offering gives where these are fewer; of a server at an address as many as it gives, 16 where the wire has to ask for a number.
+   * Requested steps per chunk. When absent, the chunk length of the server or offering; for models of the gateway at most 16, and 16 if
+   * the server requires a number.
    *
    * @generated from field: optional uint32 horizon = 6;
    */
   horizon?: number | undefined;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again; when absent a quarter of the horizon, or of what the server gives.
+   * Steps executed before the policy is called again; a quarter of the chunk length when absent.
    *
    * @generated from field: optional uint32 replan_steps = 7;
    */
   replanSteps?: number | undefined;
 
   /**
-   * Whether the world waits for the policy; it does when absent.
+   * Whether the simulation waits for the policy; `sync` when absent.
    *
    * @generated from field: limber.v1.EvaluationMode mode = 8;
    */
   mode: EvaluationMode;
 
   /**
-   * Milliseconds that the policy has for each answer; 5,000 when absent.
+   * Timeout of a policy call, in milliseconds; 5,000 when absent.
    *
    * @generated from field: optional uint32 policy_timeout_ms = 9;
    */
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What is kept of the first and the worst episode; nothing when absent.
+   * What to record of the first and the worst episode; nothing when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 10;
    */
   media: EvaluationMedia;
 
   /**
-   * Show the policy the scenario's cameras; it is shown proprioception and names alone when absent.
+   * Sends camera images to the policy; otherwise only proprioception.
    *
    * @generated from field: bool pictures = 11;
    */
   pictures: boolean;
 
   /**
-   * The caller's own words, given back.
+   * Caller metadata, returned unchanged.
    *
    * @generated from field: google.protobuf.Struct metadata = 12;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * The same key within 24 hours gives the same evaluation instead of a second one.
+   * Idempotency key: repeated requests with it within 24 hours return the same evaluation.
    *
    * @generated from field: optional string idempotency_key = 13;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * Who runs the episodes; the gateway when absent. A benchmark that is only catalogued can be run by `external` alone: it waits for a runner of the organisation to take it (`POST /v1/evaluate/claims`).
+   * Who runs the episodes; the gateway when absent. Scenarios that are only listed in the catalog need `external` and wait for a runner
+   * of the organization (`POST /v1/evaluate/claims`).
    *
    * @generated from field: limber.v1.EvaluationRunner runner = 14;
    */
   runner: EvaluationRunner;
 
   /**
-   * Seconds of wall time that its episodes may take in all, waiting for the policy included, waiting for other evaluations not. When they are used up the evaluation is `expired` with `wall_budget_exhausted`, and keeps the scores of the episodes that ended. When absent 60 for each episode, at least 600 and at most 86,400. One episode that takes more than 600 ends with `policy_timeout`.
+   * Wall-clock budget for all episodes, in seconds, including waiting for the policy but not for other evaluations. When it is used up,
+   * the evaluation ends as `expired` with `wall_budget_exhausted` and keeps its scores so far. Defaults to 60 per episode, from 600 to
+   * 86,400. An episode longer than 600 s ends with `policy_timeout`.
    *
    * @generated from field: optional uint32 wall_budget_s = 15;
    */
   wallBudgetS?: number | undefined;
 
   /**
-   * After so many episodes in a row that end by one and the same fault of the policy no more is run, and the evaluation is `failed` with that fault; 5 when absent.
+   * Number of consecutive episodes with the same policy fault after which the evaluation ends as `failed`; 5 when absent.
    *
    * @generated from field: optional uint32 stop_after_faults = 16;
    */
   stopAfterFaults?: number | undefined;
 
   /**
-   * The wire of a server at an address, as `GET /v1/runtimes` names it; when absent `openpi-ws` for `ws://` and `limber-policy` for `grpc://`.
+   * Wire protocol of a server address, see `GET /v1/runtimes`; defaults to `openpi-ws` for `ws://` and `limber-policy` for `grpc://`.
    *
    * @generated from field: optional string runtime = 17;
    */
   runtime?: string | undefined;
 
   /**
-   * Where a server at an address finds what it needs in an observation, as in a declaration of supply.
+   * Mapping of observations for a server address, as in an offering.
    *
    * @generated from field: optional limber.v1.WireProfile profile = 18;
    */
   profile?: WireProfile | undefined;
 
   /**
-   * What a server at an address asks for; the secret is sealed, never shown, and forgotten when the evaluation has ended.
+   * Authentication to a server address. The secret is stored encrypted, never returned, and deleted when the evaluation ends.
    *
    * @generated from field: optional limber.v1.ProviderAuth auth = 19;
    */
@@ -165,7 +170,7 @@ export const EvaluateRequestSchema: GenMessage<EvaluateRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation_service, 0);
 
 /**
- * The evaluation as it begins.
+ * The started evaluation.
  *
  * @generated from message limber.v1.EvaluateResponse
  */
@@ -186,13 +191,13 @@ export const EvaluateResponseSchema: GenMessage<EvaluateResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_evaluation_service, 1);
 
 /**
- * Asks for an evaluation.
+ * Request for an evaluation.
  *
  * @generated from message limber.v1.GetEvaluationRequest
  */
 export type GetEvaluationRequest = Message<"limber.v1.GetEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -228,13 +233,13 @@ export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*
   messageDesc(file_limber_v1_evaluation_service, 3);
 
 /**
- * Calls an evaluation off.
+ * Request to cancel an evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationRequest
  */
 export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
@@ -249,7 +254,7 @@ export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> 
   messageDesc(file_limber_v1_evaluation_service, 4);
 
 /**
- * The evaluation as it is now.
+ * The canceled evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationResponse
  */
@@ -270,21 +275,21 @@ export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse
   messageDesc(file_limber_v1_evaluation_service, 5);
 
 /**
- * Asks to be told how an evaluation goes.
+ * Request to watch an evaluation.
  *
  * @generated from message limber.v1.WatchEvaluationRequest
  */
 export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The id of the last event that was read, as browsers send it when they open a stream of events again (the header `Last-Event-ID` on REST): the
-   * `index` of an episode, behind which the stream goes on, or `done`, behind which there is nothing. Any other word counts as absent.
+   * Id of the last received event, from the `Last-Event-ID` header: the `index` of an episode, after which the stream continues, or
+   * `done`. Other values are ignored.
    *
    * @generated from field: optional string last_event_id = 2;
    */
@@ -299,19 +304,19 @@ export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = 
   messageDesc(file_limber_v1_evaluation_service, 6);
 
 /**
- * One thing that is told of an evaluation.
+ * An event of the stream.
  *
  * @generated from message limber.v1.WatchEvaluationResponse
  */
 export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.WatchEvaluationResponse.event
    */
   event: {
     /**
-     * An episode has ended.
+     * An ended episode.
      *
      * @generated from field: limber.v1.EpisodeRecord episode = 1;
      */
@@ -319,7 +324,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
     case: "episode";
   } | {
     /**
-     * The evaluation has ended.
+     * The ended evaluation. Sent last, once.
      *
      * @generated from field: limber.v1.Evaluation done = 2;
      */
@@ -336,13 +341,14 @@ export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> 
   messageDesc(file_limber_v1_evaluation_service, 7);
 
 /**
- * Evaluation: a policy in a simulated scenario, scores out.
+ * Evaluates policies in simulated scenarios.
  *
  * @generated from service limber.v1.EvaluationService
  */
 export const EvaluationService: GenService<{
   /**
-   * Tries a policy in a scenario, as a job. Scenarios that are only catalogued are refused with 409 `scenario_not_runnable`, saying what they need, unless `runner` is `external`.
+   * Starts an evaluation job. Scenarios that are only listed in the catalog are refused with 409 `scenario_not_runnable` and their
+   * requirements, unless `runner` is `external`.
    *
    * @generated from rpc limber.v1.EvaluationService.Evaluate
    */
@@ -352,7 +358,8 @@ export const EvaluationService: GenService<{
     output: typeof EvaluateResponseSchema;
   },
   /**
-   * Shows an evaluation: its progress, and its scores when it has finished. Where no data is retained, what it came to is shown once.
+   * Returns an evaluation with its progress, and its scores once it has ended. With zero data retention, the results can be read only
+   * once.
    *
    * @generated from rpc limber.v1.EvaluationService.GetEvaluation
    */
@@ -362,7 +369,7 @@ export const EvaluationService: GenService<{
     output: typeof GetEvaluationResponseSchema;
   },
   /**
-   * Calls an evaluation off; the episodes that ended keep their records and are billed.
+   * Cancels an evaluation. Ended episodes keep their records and are charged.
    *
    * @generated from rpc limber.v1.EvaluationService.CancelEvaluation
    */
@@ -372,9 +379,9 @@ export const EvaluationService: GenService<{
     output: typeof CancelEvaluationResponseSchema;
   },
   /**
-   * Tells how an evaluation goes: `episode` for each that ends, those that have ended first, and `done` with the whole. Where no data is retained,
-   * `done` is the one time that the whole is told. Over REST a comment comes at least every 15 seconds, and a reader that has read `done` and opens
-   * the stream again is answered with 204.
+   * Streams an evaluation: one `episode` event per ended episode, past ones first, then `done` with the complete evaluation. With zero
+   * data retention, `done` is sent only once. Over REST, a comment is sent at least every 15 s, and reconnecting after `done` returns
+   * 204.
    *
    * @generated from rpc limber.v1.EvaluationService.WatchEvaluation
    */

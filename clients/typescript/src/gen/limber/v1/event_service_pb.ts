@@ -15,36 +15,36 @@ export const file_limber_v1_event_service: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvdjEvZXZlbnRfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpABChJXYXRjaEV2ZW50c1JlcXVlc3QSEwoGY3Vyc29yGAEgASgJSACIAQESGgoNbGFzdF9ldmVudF9pZBgCIAEoCUgBiAEBEhIKBXNpbmNlGAMgASgNSAKIAQESDgoGZXZlbnRzGAQgAygJQgkKB19jdXJzb3JCEAoOX2xhc3RfZXZlbnRfaWRCCAoGX3NpbmNlInwKE1dhdGNoRXZlbnRzUmVzcG9uc2USKAoFZXZlbnQYASABKAsyFy5saW1iZXIudjEuV2F0Y2hlZEV2ZW50SAASMAoKY2hlY2twb2ludBgCIAEoCzIaLmxpbWJlci52MS5FdmVudENoZWNrcG9pbnRIAEIJCgdtZXNzYWdlIk0KDFdhdGNoZWRFdmVudBIOCgZjdXJzb3IYASABKAkSDAoEdHlwZRgCIAEoCRIfCgVldmVudBgDIAEoCzIQLmxpbWJlci52MS5FdmVudCIhCg9FdmVudENoZWNrcG9pbnQSDgoGY3Vyc29yGAEgASgJMl4KDEV2ZW50U2VydmljZRJOCgtXYXRjaEV2ZW50cxIdLmxpbWJlci52MS5XYXRjaEV2ZW50c1JlcXVlc3QaHi5saW1iZXIudjEuV2F0Y2hFdmVudHNSZXNwb25zZTABYgZwcm90bzM", [file_limber_v1_event]);
 
 /**
- * Asks to be shown events.
+ * Request to watch events.
  *
  * @generated from message limber.v1.WatchEventsRequest
  */
 export type WatchEventsRequest = Message<"limber.v1.WatchEventsRequest"> & {
   /**
-   * Where to go on: the cursor of the last message that was read. When absent, from `since` on, or from now on where that is absent too.
-   * One that is older than seven days is refused with `cursor_expired`: events behind it may be forgotten.
+   * Cursor of the last received message, after which to resume. When absent, the stream starts at `since`, or else now. A cursor older
+   * than seven days is refused with `cursor_expired`.
    *
    * @generated from field: optional string cursor = 1;
    */
   cursor?: string | undefined;
 
   /**
-   * The same, as browsers send it when they open a stream of events again: the header `Last-Event-ID` on REST. Outranks `cursor`.
+   * Cursor from the `Last-Event-ID` header, which browsers send when they reconnect; takes precedence over `cursor`.
    *
    * @generated from field: optional string last_event_id = 2;
    */
   lastEventId?: string | undefined;
 
   /**
-   * Without a cursor: events from this moment on, in unix seconds, as far back as they are kept: seven days.
+   * Start time without a cursor, in Unix seconds; events are kept for seven days.
    *
    * @generated from field: optional uint32 since = 3;
    */
   since?: number | undefined;
 
   /**
-   * The names of the events to show; `*`, and so does an empty list, means all but `request.failed` and `route.fallback_used`, which are
-   * shown only where they are named. `offering.*` means all of offerings.
+   * Event types to receive; `offering.*` selects all types of a group. `*` or an empty list selects all types except `request.failed`
+   * and `route.fallback_used`, which must be named.
    *
    * @generated from field: repeated string events = 4;
    */
@@ -59,19 +59,19 @@ export const WatchEventsRequestSchema: GenMessage<WatchEventsRequest> = /*@__PUR
   messageDesc(file_limber_v1_event_service, 0);
 
 /**
- * What is shown of events.
+ * A message of the event stream.
  *
  * @generated from message limber.v1.WatchEventsResponse
  */
 export type WatchEventsResponse = Message<"limber.v1.WatchEventsResponse"> & {
   /**
-   * An event, or that there was none.
+   * An event or a checkpoint.
    *
    * @generated from oneof limber.v1.WatchEventsResponse.message
    */
   message: {
     /**
-     * Something happened.
+     * An event.
      *
      * @generated from field: limber.v1.WatchedEvent event = 1;
      */
@@ -79,7 +79,7 @@ export type WatchEventsResponse = Message<"limber.v1.WatchEventsResponse"> & {
     case: "event";
   } | {
     /**
-     * All events up to here were shown. Comes first, and then every fifteen seconds where no event does.
+     * Marks that all events up to here were sent. Sent first, and then every 15 s without events.
      *
      * @generated from field: limber.v1.EventCheckpoint checkpoint = 2;
      */
@@ -96,27 +96,27 @@ export const WatchEventsResponseSchema: GenMessage<WatchEventsResponse> = /*@__P
   messageDesc(file_limber_v1_event_service, 1);
 
 /**
- * An event with its place.
+ * An event with its cursor.
  *
  * @generated from message limber.v1.WatchedEvent
  */
 export type WatchedEvent = Message<"limber.v1.WatchedEvent"> & {
   /**
-   * Its place, for a later stream to go on behind it; the id of the event of SSE.
+   * Cursor for resuming after this event; also the SSE event id.
    *
    * @generated from field: string cursor = 1;
    */
   cursor: string;
 
   /**
-   * Its name, such as `key.created`.
+   * Event type, such as `key.created`.
    *
    * @generated from field: string type = 2;
    */
   type: string;
 
   /**
-   * The event, as it is published.
+   * The event.
    *
    * @generated from field: limber.v1.Event event = 3;
    */
@@ -131,13 +131,13 @@ export const WatchedEventSchema: GenMessage<WatchedEvent> = /*@__PURE__*/
   messageDesc(file_limber_v1_event_service, 2);
 
 /**
- * A place behind which no event has been shown.
+ * A position in the event stream.
  *
  * @generated from message limber.v1.EventCheckpoint
  */
 export type EventCheckpoint = Message<"limber.v1.EventCheckpoint"> & {
   /**
-   * The place, for a later stream to go on behind it; the id of the event of SSE.
+   * Cursor for resuming from here; also the SSE event id.
    *
    * @generated from field: string cursor = 1;
    */
@@ -152,14 +152,14 @@ export const EventCheckpointSchema: GenMessage<EventCheckpoint> = /*@__PURE__*/
   messageDesc(file_limber_v1_event_service, 3);
 
 /**
- * The events of an organisation as they happen.
+ * Streams an organization's events as they happen.
  *
  * @generated from service limber.v1.EventService
  */
 export const EventService: GenService<{
   /**
-   * Shows the events of the organisation in their order, from a cursor on. A key of a workspace is shown those whose cause belongs to that
-   * workspace. Each message has a cursor: a stream that was lost goes on behind it, without a gap and without a repetition.
+   * Streams the organization's events in order; a workspace key gets the events of its workspace. Every message has a cursor, so a
+   * reconnecting client resumes without gaps or duplicates.
    *
    * @generated from rpc limber.v1.EventService.WatchEvents
    */

@@ -15,27 +15,27 @@ export const file_limber_v1_fleet_service: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvdjEvZmxlZXRfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIncKD1B1dFJvYm90UmVxdWVzdBIQCghyb2JvdF9pZBgBIAEoCRIZCgx3b3Jrc3BhY2VfaWQYAiABKAlIAIgBARImCgZjb25maWcYAyABKAsyFi5saW1iZXIudjEuUm9ib3RDb25maWdCDwoNX3dvcmtzcGFjZV9pZCIzChBQdXRSb2JvdFJlc3BvbnNlEh8KBXJvYm90GAEgASgLMhAubGltYmVyLnYxLlJvYm90Ik8KD0dldFJvYm90UmVxdWVzdBIQCghyb2JvdF9pZBgBIAEoCRIZCgx3b3Jrc3BhY2VfaWQYAiABKAlIAIgBAUIPCg1fd29ya3NwYWNlX2lkIjMKEEdldFJvYm90UmVzcG9uc2USHwoFcm9ib3QYASABKAsyEC5saW1iZXIudjEuUm9ib3QifQoRTGlzdFJvYm90c1JlcXVlc3QSGQoMd29ya3NwYWNlX2lkGAEgASgJSACIAQESEgoFbGltaXQYAiABKA1IAYgBARITCgZjdXJzb3IYAyABKAlIAogBAUIPCg1fd29ya3NwYWNlX2lkQggKBl9saW1pdEIJCgdfY3Vyc29yIoABChJMaXN0Um9ib3RzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEh4KBGRhdGEYAiADKAsyEC5saW1iZXIudjEuUm9ib3QSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiUgoSRGVsZXRlUm9ib3RSZXF1ZXN0EhAKCHJvYm90X2lkGAEgASgJEhkKDHdvcmtzcGFjZV9pZBgCIAEoCUgAiAEBQg8KDV93b3Jrc3BhY2VfaWQiQgoTRGVsZXRlUm9ib3RSZXNwb25zZRIOCgZvYmplY3QYASABKAkSCgoCaWQYAiABKAkSDwoHZGVsZXRlZBgDIAEoCCKNAQoRQ2hlY2tSb2JvdFJlcXVlc3QSEAoIcm9ib3RfaWQYASABKAkSGQoMd29ya3NwYWNlX2lkGAIgASgJSACIAQESEgoFbW9kZWwYAyABKAlIAYgBARISCgVsaW1pdBgEIAEoDUgCiAEBQg8KDV93b3Jrc3BhY2VfaWRCCAoGX21vZGVsQggKBl9saW1pdCK2AQoSQ2hlY2tSb2JvdFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghyb2JvdF9pZBgCIAEoCRISCgpjb25zaWRlcmVkGAMgASgNEgsKA2ZpdBgEIAEoDRItCgljYW5fZHJpdmUYBSADKAsyGi5saW1iZXIudjEuRHJpdmluZ09mZmVyaW5nEi4KDGNhbm5vdF9kcml2ZRgGIAMoCzIYLmxpbWJlci52MS5VbmZpdE9mZmVyaW5nMosDCgxGbGVldFNlcnZpY2USQwoIUHV0Um9ib3QSGi5saW1iZXIudjEuUHV0Um9ib3RSZXF1ZXN0GhsubGltYmVyLnYxLlB1dFJvYm90UmVzcG9uc2USSAoIR2V0Um9ib3QSGi5saW1iZXIudjEuR2V0Um9ib3RSZXF1ZXN0GhsubGltYmVyLnYxLkdldFJvYm90UmVzcG9uc2UiA5ACARJOCgpMaXN0Um9ib3RzEhwubGltYmVyLnYxLkxpc3RSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLkxpc3RSb2JvdHNSZXNwb25zZSIDkAIBEkwKC0RlbGV0ZVJvYm90Eh0ubGltYmVyLnYxLkRlbGV0ZVJvYm90UmVxdWVzdBoeLmxpbWJlci52MS5EZWxldGVSb2JvdFJlc3BvbnNlEk4KCkNoZWNrUm9ib3QSHC5saW1iZXIudjEuQ2hlY2tSb2JvdFJlcXVlc3QaHS5saW1iZXIudjEuQ2hlY2tSb2JvdFJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_fleet]);
 
 /**
- * Writes a robot down.
+ * Request to register or update a robot.
  *
  * @generated from message limber.v1.PutRobotRequest
  */
 export type PutRobotRequest = Message<"limber.v1.PutRobotRequest"> & {
   /**
-   * Its name, as calls give it in `robot_id`. `stop`, `stops`, `release`, `armings` and `runs` are paths of their own, and no names here.
+   * Robot id, as used in `robot_id` of calls. `stop`, `stops`, `release`, `armings` and `runs` are reserved.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The workspace that it is of; a key of a workspace writes robots of that one alone.
+   * Workspace that it belongs to; a workspace key can only use its own workspace.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * What it is.
+   * Its configuration.
    *
    * @generated from field: limber.v1.RobotConfig config = 3;
    */
@@ -50,7 +50,7 @@ export const PutRobotRequestSchema: GenMessage<PutRobotRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_fleet_service, 0);
 
 /**
- * The robot as it is now.
+ * The registered robot.
  *
  * @generated from message limber.v1.PutRobotResponse
  */
@@ -71,20 +71,20 @@ export const PutRobotResponseSchema: GenMessage<PutRobotResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_fleet_service, 1);
 
 /**
- * Asks for a robot.
+ * Request for a robot.
  *
  * @generated from message limber.v1.GetRobotRequest
  */
 export type GetRobotRequest = Message<"limber.v1.GetRobotRequest"> & {
   /**
-   * Its name.
+   * Robot id.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The workspace that it is of: a key of the organisation names it where the robot is of one.
+   * Workspace of the robot; organization keys must set it if the robot belongs to a workspace.
    *
    * @generated from field: optional string workspace_id = 2;
    */
@@ -120,27 +120,27 @@ export const GetRobotResponseSchema: GenMessage<GetRobotResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_fleet_service, 3);
 
 /**
- * Asks for robots.
+ * Request to list robots.
  *
  * @generated from message limber.v1.ListRobotsRequest
  */
 export type ListRobotsRequest = Message<"limber.v1.ListRobotsRequest"> & {
   /**
-   * Only those of a workspace.
+   * Filters by workspace.
    *
    * @generated from field: optional string workspace_id = 1;
    */
   workspaceId?: string | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -155,13 +155,13 @@ export const ListRobotsRequestSchema: GenMessage<ListRobotsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_fleet_service, 4);
 
 /**
- * A page of robots, by name.
+ * A page of robots, ordered by id.
  *
  * @generated from message limber.v1.ListRobotsResponse
  */
 export type ListRobotsResponse = Message<"limber.v1.ListRobotsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -175,14 +175,14 @@ export type ListRobotsResponse = Message<"limber.v1.ListRobotsResponse"> & {
   data: Robot[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -197,20 +197,20 @@ export const ListRobotsResponseSchema: GenMessage<ListRobotsResponse> = /*@__PUR
   messageDesc(file_limber_v1_fleet_service, 5);
 
 /**
- * Forgets a robot.
+ * Request to delete a robot.
  *
  * @generated from message limber.v1.DeleteRobotRequest
  */
 export type DeleteRobotRequest = Message<"limber.v1.DeleteRobotRequest"> & {
   /**
-   * Its name.
+   * Robot id.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The workspace that it is of: a key of the organisation names it where the robot is of one.
+   * Workspace of the robot; organization keys must set it if the robot belongs to a workspace.
    *
    * @generated from field: optional string workspace_id = 2;
    */
@@ -225,27 +225,27 @@ export const DeleteRobotRequestSchema: GenMessage<DeleteRobotRequest> = /*@__PUR
   messageDesc(file_limber_v1_fleet_service, 6);
 
 /**
- * The robot is forgotten.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteRobotResponse
  */
 export type DeleteRobotResponse = Message<"limber.v1.DeleteRobotResponse"> & {
   /**
-   * Constant `robot`.
+   * Always `robot`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * Its name.
+   * Id of the deleted robot.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -260,34 +260,34 @@ export const DeleteRobotResponseSchema: GenMessage<DeleteRobotResponse> = /*@__P
   messageDesc(file_limber_v1_fleet_service, 7);
 
 /**
- * Asks what can drive a robot.
+ * Request to check which offerings can drive a robot.
  *
  * @generated from message limber.v1.CheckRobotRequest
  */
 export type CheckRobotRequest = Message<"limber.v1.CheckRobotRequest"> & {
   /**
-   * Its name.
+   * Robot id.
    *
    * @generated from field: string robot_id = 1;
    */
   robotId: string;
 
   /**
-   * The workspace that it is of: a key of the organisation names it where the robot is of one.
+   * Workspace of the robot; organization keys must set it if the robot belongs to a workspace.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * A slug, or a router alias, with a suffix or without. All models when absent.
+   * Model slug or router alias, optionally with a variant suffix; all models when absent.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * The most to answer of those that can, and of those that cannot. 100 when absent.
+   * Maximum number of offerings in each of the two lists; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 4;
    */
@@ -302,48 +302,48 @@ export const CheckRobotRequestSchema: GenMessage<CheckRobotRequest> = /*@__PURE_
   messageDesc(file_limber_v1_fleet_service, 8);
 
 /**
- * What can drive a robot.
+ * Result of the check.
  *
  * @generated from message limber.v1.CheckRobotResponse
  */
 export type CheckRobotResponse = Message<"limber.v1.CheckRobotResponse"> & {
   /**
-   * Constant `robot_check`.
+   * Always `robot_check`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The robot.
+   * Robot id.
    *
    * @generated from field: string robot_id = 2;
    */
   robotId: string;
 
   /**
-   * Offerings that were looked at.
+   * Number of offerings considered.
    *
    * @generated from field: uint32 considered = 3;
    */
   considered: number;
 
   /**
-   * How many of them can drive it.
+   * Number of offerings that can drive it.
    *
    * @generated from field: uint32 fit = 4;
    */
   fit: number;
 
   /**
-   * Those that can, in the order in which a call would try them.
+   * Offerings that can drive it, in the order in which a call would try them.
    *
    * @generated from field: repeated limber.v1.DrivingOffering can_drive = 5;
    */
   canDrive: DrivingOffering[];
 
   /**
-   * Those that cannot: those that the robot alone keeps out first, of these those with the fewest faults first.
+   * Offerings that cannot drive it: first those excluded only by the robot's configuration, fewest faults first.
    *
    * @generated from field: repeated limber.v1.UnfitOffering cannot_drive = 6;
    */
@@ -358,14 +358,13 @@ export const CheckRobotResponseSchema: GenMessage<CheckRobotResponse> = /*@__PUR
   messageDesc(file_limber_v1_fleet_service, 9);
 
 /**
- * Robots as an organisation knows them: what they are, which keys are theirs, and what can drive them. Calls may name robots that are not
- * written down here.
+ * Manages an organization's robots and checks which offerings can drive them. Calls can also use robot ids that are not registered.
  *
  * @generated from service limber.v1.FleetService
  */
 export const FleetService: GenService<{
   /**
-   * Writes a robot down, or what it is by now.
+   * Registers or updates a robot.
    *
    * @generated from rpc limber.v1.FleetService.PutRobot
    */
@@ -375,7 +374,7 @@ export const FleetService: GenService<{
     output: typeof PutRobotResponseSchema;
   },
   /**
-   * Shows one robot.
+   * Returns a robot.
    *
    * @generated from rpc limber.v1.FleetService.GetRobot
    */
@@ -385,7 +384,7 @@ export const FleetService: GenService<{
     output: typeof GetRobotResponseSchema;
   },
   /**
-   * Lists robots by name.
+   * Lists robots, ordered by id.
    *
    * @generated from rpc limber.v1.FleetService.ListRobots
    */
@@ -395,7 +394,7 @@ export const FleetService: GenService<{
     output: typeof ListRobotsResponseSchema;
   },
   /**
-   * Forgets a robot. Keys that are bound to it stay so, and calls may go on naming it.
+   * Deletes a robot. Keys bound to it stay bound, and calls can still use its id.
    *
    * @generated from rpc limber.v1.FleetService.DeleteRobot
    */
@@ -405,8 +404,7 @@ export const FleetService: GenService<{
     output: typeof DeleteRobotResponseSchema;
   },
   /**
-   * Says which offerings can drive a robot at this moment, by a call of this key, and for each that cannot what stands against it. Nothing
-   * runs and nothing is charged.
+   * Returns which offerings can drive a robot now in a call with this key, and why others cannot. Nothing runs and nothing is charged.
    *
    * @generated from rpc limber.v1.FleetService.CheckRobot
    */

@@ -13,48 +13,48 @@ export const file_limber_v1_grounding: GenFile = /*@__PURE__*/
   fileDesc("ChlsaW1iZXIvdjEvZ3JvdW5kaW5nLnByb3RvEglsaW1iZXIudjEiZwoNR3JvdW5kZWRQb2ludBIJCgF4GAEgASgBEgkKAXkYAiABKAESDQoFbGFiZWwYAyABKAkSEgoKY29uZmlkZW5jZRgEIAEoARINCgVmcmFtZRgFIAEoDRIOCgZjYW1lcmEYBiABKAkiiwEKC0dyb3VuZGVkQm94Eg0KBXhfbWluGAEgASgBEg0KBXlfbWluGAIgASgBEg0KBXhfbWF4GAMgASgBEg0KBXlfbWF4GAQgASgBEg0KBWxhYmVsGAUgASgJEhIKCmNvbmZpZGVuY2UYBiABKAESDQoFZnJhbWUYByABKA0SDgoGY2FtZXJhGAggASgJYgZwcm90bzM");
 
 /**
- * A place in a picture, normalised: x from 0 at the left edge to 1 at the right, y from 0 at the top to 1 at the bottom.
+ * A point in an image in normalized coordinates: (0, 0) is the top-left corner and (1, 1) the bottom-right.
  *
  * @generated from message limber.v1.GroundedPoint
  */
 export type GroundedPoint = Message<"limber.v1.GroundedPoint"> & {
   /**
-   * Horizontal position, 0 to 1.
+   * Horizontal position, from 0 to 1.
    *
    * @generated from field: double x = 1;
    */
   x: number;
 
   /**
-   * Vertical position, 0 to 1.
+   * Vertical position, from 0 to 1.
    *
    * @generated from field: double y = 2;
    */
   y: number;
 
   /**
-   * What is there.
+   * What is at this point.
    *
    * @generated from field: string label = 3;
    */
   label: string;
 
   /**
-   * How sure the model is, 0 to 1.
+   * Model confidence, from 0 to 1.
    *
    * @generated from field: double confidence = 4;
    */
   confidence: number;
 
   /**
-   * Index of the frame among the last observation's frames.
+   * Index into the frames of the last observation.
    *
    * @generated from field: uint32 frame = 5;
    */
   frame: number;
 
   /**
-   * The camera of that frame.
+   * Camera name of that frame.
    *
    * @generated from field: string camera = 6;
    */
@@ -69,62 +69,62 @@ export const GroundedPointSchema: GenMessage<GroundedPoint> = /*@__PURE__*/
   messageDesc(file_limber_v1_grounding, 0);
 
 /**
- * A box in a picture, normalised as points are.
+ * A bounding box in normalized coordinates; (0, 0) is the top-left corner.
  *
  * @generated from message limber.v1.GroundedBox
  */
 export type GroundedBox = Message<"limber.v1.GroundedBox"> & {
   /**
-   * Left edge, 0 to 1.
+   * Left edge, from 0 to 1.
    *
    * @generated from field: double x_min = 1;
    */
   xMin: number;
 
   /**
-   * Top edge, 0 to 1.
+   * Top edge, from 0 to 1.
    *
    * @generated from field: double y_min = 2;
    */
   yMin: number;
 
   /**
-   * Right edge, 0 to 1.
+   * Right edge, from 0 to 1.
    *
    * @generated from field: double x_max = 3;
    */
   xMax: number;
 
   /**
-   * Bottom edge, 0 to 1.
+   * Bottom edge, from 0 to 1.
    *
    * @generated from field: double y_max = 4;
    */
   yMax: number;
 
   /**
-   * What is in it.
+   * What is in the box.
    *
    * @generated from field: string label = 5;
    */
   label: string;
 
   /**
-   * How sure the model is, 0 to 1.
+   * Model confidence, from 0 to 1.
    *
    * @generated from field: double confidence = 6;
    */
   confidence: number;
 
   /**
-   * Index of the frame among the last observation's frames.
+   * Index into the frames of the last observation.
    *
    * @generated from field: uint32 frame = 7;
    */
   frame: number;
 
   /**
-   * The camera of that frame.
+   * Camera name of that frame.
    *
    * @generated from field: string camera = 8;
    */

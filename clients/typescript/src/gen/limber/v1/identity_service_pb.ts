@@ -17,34 +17,34 @@ export const file_limber_v1_identity_service: GenFile = /*@__PURE__*/
   fileDesc("CiBsaW1iZXIvdjEvaWRlbnRpdHlfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIlkKE0ludml0ZU1lbWJlclJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg0KBWVtYWlsGAIgASgJEgwKBHJvbGUYAyABKAkSFQoNd29ya3NwYWNlX2lkcxgEIAMoCSI5ChRJbnZpdGVNZW1iZXJSZXNwb25zZRIhCgZtZW1iZXIYASABKAsyES5saW1iZXIudjEuTWVtYmVyIk4KE0FjY2VwdEludml0ZVJlcXVlc3QSEwoGaW52aXRlGAEgASgJQgOAAQESFQoIa2V5X25hbWUYAiABKAlIAIgBAUILCglfa2V5X25hbWUiVgoUQWNjZXB0SW52aXRlUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEubGltYmVyLnYxLk1lbWJlchIbCgNrZXkYAiABKAsyDi5saW1iZXIudjEuS2V5ImIKEkxpc3RNZW1iZXJzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSEgoFbGltaXQYAiABKA1IAIgBARITCgZjdXJzb3IYAyABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdE1lbWJlcnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5NZW1iZXISEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiMwoQR2V0TWVtYmVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCSI2ChFHZXRNZW1iZXJSZXNwb25zZRIhCgZtZW1iZXIYASABKAsyES5saW1iZXIudjEuTWVtYmVyIp0BChNVcGRhdGVNZW1iZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIPCgd1c2VyX2lkGAIgASgJEhEKBHJvbGUYAyABKAlIAIgBARI3Cg13b3Jrc3BhY2VfaWRzGAQgASgLMhsubGltYmVyLnYxLk1lbWJlcldvcmtzcGFjZXNIAYgBAUIHCgVfcm9sZUIQCg5fd29ya3NwYWNlX2lkcyIfChBNZW1iZXJXb3Jrc3BhY2VzEgsKA2lkcxgBIAMoCSI5ChRVcGRhdGVNZW1iZXJSZXNwb25zZRIhCgZtZW1iZXIYASABKAsyES5saW1iZXIudjEuTWVtYmVyIjYKE1JlbW92ZU1lbWJlclJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkiOAoUUmVtb3ZlTWVtYmVyUmVzcG9uc2USDwoHdXNlcl9pZBgBIAEoCRIPCgdyZW1vdmVkGAIgASgIIjsKGFRyYW5zZmVyT3duZXJzaGlwUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCSJ0ChlUcmFuc2Zlck93bmVyc2hpcFJlc3BvbnNlEiAKBW93bmVyGAEgASgLMhEubGltYmVyLnYxLk1lbWJlchIoCghwcmV2aW91cxgCIAEoCzIRLmxpbWJlci52MS5NZW1iZXJIAIgBAUILCglfcHJldmlvdXMiFwoVR2V0UGVybWlzc2lvbnNSZXF1ZXN0Iv4BChZHZXRQZXJtaXNzaW9uc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIeCgVyb2xlcxgCIAMoCzIPLmxpbWJlci52MS5Sb2xlEioKC3Blcm1pc3Npb25zGAMgAygLMhUubGltYmVyLnYxLlBlcm1pc3Npb24SPQoGbWF0cml4GAQgAygLMi0ubGltYmVyLnYxLkdldFBlcm1pc3Npb25zUmVzcG9uc2UuTWF0cml4RW50cnkaSQoLTWF0cml4RW50cnkSCwoDa2V5GAEgASgJEikKBXZhbHVlGAIgASgLMhoubGltYmVyLnYxLlJvbGVQZXJtaXNzaW9uczoCOAEysQUKD0lkZW50aXR5U2VydmljZRJPCgxJbnZpdGVNZW1iZXISHi5saW1iZXIudjEuSW52aXRlTWVtYmVyUmVxdWVzdBofLmxpbWJlci52MS5JbnZpdGVNZW1iZXJSZXNwb25zZRJPCgxBY2NlcHRJbnZpdGUSHi5saW1iZXIudjEuQWNjZXB0SW52aXRlUmVxdWVzdBofLmxpbWJlci52MS5BY2NlcHRJbnZpdGVSZXNwb25zZRJRCgtMaXN0TWVtYmVycxIdLmxpbWJlci52MS5MaXN0TWVtYmVyc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdE1lbWJlcnNSZXNwb25zZSIDkAIBEksKCUdldE1lbWJlchIbLmxpbWJlci52MS5HZXRNZW1iZXJSZXF1ZXN0GhwubGltYmVyLnYxLkdldE1lbWJlclJlc3BvbnNlIgOQAgESTwoMVXBkYXRlTWVtYmVyEh4ubGltYmVyLnYxLlVwZGF0ZU1lbWJlclJlcXVlc3QaHy5saW1iZXIudjEuVXBkYXRlTWVtYmVyUmVzcG9uc2USTwoMUmVtb3ZlTWVtYmVyEh4ubGltYmVyLnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaHy5saW1iZXIudjEuUmVtb3ZlTWVtYmVyUmVzcG9uc2USXgoRVHJhbnNmZXJPd25lcnNoaXASIy5saW1iZXIudjEuVHJhbnNmZXJPd25lcnNoaXBSZXF1ZXN0GiQubGltYmVyLnYxLlRyYW5zZmVyT3duZXJzaGlwUmVzcG9uc2USWgoOR2V0UGVybWlzc2lvbnMSIC5saW1iZXIudjEuR2V0UGVybWlzc2lvbnNSZXF1ZXN0GiEubGltYmVyLnYxLkdldFBlcm1pc3Npb25zUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_account, file_limber_v1_member]);
 
 /**
- * Asks for a person to be invited.
+ * Request to invite a person.
  *
  * @generated from message limber.v1.InviteMemberRequest
  */
 export type InviteMemberRequest = Message<"limber.v1.InviteMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * Where the person can be reached.
+   * E-mail address.
    *
    * @generated from field: string email = 2;
    */
   email: string;
 
   /**
-   * The role.
+   * Role.
    *
    * @generated from field: string role = 3;
    */
   role: string;
 
   /**
-   * The workspaces that the person is confined to; everywhere when empty.
+   * Workspaces that the member is limited to; all workspaces if empty.
    *
    * @generated from field: repeated string workspace_ids = 4;
    */
@@ -59,7 +59,7 @@ export const InviteMemberRequestSchema: GenMessage<InviteMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 0);
 
 /**
- * The person that was invited.
+ * The invited member.
  *
  * @generated from message limber.v1.InviteMemberResponse
  */
@@ -80,20 +80,20 @@ export const InviteMemberResponseSchema: GenMessage<InviteMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 1);
 
 /**
- * Accepts an invite.
+ * Request to accept an invite.
  *
  * @generated from message limber.v1.AcceptInviteRequest
  */
 export type AcceptInviteRequest = Message<"limber.v1.AcceptInviteRequest"> & {
   /**
-   * The invite.
+   * Invite token.
    *
    * @generated from field: string invite = 1;
    */
   invite: string;
 
   /**
-   * What to call the first key.
+   * Name of the first key.
    *
    * @generated from field: optional string key_name = 2;
    */
@@ -121,7 +121,7 @@ export type AcceptInviteResponse = Message<"limber.v1.AcceptInviteResponse"> & {
   member?: Member | undefined;
 
   /**
-   * The member's first key, with its secret, once.
+   * The member's first key, with its secret, returned only once.
    *
    * @generated from field: limber.v1.Key key = 2;
    */
@@ -136,27 +136,27 @@ export const AcceptInviteResponseSchema: GenMessage<AcceptInviteResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 3);
 
 /**
- * Asks for members.
+ * Request to list members.
  *
  * @generated from message limber.v1.ListMembersRequest
  */
 export type ListMembersRequest = Message<"limber.v1.ListMembersRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -171,13 +171,13 @@ export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PUR
   messageDesc(file_limber_v1_identity_service, 4);
 
 /**
- * Members.
+ * A page of members.
  *
  * @generated from message limber.v1.ListMembersResponse
  */
 export type ListMembersResponse = Message<"limber.v1.ListMembersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -191,14 +191,14 @@ export type ListMembersResponse = Message<"limber.v1.ListMembersResponse"> & {
   data: Member[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -213,20 +213,20 @@ export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__P
   messageDesc(file_limber_v1_identity_service, 5);
 
 /**
- * Asks for one member.
+ * Request for a member.
  *
  * @generated from message limber.v1.GetMemberRequest
  */
 export type GetMemberRequest = Message<"limber.v1.GetMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -241,7 +241,7 @@ export const GetMemberRequestSchema: GenMessage<GetMemberRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_identity_service, 6);
 
 /**
- * One member.
+ * A member.
  *
  * @generated from message limber.v1.GetMemberResponse
  */
@@ -262,34 +262,34 @@ export const GetMemberResponseSchema: GenMessage<GetMemberResponse> = /*@__PURE_
   messageDesc(file_limber_v1_identity_service, 7);
 
 /**
- * Asks for a change of a member.
+ * Request to update a member.
  *
  * @generated from message limber.v1.UpdateMemberRequest
  */
 export type UpdateMemberRequest = Message<"limber.v1.UpdateMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
   userId: string;
 
   /**
-   * The new role; unchanged when absent.
+   * New role; unchanged when absent.
    *
    * @generated from field: optional string role = 3;
    */
   role?: string | undefined;
 
   /**
-   * The workspaces that the person is confined to from now on; unchanged when absent.
+   * Workspaces that the member is limited to; unchanged when absent.
    *
    * @generated from field: optional limber.v1.MemberWorkspaces workspace_ids = 4;
    */
@@ -304,13 +304,13 @@ export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 8);
 
 /**
- * Workspaces that a member is confined to.
+ * Workspaces that a member is limited to.
  *
  * @generated from message limber.v1.MemberWorkspaces
  */
 export type MemberWorkspaces = Message<"limber.v1.MemberWorkspaces"> & {
   /**
-   * Their names; everywhere when empty.
+   * Workspace ids; all workspaces if empty.
    *
    * @generated from field: repeated string ids = 1;
    */
@@ -325,7 +325,7 @@ export const MemberWorkspacesSchema: GenMessage<MemberWorkspaces> = /*@__PURE__*
   messageDesc(file_limber_v1_identity_service, 9);
 
 /**
- * The changed member.
+ * The updated member.
  *
  * @generated from message limber.v1.UpdateMemberResponse
  */
@@ -346,20 +346,20 @@ export const UpdateMemberResponseSchema: GenMessage<UpdateMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 10);
 
 /**
- * Asks for a member to be removed.
+ * Request to remove a member.
  *
  * @generated from message limber.v1.RemoveMemberRequest
  */
 export type RemoveMemberRequest = Message<"limber.v1.RemoveMemberRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member.
+   * User id of the member, such as `usr_01J…`.
    *
    * @generated from field: string user_id = 2;
    */
@@ -374,20 +374,20 @@ export const RemoveMemberRequestSchema: GenMessage<RemoveMemberRequest> = /*@__P
   messageDesc(file_limber_v1_identity_service, 11);
 
 /**
- * The member that is gone.
+ * Confirms the removal.
  *
  * @generated from message limber.v1.RemoveMemberResponse
  */
 export type RemoveMemberResponse = Message<"limber.v1.RemoveMemberResponse"> & {
   /**
-   * Its name.
+   * User id of the removed member.
    *
    * @generated from field: string user_id = 1;
    */
   userId: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool removed = 2;
    */
@@ -402,20 +402,20 @@ export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@_
   messageDesc(file_limber_v1_identity_service, 12);
 
 /**
- * Asks for the organisation to be handed on.
+ * Request to transfer ownership.
  *
  * @generated from message limber.v1.TransferOwnershipRequest
  */
 export type TransferOwnershipRequest = Message<"limber.v1.TransferOwnershipRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The member who becomes the owner.
+   * User id of the new owner.
    *
    * @generated from field: string user_id = 2;
    */
@@ -430,7 +430,7 @@ export const TransferOwnershipRequestSchema: GenMessage<TransferOwnershipRequest
   messageDesc(file_limber_v1_identity_service, 13);
 
 /**
- * Who owns the organisation now.
+ * The result of the transfer.
  *
  * @generated from message limber.v1.TransferOwnershipResponse
  */
@@ -443,7 +443,7 @@ export type TransferOwnershipResponse = Message<"limber.v1.TransferOwnershipResp
   owner?: Member | undefined;
 
   /**
-   * Who was the owner and is an admin now; absent where the operator handed it on.
+   * The previous owner, now an admin; absent if the operator transferred ownership.
    *
    * @generated from field: optional limber.v1.Member previous = 2;
    */
@@ -458,7 +458,7 @@ export const TransferOwnershipResponseSchema: GenMessage<TransferOwnershipRespon
   messageDesc(file_limber_v1_identity_service, 14);
 
 /**
- * Asks for the matrix.
+ * Request for the permission matrix.
  *
  * @generated from message limber.v1.GetPermissionsRequest
  */
@@ -473,13 +473,13 @@ export const GetPermissionsRequestSchema: GenMessage<GetPermissionsRequest> = /*
   messageDesc(file_limber_v1_identity_service, 15);
 
 /**
- * The matrix that the gateway enforces.
+ * The permission matrix that the gateway enforces.
  *
  * @generated from message limber.v1.GetPermissionsResponse
  */
 export type GetPermissionsResponse = Message<"limber.v1.GetPermissionsResponse"> & {
   /**
-   * Constant `permission_matrix`.
+   * Always `permission_matrix`.
    *
    * @generated from field: string object = 1;
    */
@@ -500,7 +500,7 @@ export type GetPermissionsResponse = Message<"limber.v1.GetPermissionsResponse">
   permissions: Permission[];
 
   /**
-   * By role, whether it holds each permission.
+   * Permissions by role.
    *
    * @generated from field: map<string, limber.v1.RolePermissions> matrix = 4;
    */
@@ -515,15 +515,15 @@ export const GetPermissionsResponseSchema: GenMessage<GetPermissionsResponse> = 
   messageDesc(file_limber_v1_identity_service, 16);
 
 /**
- * The people of an organisation, and what their roles may do.
+ * Manages the members of an organization and their roles.
  *
  * @generated from service limber.v1.IdentityService
  */
 export const IdentityService: GenService<{
   /**
-   * Invites a person and gives a role. Invites once more, with a new invite, a person who has not accepted yet. A member is confined to a role and
-   * to workspaces and to nothing else: a key that is narrowed in scopes, models, robot, bounds, budget, end or below the usual rate limit
-   * invites nobody, raises nobody and hands no organisation on.
+   * Invites a person with a role; a pending invite is replaced by a new one. A membership can be limited only by role and workspaces. A
+   * key with other limits (scopes, models, robot, bounds, budget, expiry or a reduced rate limit) cannot invite, promote or transfer
+   * ownership.
    *
    * @generated from rpc limber.v1.IdentityService.InviteMember
    */
@@ -533,7 +533,7 @@ export const IdentityService: GenService<{
     output: typeof InviteMemberResponseSchema;
   },
   /**
-   * Accepts an invite: makes the person an active member, with a first key.
+   * Accepts an invite: activates the member and creates a first key.
    *
    * @generated from rpc limber.v1.IdentityService.AcceptInvite
    */
@@ -543,7 +543,7 @@ export const IdentityService: GenService<{
     output: typeof AcceptInviteResponseSchema;
   },
   /**
-   * Lists the members of an organisation, oldest first.
+   * Lists the members of an organization, oldest first.
    *
    * @generated from rpc limber.v1.IdentityService.ListMembers
    */
@@ -553,7 +553,7 @@ export const IdentityService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * Shows one member.
+   * Returns a member.
    *
    * @generated from rpc limber.v1.IdentityService.GetMember
    */
@@ -563,7 +563,7 @@ export const IdentityService: GenService<{
     output: typeof GetMemberResponseSchema;
   },
   /**
-   * Changes a member's role or workspaces. Keys that act in the old role, or in one beyond the new, act in the new one at once.
+   * Changes a member's role or workspaces. Keys with the old role, or with one above the new role, get the new role immediately.
    *
    * @generated from rpc limber.v1.IdentityService.UpdateMember
    */
@@ -573,7 +573,7 @@ export const IdentityService: GenService<{
     output: typeof UpdateMemberResponseSchema;
   },
   /**
-   * Removes a member. The member's keys are refused from now on. The last owner cannot be removed.
+   * Removes a member and refuses the member's keys. The last owner cannot be removed.
    *
    * @generated from rpc limber.v1.IdentityService.RemoveMember
    */
@@ -583,7 +583,7 @@ export const IdentityService: GenService<{
     output: typeof RemoveMemberResponseSchema;
   },
   /**
-   * Makes an active member the owner; the owner who calls becomes an admin.
+   * Makes an active member the owner; the calling owner becomes an admin.
    *
    * @generated from rpc limber.v1.IdentityService.TransferOwnership
    */
@@ -593,7 +593,7 @@ export const IdentityService: GenService<{
     output: typeof TransferOwnershipResponseSchema;
   },
   /**
-   * Shows which role holds which permission, and which calls need it.
+   * Returns which roles have which permissions, and which calls require them.
    *
    * @generated from rpc limber.v1.IdentityService.GetPermissions
    */

@@ -36,150 +36,149 @@ export const file_limber_v1_inference_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvdjEvaW5mZXJlbmNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLYBgoKQWN0UmVxdWVzdBINCgVtb2RlbBgBIAEoCRIsCgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SDgoGbW9kZWxzGAMgAygJEi4KCnByZWZlcmVuY2UYBCABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAYgASgBSAKIAQESDgoGc3RyZWFtGAcgASgIEhMKBnByZXNldBgIIAEoCUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEhwKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUgFiAEBEhgKC2luc3RydWN0aW9uGAsgASgJSAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEhkKDGFjdGlvbl9zcGFjZRgNIAEoCUgIiAEBEhQKB2hvcml6b24YDiABKA1ICYgBARIYCgt0ZW1wZXJhdHVyZRgPIAEoAUgKiAEBEh4KEXJldHVybl9wcmVkaWN0aW9uGBAgASgISAuIAQESLgoKZW1ib2RpbWVudBgRIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50SAyIAQESGAoLd2hvbGVfY2h1bmsYEiABKAhIDYgBARIVCghyb2JvdF9pZBgTIAEoCUgOiAEBEhQKB2VwaXNvZGUYFCABKA1ID4gBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVua0ILCglfcm9ib3RfaWRCCgoIX2VwaXNvZGUiiAMKC0FjdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEiEKBmFjdGlvbhgFIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SHwoFcm91dGUYBiABKAsyEC5saW1iZXIudjEuUm91dGUSIgoFdXNhZ2UYByABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USEAoIY2h1bmtfaWQYCCABKAkSFgoOdmFsaWRfdW50aWxfbXMYCSABKA0SHwoSb2JzZXJ2YXRpb25fYWdlX21zGAogASgBSACIAQESLQoKcHJlZGljdGlvbhgLIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZRIVCghyZXBsYXllZBgMIAEoCEgBiAEBEhQKB2V4cGlyZWQYDSABKAhIAogBAUIVChNfb2JzZXJ2YXRpb25fYWdlX21zQgsKCV9yZXBsYXllZEIKCghfZXhwaXJlZCLDAQoQQWN0U3RyZWFtUmVxdWVzdBIjCgRvcGVuGAEgASgLMhMubGltYmVyLnYxLkxvb3BPcGVuSAASMQoLb2JzZXJ2YXRpb24YAiABKAsyGi5saW1iZXIudjEuTG9vcE9ic2VydmF0aW9uSAASJQoFcmVzZXQYAyABKAsyFC5saW1iZXIudjEuTG9vcFJlc2V0SAASJQoFY2xvc2UYBCABKAsyFC5saW1iZXIudjEuTG9vcENsb3NlSABCCQoHbWVzc2FnZSLjAQoRQWN0U3RyZWFtUmVzcG9uc2USJwoGb3BlbmVkGAEgASgLMhUubGltYmVyLnYxLkxvb3BPcGVuZWRIABIlCgVjaHVuaxgCIAEoCzIULmxpbWJlci52MS5Mb29wQ2h1bmtIABIjCgRob2xkGAMgASgLMhMubGltYmVyLnYxLkxvb3BIb2xkSAASJQoFZW5kZWQYBCABKAsyFC5saW1iZXIudjEuTG9vcEVuZGVkSAASKQoHZXBpc29kZRgFIAEoCzIWLmxpbWJlci52MS5Mb29wRXBpc29kZUgAQgcKBWV2ZW50IsoGCg5QcmVkaWN0UmVxdWVzdBINCgVtb2RlbBgBIAEoCRIsCgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SDgoGbW9kZWxzGAMgAygJEi4KCnByZWZlcmVuY2UYBCABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAYgASgBSAKIAQESDgoGc3RyZWFtGAcgASgIEhMKBnByZXNldBgIIAEoCUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEhwKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUgFiAEBEhgKC2luc3RydWN0aW9uGAsgASgJSAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEhkKDGFjdGlvbl9zcGFjZRgNIAEoCUgIiAEBEhQKB2hvcml6b24YDiABKA1ICYgBARIYCgt0ZW1wZXJhdHVyZRgPIAEoAUgKiAEBEiYKB2FjdGlvbnMYECADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcBIQCgNmcHMYESABKAFIC4gBARIXCgpyZXNvbHV0aW9uGBIgASgJSAyIAQESGAoLbnVtX3NhbXBsZXMYEyABKA1IDYgBARIuCgplbWJvZGltZW50GBQgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRIDogBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCDQoLX2VtYm9kaW1lbnQi0AEKD1ByZWRpY3RSZXNwb25zZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDwoHY3JlYXRlZBgDIAEoDRINCgVtb2RlbBgEIAEoCRIpCgZmcmFtZXMYBSADKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWUSDQoFZHRfbXMYBiABKAESHwoFcm91dGUYByABKAsyEC5saW1iZXIudjEuUm91dGUSJgoFdXNhZ2UYCCABKAsyFy5saW1iZXIudjEuUHJlZGljdFVzYWdlIkUKDFByZWRpY3RVc2FnZRIOCgZmcmFtZXMYASABKA0SEwoLZ3B1X3NlY29uZHMYAiABKAESEAoIY29zdF91c2QYAyABKAEiQgoUUHJlZGljdFN0cmVhbVJlcXVlc3QSKgoHcHJlZGljdBgBIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdCKgAQoVUHJlZGljdFN0cmVhbVJlc3BvbnNlEioKBXJvdXRlGAEgASgLMhkubGltYmVyLnYxLlByZWRpY3RTdGFydGVkSAASKgoFZnJhbWUYAiABKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWVIABImCgRkb25lGAMgASgLMhYubGltYmVyLnYxLlByZWRpY3REb25lSABCBwoFZXZlbnQihwIKDlByZWRpY3RTdGFydGVkEgoKAmlkGAEgASgJEg8KB2NyZWF0ZWQYAiABKA0SDQoFbW9kZWwYAyABKAkSDgoGcmVnaW9uGAQgASgJEhEKCXByZWNpc2lvbhgFIAEoCRIkCghhdHRlbXB0cxgGIAMoCzISLmxpbWJlci52MS5BdHRlbXB0EhUKDWZhbGxiYWNrX3VzZWQYByABKAgSEQoJc2ltdWxhdGVkGAggASgIEhAKCHByb3ZpZGVyGAkgASgJEhMKC29mZmVyaW5nX2lkGAogASgJEhoKEmVzdGltYXRlZF9jb3N0X3VzZBgLIAEoARITCgtkZWFkbGluZV9hdBgMIAEoASKyAQoLUHJlZGljdERvbmUSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg4KBmZyYW1lcxgDIAEoDRIuCg1maW5pc2hfcmVhc29uGAQgASgOMhcubGltYmVyLnYxLkZpbmlzaFJlYXNvbhIfCgVyb3V0ZRgFIAEoCzIQLmxpbWJlci52MS5Sb3V0ZRImCgV1c2FnZRgGIAEoCzIXLmxpbWJlci52MS5QcmVkaWN0VXNhZ2UikQIKDUdyb3VuZFJlcXVlc3QSLAoMb2JzZXJ2YXRpb25zGAEgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uEhMKC2luc3RydWN0aW9uGAIgASgJEhIKBW1vZGVsGAMgASgJSACIAQESLgoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAGIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gCiAEBEhMKBnByZXNldBgGIAEoCUgDiAEBQggKBl9tb2RlbEILCglfbWV0YWRhdGFCCwoJX3Byb3ZpZGVyQgkKB19wcmVzZXQi+QEKDkdyb3VuZFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEigKBnBvaW50cxgFIAMoCzIYLmxpbWJlci52MS5Hcm91bmRlZFBvaW50EiUKBWJveGVzGAYgAygLMhYubGltYmVyLnYxLkdyb3VuZGVkQm94EiUKBXJvdXRlGAcgASgLMhYubGltYmVyLnYxLkRpcmVjdFJvdXRlEiUKBXVzYWdlGAggASgLMhYubGltYmVyLnYxLkdyb3VuZFVzYWdlEgwKBG5vdGUYCSABKAkiTAoLR3JvdW5kVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgNEhUKDW91dHB1dF90b2tlbnMYAiABKA0SEAoIY29zdF91c2QYAyABKAEifQoUUHJldmlld1JvdXRlc1JlcXVlc3QSKgoIY29udHJhY3QYASABKA4yEy5saW1iZXIudjEuQ29udHJhY3RIAIgBARIsCgdyZXF1ZXN0GAIgASgLMhsubGltYmVyLnYxLlByZXZpZXdlZFJlcXVlc3RCCwoJX2NvbnRyYWN0IqwHChBQcmV2aWV3ZWRSZXF1ZXN0Eg0KBW1vZGVsGAEgASgJEiwKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbhIOCgZtb2RlbHMYAyADKAkSLgoKcHJlZmVyZW5jZRgEIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEhEKBHNlZWQYBiABKAFIAogBARIOCgZzdHJlYW0YByABKAgSEwoGcHJlc2V0GAggASgJSAOIAQESLgoIbWV0YWRhdGEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESHAoPaWRlbXBvdGVuY3lfa2V5GAogASgJSAWIAQESGAoLaW5zdHJ1Y3Rpb24YCyABKAlIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESGQoMYWN0aW9uX3NwYWNlGA0gASgJSAiIAQESFAoHaG9yaXpvbhgOIAEoDUgJiAEBEhgKC3RlbXBlcmF0dXJlGA8gASgBSAqIAQESJgoHYWN0aW9ucxgQIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwEhAKA2ZwcxgRIAEoAUgLiAEBEhcKCnJlc29sdXRpb24YEiABKAlIDIgBARIYCgtudW1fc2FtcGxlcxgTIAEoDUgNiAEBEh4KEXJldHVybl9wcmVkaWN0aW9uGBQgASgISA6IAQESLgoKZW1ib2RpbWVudBgVIAEoDjIVLmxpbWJlci52MS5FbWJvZGltZW50SA+IAQESGAoLd2hvbGVfY2h1bmsYFiABKAhIEIgBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCFAoSX3JldHVybl9wcmVkaWN0aW9uQg0KC19lbWJvZGltZW50Qg4KDF93aG9sZV9jaHVuayK4AgoVUHJldmlld1JvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIlCghjb250cmFjdBgCIAEoDjITLmxpbWJlci52MS5Db250cmFjdBISCgpjb25zaWRlcmVkGAMgASgNEiEKBHBsYW4YBCADKAsyEy5saW1iZXIudjEuUGxhblN0ZXASKwoHZHJvcHBlZBgFIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSMAoSZXN0aW1hdGVkX2Nvc3RfdXNkGAYgASgLMhQubGltYmVyLnYxLkNvc3RSYW5nZRIOCgZwaW5uZWQYByABKAgSMQoMd291bGRfcmVmdXNlGAggASgLMhYubGltYmVyLnYxLldvdWxkUmVmdXNlSACIAQFCDwoNX3dvdWxkX3JlZnVzZSI3CglDb3N0UmFuZ2USCwoDbWluGAEgASgBEhAKCGV4cGVjdGVkGAIgASgBEgsKA21heBgDIAEoASIbCgtXb3VsZFJlZnVzZRIMCgRjb2RlGAEgASgJKpwBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZJTklTSF9SRUFTT05fQ09NUExFVEUQARIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBACEhsKF0ZJTklTSF9SRUFTT05fQ0FOQ0VMTEVEEAMSGgoWRklOSVNIX1JFQVNPTl9ERUFETElORRAEMsQDChBJbmZlcmVuY2VTZXJ2aWNlEjQKA0FjdBIVLmxpbWJlci52MS5BY3RSZXF1ZXN0GhYubGltYmVyLnYxLkFjdFJlc3BvbnNlEkoKCUFjdFN0cmVhbRIbLmxpbWJlci52MS5BY3RTdHJlYW1SZXF1ZXN0GhwubGltYmVyLnYxLkFjdFN0cmVhbVJlc3BvbnNlKAEwARJACgdQcmVkaWN0EhkubGltYmVyLnYxLlByZWRpY3RSZXF1ZXN0GhoubGltYmVyLnYxLlByZWRpY3RSZXNwb25zZRJUCg1QcmVkaWN0U3RyZWFtEh8ubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXF1ZXN0GiAubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXNwb25zZTABEj0KBkdyb3VuZBIYLmxpbWJlci52MS5Hcm91bmRSZXF1ZXN0GhkubGltYmVyLnYxLkdyb3VuZFJlc3BvbnNlElcKDVByZXZpZXdSb3V0ZXMSHy5saW1iZXIudjEuUHJldmlld1JvdXRlc1JlcXVlc3QaIC5saW1iZXIudjEuUHJldmlld1JvdXRlc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_control_loop, file_limber_v1_grounding, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_prediction, file_limber_v1_preferences, file_limber_v1_registry, file_limber_v1_route]);
 
 /**
- * Asks for an action chunk.
+ * Request for an action chunk.
  *
  * @generated from message limber.v1.ActRequest
  */
 export type ActRequest = Message<"limber.v1.ActRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first.
+   * Observations, oldest first.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Answers as server-sent events: `route`, one `step` each, `done`. REST only.
+   * Streams the response as server-sent events: `route`, one `step` per action step, then `done`. REST only.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Replay protection; wins over the header.
+   * Idempotency key for safe retries; takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of the answer: a contract, not a hint. `ee_delta_6d_grip` when absent.
+   * Action space of the returned chunk; `ee_delta_6d_grip` when absent. Hard constraint: offerings that do not emit it are dropped.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Action steps to return: exactly so many, or none. When absent 16, or as many as the serving offering has in one chunk where those are
-   * fewer.
+   * Number of action steps to return, exactly. When absent, 16, or the chunk length of the serving offering if that is shorter.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * Also returns the frames that the model imagined while acting, where it does.
+   * Also returns the frames that the model predicted while acting, if it has any.
    *
    * @generated from field: optional bool return_prediction = 16;
    */
   returnPrediction?: boolean | undefined;
 
   /**
-   * The body that will carry the actions out: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot that executes the actions: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 17;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * Returns the whole chunk of the serving offering, as robots' own clients expect it: `horizon` is then the most steps of it, and no
-   * offering is dropped for having fewer. All of its steps are billed. An offering whose chunks have no length of their own answers 16.
+   * Returns the offering's complete chunk, as native robot clients expect, and charges every step of it. `horizon` becomes an upper
+   * limit, and shorter offerings are not dropped. Offerings without a fixed chunk length return 16 steps.
    *
    * @generated from field: optional bool whole_chunk = 18;
    */
   wholeChunk?: boolean | undefined;
 
   /**
-   * The robot's name, for the emergency stop, as a stream, an openpi address and GR00T's options say it too; `metadata.robot_id` counts as well.
+   * Robot id, used by the emergency stop; `metadata.robot_id` is also accepted.
    *
    * @generated from field: optional string robot_id = 19;
    */
   robotId?: string | undefined;
 
   /**
-   * Number of the episode in its session, 1 when absent. With another one the robot starts over: nothing that the model's server kept of an
-   * episode is shown to the next one, and the session keeps its provider. A call of no session is an episode of its own.
+   * Episode number within the session; 1 when absent. A different number starts a new episode: model state of the previous episode is
+   * discarded, and the session keeps its provider. A call without a session is its own episode.
    *
    * @generated from field: optional uint32 episode = 20;
    */
@@ -194,98 +193,97 @@ export const ActRequestSchema: GenMessage<ActRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 0);
 
 /**
- * An action chunk, who made it and what it cost.
+ * An action chunk, its route and its cost.
  *
  * @generated from message limber.v1.ActResponse
  */
 export type ActResponse = Message<"limber.v1.ActResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.action`.
+   * Always `world.action`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * The chunk.
+   * The action chunk.
    *
    * @generated from field: limber.v1.Action action = 5;
    */
   action?: Action | undefined;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 6;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.ActUsage usage = 7;
    */
   usage?: ActUsage | undefined;
 
   /**
-   * Name of the chunk, for logs of the robot.
+   * Chunk id, for the robot's own logs.
    *
    * @generated from field: string chunk_id = 8;
    */
   chunkId: string;
 
   /**
-   * For how long after `created` the chunk may be executed, in milliseconds.
+   * How long after `created` the chunk may be executed, in milliseconds.
    *
    * @generated from field: uint32 valid_until_ms = 9;
    */
   validUntilMs: number;
 
   /**
-   * Time from the arrival of the observations to the answer, in milliseconds: how old they were when it was made. Of a replayed answer: to the
-   * replay.
+   * Time from the arrival of the observations to this response, in milliseconds. For a replayed response, it counts to the replay.
    *
    * @generated from field: optional double observation_age_ms = 10;
    */
   observationAgeMs?: number | undefined;
 
   /**
-   * The frames that the model imagined; present when they were asked for and the model gives them.
+   * Frames that the model predicted while acting; present if `return_prediction` is set and the model provides them.
    *
    * @generated from field: repeated limber.v1.PredictedFrame prediction = 11;
    */
   prediction: PredictedFrame[];
 
   /**
-   * True for the answer to an earlier call with the same idempotency key; absent otherwise. `observation_age_ms` has counted on since.
+   * True if this is the stored response of an earlier call with the same idempotency key; absent otherwise.
    *
    * @generated from field: optional bool replayed = 12;
    */
   replayed?: boolean | undefined;
 
   /**
-   * True for a replayed chunk whose validity has ended: it must not be executed. Absent otherwise.
+   * True if the validity of a replayed chunk has ended, so it must not be executed; absent otherwise.
    *
    * @generated from field: optional bool expired = 13;
    */
@@ -300,19 +298,19 @@ export const ActResponseSchema: GenMessage<ActResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 1);
 
 /**
- * One message of a robot in its control loop: `open` first, then the others in any order.
+ * A client message in a control loop: `open` first, then the others in any order.
  *
  * @generated from message limber.v1.ActStreamRequest
  */
 export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof limber.v1.ActStreamRequest.message
    */
   message: {
     /**
-     * What is wanted. Comes first, once.
+     * Opens the loop. Sent first, once.
      *
      * @generated from field: limber.v1.LoopOpen open = 1;
      */
@@ -320,7 +318,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "open";
   } | {
     /**
-     * What the robot senses.
+     * A new observation.
      *
      * @generated from field: limber.v1.LoopObservation observation = 2;
      */
@@ -328,7 +326,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "observation";
   } | {
     /**
-     * A new episode begins.
+     * Starts a new episode.
      *
      * @generated from field: limber.v1.LoopReset reset = 3;
      */
@@ -336,7 +334,7 @@ export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
     case: "reset";
   } | {
     /**
-     * The robot is done.
+     * Ends the loop.
      *
      * @generated from field: limber.v1.LoopClose close = 4;
      */
@@ -353,19 +351,19 @@ export const ActStreamRequestSchema: GenMessage<ActStreamRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_inference_service, 2);
 
 /**
- * One message to a robot in its control loop: `opened` first, then chunks, holds and new episodes, `ended` last.
+ * A server message in a control loop: `opened` first, then chunks, holds and episodes, and `ended` last.
  *
  * @generated from message limber.v1.ActStreamResponse
  */
 export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
   /**
-   * What it is.
+   * The event.
    *
    * @generated from oneof limber.v1.ActStreamResponse.event
    */
   event: {
     /**
-     * The loop is open. Comes first, once.
+     * The loop is open. Sent first, once.
      *
      * @generated from field: limber.v1.LoopOpened opened = 1;
      */
@@ -381,7 +379,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "chunk";
   } | {
     /**
-     * There is no chunk: hold.
+     * No chunk is available: the robot must hold.
      *
      * @generated from field: limber.v1.LoopHold hold = 3;
      */
@@ -389,7 +387,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "hold";
   } | {
     /**
-     * The loop is over. Comes last, once.
+     * The loop has ended. Sent last, once.
      *
      * @generated from field: limber.v1.LoopEnded ended = 4;
      */
@@ -397,7 +395,7 @@ export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
     case: "ended";
   } | {
     /**
-     * A new episode has begun.
+     * A new episode has started.
      *
      * @generated from field: limber.v1.LoopEpisode episode = 5;
      */
@@ -414,148 +412,149 @@ export const ActStreamResponseSchema: GenMessage<ActStreamResponse> = /*@__PURE_
   messageDesc(file_limber_v1_inference_service, 3);
 
 /**
- * Asks for future frames.
+ * Request for future frames.
  *
  * @generated from message limber.v1.PredictRequest
  */
 export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first.
+   * Observations, oldest first.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Not taken here; `POST /v1/predict/stream` streams.
+   * Not supported here; use `POST /v1/predict/stream`.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Replay protection; wins over the header.
+   * Idempotency key for safe retries; takes precedence over the `Idempotency-Key` header.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What happens, in words.
+   * Natural-language description of what happens, such as `the arm opens the drawer`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space of `actions`.
+   * Action space of `actions`.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Frames to return: exactly so many. When absent 16, or as many as the serving offering has in one answer where those are fewer; with
-   * `actions` or several samples 16.
+   * Number of frames to return, exactly. When absent, 16, or the offering's limit if that is lower; always 16 with `actions` or several
+   * samples.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * What the robot will do, one entry per frame, in `action_space`.
+   * Planned actions in `action_space`, one per frame.
    *
    * @generated from field: repeated limber.v1.ActionStep actions = 16;
    */
   actions: ActionStep[];
 
   /**
-   * Frames per second of the prediction.
+   * Frame rate of the prediction, in frames per second.
    *
    * @generated from field: optional double fps = 17;
    */
   fps?: number | undefined;
 
   /**
-   * Size of the frames as `WIDTHxHEIGHT`; the size of the observation when absent.
+   * Frame size as `WIDTHxHEIGHT`, such as `640x480`; the size of the observation when absent.
    *
    * @generated from field: optional string resolution = 18;
    */
   resolution?: string | undefined;
 
   /**
-   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
+   * Number of futures to sample. No offering supports it yet: one is sampled and billed, and no offering qualifies with
+   * `require_parameters`.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */
   numSamples?: number | undefined;
 
   /**
-   * The body whose future is asked for: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot whose future is predicted: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 20;
    */
@@ -570,62 +569,62 @@ export const PredictRequestSchema: GenMessage<PredictRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 4);
 
 /**
- * Future frames, who made them and what they cost.
+ * Predicted frames, their route and their cost.
  *
  * @generated from message limber.v1.PredictResponse
  */
 export type PredictResponse = Message<"limber.v1.PredictResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.prediction`.
+   * Always `world.prediction`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * The frames, in order.
+   * Predicted frames, in order.
    *
    * @generated from field: repeated limber.v1.PredictedFrame frames = 5;
    */
   frames: PredictedFrame[];
 
   /**
-   * Time from one frame to the next, in milliseconds.
+   * Time between frames, in milliseconds.
    *
    * @generated from field: double dt_ms = 6;
    */
   dtMs: number;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 7;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.PredictUsage usage = 8;
    */
@@ -640,27 +639,27 @@ export const PredictResponseSchema: GenMessage<PredictResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 5);
 
 /**
- * What a predict call used.
+ * Usage and cost of a predict call.
  *
  * @generated from message limber.v1.PredictUsage
  */
 export type PredictUsage = Message<"limber.v1.PredictUsage"> & {
   /**
-   * Frames returned.
+   * Number of frames returned.
    *
    * @generated from field: uint32 frames = 1;
    */
   frames: number;
 
   /**
-   * Time on an accelerator, in seconds.
+   * Accelerator time, in seconds.
    *
    * @generated from field: double gpu_seconds = 2;
    */
   gpuSeconds: number;
 
   /**
-   * What was deducted for the successful call, in US dollars.
+   * Amount charged for the call, in US dollars.
    *
    * @generated from field: double cost_usd = 3;
    */
@@ -675,13 +674,13 @@ export const PredictUsageSchema: GenMessage<PredictUsage> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 6);
 
 /**
- * Asks for future frames as they come.
+ * Request for a stream of future frames.
  *
  * @generated from message limber.v1.PredictStreamRequest
  */
 export type PredictStreamRequest = Message<"limber.v1.PredictStreamRequest"> & {
   /**
-   * The same body as `Predict` takes.
+   * The prediction to stream, with the same fields as `Predict`.
    *
    * @generated from field: limber.v1.PredictRequest predict = 1;
    */
@@ -696,19 +695,19 @@ export const PredictStreamRequestSchema: GenMessage<PredictStreamRequest> = /*@_
   messageDesc(file_limber_v1_inference_service, 7);
 
 /**
- * One event of a streamed prediction.
+ * An event of a streamed prediction.
  *
  * @generated from message limber.v1.PredictStreamResponse
  */
 export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> & {
   /**
-   * What happened.
+   * The event.
    *
    * @generated from oneof limber.v1.PredictStreamResponse.event
    */
   event: {
     /**
-     * A provider was chosen. Comes first, once.
+     * A provider was chosen. Sent first, once.
      *
      * @generated from field: limber.v1.PredictStarted route = 1;
      */
@@ -716,7 +715,7 @@ export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> &
     case: "route";
   } | {
     /**
-     * A frame was produced.
+     * A predicted frame.
      *
      * @generated from field: limber.v1.PredictedFrame frame = 2;
      */
@@ -724,7 +723,7 @@ export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> &
     case: "frame";
   } | {
     /**
-     * The prediction is over. Comes last, once.
+     * The prediction has ended. Sent last, once.
      *
      * @generated from field: limber.v1.PredictDone done = 3;
      */
@@ -741,90 +740,90 @@ export const PredictStreamResponseSchema: GenMessage<PredictStreamResponse> = /*
   messageDesc(file_limber_v1_inference_service, 8);
 
 /**
- * The head of a streamed prediction.
+ * Head of a streamed prediction.
  *
  * @generated from message limber.v1.PredictStarted
  */
 export type PredictStarted = Message<"limber.v1.PredictStarted"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * When the stream began, in unix seconds.
+   * When the stream started, in Unix seconds.
    *
    * @generated from field: uint32 created = 2;
    */
   created: number;
 
   /**
-   * The model that answers.
+   * Slug of the model that serves.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * The region that it runs in.
+   * Region of the serving offering.
    *
    * @generated from field: string region = 4;
    */
   region: string;
 
   /**
-   * The numeric precision that it runs at.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: string precision = 5;
    */
   precision: string;
 
   /**
-   * What was tried so far.
+   * Attempts so far.
    *
    * @generated from field: repeated limber.v1.Attempt attempts = 6;
    */
   attempts: Attempt[];
 
   /**
-   * The stream does not come from the first entry of the plan.
+   * True if the first offering of the plan does not serve this stream.
    *
    * @generated from field: bool fallback_used = 7;
    */
   fallbackUsed: boolean;
 
   /**
-   * True: placeholder output, not a model's.
+   * True if the output is a placeholder and did not come from a model.
    *
    * @generated from field: bool simulated = 8;
    */
   simulated: boolean;
 
   /**
-   * The provider that answers.
+   * Name of the provider that serves.
    *
    * @generated from field: string provider = 9;
    */
   provider: string;
 
   /**
-   * The offering that answers.
+   * Id of the offering that serves.
    *
    * @generated from field: string offering_id = 10;
    */
   offeringId: string;
 
   /**
-   * What the whole stream is expected to cost, in US dollars.
+   * Estimated cost of the complete stream, in US dollars.
    *
    * @generated from field: double estimated_cost_usd = 11;
    */
   estimatedCostUsd: number;
 
   /**
-   * When time runs out, in unix seconds with fractions.
+   * Deadline of the stream, in Unix seconds with fractions.
    *
    * @generated from field: double deadline_at = 12;
    */
@@ -839,27 +838,27 @@ export const PredictStartedSchema: GenMessage<PredictStarted> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 9);
 
 /**
- * The end of a streamed prediction.
+ * End of a streamed prediction.
  *
  * @generated from message limber.v1.PredictDone
  */
 export type PredictDone = Message<"limber.v1.PredictDone"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.prediction`.
+   * Always `world.prediction`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Frames that were sent.
+   * Number of frames sent.
    *
    * @generated from field: uint32 frames = 3;
    */
@@ -873,14 +872,14 @@ export type PredictDone = Message<"limber.v1.PredictDone"> & {
   finishReason: FinishReason;
 
   /**
-   * Who was tried and who served.
+   * Which offerings were tried and which one served.
    *
    * @generated from field: limber.v1.Route route = 5;
    */
   route?: Route | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.PredictUsage usage = 6;
    */
@@ -895,48 +894,48 @@ export const PredictDoneSchema: GenMessage<PredictDone> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 10);
 
 /**
- * Asks where in the picture an instruction points.
+ * Request to locate what an instruction describes.
  *
  * @generated from message limber.v1.GroundRequest
  */
 export type GroundRequest = Message<"limber.v1.GroundRequest"> & {
   /**
-   * What the robot senses; the last observation's frames are searched.
+   * Observations, oldest first; only the frames of the last one are searched.
    *
    * @generated from field: repeated limber.v1.Observation observations = 1;
    */
   observations: Observation[];
 
   /**
-   * What to find, in words.
+   * What to locate, such as `the red cup`.
    *
    * @generated from field: string instruction = 2;
    */
   instruction: string;
 
   /**
-   * A slug, or `service/ground`, which is meant when absent.
+   * Model slug; `service/ground` when absent.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Free-form notes of the caller, kept in the log: at most 16 keys of 512 characters.
+   * Free-form caller metadata, kept in the log; at most 16 keys of 512 characters.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 4;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Constraints on who serves.
+   * Routing constraints; they apply to the one offering that serves.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 6;
    */
@@ -951,69 +950,69 @@ export const GroundRequestSchema: GenMessage<GroundRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 11);
 
 /**
- * Points and boxes, who found them and what it cost.
+ * Points and boxes, their route and their cost.
  *
  * @generated from message limber.v1.GroundResponse
  */
 export type GroundResponse = Message<"limber.v1.GroundResponse"> & {
   /**
-   * The request's identifier.
+   * Id of this call, for support and the log.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `world.grounding`.
+   * Always `world.grounding`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * When the answer was made, in unix seconds.
+   * When the response was created, in Unix seconds.
    *
    * @generated from field: uint32 created = 3;
    */
   created: number;
 
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 4;
    */
   model: string;
 
   /**
-   * Places that fit.
+   * Matching points.
    *
    * @generated from field: repeated limber.v1.GroundedPoint points = 5;
    */
   points: GroundedPoint[];
 
   /**
-   * Regions that fit.
+   * Matching boxes.
    *
    * @generated from field: repeated limber.v1.GroundedBox boxes = 6;
    */
   boxes: GroundedBox[];
 
   /**
-   * Who served. There is no plan, so there are no attempts.
+   * Which offering served. Attempts are not listed, because ground calls have no routing plan.
    *
    * @generated from field: limber.v1.DirectRoute route = 7;
    */
   route?: DirectRoute | undefined;
 
   /**
-   * What was used and deducted.
+   * Usage and the amount charged.
    *
    * @generated from field: limber.v1.GroundUsage usage = 8;
    */
   usage?: GroundUsage | undefined;
 
   /**
-   * What the model says about its answer, such as why it found nothing.
+   * Remark of the model about its result, such as why it found nothing.
    *
    * @generated from field: string note = 9;
    */
@@ -1028,27 +1027,27 @@ export const GroundResponseSchema: GenMessage<GroundResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 12);
 
 /**
- * What a ground call used.
+ * Usage and cost of a ground call.
  *
  * @generated from message limber.v1.GroundUsage
  */
 export type GroundUsage = Message<"limber.v1.GroundUsage"> & {
   /**
-   * Tokens read.
+   * Number of input tokens.
    *
    * @generated from field: uint32 input_tokens = 1;
    */
   inputTokens: number;
 
   /**
-   * Tokens written.
+   * Number of output tokens.
    *
    * @generated from field: uint32 output_tokens = 2;
    */
   outputTokens: number;
 
   /**
-   * What was deducted for the successful call, in US dollars.
+   * Amount charged for the call, in US dollars.
    *
    * @generated from field: double cost_usd = 3;
    */
@@ -1063,20 +1062,20 @@ export const GroundUsageSchema: GenMessage<GroundUsage> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 13);
 
 /**
- * Asks how a request would be routed.
+ * Request for a routing plan.
  *
  * @generated from message limber.v1.PreviewRoutesRequest
  */
 export type PreviewRoutesRequest = Message<"limber.v1.PreviewRoutesRequest"> & {
   /**
-   * The contract to plan for; when absent, the first of act, predict, evaluate that the model can serve.
+   * Contract to plan for; when absent, the first of `act`, `predict` and `evaluate` that the model supports.
    *
    * @generated from field: optional limber.v1.Contract contract = 1;
    */
   contract?: Contract | undefined;
 
   /**
-   * The request: a predict body, or an act body.
+   * The act or predict request to plan.
    *
    * @generated from field: limber.v1.PreviewedRequest request = 2;
    */
@@ -1091,161 +1090,162 @@ export const PreviewRoutesRequestSchema: GenMessage<PreviewRoutesRequest> = /*@_
   messageDesc(file_limber_v1_inference_service, 14);
 
 /**
- * The fields of predict and act requests together.
+ * Union of the fields of act and predict requests.
  *
  * @generated from message limber.v1.PreviewedRequest
  */
 export type PreviewedRequest = Message<"limber.v1.PreviewedRequest"> & {
   /**
-   * An exact slug `owner/name`, a router alias, or either with a variant suffix.
+   * Model slug `owner/name` or router alias, optionally with a variant suffix.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * What the robot senses, oldest first; nothing of it is fetched.
+   * Observations, oldest first; image URLs are not fetched.
    *
    * @generated from field: repeated limber.v1.Observation observations = 2;
    */
   observations: Observation[];
 
   /**
-   * Fallback chain: further models to try when the first cannot serve.
+   * Fallback models, tried in order if the first one cannot serve.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * How to weigh offerings; outranked by `provider.sort` and by a variant suffix.
+   * How to rank offerings; `provider.sort` and a variant suffix take precedence.
    *
    * @generated from field: optional limber.v1.Preference preference = 4;
    */
   preference?: Preference | undefined;
 
   /**
-   * Constraints and preferences on who serves.
+   * Routing constraints and preferences.
    *
    * @generated from field: optional limber.v1.ProviderPreferences provider = 5;
    */
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Any integer: those that are alike in their lowest 32 bits are one seed. Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
-   * for as long as they do as well.
+   * Integer seed; only its lowest 32 bits count. It makes models that support seeds repeatable and fixes the random order of a balanced
+   * plan while the offerings' health is unchanged.
    *
    * @generated from field: optional double seed = 6;
    */
   seed?: number | undefined;
 
   /**
-   * Taken and without effect on a plan.
+   * Accepted, but has no effect on the plan.
    *
    * @generated from field: bool stream = 7;
    */
   stream: boolean;
 
   /**
-   * Name of a saved preset, or `name@version`; fields of the request win over it.
+   * Saved preset to apply, as `name` or `name@version`; fields set in the request take precedence.
    *
    * @generated from field: optional string preset = 8;
    */
   preset?: string | undefined;
 
   /**
-   * Free-form notes of the caller.
+   * Free-form caller metadata.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 9;
    */
   metadata?: JsonObject | undefined;
 
   /**
-   * Taken and without effect: nothing runs.
+   * Accepted, but has no effect because nothing runs.
    *
    * @generated from field: optional string idempotency_key = 10;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * What the robot is to do, in words.
+   * Natural-language instruction, such as `pick up the red cup`.
    *
    * @generated from field: optional string instruction = 11;
    */
   instruction?: string | undefined;
 
   /**
-   * How the scene should look in the end.
+   * Goal image: how the scene should look when the task is done.
    *
    * @generated from field: optional limber.v1.Frame goal_image = 12;
    */
   goalImage?: Frame | undefined;
 
   /**
-   * The action space that the plan is for.
+   * Action space to plan for.
    *
    * @generated from field: optional string action_space = 13;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Units to plan for. When absent 16, or as many steps as an offering has in one chunk where those are fewer.
+   * Number of action steps or frames to plan for. When absent, 16, or an offering's chunk length if that is shorter.
    *
    * @generated from field: optional uint32 horizon = 14;
    */
   horizon?: number | undefined;
 
   /**
-   * Sampling temperature of models that sample.
+   * Sampling temperature, for models that sample.
    *
    * @generated from field: optional double temperature = 15;
    */
   temperature?: number | undefined;
 
   /**
-   * What the robot will do, one entry per frame.
+   * Planned actions, one per frame.
    *
    * @generated from field: repeated limber.v1.ActionStep actions = 16;
    */
   actions: ActionStep[];
 
   /**
-   * Frames per second of the prediction.
+   * Frame rate of the prediction, in frames per second.
    *
    * @generated from field: optional double fps = 17;
    */
   fps?: number | undefined;
 
   /**
-   * Size of the frames as `WIDTHxHEIGHT`.
+   * Frame size as `WIDTHxHEIGHT`, such as `640x480`.
    *
    * @generated from field: optional string resolution = 18;
    */
   resolution?: string | undefined;
 
   /**
-   * Futures to draw. No offering honors it yet: one is drawn and billed, and with `require_parameters` no offering may serve.
+   * Number of futures to sample. No offering supports it yet: one is sampled and billed, and no offering qualifies with
+   * `require_parameters`.
    *
    * @generated from field: optional uint32 num_samples = 19;
    */
   numSamples?: number | undefined;
 
   /**
-   * Also returns imagined frames.
+   * Also returns predicted frames, for act models that provide them.
    *
    * @generated from field: optional bool return_prediction = 20;
    */
   returnPrediction?: boolean | undefined;
 
   /**
-   * The body that the plan is for: only offerings made for it, or for any body, may serve. Any offering when absent. Hard.
+   * Robot to plan for: only offerings for this embodiment, or for any, may serve. Hard constraint; no filter when absent.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 21;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * Plans for the whole chunk of each offering; `horizon` is then the most steps of it.
+   * Plans for each offering's complete chunk; `horizon` becomes an upper limit.
    *
    * @generated from field: optional bool whole_chunk = 22;
    */
@@ -1260,62 +1260,62 @@ export const PreviewedRequestSchema: GenMessage<PreviewedRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_inference_service, 15);
 
 /**
- * A plan that was not run.
+ * A routing plan that was not executed.
  *
  * @generated from message limber.v1.PreviewRoutesResponse
  */
 export type PreviewRoutesResponse = Message<"limber.v1.PreviewRoutesResponse"> & {
   /**
-   * Constant `route_plan`.
+   * Always `route_plan`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The contract that was planned for.
+   * Contract planned for.
    *
    * @generated from field: limber.v1.Contract contract = 2;
    */
   contract: Contract;
 
   /**
-   * How many offerings were looked at.
+   * Number of offerings considered.
    *
    * @generated from field: uint32 considered = 3;
    */
   considered: number;
 
   /**
-   * The offerings that would be tried, best first.
+   * Offerings in the order in which they would be tried.
    *
    * @generated from field: repeated limber.v1.PlanStep plan = 4;
    */
   plan: PlanStep[];
 
   /**
-   * The offerings that would not, and why.
+   * Offerings excluded from the plan, with reasons.
    *
    * @generated from field: repeated limber.v1.DroppedOffering dropped = 5;
    */
   dropped: DroppedOffering[];
 
   /**
-   * What the call would cost.
+   * Estimated cost of the call.
    *
    * @generated from field: limber.v1.CostRange estimated_cost_usd = 6;
    */
   estimatedCostUsd?: CostRange | undefined;
 
   /**
-   * The first entry stands there because the session is pinned to it.
+   * True if the first entry comes first because the session is pinned to it.
    *
    * @generated from field: bool pinned = 7;
    */
   pinned: boolean;
 
   /**
-   * The refusal that the request would meet; absent when it would run.
+   * The error that the request would get; absent if it would run.
    *
    * @generated from field: optional limber.v1.WouldRefuse would_refuse = 8;
    */
@@ -1330,27 +1330,27 @@ export const PreviewRoutesResponseSchema: GenMessage<PreviewRoutesResponse> = /*
   messageDesc(file_limber_v1_inference_service, 16);
 
 /**
- * The span of what a call may cost, in US dollars.
+ * Cost range of a call, in US dollars.
  *
  * @generated from message limber.v1.CostRange
  */
 export type CostRange = Message<"limber.v1.CostRange"> & {
   /**
-   * The cheapest entry of the plan.
+   * Cost at the cheapest offering of the plan.
    *
    * @generated from field: double min = 1;
    */
   min: number;
 
   /**
-   * The first entry of the plan.
+   * Cost at the first offering of the plan.
    *
    * @generated from field: double expected = 2;
    */
   expected: number;
 
   /**
-   * The dearest way that the call could go; what is held while it runs.
+   * Highest possible cost of the call; this amount is reserved while it runs.
    *
    * @generated from field: double max = 3;
    */
@@ -1365,13 +1365,13 @@ export const CostRangeSchema: GenMessage<CostRange> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 17);
 
 /**
- * The refusal that a request would meet.
+ * The error that a request would get.
  *
  * @generated from message limber.v1.WouldRefuse
  */
 export type WouldRefuse = Message<"limber.v1.WouldRefuse"> & {
   /**
-   * Its code.
+   * Reason code.
    *
    * @generated from field: string code = 1;
    */
@@ -1392,35 +1392,35 @@ export const WouldRefuseSchema: GenMessage<WouldRefuse> = /*@__PURE__*/
  */
 export const FinishReason = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: FINISH_REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The whole horizon was produced.
+   * All requested frames were sent.
    *
    * @generated from enum value: FINISH_REASON_COMPLETE = 1;
    */
   COMPLETE: 1,
 
   /**
-   * The model stopped before the horizon.
+   * The model stopped before the requested horizon.
    *
    * @generated from enum value: FINISH_REASON_LENGTH = 2;
    */
   LENGTH: 2,
 
   /**
-   * The caller went away.
+   * The caller disconnected.
    *
    * @generated from enum value: FINISH_REASON_CANCELLED = 3;
    */
   CANCELLED: 3,
 
   /**
-   * Time ran out.
+   * The deadline passed.
    *
    * @generated from enum value: FINISH_REASON_DEADLINE = 4;
    */
@@ -1441,13 +1441,13 @@ export const FinishReasonSchema: GenEnum<FinishReason> = /*@__PURE__*/
   enumDesc(file_limber_v1_inference_service, 0);
 
 /**
- * Inference: a robot's observation in; an action chunk, future frames, or points and boxes out.
+ * Runs models on robot observations: `act` returns action chunks, `predict` future frames, `ground` points and boxes.
  *
  * @generated from service limber.v1.InferenceService
  */
 export const InferenceService: GenService<{
   /**
-   * Returns an action chunk in the declared action space.
+   * Returns an action chunk in the requested action space.
    *
    * @generated from rpc limber.v1.InferenceService.Act
    */
@@ -1457,8 +1457,8 @@ export const InferenceService: GenService<{
     output: typeof ActResponseSchema;
   },
   /**
-   * Carries a control loop: observations up, action chunks down, a hold instead of a late answer. REST cannot carry it: use gRPC,
-   * or Connect over HTTP/2.
+   * Opens a control loop: the client streams observations and receives action chunks, or a hold instead of a late chunk. Requires gRPC,
+   * or Connect over HTTP/2; not available over REST.
    *
    * @generated from rpc limber.v1.InferenceService.ActStream
    */
@@ -1468,7 +1468,7 @@ export const InferenceService: GenService<{
     output: typeof ActStreamResponseSchema;
   },
   /**
-   * Returns future frames, all at once.
+   * Returns all predicted frames in one response.
    *
    * @generated from rpc limber.v1.InferenceService.Predict
    */
@@ -1478,7 +1478,7 @@ export const InferenceService: GenService<{
     output: typeof PredictResponseSchema;
   },
   /**
-   * Returns future frames as they come: one `route`, then `frame`s, then one `done`.
+   * Streams predicted frames: one `route` event, then one `frame` event per frame, then `done`.
    *
    * @generated from rpc limber.v1.InferenceService.PredictStream
    */
@@ -1488,7 +1488,7 @@ export const InferenceService: GenService<{
     output: typeof PredictStreamResponseSchema;
   },
   /**
-   * Returns points and boxes in the picture that fit an instruction. Called directly, not routed.
+   * Returns the points and boxes in the image that match an instruction. The call goes to one offering directly, without a routing plan.
    *
    * @generated from rpc limber.v1.InferenceService.Ground
    */
@@ -1498,7 +1498,7 @@ export const InferenceService: GenService<{
     output: typeof GroundResponseSchema;
   },
   /**
-   * Shows how a request would be routed and what it would cost. Runs nothing and bills nothing.
+   * Returns the routing plan and estimated cost of a request. Nothing runs and nothing is charged.
    *
    * @generated from rpc limber.v1.InferenceService.PreviewRoutes
    */

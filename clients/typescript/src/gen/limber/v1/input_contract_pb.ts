@@ -15,57 +15,57 @@ export const file_limber_v1_input_contract: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvaW5wdXRfY29udHJhY3QucHJvdG8SCWxpbWJlci52MSLkAgoNSW5wdXRDb250cmFjdBIsCgdjYW1lcmFzGAEgASgLMhYubGltYmVyLnYxLkNhbWVyYVNwZWNzSACIAQESFQoNb3RoZXJfY2FtZXJhcxgCIAEoCBInCgdwcm9wcmlvGAMgAygLMhYubGltYmVyLnYxLlByb3ByaW9TcGVjEi4KCGxhbmd1YWdlGAQgASgLMhcubGltYmVyLnYxLkxhbmd1YWdlU3BlY0gBiAEBEjEKCmdvYWxfaW1hZ2UYBSABKAsyGC5saW1iZXIudjEuR29hbEltYWdlU3BlY0gCiAEBEiwKB2hpc3RvcnkYBiABKAsyFi5saW1iZXIudjEuSGlzdG9yeVNwZWNIA4gBARIUCgdyYXRlX2h6GAcgASgBSASIAQFCCgoIX2NhbWVyYXNCCwoJX2xhbmd1YWdlQg0KC19nb2FsX2ltYWdlQgoKCF9oaXN0b3J5QgoKCF9yYXRlX2h6IjUKC0NhbWVyYVNwZWNzEiYKB2NhbWVyYXMYASADKAsyFS5saW1iZXIudjEuQ2FtZXJhU3BlYyLpAQoKQ2FtZXJhU3BlYxIMCgRuYW1lGAEgASgJEg8KB2FsaWFzZXMYAiADKAkSKAoEcm9sZRgDIAEoDjIVLmxpbWJlci52MS5DYW1lcmFSb2xlSACIAQESEgoFd2lkdGgYBCABKA1IAYgBARITCgZoZWlnaHQYBSABKA1IAogBARIQCghhbnlfc2l6ZRgGIAEoCBInCgdmb3JtYXRzGAcgAygOMhYubGltYmVyLnYxLkltYWdlRm9ybWF0EhAKCHJlcXVpcmVkGAggASgIQgcKBV9yb2xlQggKBl93aWR0aEIJCgdfaGVpZ2h0ItcBCgtQcm9wcmlvU3BlYxINCgVuYW1lcxgBIAMoCRINCgV1bml0cxgCIAMoCRIWCglkaW1lbnNpb24YAyABKA1IAIgBARIcCg9yZWZlcmVuY2VfZnJhbWUYBCABKAlIAYgBARITCgttb3JlX3ZhbHVlcxgFIAEoCBIRCglhbnlfb3JkZXIYBiABKAgSGQoMYWN0aW9uX3NwYWNlGAcgASgJSAKIAQFCDAoKX2RpbWVuc2lvbkISChBfcmVmZXJlbmNlX2ZyYW1lQg8KDV9hY3Rpb25fc3BhY2UiRQoMTGFuZ3VhZ2VTcGVjEiIKBG5lZWQYASABKA4yFC5saW1iZXIudjEuSW5wdXROZWVkEhEKCWxhbmd1YWdlcxgCIAMoCSJxCg1Hb2FsSW1hZ2VTcGVjEiIKBG5lZWQYASABKA4yFC5saW1iZXIudjEuSW5wdXROZWVkEhIKBXdpZHRoGAIgASgNSACIAQESEwoGaGVpZ2h0GAMgASgNSAGIAQFCCAoGX3dpZHRoQgkKB19oZWlnaHQiZQoLSGlzdG9yeVNwZWMSEgoFbGVhc3QYASABKA1IAIgBARIRCgRtb3N0GAIgASgNSAGIAQESEgoFc3RlcHMYAyABKA1IAogBAUIICgZfbGVhc3RCBwoFX21vc3RCCAoGX3N0ZXBzIjsKDkFjdGlvbk1lYW5pbmdzEikKB2FjdGlvbnMYASADKAsyGC5saW1iZXIudjEuQWN0aW9uTWVhbmluZyLHAgoNQWN0aW9uTWVhbmluZxIZCgxhY3Rpb25fc3BhY2UYASABKAlIAIgBARINCgVuYW1lcxgCIAMoCRINCgV1bml0cxgDIAMoCRIyCglyZWZlcmVuY2UYBCABKA4yGi5saW1iZXIudjEuQWN0aW9uUmVmZXJlbmNlSAGIAQESHAoPcmVmZXJlbmNlX2ZyYW1lGAUgASgJSAKIAQESLgoIcm90YXRpb24YBiABKA4yFy5saW1iZXIudjEuUm90YXRpb25Gb3JtSAOIAQESLwoHZ3JpcHBlchgHIAEoCzIZLmxpbWJlci52MS5HcmlwcGVyTWVhbmluZ0gEiAEBQg8KDV9hY3Rpb25fc3BhY2VCDAoKX3JlZmVyZW5jZUISChBfcmVmZXJlbmNlX2ZyYW1lQgsKCV9yb3RhdGlvbkIKCghfZ3JpcHBlciJPCg5HcmlwcGVyTWVhbmluZxIPCgdpbmRleGVzGAEgAygNEgwKBG9wZW4YAiABKAESDgoGY2xvc2VkGAMgASgBEg4KBmJpbmFyeRgEIAEoCCqdAQoKQ2FtZXJhUm9sZRIbChdDQU1FUkFfUk9MRV9VTlNQRUNJRklFRBAAEhUKEUNBTUVSQV9ST0xFX1NDRU5FEAESGAoUQ0FNRVJBX1JPTEVfT1ZFUkhFQUQQAhIVChFDQU1FUkFfUk9MRV9XUklTVBADEhQKEENBTUVSQV9ST0xFX0hFQUQQBBIUChBDQU1FUkFfUk9MRV9CT0RZEAUqhgEKCUlucHV0TmVlZBIaChZJTlBVVF9ORUVEX1VOU1BFQ0lGSUVEEAASFwoTSU5QVVRfTkVFRF9SRVFVSVJFRBABEhcKE0lOUFVUX05FRURfT1BUSU9OQUwQAhITCg9JTlBVVF9ORUVEX05PTkUQAxIWChJJTlBVVF9ORUVEX0lHTk9SRUQQBCq+AQoPQWN0aW9uUmVmZXJlbmNlEiAKHEFDVElPTl9SRUZFUkVOQ0VfVU5TUEVDSUZJRUQQABIdChlBQ1RJT05fUkVGRVJFTkNFX0FCU09MVVRFEAESHQoZQUNUSU9OX1JFRkVSRU5DRV9SRUxBVElWRRACEiwKKEFDVElPTl9SRUZFUkVOQ0VfUkVMQVRJVkVfVE9fT0JTRVJWQVRJT04QAxIdChlBQ1RJT05fUkVGRVJFTkNFX1ZFTE9DSVRZEAQq9QEKDFJvdGF0aW9uRm9ybRIdChlST1RBVElPTl9GT1JNX1VOU1BFQ0lGSUVEEAASHAoYUk9UQVRJT05fRk9STV9BWElTX0FOR0xFEAESGwoXUk9UQVRJT05fRk9STV9FVUxFUl9YWVoQAhIhCh1ST1RBVElPTl9GT1JNX1FVQVRFUk5JT05fWFlaVxADEiEKHVJPVEFUSU9OX0ZPUk1fUVVBVEVSTklPTl9XWFlaEAQSIwofUk9UQVRJT05fRk9STV9NQVRSSVhfQ09MVU1OU182RBAFEiAKHFJPVEFUSU9OX0ZPUk1fTUFUUklYX1JPV1NfNkQQBiqIAQoOQ29udHJhY3RTb3VyY2USHwobQ09OVFJBQ1RfU09VUkNFX1VOU1BFQ0lGSUVEEAASHAoYQ09OVFJBQ1RfU09VUkNFX0RFQ0xBUkVEEAESGgoWQ09OVFJBQ1RfU09VUkNFX1NFUlZFUhACEhsKF0NPTlRSQUNUX1NPVVJDRV9QUk9GSUxFEANiBnByb3RvMw", [file_limber_v1_observation]);
 
 /**
- * What a model reads. A part that is left out is not declared, and anything goes there. Of several observations the newest is held against
- * it, and their number against `history`.
+ * The input that a model reads. Fields left out are not declared and not checked. Checks apply to the newest observation, and `history`
+ * to the number of observations.
  *
  * @generated from message limber.v1.InputContract
  */
 export type InputContract = Message<"limber.v1.InputContract"> & {
   /**
-   * The cameras that it reads, in order; an empty list says that it reads no picture.
+   * Cameras that it reads, in order; an empty list means that it reads no images.
    *
    * @generated from field: optional limber.v1.CameraSpecs cameras = 1;
    */
   cameras?: CameraSpecs | undefined;
 
   /**
-   * Pictures of other cameras may be sent and are not read. Without it they are refused.
+   * Images of other cameras are accepted and ignored; otherwise they are refused.
    *
    * @generated from field: bool other_cameras = 2;
    */
   otherCameras: boolean;
 
   /**
-   * The layouts of the robot's own state that it reads: an observation has to have one of them. One of dimension 0 admits observations
-   * without any. Not declared where there are none.
+   * Accepted layouts of `proprio`; an observation must match one of them. A layout of dimension 0 accepts observations without
+   * `proprio`; an empty list declares nothing.
    *
    * @generated from field: repeated limber.v1.ProprioSpec proprio = 3;
    */
   proprio: ProprioSpec[];
 
   /**
-   * What it reads of the instruction.
+   * Requirements on the instruction.
    *
    * @generated from field: optional limber.v1.LanguageSpec language = 4;
    */
   language?: LanguageSpec | undefined;
 
   /**
-   * What it reads of the picture of the goal.
+   * Requirements on the goal image.
    *
    * @generated from field: optional limber.v1.GoalImageSpec goal_image = 5;
    */
   goalImage?: GoalImageSpec | undefined;
 
   /**
-   * How many moments it reads.
+   * Requirements on the number of observations.
    *
    * @generated from field: optional limber.v1.HistorySpec history = 6;
    */
   history?: HistorySpec | undefined;
 
   /**
-   * How often it expects an observation, in hertz. Told, and not held against requests.
+   * Expected rate of observations, in hertz. Informational; not checked.
    *
    * @generated from field: optional double rate_hz = 7;
    */
@@ -80,13 +80,13 @@ export const InputContractSchema: GenMessage<InputContract> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 0);
 
 /**
- * Cameras, in order. REST writes them as a bare array.
+ * List of cameras, in order. REST JSON writes it as a bare array.
  *
  * @generated from message limber.v1.CameraSpecs
  */
 export type CameraSpecs = Message<"limber.v1.CameraSpecs"> & {
   /**
-   * One for each camera.
+   * The cameras.
    *
    * @generated from field: repeated limber.v1.CameraSpec cameras = 1;
    */
@@ -101,62 +101,62 @@ export const CameraSpecsSchema: GenMessage<CameraSpecs> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 1);
 
 /**
- * A camera: one that a model reads, or one that a robot has.
+ * A camera that a model reads or that a robot has.
  *
  * @generated from message limber.v1.CameraSpec
  */
 export type CameraSpec = Message<"limber.v1.CameraSpec"> & {
   /**
-   * Its name, such as `wrist`; empty where the picture's place in the observation tells which one it is.
+   * Camera name, such as `wrist`; empty if the position in the observation identifies the camera.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Other names that its picture may come under.
+   * Alternative names for the camera's images.
    *
    * @generated from field: repeated string aliases = 2;
    */
   aliases: string[];
 
   /**
-   * Where it looks from.
+   * Where the camera is mounted.
    *
    * @generated from field: optional limber.v1.CameraRole role = 3;
    */
   role?: CameraRole | undefined;
 
   /**
-   * Width of its pictures, in pixels; any where it is absent.
+   * Image width, in pixels; any width when absent.
    *
    * @generated from field: optional uint32 width = 4;
    */
   width?: number | undefined;
 
   /**
-   * Height of its pictures, in pixels; any where it is absent.
+   * Image height, in pixels; any height when absent.
    *
    * @generated from field: optional uint32 height = 5;
    */
   height?: number | undefined;
 
   /**
-   * Pictures of other sizes are taken too, and made to fit. Without it they are refused.
+   * Images of other sizes are accepted and resized; otherwise they are refused.
    *
    * @generated from field: bool any_size = 6;
    */
   anySize: boolean;
 
   /**
-   * Encodings of its pictures; any where there are none.
+   * Accepted image encodings; any encoding if empty.
    *
    * @generated from field: repeated limber.v1.ImageFormat formats = 7;
    */
   formats: ImageFormat[];
 
   /**
-   * There is no answer without its picture.
+   * True if the model needs this camera's image.
    *
    * @generated from field: bool required = 8;
    */
@@ -171,7 +171,7 @@ export const CameraSpecSchema: GenMessage<CameraSpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 2);
 
 /**
- * What a robot tells of its own state, as the numbers of `observations.proprio`.
+ * Layout of the values in `observations.proprio`.
  *
  * @generated from message limber.v1.ProprioSpec
  */
@@ -184,42 +184,42 @@ export type ProprioSpec = Message<"limber.v1.ProprioSpec"> & {
   names: string[];
 
   /**
-   * Their units, such as `rad` or `m`: one for each, or one for all.
+   * Units, such as `rad` or `m`: one per value, or one for all.
    *
    * @generated from field: repeated string units = 2;
    */
   units: string[];
 
   /**
-   * How many values there are; as many as `names` where it is absent and there are names, any number where there are neither.
+   * Number of values. When absent, the number of `names`, or any number if there are no names.
    *
    * @generated from field: optional uint32 dimension = 3;
    */
   dimension?: number | undefined;
 
   /**
-   * What poses among them are given in, such as `base` or `world`.
+   * Reference frame of poses, such as `base` or `world`.
    *
    * @generated from field: optional string reference_frame = 4;
    */
   referenceFrame?: string | undefined;
 
   /**
-   * More values than these may be sent, and the rest is not read. Without it they are refused.
+   * Additional values are accepted and ignored; otherwise they are refused.
    *
    * @generated from field: bool more_values = 5;
    */
   moreValues: boolean;
 
   /**
-   * The values may come in any order where the observation names them.
+   * The values may come in any order if the observation names them.
    *
    * @generated from field: bool any_order = 6;
    */
   anyOrder: boolean;
 
   /**
-   * The action space that this layout belongs to; every one where it is absent.
+   * Action space that this layout belongs to; all action spaces when absent.
    *
    * @generated from field: optional string action_space = 7;
    */
@@ -234,21 +234,20 @@ export const ProprioSpecSchema: GenMessage<ProprioSpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 3);
 
 /**
- * What a model reads of the instruction.
+ * Requirements on the instruction.
  *
  * @generated from message limber.v1.LanguageSpec
  */
 export type LanguageSpec = Message<"limber.v1.LanguageSpec"> & {
   /**
-   * Whether it reads one.
+   * Whether the model reads an instruction.
    *
    * @generated from field: limber.v1.InputNeed need = 1;
    */
   need: InputNeed;
 
   /**
-   * The languages that it understands, as BCP 47 has them, such as `en`; nothing is said where there are none. Told, and not held against
-   * requests.
+   * Supported languages as BCP 47 tags, such as `en`; undeclared if empty. Informational; not checked.
    *
    * @generated from field: repeated string languages = 2;
    */
@@ -263,27 +262,27 @@ export const LanguageSpecSchema: GenMessage<LanguageSpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 4);
 
 /**
- * What a model reads of the picture of the goal.
+ * Requirements on the goal image.
  *
  * @generated from message limber.v1.GoalImageSpec
  */
 export type GoalImageSpec = Message<"limber.v1.GoalImageSpec"> & {
   /**
-   * Whether it reads one.
+   * Whether the model reads a goal image.
    *
    * @generated from field: limber.v1.InputNeed need = 1;
    */
   need: InputNeed;
 
   /**
-   * Width in pixels; any where it is absent. Pictures of other sizes are taken too.
+   * Width in pixels; any width when absent. Images of other sizes are resized.
    *
    * @generated from field: optional uint32 width = 2;
    */
   width?: number | undefined;
 
   /**
-   * Height in pixels; any where it is absent. Pictures of other sizes are taken too.
+   * Height in pixels; any height when absent. Images of other sizes are resized.
    *
    * @generated from field: optional uint32 height = 3;
    */
@@ -298,27 +297,28 @@ export const GoalImageSpecSchema: GenMessage<GoalImageSpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 5);
 
 /**
- * How many moments a model reads.
+ * Requirements on the number of observations.
  *
  * @generated from message limber.v1.HistorySpec
  */
 export type HistorySpec = Message<"limber.v1.HistorySpec"> & {
   /**
-   * Observations that a request has to have at least, the newest among them.
+   * Minimum number of observations, including the newest.
    *
    * @generated from field: optional uint32 least = 1;
    */
   least?: number | undefined;
 
   /**
-   * Observations that are read at most. Where it is absent, earlier ones than are read may be sent.
+   * Maximum number of observations; requests with more are refused. When absent, there is no maximum, and older observations are
+   * ignored.
    *
    * @generated from field: optional uint32 most = 2;
    */
   most?: number | undefined;
 
   /**
-   * Control steps from one to the next. Told, and not held against requests.
+   * Number of control steps between observations. Informational; not checked.
    *
    * @generated from field: optional uint32 steps = 3;
    */
@@ -333,13 +333,13 @@ export const HistorySpecSchema: GenMessage<HistorySpec> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 6);
 
 /**
- * What actions mean, by action space. REST writes it as a bare array.
+ * Meaning of the action values per action space. REST JSON writes it as a bare array.
  *
  * @generated from message limber.v1.ActionMeanings
  */
 export type ActionMeanings = Message<"limber.v1.ActionMeanings"> & {
   /**
-   * One for each action space, or one for all.
+   * One entry per action space, or one for all.
    *
    * @generated from field: repeated limber.v1.ActionMeaning actions = 1;
    */
@@ -354,56 +354,56 @@ export const ActionMeaningsSchema: GenMessage<ActionMeanings> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 7);
 
 /**
- * What the numbers of an action mean: of those that a model answers, or of those that a robot carries out. Two meanings differ where both
- * state a thing and do not state the same; what one of them leaves out says nothing.
+ * Meaning of the action values that a model emits or a robot executes. Two meanings conflict only if both declare a property with
+ * different values.
  *
  * @generated from message limber.v1.ActionMeaning
  */
 export type ActionMeaning = Message<"limber.v1.ActionMeaning"> & {
   /**
-   * The action space that this is about; every one where it is absent.
+   * Action space described; all action spaces when absent.
    *
    * @generated from field: optional string action_space = 1;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Names of the numbers, in order.
+   * Names of the values, in order.
    *
    * @generated from field: repeated string names = 2;
    */
   names: string[];
 
   /**
-   * Their units, such as `rad` or `m`: one for each, or one for all.
+   * Units, such as `rad` or `m`: one per value, or one for all.
    *
    * @generated from field: repeated string units = 3;
    */
   units: string[];
 
   /**
-   * What they count from; grippers go by `gripper` alone.
+   * What the values are relative to; does not apply to grippers, see `gripper`.
    *
    * @generated from field: optional limber.v1.ActionReference reference = 4;
    */
   reference?: ActionReference | undefined;
 
   /**
-   * What poses among them are given in, such as `base`, `world` or `tool`.
+   * Reference frame of poses, such as `base`, `world` or `tool`.
    *
    * @generated from field: optional string reference_frame = 5;
    */
   referenceFrame?: string | undefined;
 
   /**
-   * How turns are written.
+   * Rotation representation.
    *
    * @generated from field: optional limber.v1.RotationForm rotation = 6;
    */
   rotation?: RotationForm | undefined;
 
   /**
-   * What opens and closes the gripper.
+   * Meaning of the gripper values.
    *
    * @generated from field: optional limber.v1.GripperMeaning gripper = 7;
    */
@@ -418,34 +418,34 @@ export const ActionMeaningSchema: GenMessage<ActionMeaning> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 8);
 
 /**
- * What opens and closes a gripper.
+ * Meaning of gripper values.
  *
  * @generated from message limber.v1.GripperMeaning
  */
 export type GripperMeaning = Message<"limber.v1.GripperMeaning"> & {
   /**
-   * Positions of its numbers in an action, from 0.
+   * Indexes of the gripper values in an action, from 0.
    *
    * @generated from field: repeated uint32 indexes = 1;
    */
   indexes: number[];
 
   /**
-   * The number that opens it.
+   * Value that opens the gripper.
    *
    * @generated from field: double open = 2;
    */
   open: number;
 
   /**
-   * The number that closes it.
+   * Value that closes the gripper.
    *
    * @generated from field: double closed = 3;
    */
   closed: number;
 
   /**
-   * Numbers between the two mean one of them, and no width between.
+   * True if intermediate values mean open or closed, not a partial opening.
    *
    * @generated from field: bool binary = 4;
    */
@@ -460,48 +460,48 @@ export const GripperMeaningSchema: GenMessage<GripperMeaning> = /*@__PURE__*/
   messageDesc(file_limber_v1_input_contract, 9);
 
 /**
- * Where a camera looks from.
+ * Where a camera is mounted.
  *
  * @generated from enum limber.v1.CameraRole
  */
 export const CameraRole = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CAMERA_ROLE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It stands beside the robot and shows the scene.
+   * Beside the robot, viewing the scene.
    *
    * @generated from enum value: CAMERA_ROLE_SCENE = 1;
    */
   SCENE: 1,
 
   /**
-   * It looks down on the scene.
+   * Above the scene, looking down.
    *
    * @generated from enum value: CAMERA_ROLE_OVERHEAD = 2;
    */
   OVERHEAD: 2,
 
   /**
-   * It sits on a wrist or a hand.
+   * On a wrist or hand.
    *
    * @generated from enum value: CAMERA_ROLE_WRIST = 3;
    */
   WRIST: 3,
 
   /**
-   * It sits on the robot's head.
+   * On the robot's head.
    *
    * @generated from enum value: CAMERA_ROLE_HEAD = 4;
    */
   HEAD: 4,
 
   /**
-   * It sits on the robot's body or base.
+   * On the robot's body or base.
    *
    * @generated from enum value: CAMERA_ROLE_BODY = 5;
    */
@@ -509,7 +509,7 @@ export const CameraRole = {
 } as const;
 
 /**
- * Where a camera looks from.
+ * Where a camera is mounted.
  *
  * @generated from enum limber.v1.CameraRole
  */
@@ -522,41 +522,41 @@ export const CameraRoleSchema: GenEnum<CameraRole> = /*@__PURE__*/
   enumDesc(file_limber_v1_input_contract, 0);
 
 /**
- * Whether a part of a request is read.
+ * Whether part of a request is read.
  *
  * @generated from enum limber.v1.InputNeed
  */
 export const InputNeed = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: INPUT_NEED_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * There is no answer without it.
+   * Required.
    *
    * @generated from enum value: INPUT_NEED_REQUIRED = 1;
    */
   REQUIRED: 1,
 
   /**
-   * It is read where it is sent.
+   * Optional; read if present.
    *
    * @generated from enum value: INPUT_NEED_OPTIONAL = 2;
    */
   OPTIONAL: 2,
 
   /**
-   * It is not read, and a request that sends it is refused.
+   * Not read; requests that include it are refused.
    *
    * @generated from enum value: INPUT_NEED_NONE = 3;
    */
   NONE: 3,
 
   /**
-   * It is not read, and may be sent.
+   * Not read; accepted and ignored.
    *
    * @generated from enum value: INPUT_NEED_IGNORED = 4;
    */
@@ -564,7 +564,7 @@ export const InputNeed = {
 } as const;
 
 /**
- * Whether a part of a request is read.
+ * Whether part of a request is read.
  *
  * @generated from enum limber.v1.InputNeed
  */
@@ -577,41 +577,41 @@ export const InputNeedSchema: GenEnum<InputNeed> = /*@__PURE__*/
   enumDesc(file_limber_v1_input_contract, 1);
 
 /**
- * What the numbers of an action count from.
+ * What action values are relative to.
  *
  * @generated from enum limber.v1.ActionReference
  */
 export const ActionReference = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ACTION_REFERENCE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Where the robot is to be.
+   * Absolute target pose or position.
    *
    * @generated from enum value: ACTION_REFERENCE_ABSOLUTE = 1;
    */
   ABSOLUTE: 1,
 
   /**
-   * How far the robot is to move in one step, from where the step before ended.
+   * Change per step, relative to the end of the previous step.
    *
    * @generated from enum value: ACTION_REFERENCE_RELATIVE = 2;
    */
   RELATIVE: 2,
 
   /**
-   * How far the robot is to be from where it was at the observation.
+   * Offset from the robot's pose at the time of the observation.
    *
    * @generated from enum value: ACTION_REFERENCE_RELATIVE_TO_OBSERVATION = 3;
    */
   RELATIVE_TO_OBSERVATION: 3,
 
   /**
-   * How fast the robot is to move.
+   * Velocity.
    *
    * @generated from enum value: ACTION_REFERENCE_VELOCITY = 4;
    */
@@ -619,7 +619,7 @@ export const ActionReference = {
 } as const;
 
 /**
- * What the numbers of an action count from.
+ * What action values are relative to.
  *
  * @generated from enum limber.v1.ActionReference
  */
@@ -632,55 +632,55 @@ export const ActionReferenceSchema: GenEnum<ActionReference> = /*@__PURE__*/
   enumDesc(file_limber_v1_input_contract, 2);
 
 /**
- * How turns are written.
+ * Rotation representations.
  *
  * @generated from enum limber.v1.RotationForm
  */
 export const RotationForm = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ROTATION_FORM_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * A vector along the axis, as long as the angle.
+   * Axis-angle vector, whose length is the angle.
    *
    * @generated from enum value: ROTATION_FORM_AXIS_ANGLE = 1;
    */
   AXIS_ANGLE: 1,
 
   /**
-   * Roll, pitch and yaw, turned about the fixed axes x, y and z in this order.
+   * Roll, pitch and yaw about the fixed axes x, y and z, in this order.
    *
    * @generated from enum value: ROTATION_FORM_EULER_XYZ = 2;
    */
   EULER_XYZ: 2,
 
   /**
-   * A quaternion x, y, z, w.
+   * Quaternion as x, y, z, w.
    *
    * @generated from enum value: ROTATION_FORM_QUATERNION_XYZW = 3;
    */
   QUATERNION_XYZW: 3,
 
   /**
-   * A quaternion w, x, y, z.
+   * Quaternion as w, x, y, z.
    *
    * @generated from enum value: ROTATION_FORM_QUATERNION_WXYZ = 4;
    */
   QUATERNION_WXYZ: 4,
 
   /**
-   * The first two columns of the matrix, one after the other.
+   * First two columns of the rotation matrix, concatenated.
    *
    * @generated from enum value: ROTATION_FORM_MATRIX_COLUMNS_6D = 5;
    */
   MATRIX_COLUMNS_6D: 5,
 
   /**
-   * The first two rows of the matrix, one after the other.
+   * First two rows of the rotation matrix, concatenated.
    *
    * @generated from enum value: ROTATION_FORM_MATRIX_ROWS_6D = 6;
    */
@@ -688,7 +688,7 @@ export const RotationForm = {
 } as const;
 
 /**
- * How turns are written.
+ * Rotation representations.
  *
  * @generated from enum limber.v1.RotationForm
  */
@@ -701,34 +701,34 @@ export const RotationFormSchema: GenEnum<RotationForm> = /*@__PURE__*/
   enumDesc(file_limber_v1_input_contract, 3);
 
 /**
- * Where a contract is from.
+ * Origin of a contract.
  *
  * @generated from enum limber.v1.ContractSource
  */
 export const ContractSource = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CONTRACT_SOURCE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The offering's owner declared it.
+   * Declared by the offering's owner.
    *
    * @generated from enum value: CONTRACT_SOURCE_DECLARED = 1;
    */
   DECLARED: 1,
 
   /**
-   * Its server says so of itself.
+   * Reported by the model server.
    *
    * @generated from enum value: CONTRACT_SOURCE_SERVER = 2;
    */
   SERVER: 2,
 
   /**
-   * It follows from the wire's profile.
+   * Derived from the wire profile.
    *
    * @generated from enum value: CONTRACT_SOURCE_PROFILE = 3;
    */
@@ -736,7 +736,7 @@ export const ContractSource = {
 } as const;
 
 /**
- * Where a contract is from.
+ * Origin of a contract.
  *
  * @generated from enum limber.v1.ContractSource
  */

@@ -15,13 +15,13 @@ export const file_limber_v1_log_service: GenFile = /*@__PURE__*/
   fileDesc("ChtsaW1iZXIvdjEvbG9nX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSIfCg1HZXRMb2dSZXF1ZXN0Eg4KBmxvZ19pZBgBIAEoCSI2Cg5HZXRMb2dSZXNwb25zZRIkCgZyZWNvcmQYASABKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkItkDCg9MaXN0TG9nc1JlcXVlc3QSJQoEa2luZBgBIAEoDjISLmxpbWJlci52MS5Mb2dLaW5kSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESGgoNc2luY2VfbWludXRlcxgDIAEoDUgCiAEBEhIKBWxpbWl0GAQgASgNSAOIAQESEwoGY3Vyc29yGAUgASgJSASIAQESEwoGc3RhdHVzGAYgASgJSAWIAQESGAoLaHR0cF9zdGF0dXMYByABKA1IBogBARIVCghyb2JvdF9pZBgIIAEoCUgHiAEBEhcKCnNlc3Npb25faWQYCSABKAlICIgBARISCgVtb2RlbBgKIAEoCUgJiAEBEhUKCHByb3ZpZGVyGAsgASgJSAqIAQESFwoKcmVxdWVzdF9pZBgMIAEoCUgLiAEBQgcKBV9raW5kQg8KDV93b3Jrc3BhY2VfaWRCEAoOX3NpbmNlX21pbnV0ZXNCCAoGX2xpbWl0QgkKB19jdXJzb3JCCQoHX3N0YXR1c0IOCgxfaHR0cF9zdGF0dXNCCwoJX3JvYm90X2lkQg0KC19zZXNzaW9uX2lkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDQoLX3JlcXVlc3RfaWQiggEKEExpc3RMb2dzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuTG9nUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIp0DChFFeHBvcnRMb2dzUmVxdWVzdBIlCgRraW5kGAEgASgOMhIubGltYmVyLnYxLkxvZ0tpbmRIAIgBARIaCg1zaW5jZV9taW51dGVzGAIgASgNSAGIAQESGQoMd29ya3NwYWNlX2lkGAMgASgJSAKIAQESEwoGc3RhdHVzGAQgASgJSAOIAQESGAoLaHR0cF9zdGF0dXMYBSABKA1IBIgBARIVCghyb2JvdF9pZBgGIAEoCUgFiAEBEhcKCnNlc3Npb25faWQYByABKAlIBogBARISCgVtb2RlbBgIIAEoCUgHiAEBEhUKCHByb3ZpZGVyGAkgASgJSAiIAQESFwoKcmVxdWVzdF9pZBgKIAEoCUgJiAEBQgcKBV9raW5kQhAKDl9zaW5jZV9taW51dGVzQg8KDV93b3Jrc3BhY2VfaWRCCQoHX3N0YXR1c0IOCgxfaHR0cF9zdGF0dXNCCwoJX3JvYm90X2lkQg0KC19zZXNzaW9uX2lkQggKBl9tb2RlbEILCglfcHJvdmlkZXJCDQoLX3JlcXVlc3RfaWQiOgoSRXhwb3J0TG9nc1Jlc3BvbnNlEiQKBnJlY29yZBgBIAEoCzIULmxpbWJlci52MS5Mb2dSZWNvcmQy5wEKCkxvZ1NlcnZpY2USSAoITGlzdExvZ3MSGi5saW1iZXIudjEuTGlzdExvZ3NSZXF1ZXN0GhsubGltYmVyLnYxLkxpc3RMb2dzUmVzcG9uc2UiA5ACARJCCgZHZXRMb2cSGC5saW1iZXIudjEuR2V0TG9nUmVxdWVzdBoZLmxpbWJlci52MS5HZXRMb2dSZXNwb25zZSIDkAIBEksKCkV4cG9ydExvZ3MSHC5saW1iZXIudjEuRXhwb3J0TG9nc1JlcXVlc3QaHS5saW1iZXIudjEuRXhwb3J0TG9nc1Jlc3BvbnNlMAFiBnByb3RvMw", [file_limber_v1_log]);
 
 /**
- * Asks for a record.
+ * Request for a log record.
  *
  * @generated from message limber.v1.GetLogRequest
  */
 export type GetLogRequest = Message<"limber.v1.GetLogRequest"> & {
   /**
-   * A record, or what a call gave a name to: `req_…`, the `act_…`, `pred_…`, `grnd_…` or `chunk_…` of its answer, `use_…` of its charge.
+   * Record id, or an id from the call: `req_…`, `act_…`, `pred_…`, `grnd_…` or `chunk_…` of its response, or `use_…` of its charge.
    *
    * @generated from field: string log_id = 1;
    */
@@ -36,7 +36,7 @@ export const GetLogRequestSchema: GenMessage<GetLogRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 0);
 
 /**
- * The record.
+ * A log record.
  *
  * @generated from message limber.v1.GetLogResponse
  */
@@ -57,90 +57,90 @@ export const GetLogResponseSchema: GenMessage<GetLogResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 1);
 
 /**
- * Asks for records. Filters that are given must all hold.
+ * Request to list log records; all given filters must match.
  *
  * @generated from message limber.v1.ListLogsRequest
  */
 export type ListLogsRequest = Message<"limber.v1.ListLogsRequest"> & {
   /**
-   * What they are about; calls of every contract when absent.
+   * Filters by kind; calls of every contract when absent.
    *
    * @generated from field: optional limber.v1.LogKind kind = 1;
    */
   kind?: LogKind | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those of the last minutes.
+   * Filters by age: at most this many minutes.
    *
    * @generated from field: optional uint32 since_minutes = 3;
    */
   sinceMinutes?: number | undefined;
 
   /**
-   * The most to answer; 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 4;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 5;
    */
   cursor?: string | undefined;
 
   /**
-   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
+   * Filters by status: `settled`, `failed`, `unmetered` or `done`.
    *
    * @generated from field: optional string status = 6;
    */
   status?: string | undefined;
 
   /**
-   * Only those with this HTTP status.
+   * Filters by HTTP status.
    *
    * @generated from field: optional uint32 http_status = 7;
    */
   httpStatus?: number | undefined;
 
   /**
-   * Only this robot's.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 8;
    */
   robotId?: string | undefined;
 
   /**
-   * Only this session's.
+   * Filters by session.
    *
    * @generated from field: optional string session_id = 9;
    */
   sessionId?: string | undefined;
 
   /**
-   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   * Filters by model: the one that answered, or else the requested one.
    *
    * @generated from field: optional string model = 10;
    */
   model?: string | undefined;
 
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 11;
    */
   provider?: string | undefined;
 
   /**
-   * Only this request.
+   * Filters by request id.
    *
    * @generated from field: optional string request_id = 12;
    */
@@ -155,13 +155,13 @@ export const ListLogsRequestSchema: GenMessage<ListLogsRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_log_service, 2);
 
 /**
- * A page of records, newest first.
+ * A page of log records, newest first.
  *
  * @generated from message limber.v1.ListLogsResponse
  */
 export type ListLogsResponse = Message<"limber.v1.ListLogsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -175,14 +175,14 @@ export type ListLogsResponse = Message<"limber.v1.ListLogsResponse"> & {
   data: LogRecord[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -197,76 +197,76 @@ export const ListLogsResponseSchema: GenMessage<ListLogsResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_log_service, 3);
 
 /**
- * Asks for all records. Filters that are given must all hold.
+ * Request to export log records; all given filters must match.
  *
  * @generated from message limber.v1.ExportLogsRequest
  */
 export type ExportLogsRequest = Message<"limber.v1.ExportLogsRequest"> & {
   /**
-   * What they are about; calls of every contract when absent.
+   * Filters by kind; calls of every contract when absent.
    *
    * @generated from field: optional limber.v1.LogKind kind = 1;
    */
   kind?: LogKind | undefined;
 
   /**
-   * Only those of the last minutes.
+   * Filters by age: at most this many minutes.
    *
    * @generated from field: optional uint32 since_minutes = 2;
    */
   sinceMinutes?: number | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 3;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those with this end: `settled`, `failed`, `unmetered` or `done`.
+   * Filters by status: `settled`, `failed`, `unmetered` or `done`.
    *
    * @generated from field: optional string status = 4;
    */
   status?: string | undefined;
 
   /**
-   * Only those with this HTTP status.
+   * Filters by HTTP status.
    *
    * @generated from field: optional uint32 http_status = 5;
    */
   httpStatus?: number | undefined;
 
   /**
-   * Only this robot's.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 6;
    */
   robotId?: string | undefined;
 
   /**
-   * Only this session's.
+   * Filters by session.
    *
    * @generated from field: optional string session_id = 7;
    */
   sessionId?: string | undefined;
 
   /**
-   * Only those of this model: the one that answered or, where none did, the one that was asked for.
+   * Filters by model: the one that answered, or else the requested one.
    *
    * @generated from field: optional string model = 8;
    */
   model?: string | undefined;
 
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 9;
    */
   provider?: string | undefined;
 
   /**
-   * Only this request.
+   * Filters by request id.
    *
    * @generated from field: optional string request_id = 10;
    */
@@ -302,13 +302,13 @@ export const ExportLogsResponseSchema: GenMessage<ExportLogsResponse> = /*@__PUR
   messageDesc(file_limber_v1_log_service, 5);
 
 /**
- * The log: what was called, what became of it, and who did what.
+ * Reads the log of calls and administrative actions.
  *
  * @generated from service limber.v1.LogService
  */
 export const LogService: GenService<{
   /**
-   * Lists records, newest first.
+   * Lists log records, newest first.
    *
    * @generated from rpc limber.v1.LogService.ListLogs
    */
@@ -318,7 +318,7 @@ export const LogService: GenService<{
     output: typeof ListLogsResponseSchema;
   },
   /**
-   * Shows one record, by any name that the call gave.
+   * Returns a log record, by any id that the call returned.
    *
    * @generated from rpc limber.v1.LogService.GetLog
    */
@@ -328,7 +328,7 @@ export const LogService: GenService<{
     output: typeof GetLogResponseSchema;
   },
   /**
-   * Streams all records that match, newest first.
+   * Streams all matching log records, newest first.
    *
    * @generated from rpc limber.v1.LogService.ExportLogs
    */

@@ -15,41 +15,41 @@ export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
   fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNMqcBCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAFiBnByb3RvMw", [file_limber_v1_loop]);
 
 /**
- * Asks for control loops. Filters that are given must all hold.
+ * Request to list open control loops; all given filters must match.
  *
  * @generated from message limber.v1.ListLoopsRequest
  */
 export type ListLoopsRequest = Message<"limber.v1.ListLoopsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those of this robot.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 3;
    */
   robotId?: string | undefined;
 
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 4;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 5;
    */
@@ -64,48 +64,48 @@ export const ListLoopsRequestSchema: GenMessage<ListLoopsRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_loop_service, 0);
 
 /**
- * Control loops that run.
+ * A page of open control loops.
  *
  * @generated from message limber.v1.ListLoopsResponse
  */
 export type ListLoopsResponse = Message<"limber.v1.ListLoopsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The loops, the one that was opened first first.
+   * Loops, oldest first.
    *
    * @generated from field: repeated limber.v1.RunningLoop data = 2;
    */
   data: RunningLoop[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
   nextCursor?: string | undefined;
 
   /**
-   * Replicas whose loops are in it, this one among them.
+   * Number of replicas that reported their loops, including this one.
    *
    * @generated from field: uint32 replicas = 5;
    */
   replicas: number;
 
   /**
-   * Replicas that did not answer in time: their loops may be missing.
+   * Number of replicas that did not respond in time; their loops may be missing.
    *
    * @generated from field: uint32 silent_replicas = 6;
    */
@@ -120,34 +120,34 @@ export const ListLoopsResponseSchema: GenMessage<ListLoopsResponse> = /*@__PURE_
   messageDesc(file_limber_v1_loop_service, 1);
 
 /**
- * Asks to be shown control loops. Filters that are given must all hold.
+ * Request to watch open control loops; all given filters must match.
  *
  * @generated from message limber.v1.WatchLoopsRequest
  */
 export type WatchLoopsRequest = Message<"limber.v1.WatchLoopsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * Only those of a workspace's keys.
+   * Filters by the workspace of the key.
    *
    * @generated from field: optional string workspace_id = 2;
    */
   workspaceId?: string | undefined;
 
   /**
-   * Only those of this robot.
+   * Filters by robot.
    *
    * @generated from field: optional string robot_id = 3;
    */
   robotId?: string | undefined;
 
   /**
-   * How many are shown at one time, those that were opened first. 500 when absent.
+   * Maximum number of loops to show, oldest first; 500 when absent.
    *
    * @generated from field: optional uint32 limit = 4;
    */
@@ -162,19 +162,19 @@ export const WatchLoopsRequestSchema: GenMessage<WatchLoopsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_loop_service, 2);
 
 /**
- * What is shown of control loops.
+ * A message of the watch stream.
  *
  * @generated from message limber.v1.WatchLoopsResponse
  */
 export type WatchLoopsResponse = Message<"limber.v1.WatchLoopsResponse"> & {
   /**
-   * All of them, or what has changed.
+   * A snapshot or a change.
    *
    * @generated from oneof limber.v1.WatchLoopsResponse.event
    */
   event: {
     /**
-     * All that run. Comes first, once.
+     * All matching loops. Sent first, once.
      *
      * @generated from field: limber.v1.LoopsSnapshot snapshot = 1;
      */
@@ -182,7 +182,7 @@ export type WatchLoopsResponse = Message<"limber.v1.WatchLoopsResponse"> & {
     case: "snapshot";
   } | {
     /**
-     * What has changed since the message before: at most once a second, and every ten seconds where nothing has.
+     * Changes since the previous message, at most once per second; an empty one every 10 s as keep-alive.
      *
      * @generated from field: limber.v1.LoopsChange change = 2;
      */
@@ -199,34 +199,34 @@ export const WatchLoopsResponseSchema: GenMessage<WatchLoopsResponse> = /*@__PUR
   messageDesc(file_limber_v1_loop_service, 3);
 
 /**
- * The control loops that run.
+ * The open control loops.
  *
  * @generated from message limber.v1.LoopsSnapshot
  */
 export type LoopsSnapshot = Message<"limber.v1.LoopsSnapshot"> & {
   /**
-   * The loops, the one that was opened first first.
+   * Loops, oldest first.
    *
    * @generated from field: repeated limber.v1.RunningLoop loops = 1;
    */
   loops: RunningLoop[];
 
   /**
-   * How many more there are than are shown.
+   * Number of matching loops beyond the limit.
    *
    * @generated from field: uint32 more = 2;
    */
   more: number;
 
   /**
-   * Replicas whose loops are in it, this one among them.
+   * Number of replicas that reported their loops, including this one.
    *
    * @generated from field: uint32 replicas = 3;
    */
   replicas: number;
 
   /**
-   * Replicas that did not answer in time: their loops follow as changes.
+   * Number of replicas that did not respond in time; their loops follow as changes.
    *
    * @generated from field: uint32 silent_replicas = 4;
    */
@@ -241,27 +241,27 @@ export const LoopsSnapshotSchema: GenMessage<LoopsSnapshot> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 4);
 
 /**
- * What has changed among control loops.
+ * Changes among the open control loops.
  *
  * @generated from message limber.v1.LoopsChange
  */
 export type LoopsChange = Message<"limber.v1.LoopsChange"> & {
   /**
-   * Loops that began, and loops whose figures have changed, as they are now.
+   * New loops and loops whose figures changed, in their current state.
    *
    * @generated from field: repeated limber.v1.RunningLoop loops = 1;
    */
   loops: RunningLoop[];
 
   /**
-   * Loops that are shown no longer: they have ended, or their replica is not heard.
+   * Stream ids of loops no longer shown, because they ended or their replica stopped reporting.
    *
    * @generated from field: repeated string ended = 2;
    */
   ended: string[];
 
   /**
-   * How many more there are than are shown.
+   * Number of matching loops beyond the limit.
    *
    * @generated from field: uint32 more = 3;
    */
@@ -276,13 +276,13 @@ export const LoopsChangeSchema: GenMessage<LoopsChange> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 5);
 
 /**
- * The control loops that run at this moment, over all replicas.
+ * Lists and watches the control loops that are open on all replicas.
  *
  * @generated from service limber.v1.LoopService
  */
 export const LoopService: GenService<{
   /**
-   * Lists control loops that run, the one that was opened first first. Other replicas are asked, and waited for at most a second.
+   * Lists open control loops, oldest first. Other replicas get at most 1 s to respond; see `silent_replicas`.
    *
    * @generated from rpc limber.v1.LoopService.ListLoops
    */
@@ -292,8 +292,8 @@ export const LoopService: GenService<{
     output: typeof ListLoopsResponseSchema;
   },
   /**
-   * Shows control loops while they run: all of them first, then once a second what has changed. A reader that falls behind gets the newest
-   * state when it reads on, and nothing of what was between.
+   * Streams open control loops: first a complete snapshot, then changes once per second. A slow reader gets the newest state and misses
+   * the states in between.
    *
    * @generated from rpc limber.v1.LoopService.WatchLoops
    */

@@ -13,7 +13,7 @@ export const file_limber_v1_mail_service: GenFile = /*@__PURE__*/
   fileDesc("ChxsaW1iZXIvdjEvbWFpbF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiGwoZR2V0TWFpbFByZWZlcmVuY2VzUmVxdWVzdCI7ChpHZXRNYWlsUHJlZmVyZW5jZXNSZXNwb25zZRINCgVtdXRlZBgBIAMoCRIOCgZldmVudHMYAiADKAkiRwocVXBkYXRlTWFpbFByZWZlcmVuY2VzUmVxdWVzdBInCgVtdXRlZBgBIAEoCzIYLmxpbWJlci52MS5FdmVudE5hbWVMaXN0Ih8KDUV2ZW50TmFtZUxpc3QSDgoGdmFsdWVzGAEgAygJIj4KHVVwZGF0ZU1haWxQcmVmZXJlbmNlc1Jlc3BvbnNlEg0KBW11dGVkGAEgAygJEg4KBmV2ZW50cxgCIAMoCSIrChpVbnN1YnNjcmliZUZyb21NYWlsUmVxdWVzdBINCgV0b2tlbhgBIAEoCSIzChtVbnN1YnNjcmliZUZyb21NYWlsUmVzcG9uc2USFAoMdW5zdWJzY3JpYmVkGAEgASgIIhAKDkdldE1haWxSZXF1ZXN0Ik4KD0dldE1haWxSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhEKBGZyb20YAiABKAlIAIgBARIOCgZldmVudHMYAyADKAlCBwoFX2Zyb20iLQoTU2VuZFRlc3RNYWlsUmVxdWVzdBIPCgJ0bxgBIAEoCUgAiAEBQgUKA190byIiChRTZW5kVGVzdE1haWxSZXNwb25zZRIKCgJ0bxgBIAEoCTLfAwoLTWFpbFNlcnZpY2USRQoHR2V0TWFpbBIZLmxpbWJlci52MS5HZXRNYWlsUmVxdWVzdBoaLmxpbWJlci52MS5HZXRNYWlsUmVzcG9uc2UiA5ACARJPCgxTZW5kVGVzdE1haWwSHi5saW1iZXIudjEuU2VuZFRlc3RNYWlsUmVxdWVzdBofLmxpbWJlci52MS5TZW5kVGVzdE1haWxSZXNwb25zZRJmChJHZXRNYWlsUHJlZmVyZW5jZXMSJC5saW1iZXIudjEuR2V0TWFpbFByZWZlcmVuY2VzUmVxdWVzdBolLmxpbWJlci52MS5HZXRNYWlsUHJlZmVyZW5jZXNSZXNwb25zZSIDkAIBEmoKFVVwZGF0ZU1haWxQcmVmZXJlbmNlcxInLmxpbWJlci52MS5VcGRhdGVNYWlsUHJlZmVyZW5jZXNSZXF1ZXN0GigubGltYmVyLnYxLlVwZGF0ZU1haWxQcmVmZXJlbmNlc1Jlc3BvbnNlEmQKE1Vuc3Vic2NyaWJlRnJvbU1haWwSJS5saW1iZXIudjEuVW5zdWJzY3JpYmVGcm9tTWFpbFJlcXVlc3QaJi5saW1iZXIudjEuVW5zdWJzY3JpYmVGcm9tTWFpbFJlc3BvbnNlYgZwcm90bzM");
 
 /**
- * Asks which mails a person gets.
+ * Request for the mail preferences.
  *
  * @generated from message limber.v1.GetMailPreferencesRequest
  */
@@ -28,20 +28,20 @@ export const GetMailPreferencesRequestSchema: GenMessage<GetMailPreferencesReque
   messageDesc(file_limber_v1_mail_service, 0);
 
 /**
- * Which mails a person gets.
+ * The mail preferences.
  *
  * @generated from message limber.v1.GetMailPreferencesResponse
  */
 export type GetMailPreferencesResponse = Message<"limber.v1.GetMailPreferencesResponse"> & {
   /**
-   * The events of which the person is told nothing, such as `balance.low`; `*` for all.
+   * Muted event types, such as `balance.low`; `*` for all.
    *
    * @generated from field: repeated string muted = 1;
    */
   muted: string[];
 
   /**
-   * The events that people are told of by mail, to those whom they concern.
+   * Event types that are sent by mail to the members concerned.
    *
    * @generated from field: repeated string events = 2;
    */
@@ -56,13 +56,13 @@ export const GetMailPreferencesResponseSchema: GenMessage<GetMailPreferencesResp
   messageDesc(file_limber_v1_mail_service, 1);
 
 /**
- * Changes which mails a person gets.
+ * Request to update the mail preferences.
  *
  * @generated from message limber.v1.UpdateMailPreferencesRequest
  */
 export type UpdateMailPreferencesRequest = Message<"limber.v1.UpdateMailPreferencesRequest"> & {
   /**
-   * The events of which the person is to be told nothing; `*` for all, an empty list to be told of all.
+   * Event types to mute; `*` mutes all, an empty list none.
    *
    * @generated from field: limber.v1.EventNameList muted = 1;
    */
@@ -77,13 +77,13 @@ export const UpdateMailPreferencesRequestSchema: GenMessage<UpdateMailPreference
   messageDesc(file_limber_v1_mail_service, 2);
 
 /**
- * Events, as a list of their names.
+ * List of event types.
  *
  * @generated from message limber.v1.EventNameList
  */
 export type EventNameList = Message<"limber.v1.EventNameList"> & {
   /**
-   * Their names.
+   * Event types, such as `balance.low`.
    *
    * @generated from field: repeated string values = 1;
    */
@@ -98,20 +98,20 @@ export const EventNameListSchema: GenMessage<EventNameList> = /*@__PURE__*/
   messageDesc(file_limber_v1_mail_service, 3);
 
 /**
- * Which mails the person gets now.
+ * The updated mail preferences.
  *
  * @generated from message limber.v1.UpdateMailPreferencesResponse
  */
 export type UpdateMailPreferencesResponse = Message<"limber.v1.UpdateMailPreferencesResponse"> & {
   /**
-   * The events of which the person is told nothing.
+   * Muted event types.
    *
    * @generated from field: repeated string muted = 1;
    */
   muted: string[];
 
   /**
-   * The events that people are told of by mail, to those whom they concern.
+   * Event types that are sent by mail to the members concerned.
    *
    * @generated from field: repeated string events = 2;
    */
@@ -126,13 +126,13 @@ export const UpdateMailPreferencesResponseSchema: GenMessage<UpdateMailPreferenc
   messageDesc(file_limber_v1_mail_service, 4);
 
 /**
- * Asks for no more mails about events.
+ * Request to unsubscribe from event mails.
  *
  * @generated from message limber.v1.UnsubscribeFromMailRequest
  */
 export type UnsubscribeFromMailRequest = Message<"limber.v1.UnsubscribeFromMailRequest"> & {
   /**
-   * What the mail gave: it names the person and does nothing else.
+   * Token from the mail; it only identifies the user for this call.
    *
    * @generated from field: string token = 1;
    */
@@ -147,13 +147,13 @@ export const UnsubscribeFromMailRequestSchema: GenMessage<UnsubscribeFromMailReq
   messageDesc(file_limber_v1_mail_service, 5);
 
 /**
- * No more mails about events are sent to this person.
+ * Confirms the unsubscription.
  *
  * @generated from message limber.v1.UnsubscribeFromMailResponse
  */
 export type UnsubscribeFromMailResponse = Message<"limber.v1.UnsubscribeFromMailResponse"> & {
   /**
-   * They are not.
+   * Always true.
    *
    * @generated from field: bool unsubscribed = 1;
    */
@@ -168,7 +168,7 @@ export const UnsubscribeFromMailResponseSchema: GenMessage<UnsubscribeFromMailRe
   messageDesc(file_limber_v1_mail_service, 6);
 
 /**
- * Asks whether mail is sent.
+ * Request for the mail status.
  *
  * @generated from message limber.v1.GetMailRequest
  */
@@ -183,27 +183,27 @@ export const GetMailRequestSchema: GenMessage<GetMailRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_mail_service, 7);
 
 /**
- * Whether mail is sent.
+ * The mail status.
  *
  * @generated from message limber.v1.GetMailResponse
  */
 export type GetMailResponse = Message<"limber.v1.GetMailResponse"> & {
   /**
-   * It is.
+   * True if mail is enabled.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * From this address; absent where none is sent.
+   * Sender address; absent if mail is disabled.
    *
    * @generated from field: optional string from = 2;
    */
   from?: string | undefined;
 
   /**
-   * The events that people are told of, such as `balance.low`.
+   * Event types that are sent by mail, such as `balance.low`.
    *
    * @generated from field: repeated string events = 3;
    */
@@ -218,13 +218,13 @@ export const GetMailResponseSchema: GenMessage<GetMailResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_mail_service, 8);
 
 /**
- * Asks for a test.
+ * Request to send a test mail.
  *
  * @generated from message limber.v1.SendTestMailRequest
  */
 export type SendTestMailRequest = Message<"limber.v1.SendTestMailRequest"> & {
   /**
-   * Where to; the operator says so, and a person's own address is taken otherwise.
+   * Recipient; used only for the operator. Other callers get the mail at their own address.
    *
    * @generated from field: optional string to = 1;
    */
@@ -239,13 +239,13 @@ export const SendTestMailRequestSchema: GenMessage<SendTestMailRequest> = /*@__P
   messageDesc(file_limber_v1_mail_service, 9);
 
 /**
- * The mail server has taken it.
+ * Confirms that the mail server accepted the mail.
  *
  * @generated from message limber.v1.SendTestMailResponse
  */
 export type SendTestMailResponse = Message<"limber.v1.SendTestMailResponse"> & {
   /**
-   * Where to.
+   * Recipient.
    *
    * @generated from field: string to = 1;
    */
@@ -260,14 +260,14 @@ export const SendTestMailResponseSchema: GenMessage<SendTestMailResponse> = /*@_
   messageDesc(file_limber_v1_mail_service, 10);
 
 /**
- * Mail to people: invites, and what their organisation has to know of. The operator names a mail server; without one nothing is sent, and
- * the inviting member hands the link on.
+ * Sends mail to members: invites and notifications. Without a mail server configured by the operator, no mail is sent and invite links
+ * must be passed on manually.
  *
  * @generated from service limber.v1.MailService
  */
 export const MailService: GenService<{
   /**
-   * Tells whether mail is sent.
+   * Returns whether mail is enabled.
    *
    * @generated from rpc limber.v1.MailService.GetMail
    */
@@ -277,7 +277,7 @@ export const MailService: GenService<{
     output: typeof GetMailResponseSchema;
   },
   /**
-   * Sends a mail that says that mail arrives, and waits until the mail server has taken it: to the caller, or where the operator says.
+   * Sends a test mail and waits until the mail server has accepted it. The recipient is the caller, or any address for the operator.
    *
    * @generated from rpc limber.v1.MailService.SendTestMail
    */
@@ -287,7 +287,7 @@ export const MailService: GenService<{
     output: typeof SendTestMailResponseSchema;
   },
   /**
-   * Shows which mails about events the person who is signed in gets.
+   * Returns which event mails the signed-in user gets.
    *
    * @generated from rpc limber.v1.MailService.GetMailPreferences
    */
@@ -297,7 +297,7 @@ export const MailService: GenService<{
     output: typeof GetMailPreferencesResponseSchema;
   },
   /**
-   * Changes which mails about events the person who is signed in gets. Invites and links that sign in are always sent.
+   * Updates which event mails the signed-in user gets. Invites and sign-in links are always sent.
    *
    * @generated from rpc limber.v1.MailService.UpdateMailPreferences
    */
@@ -307,7 +307,7 @@ export const MailService: GenService<{
     output: typeof UpdateMailPreferencesResponseSchema;
   },
   /**
-   * Sends a person no more mails about events, by the address in the head of such a mail (RFC 8058).
+   * Unsubscribes a user from event mails, by the link in a mail's header (RFC 8058).
    *
    * @generated from rpc limber.v1.MailService.UnsubscribeFromMail
    */

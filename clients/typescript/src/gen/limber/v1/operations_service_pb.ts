@@ -15,7 +15,7 @@ export const file_limber_v1_operations_service: GenFile = /*@__PURE__*/
   fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyIUChJHZXRQbGF0Zm9ybVJlcXVlc3QipgIKE0dldFBsYXRmb3JtUmVzcG9uc2USEAoIcmVwbGljYXMYASABKA0SEAoIdXB0aW1lX3MYAiABKAESPgoIZmVhdHVyZXMYAyADKAsyLC5saW1iZXIudjEuR2V0UGxhdGZvcm1SZXNwb25zZS5GZWF0dXJlc0VudHJ5EjoKBmxpbWl0cxgEIAMoCzIqLmxpbWJlci52MS5HZXRQbGF0Zm9ybVJlc3BvbnNlLkxpbWl0c0VudHJ5Eg8KB3JlZ2lvbnMYBSADKAkaLwoNRmVhdHVyZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAg6AjgBGi0KC0xpbWl0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEiQQoKSm9ic1N0YXR1cxIOCgZxdWV1ZWQYASABKA0SDwoHcnVubmluZxgCIAEoDRISCgpmYWlsZWRfMjRoGAMgASgNIkIKC0NhY2hlU3RhdHVzEg8KB2VudHJpZXMYASABKA0SFQoIaGl0X3JhdGUYAiABKAFIAIgBAUILCglfaGl0X3JhdGUifQoOUHJvdmlkZXJTdGF0dXMSEAoIcHJvdmlkZXIYASABKAkSJQoGc3RhdHVzGAIgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISMgoJb2ZmZXJpbmdzGAMgAygLMh8ubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzUmVjb3JkIqkEChRPZmZlcmluZ1N0YXR1c1JlY29yZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmxpbWJlci52MS5CcmVha2VyU3RhdGUSIwoEdGllchgEIAEoDjIVLmxpbWJlci52MS5IZWFsdGhUaWVyEhcKD2ZhaWx1cmVfcmF0ZV81bRgFIAEoARIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgGIAEoDRIWCglvcGVuZWRfYXQYByABKA1IAIgBARIVCghyZXRyeV9hdBgIIAEoDUgBiAEBEjcKD2xhc3RfZXJyb3JfY29kZRgJIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZUgCiAEBEhMKBnA1MF9tcxgKIAEoAUgDiAEBEhMKBnA5NV9tcxgLIAEoAUgEiAEBEhMKBnA5OV9tcxgMIAEoAUgFiAEBEhYKCXVwdGltZV81bRgNIAEoAUgGiAEBEhYKCXVwdGltZV8xZBgOIAEoAUgHiAEBEhcKCnVwdGltZV8zMGQYDyABKAFICIgBAUIMCgpfb3BlbmVkX2F0QgsKCV9yZXRyeV9hdEISChBfbGFzdF9lcnJvcl9jb2RlQgkKB19wNTBfbXNCCQoHX3A5NV9tc0IJCgdfcDk5X21zQgwKCl91cHRpbWVfNW1CDAoKX3VwdGltZV8xZEINCgtfdXB0aW1lXzMwZCJyChNGb3JjZUNpcmN1aXRSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJEiYKBXN0YXRlGAIgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZRITCgZyZWFzb24YAyABKAlIAIgBAUIJCgdfcmVhc29uIkcKFURlcHJlY2F0ZU1vZGVsUmVxdWVzdBINCgVvd25lchgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCXN1bnNldF9hdBgDIAEoDSJfChZEZXByZWNhdGVNb2RlbFJlc3BvbnNlEg0KBW1vZGVsGAEgASgJEhUKDWRlcHJlY2F0ZWRfYXQYAiABKA0SEQoJc3Vuc2V0X2F0GAMgASgNEgwKBHRvbGQYBCABKA0iUwoURm9yY2VDaXJjdWl0UmVzcG9uc2USEwoLb2ZmZXJpbmdfaWQYASABKAkSJgoFc3RhdGUYAiABKA4yFy5saW1iZXIudjEuQnJlYWtlclN0YXRlKrwBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESFgoSQlJFQUtFUl9TVEFURV9PUEVOEAISGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QAxIdChlCUkVBS0VSX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQlJFQUtFUl9TVEFURV9GT1JDRURfQ0xPU0VEEAUqcgoKSGVhbHRoVGllchIbChdIRUFMVEhfVElFUl9VTlNQRUNJRklFRBAAEhcKE0hFQUxUSF9USUVSX0hFQUxUSFkQARIYChRIRUFMVEhfVElFUl9ERUdSQURFRBACEhQKEEhFQUxUSF9USUVSX0RPV04QAzL+AwoRT3BlcmF0aW9uc1NlcnZpY2USSwoJR2V0SGVhbHRoEhsubGltYmVyLnYxLkdldEhlYWx0aFJlcXVlc3QaHC5saW1iZXIudjEuR2V0SGVhbHRoUmVzcG9uc2UiA5ACARJUCgxHZXRSZWFkaW5lc3MSHi5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVxdWVzdBofLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXNwb25zZSIDkAIBEksKCUdldFN0YXR1cxIbLmxpbWJlci52MS5HZXRTdGF0dXNSZXF1ZXN0GhwubGltYmVyLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgOQAgESUQoLR2V0UGxhdGZvcm0SHS5saW1iZXIudjEuR2V0UGxhdGZvcm1SZXF1ZXN0Gh4ubGltYmVyLnYxLkdldFBsYXRmb3JtUmVzcG9uc2UiA5ACARJVCg5EZXByZWNhdGVNb2RlbBIgLmxpbWJlci52MS5EZXByZWNhdGVNb2RlbFJlcXVlc3QaIS5saW1iZXIudjEuRGVwcmVjYXRlTW9kZWxSZXNwb25zZRJPCgxGb3JjZUNpcmN1aXQSHi5saW1iZXIudjEuRm9yY2VDaXJjdWl0UmVxdWVzdBofLmxpbWJlci52MS5Gb3JjZUNpcmN1aXRSZXNwb25zZWIGcHJvdG8z", [file_limber_v1_route]);
 
 /**
- * Asks for liveness.
+ * Liveness request.
  *
  * @generated from message limber.v1.GetHealthRequest
  */
@@ -30,34 +30,34 @@ export const GetHealthRequestSchema: GenMessage<GetHealthRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_operations_service, 0);
 
 /**
- * The process lives.
+ * Liveness response.
  *
  * @generated from message limber.v1.GetHealthResponse
  */
 export type GetHealthResponse = Message<"limber.v1.GetHealthResponse"> & {
   /**
-   * Constant `ok`.
+   * Always `ok`.
    *
    * @generated from field: string status = 1;
    */
   status: string;
 
   /**
-   * What live offerings answer with: `real`, `simulated` or `mixed`.
+   * Kind of output of the live offerings: `real`, `simulated` or `mixed`.
    *
    * @generated from field: string inference = 2;
    */
   inference: string;
 
   /**
-   * Version of the interface description.
+   * API version.
    *
    * @generated from field: string version = 3;
    */
   version: string;
 
   /**
-   * Details for the operator; present when the admin token was sent.
+   * Details for the operator; present if the admin token was sent.
    *
    * @generated from field: optional limber.v1.HealthDetail detail = 4;
    */
@@ -72,27 +72,27 @@ export const GetHealthResponseSchema: GenMessage<GetHealthResponse> = /*@__PURE_
   messageDesc(file_limber_v1_operations_service, 1);
 
 /**
- * What only the operator sees.
+ * Health details for the operator.
  *
  * @generated from message limber.v1.HealthDetail
  */
 export type HealthDetail = Message<"limber.v1.HealthDetail"> & {
   /**
-   * Live offerings.
+   * Number of live offerings.
    *
    * @generated from field: uint32 live_offerings = 1;
    */
   liveOfferings: number;
 
   /**
-   * Seconds since the start.
+   * Time since the start, in seconds.
    *
    * @generated from field: double uptime_s = 2;
    */
   uptimeS: number;
 
   /**
-   * What needs attention.
+   * Warnings that need attention.
    *
    * @generated from field: repeated string warnings = 3;
    */
@@ -114,7 +114,7 @@ export const HealthDetailSchema: GenMessage<HealthDetail> = /*@__PURE__*/
   messageDesc(file_limber_v1_operations_service, 2);
 
 /**
- * Asks for readiness.
+ * Readiness request.
  *
  * @generated from message limber.v1.GetReadinessRequest
  */
@@ -129,13 +129,13 @@ export const GetReadinessRequestSchema: GenMessage<GetReadinessRequest> = /*@__P
   messageDesc(file_limber_v1_operations_service, 3);
 
 /**
- * The instance should receive traffic.
+ * Readiness response.
  *
  * @generated from message limber.v1.GetReadinessResponse
  */
 export type GetReadinessResponse = Message<"limber.v1.GetReadinessResponse"> & {
   /**
-   * Constant `ready`.
+   * Always `ready`.
    *
    * @generated from field: string status = 1;
    */
@@ -150,7 +150,7 @@ export const GetReadinessResponseSchema: GenMessage<GetReadinessResponse> = /*@_
   messageDesc(file_limber_v1_operations_service, 4);
 
 /**
- * Asks how the providers do.
+ * Request for the provider status.
  *
  * @generated from message limber.v1.GetStatusRequest
  */
@@ -165,34 +165,34 @@ export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_operations_service, 5);
 
 /**
- * How the providers do, as this replica sees them.
+ * Provider status, as seen by this replica.
  *
  * @generated from message limber.v1.GetStatusResponse
  */
 export type GetStatusResponse = Message<"limber.v1.GetStatusResponse"> & {
   /**
-   * The worst tier of any provider; healthy when there is none.
+   * Worst tier of all providers; `healthy` if there are none.
    *
    * @generated from field: limber.v1.HealthTier status = 1;
    */
   status: HealthTier;
 
   /**
-   * Every provider with live offerings, by name.
+   * Providers with live offerings, by name.
    *
    * @generated from field: repeated limber.v1.ProviderStatus providers = 2;
    */
   providers: ProviderStatus[];
 
   /**
-   * Work that is done later.
+   * Background jobs.
    *
    * @generated from field: limber.v1.JobsStatus jobs = 3;
    */
   jobs?: JobsStatus | undefined;
 
   /**
-   * What this replica keeps in memory so as not to ask for it again.
+   * Cache of this replica.
    *
    * @generated from field: limber.v1.CacheStatus cache = 4;
    */
@@ -207,7 +207,7 @@ export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE_
   messageDesc(file_limber_v1_operations_service, 6);
 
 /**
- * Asks about the gateway as a whole.
+ * Request for the state of the deployment.
  *
  * @generated from message limber.v1.GetPlatformRequest
  */
@@ -222,41 +222,41 @@ export const GetPlatformRequestSchema: GenMessage<GetPlatformRequest> = /*@__PUR
   messageDesc(file_limber_v1_operations_service, 7);
 
 /**
- * The gateway as a whole.
+ * State of the deployment.
  *
  * @generated from message limber.v1.GetPlatformResponse
  */
 export type GetPlatformResponse = Message<"limber.v1.GetPlatformResponse"> & {
   /**
-   * Processes that live, by what they wrote down last.
+   * Number of running replicas, by their last heartbeats.
    *
    * @generated from field: uint32 replicas = 1;
    */
   replicas: number;
 
   /**
-   * Seconds since this replica started.
+   * Time since this replica started, in seconds.
    *
    * @generated from field: double uptime_s = 2;
    */
   uptimeS: number;
 
   /**
-   * What can be done here, by name, and whether this deployment has it.
+   * Features by name, and whether this deployment has them.
    *
    * @generated from field: map<string, bool> features = 3;
    */
   features: { [key: string]: boolean };
 
   /**
-   * What no call may exceed, by name; the name ends in the unit.
+   * Limits that apply to all calls, by name; the name ends with the unit.
    *
    * @generated from field: map<string, uint32> limits = 4;
    */
   limits: { [key: string]: number };
 
   /**
-   * The regions that live offerings run in, by name.
+   * Regions of the live offerings, by name.
    *
    * @generated from field: repeated string regions = 5;
    */
@@ -271,27 +271,27 @@ export const GetPlatformResponseSchema: GenMessage<GetPlatformResponse> = /*@__P
   messageDesc(file_limber_v1_operations_service, 8);
 
 /**
- * How much work waits and runs, of all organisations together.
+ * Job counts over all organizations.
  *
  * @generated from message limber.v1.JobsStatus
  */
 export type JobsStatus = Message<"limber.v1.JobsStatus"> & {
   /**
-   * Jobs that wait.
+   * Number of queued jobs.
    *
    * @generated from field: uint32 queued = 1;
    */
   queued: number;
 
   /**
-   * Jobs that are worked on.
+   * Number of running jobs.
    *
    * @generated from field: uint32 running = 2;
    */
   running: number;
 
   /**
-   * Jobs that failed within the last 24 hours.
+   * Number of jobs that failed within the last 24 hours.
    *
    * @generated from field: uint32 failed_24h = 3;
    */
@@ -306,20 +306,20 @@ export const JobsStatusSchema: GenMessage<JobsStatus> = /*@__PURE__*/
   messageDesc(file_limber_v1_operations_service, 9);
 
 /**
- * What this replica keeps of the keys that call it; nothing that models answer is kept for other calls.
+ * Key cache of this replica. Model responses are not cached.
  *
  * @generated from message limber.v1.CacheStatus
  */
 export type CacheStatus = Message<"limber.v1.CacheStatus"> & {
   /**
-   * Keys in memory.
+   * Number of cached keys.
    *
    * @generated from field: uint32 entries = 1;
    */
   entries: number;
 
   /**
-   * Share of the lookups since the start that memory answered; absent before the first.
+   * Share of lookups since the start that were hits, from 0 to 1; absent before the first lookup.
    *
    * @generated from field: optional double hit_rate = 2;
    */
@@ -334,20 +334,20 @@ export const CacheStatusSchema: GenMessage<CacheStatus> = /*@__PURE__*/
   messageDesc(file_limber_v1_operations_service, 10);
 
 /**
- * How one provider does.
+ * Status of one provider.
  *
  * @generated from message limber.v1.ProviderStatus
  */
 export type ProviderStatus = Message<"limber.v1.ProviderStatus"> & {
   /**
-   * Its name.
+   * Provider name.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The worst tier of its offerings.
+   * Worst tier of its offerings.
    *
    * @generated from field: limber.v1.HealthTier status = 2;
    */
@@ -369,115 +369,113 @@ export const ProviderStatusSchema: GenMessage<ProviderStatus> = /*@__PURE__*/
   messageDesc(file_limber_v1_operations_service, 11);
 
 /**
- * How one offering does.
+ * Status of one offering.
  *
  * @generated from message limber.v1.OfferingStatusRecord
  */
 export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Where its circuit breaker stands.
+   * Circuit breaker state.
    *
    * @generated from field: limber.v1.BreakerState state = 3;
    */
   state: BreakerState;
 
   /**
-   * How reliable it was of late.
+   * Recent reliability.
    *
    * @generated from field: limber.v1.HealthTier tier = 4;
    */
   tier: HealthTier;
 
   /**
-   * Share of the calls of the last five minutes that failed through its own fault, as far as replicas told each other; 0 when
-   * there were none.
+   * Share of the calls of the last five minutes that failed by the provider's fault, as shared between replicas; 0 without calls.
    *
    * @generated from field: double failure_rate_5m = 5;
    */
   failureRate5m: number;
 
   /**
-   * Failures since its last success.
+   * Number of failures since the last success.
    *
    * @generated from field: uint32 consecutive_failures = 6;
    */
   consecutiveFailures: number;
 
   /**
-   * When the breaker opened, in unix seconds; absent while it is closed.
+   * When the breaker opened, in Unix seconds; absent while it is closed.
    *
    * @generated from field: optional uint32 opened_at = 7;
    */
   openedAt?: number | undefined;
 
   /**
-   * When it is tried again, in unix seconds; absent while it is closed. The gateway asks a question of its own then, and once a second
-   * before that where it acts and callers find nothing else.
+   * When the gateway sends the next trial call, in Unix seconds; absent while the breaker is closed. If callers of act have no
+   * alternative, it tries once per second before that.
    *
    * @generated from field: optional uint32 retry_at = 8;
    */
   retryAt?: number | undefined;
 
   /**
-   * Its last failure that counted against it.
+   * Last failure that counted against it.
    *
    * @generated from field: optional limber.v1.AttemptFailure last_error_code = 9;
    */
   lastErrorCode?: AttemptFailure | undefined;
 
   /**
-   * Measured median latency, in milliseconds; absent until there are calls.
+   * Measured median latency, in milliseconds; absent before the first calls.
    *
    * @generated from field: optional double p50_ms = 10;
    */
   p50Ms?: number | undefined;
 
   /**
-   * Measured 95th percentile of latency, in milliseconds.
+   * Measured 95th-percentile latency, in milliseconds.
    *
    * @generated from field: optional double p95_ms = 11;
    */
   p95Ms?: number | undefined;
 
   /**
-   * Measured 99th percentile of latency, in milliseconds.
+   * Measured 99th-percentile latency, in milliseconds.
    *
    * @generated from field: optional double p99_ms = 12;
    */
   p99Ms?: number | undefined;
 
   /**
-   * Share of its calls of the last five minutes that succeeded, times the share of the time in which its breaker let them, as all
-   * replicas together rolled it up last; absent when there were no calls.
+   * Share of the calls of the last five minutes that succeeded, times the share of time that its breaker allowed calls. Aggregated over
+   * all replicas; absent without calls.
    *
    * @generated from field: optional double uptime_5m = 13;
    */
   uptime5m?: number | undefined;
 
   /**
-   * The same of the last day.
+   * The same for the last day.
    *
    * @generated from field: optional double uptime_1d = 14;
    */
   uptime1d?: number | undefined;
 
   /**
-   * The same of the last 30 days. What `min_uptime_30d` goes by once there are seven days and 20 calls;
-   * before, the advertised figure.
+   * The same for the last 30 days. `min_uptime_30d` uses it after seven days and 20 calls, and the advertised value before.
    *
    * @generated from field: optional double uptime_30d = 15;
    */
@@ -492,27 +490,27 @@ export const OfferingStatusRecordSchema: GenMessage<OfferingStatusRecord> = /*@_
   messageDesc(file_limber_v1_operations_service, 12);
 
 /**
- * Asks to force a circuit.
+ * Request to force a circuit breaker.
  *
  * @generated from message limber.v1.ForceCircuitRequest
  */
 export type ForceCircuitRequest = Message<"limber.v1.ForceCircuitRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * `forced_open` keeps calls away, `forced_closed` lets them through whatever fails, `closed` gives the breaker back to itself.
+   * `forced_open` blocks all calls, `forced_closed` allows calls despite failures, `closed` returns to automatic operation.
    *
    * @generated from field: limber.v1.BreakerState state = 2;
    */
   state: BreakerState;
 
   /**
-   * Why, for the audit log.
+   * Reason, recorded in the audit log.
    *
    * @generated from field: optional string reason = 3;
    */
@@ -527,27 +525,27 @@ export const ForceCircuitRequestSchema: GenMessage<ForceCircuitRequest> = /*@__P
   messageDesc(file_limber_v1_operations_service, 13);
 
 /**
- * Asks for a model to be announced as one that will go.
+ * Request to announce the removal of a model.
  *
  * @generated from message limber.v1.DeprecateModelRequest
  */
 export type DeprecateModelRequest = Message<"limber.v1.DeprecateModelRequest"> & {
   /**
-   * Its maker, the part of its slug before the slash.
+   * Owner part of the slug.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * Its name, the part behind.
+   * Name part of the slug.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * When it goes, in unix seconds: 90 days ahead at least, and never earlier than was announced.
+   * When it will be removed, in Unix seconds: at least 90 days ahead, and never earlier than announced before.
    *
    * @generated from field: uint32 sunset_at = 3;
    */
@@ -562,34 +560,34 @@ export const DeprecateModelRequestSchema: GenMessage<DeprecateModelRequest> = /*
   messageDesc(file_limber_v1_operations_service, 14);
 
 /**
- * It is announced.
+ * The announcement.
  *
  * @generated from message limber.v1.DeprecateModelResponse
  */
 export type DeprecateModelResponse = Message<"limber.v1.DeprecateModelResponse"> & {
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * When it was announced first, in unix seconds.
+   * When it was first announced, in Unix seconds.
    *
    * @generated from field: uint32 deprecated_at = 2;
    */
   deprecatedAt: number;
 
   /**
-   * When it goes, in unix seconds.
+   * When it will be removed, in Unix seconds.
    *
    * @generated from field: uint32 sunset_at = 3;
    */
   sunsetAt: number;
 
   /**
-   * The organisations that were told by this call.
+   * Number of organizations notified by this call.
    *
    * @generated from field: uint32 told = 4;
    */
@@ -604,20 +602,20 @@ export const DeprecateModelResponseSchema: GenMessage<DeprecateModelResponse> = 
   messageDesc(file_limber_v1_operations_service, 15);
 
 /**
- * The circuit is forced, or free.
+ * The resulting state.
  *
  * @generated from message limber.v1.ForceCircuitResponse
  */
 export type ForceCircuitResponse = Message<"limber.v1.ForceCircuitResponse"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * What was asked for.
+   * The requested state.
    *
    * @generated from field: limber.v1.BreakerState state = 2;
    */
@@ -632,48 +630,48 @@ export const ForceCircuitResponseSchema: GenMessage<ForceCircuitResponse> = /*@_
   messageDesc(file_limber_v1_operations_service, 16);
 
 /**
- * Where a circuit breaker stands.
+ * Circuit breaker states.
  *
  * @generated from enum limber.v1.BreakerState
  */
 export const BreakerState = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: BREAKER_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Calls pass.
+   * Calls are routed to the offering.
    *
    * @generated from enum value: BREAKER_STATE_CLOSED = 1;
    */
   CLOSED: 1,
 
   /**
-   * The offering rests after failures.
+   * No calls are routed to the offering after failures.
    *
    * @generated from enum value: BREAKER_STATE_OPEN = 2;
    */
   OPEN: 2,
 
   /**
-   * One call at a time is let through to see whether it has recovered.
+   * One trial call at a time is routed to the offering.
    *
    * @generated from enum value: BREAKER_STATE_HALF_OPEN = 3;
    */
   HALF_OPEN: 3,
 
   /**
-   * An operator keeps calls away.
+   * Blocked by an operator.
    *
    * @generated from enum value: BREAKER_STATE_FORCED_OPEN = 4;
    */
   FORCED_OPEN: 4,
 
   /**
-   * An operator lets calls through.
+   * Allowed by an operator despite failures.
    *
    * @generated from enum value: BREAKER_STATE_FORCED_CLOSED = 5;
    */
@@ -681,7 +679,7 @@ export const BreakerState = {
 } as const;
 
 /**
- * Where a circuit breaker stands.
+ * Circuit breaker states.
  *
  * @generated from enum limber.v1.BreakerState
  */
@@ -694,34 +692,34 @@ export const BreakerStateSchema: GenEnum<BreakerState> = /*@__PURE__*/
   enumDesc(file_limber_v1_operations_service, 0);
 
 /**
- * How reliable an offering was of late.
+ * Recent reliability of an offering.
  *
  * @generated from enum limber.v1.HealthTier
  */
 export const HealthTier = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: HEALTH_TIER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * At least 95 % of its calls of the last five minutes succeeded.
+   * At least 95 % of the calls of the last five minutes succeeded.
    *
    * @generated from enum value: HEALTH_TIER_HEALTHY = 1;
    */
   HEALTHY: 1,
 
   /**
-   * At least 80 %.
+   * At least 80 % succeeded.
    *
    * @generated from enum value: HEALTH_TIER_DEGRADED = 2;
    */
   DEGRADED: 2,
 
   /**
-   * Less, or its breaker is open.
+   * Fewer than 80 % succeeded, or the breaker is open.
    *
    * @generated from enum value: HEALTH_TIER_DOWN = 3;
    */
@@ -729,7 +727,7 @@ export const HealthTier = {
 } as const;
 
 /**
- * How reliable an offering was of late.
+ * Recent reliability of an offering.
  *
  * @generated from enum limber.v1.HealthTier
  */
@@ -742,13 +740,13 @@ export const HealthTierSchema: GenEnum<HealthTier> = /*@__PURE__*/
   enumDesc(file_limber_v1_operations_service, 1);
 
 /**
- * Whether the gateway lives and should receive traffic.
+ * Health, readiness and provider status.
  *
  * @generated from service limber.v1.OperationsService
  */
 export const OperationsService: GenService<{
   /**
-   * Says that the process lives. Always answers.
+   * Liveness check; always succeeds while the process is running.
    *
    * @generated from rpc limber.v1.OperationsService.GetHealth
    */
@@ -758,7 +756,7 @@ export const OperationsService: GenService<{
     output: typeof GetHealthResponseSchema;
   },
   /**
-   * Says that the instance should receive traffic, or refuses with `not_ready`.
+   * Readiness check; fails with `not_ready` if the instance should not get traffic.
    *
    * @generated from rpc limber.v1.OperationsService.GetReadiness
    */
@@ -768,7 +766,7 @@ export const OperationsService: GenService<{
     output: typeof GetReadinessResponseSchema;
   },
   /**
-   * Shows how the providers do: the breaker and the measured figures of every live offering.
+   * Returns the status of every live offering: its circuit breaker and measured figures.
    *
    * @generated from rpc limber.v1.OperationsService.GetStatus
    */
@@ -778,7 +776,7 @@ export const OperationsService: GenService<{
     output: typeof GetStatusResponseSchema;
   },
   /**
-   * Shows what the gateway as a whole is doing and can do.
+   * Returns the state, features and limits of the gateway deployment.
    *
    * @generated from rpc limber.v1.OperationsService.GetPlatform
    */
@@ -788,7 +786,8 @@ export const OperationsService: GenService<{
     output: typeof GetPlatformResponseSchema;
   },
   /**
-   * Announces that a model will go: shown with it from now on, and told to every organisation that called it within 30 days, once.
+   * Announces the removal of a model. Its listing shows the date from then on, and each organization that called it within 30 days is
+   * notified once.
    *
    * @generated from rpc limber.v1.OperationsService.DeprecateModel
    */
@@ -798,7 +797,7 @@ export const OperationsService: GenService<{
     output: typeof DeprecateModelResponseSchema;
   },
   /**
-   * Puts an operator's hand on the circuit breaker of an offering, on every replica and across restarts, or takes it off.
+   * Forces the circuit breaker of an offering open or closed on all replicas and across restarts, or returns it to automatic operation.
    *
    * @generated from rpc limber.v1.OperationsService.ForceCircuit
    */

@@ -15,20 +15,20 @@ export const file_limber_v1_preset_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvcHJlc2V0X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSJJChBQdXRQcmVzZXRSZXF1ZXN0EgwKBG5hbWUYASABKAkSJwoGY29uZmlnGAIgASgLMhcubGltYmVyLnYxLlByZXNldENvbmZpZyI2ChFQdXRQcmVzZXRSZXNwb25zZRIhCgZwcmVzZXQYASABKAsyES5saW1iZXIudjEuUHJlc2V0IlIKEkxpc3RQcmVzZXRzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0UHJlc2V0c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLlByZXNldBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciJCChBHZXRQcmVzZXRSZXF1ZXN0EgwKBG5hbWUYASABKAkSFAoHdmVyc2lvbhgCIAEoDUgAiAEBQgoKCF92ZXJzaW9uIjYKEUdldFByZXNldFJlc3BvbnNlEiEKBnByZXNldBgBIAEoCzIRLmxpbWJlci52MS5QcmVzZXQiIwoTRGVsZXRlUHJlc2V0UmVxdWVzdBIMCgRuYW1lGAEgASgJIkUKFERlbGV0ZVByZXNldFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB2RlbGV0ZWQYAyABKAgyyAIKDVByZXNldFNlcnZpY2USRgoJUHV0UHJlc2V0EhsubGltYmVyLnYxLlB1dFByZXNldFJlcXVlc3QaHC5saW1iZXIudjEuUHV0UHJlc2V0UmVzcG9uc2USUQoLTGlzdFByZXNldHMSHS5saW1iZXIudjEuTGlzdFByZXNldHNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RQcmVzZXRzUmVzcG9uc2UiA5ACARJLCglHZXRQcmVzZXQSGy5saW1iZXIudjEuR2V0UHJlc2V0UmVxdWVzdBocLmxpbWJlci52MS5HZXRQcmVzZXRSZXNwb25zZSIDkAIBEk8KDERlbGV0ZVByZXNldBIeLmxpbWJlci52MS5EZWxldGVQcmVzZXRSZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZVByZXNldFJlc3BvbnNlYgZwcm90bzM", [file_limber_v1_preset]);
 
 /**
- * Saves a preset.
+ * Request to save a preset.
  *
  * @generated from message limber.v1.PutPresetRequest
  */
 export type PutPresetRequest = Message<"limber.v1.PutPresetRequest"> & {
   /**
-   * Its name.
+   * Preset name: letters, digits, `.`, `_` and `-`, at most 100 characters.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What it sets.
+   * The configuration to save.
    *
    * @generated from field: limber.v1.PresetConfig config = 2;
    */
@@ -43,7 +43,7 @@ export const PutPresetRequestSchema: GenMessage<PutPresetRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_preset_service, 0);
 
 /**
- * The preset as it is now.
+ * The saved preset.
  *
  * @generated from message limber.v1.PutPresetResponse
  */
@@ -64,20 +64,20 @@ export const PutPresetResponseSchema: GenMessage<PutPresetResponse> = /*@__PURE_
   messageDesc(file_limber_v1_preset_service, 1);
 
 /**
- * Asks for the organisation's presets.
+ * Request to list presets.
  *
  * @generated from message limber.v1.ListPresetsRequest
  */
 export type ListPresetsRequest = Message<"limber.v1.ListPresetsRequest"> & {
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -92,13 +92,13 @@ export const ListPresetsRequestSchema: GenMessage<ListPresetsRequest> = /*@__PUR
   messageDesc(file_limber_v1_preset_service, 2);
 
 /**
- * A page of presets, by name.
+ * A page of presets, ordered by name.
  *
  * @generated from message limber.v1.ListPresetsResponse
  */
 export type ListPresetsResponse = Message<"limber.v1.ListPresetsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -112,14 +112,14 @@ export type ListPresetsResponse = Message<"limber.v1.ListPresetsResponse"> & {
   data: Preset[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -134,20 +134,20 @@ export const ListPresetsResponseSchema: GenMessage<ListPresetsResponse> = /*@__P
   messageDesc(file_limber_v1_preset_service, 3);
 
 /**
- * Asks for one preset.
+ * Request for a preset.
  *
  * @generated from message limber.v1.GetPresetRequest
  */
 export type GetPresetRequest = Message<"limber.v1.GetPresetRequest"> & {
   /**
-   * Its name.
+   * Preset name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The version; the newest when absent.
+   * Version to return; the newest when absent.
    *
    * @generated from field: optional uint32 version = 2;
    */
@@ -183,13 +183,13 @@ export const GetPresetResponseSchema: GenMessage<GetPresetResponse> = /*@__PURE_
   messageDesc(file_limber_v1_preset_service, 5);
 
 /**
- * Asks for a preset to be forgotten.
+ * Request to delete a preset.
  *
  * @generated from message limber.v1.DeletePresetRequest
  */
 export type DeletePresetRequest = Message<"limber.v1.DeletePresetRequest"> & {
   /**
-   * Its name.
+   * Preset name.
    *
    * @generated from field: string name = 1;
    */
@@ -204,27 +204,27 @@ export const DeletePresetRequestSchema: GenMessage<DeletePresetRequest> = /*@__P
   messageDesc(file_limber_v1_preset_service, 6);
 
 /**
- * The preset is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeletePresetResponse
  */
 export type DeletePresetResponse = Message<"limber.v1.DeletePresetResponse"> & {
   /**
-   * Constant `preset`.
+   * Always `preset`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The name that it had.
+   * Name of the deleted preset.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -239,13 +239,13 @@ export const DeletePresetResponseSchema: GenMessage<DeletePresetResponse> = /*@_
   messageDesc(file_limber_v1_preset_service, 7);
 
 /**
- * Presets: request configurations that an organisation saves under a name.
+ * Manages presets: saved request configurations of an organization.
  *
  * @generated from service limber.v1.PresetService
  */
 export const PresetService: GenService<{
   /**
-   * Saves a configuration under a name. A changed one is a new version; the last 20 stay at hand.
+   * Saves a preset. Changing an existing one creates a new version; the last 20 versions are kept.
    *
    * @generated from rpc limber.v1.PresetService.PutPreset
    */
@@ -255,7 +255,7 @@ export const PresetService: GenService<{
     output: typeof PutPresetResponseSchema;
   },
   /**
-   * Lists the organisation's presets by name, each at its newest version.
+   * Lists the newest version of each preset, by name.
    *
    * @generated from rpc limber.v1.PresetService.ListPresets
    */
@@ -265,7 +265,7 @@ export const PresetService: GenService<{
     output: typeof ListPresetsResponseSchema;
   },
   /**
-   * Shows one preset.
+   * Returns a preset.
    *
    * @generated from rpc limber.v1.PresetService.GetPreset
    */
@@ -275,7 +275,7 @@ export const PresetService: GenService<{
     output: typeof GetPresetResponseSchema;
   },
   /**
-   * Forgets a preset with all of its versions.
+   * Deletes a preset with all its versions.
    *
    * @generated from rpc limber.v1.PresetService.DeletePreset
    */

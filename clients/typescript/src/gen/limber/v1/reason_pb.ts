@@ -13,20 +13,20 @@ export const file_limber_v1_reason: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvcmVhc29uLnByb3RvEglsaW1iZXIudjEqwRkKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIaChZSRUFTT05fTUlTU0lOR19BUElfS0VZEAESGgoWUkVBU09OX0lOVkFMSURfQVBJX0tFWRACEhcKE1JFQVNPTl9LRVlfRElTQUJMRUQQAxIWChJSRUFTT05fS0VZX0VYUElSRUQQBBIfChtSRUFTT05fQURNSU5fVE9LRU5fUkVRVUlSRUQQBRIeChpSRUFTT05fSU5WQUxJRF9BRE1JTl9UT0tFThAGEhcKE1JFQVNPTl9TQ09QRV9ERU5JRUQQBxIcChhSRUFTT05fUEVSTUlTU0lPTl9ERU5JRUQQCBIdChlSRUFTT05fTU9ERUxfTk9UX0lOX1NDT1BFEAkSGQoVUkVBU09OX0lOVkFMSURfQ0xJRU5UEAoSGAoUUkVBU09OX0lOVkFMSURfR1JBTlQQCxIhCh1SRUFTT05fVU5TVVBQT1JURURfR1JBTlRfVFlQRRAMEhgKFFJFQVNPTl9JTlZBTElEX1NDT1BFEA0SGQoVUkVBU09OX0lOVkFMSURfRklMVEVSEA4SFwoTUkVBU09OX0lOVkFMSURfUEFUSBAPEhQKEFJFQVNPTl9OT19UQVJHRVQQEBIYChRSRUFTT05fSU5WQUxJRF9WQUxVRRAREhYKElJFQVNPTl9OT1RfTVVUQUJMRRASEhsKF1JFQVNPTl9WRVJTSU9OX01JU01BVENIEBMSHwobUkVBU09OX0lOU1VGRklDSUVOVF9DUkVESVRTEBQSHwobUkVBU09OX0tFWV9CVURHRVRfRVhIQVVTVEVEEBUSJQohUkVBU09OX1dPUktTUEFDRV9CVURHRVRfRVhIQVVTVEVEEBYSHgoaUkVBU09OX0JJTExJTkdfVU5BVkFJTEFCTEUQGhIgChxSRUFTT05fUFJPQ0VTU09SX1VOQVZBSUxBQkxFEBsSHAoYUkVBU09OX0lOVkFMSURfU0lHTkFUVVJFEBwSHgoaUkVBU09OX1JBVEVfTElNSVRfRVhDRUVERUQQHhIlCiFSRUFTT05fQ09OQ1VSUkVOQ1lfTElNSVRfRVhDRUVERUQQHxIgChxSRUFTT05fVE9PX01BTllfRkFJTEVEX0NBTExTECASGQoVUkVBU09OX01BTEZPUk1FRF9CT0RZECgSHAoYUkVBU09OX1ZBTElEQVRJT05fRkFJTEVEECkSIAocUkVBU09OX0FDVElPTl9TUEFDRV9NSVNNQVRDSBAqEiIKHlJFQVNPTl9DT05GTElDVElOR19QUkVGRVJFTkNFUxArEiIKHlJFQVNPTl9JREVNUE9URU5DWV9VTlNVUFBPUlRFRBAsEh0KGVJFQVNPTl9TVFJFQU1fVU5TVVBQT1JURUQQLRIYChRSRUFTT05fRlJBTUVfUkVGVVNFRBAuEhoKFlJFQVNPTl9BRERSRVNTX1JFRlVTRUQQLxIcChhSRUFTT05fUEFZTE9BRF9UT09fTEFSR0UQMBIhCh1SRUFTT05fVU5TVVBQT1JURURfTUVESUFfVFlQRRAxEhwKGFJFQVNPTl9NQUxGT1JNRURfUkVRVUVTVBAyEhoKFlJFQVNPTl9SRVFVRVNUX1RJTUVPVVQQMxIdChlSRUFTT05fRVhQRUNUQVRJT05fRkFJTEVEEDQSHAoYUkVBU09OX0hFQURFUlNfVE9PX0xBUkdFEDUSJgoiUkVBU09OX1RSQU5TRkVSX0NPRElOR19VTlNVUFBPUlRFRBA2EiEKHVJFQVNPTl9NRVRIT0RfTk9UX0lNUExFTUVOVEVEEDcSIwofUkVBU09OX0hUVFBfVkVSU0lPTl9VTlNVUFBPUlRFRBA4EhQKEFJFQVNPTl9OT1RfRk9VTkQQPBIaChZSRUFTT05fTU9ERUxfTk9UX0ZPVU5EED0SGwoXUkVBU09OX1BSRVNFVF9OT1RfRk9VTkQQPhIdChlSRUFTT05fTUVUSE9EX05PVF9BTExPV0VEED8SHQoZUkVBU09OX05PX0xJVkVfREVQTE9ZTUVOVBBGEh0KGVJFQVNPTl9OT19ST1VURV9BVkFJTEFCTEUQRxIfChtSRUFTT05fSURFTVBPVEVOQ1lfQ09ORkxJQ1QQSBIiCh5SRUFTT05fSURFTVBPVEVOQ1lfSU5fUFJPR1JFU1MQSRIZChVSRUFTT05fQUxSRUFEWV9FWElTVFMQShIeChlSRUFTT05fU0VTU0lPTl9UQUtFTl9PVkVSEOYBEhgKE1JFQVNPTl9LRVlfTkFSUk9XRUQQ6AESGwoXUkVBU09OX1dPUktTUEFDRV9JTl9VU0UQWhIZChRSRUFTT05fUk9CT1RfU1RPUFBFRBDnARIdChhSRUFTT05fT0ZGRVJJTkdfTk9UX0xJVkUQjgESIgoeUkVBU09OX09GRkVSSU5HX05PVF9WRVJJRklBQkxFEEsSFQoRUkVBU09OX0xBU1RfT1dORVIQTBIZChVSRUFTT05fSU5WQUxJRF9JTlZJVEUQTRIcChhSRUFTT05fTUVNQkVSX05PVF9BQ1RJVkUQThIeChpSRUFTT05fQUxMX0FUVEVNUFRTX0ZBSUxFRBBQEhoKFVJFQVNPTl9JTlBVVF9DT05UUkFDVBDwARIcChhSRUFTT05fREVBRExJTkVfRVhDRUVERUQQURIdChlSRUFTT05fQ0FQQUNJVFlfRVhIQVVTVEVEEFISFgoRUkVBU09OX09WRVJMT0FERUQQjAESFAoQUkVBU09OX05PVF9SRUFEWRBTEhwKGFJFQVNPTl9TVE9SRV9VTkFWQUlMQUJMRRBUEiAKHFJFQVNPTl9DTElFTlRfQ0xPU0VEX1JFUVVFU1QQVRIZChVSRUFTT05fSU5URVJOQUxfRVJST1IQVhIVChBSRUFTT05fREFUQV9HT05FEIoBEhMKD1JFQVNPTl9UT09fTUFOWRBuEhgKFFJFQVNPTl9QUkVTRVRfSU5fVVNFEG8SFwoTUkVBU09OX0pPQl9GSU5JU0hFRBB4EiAKHFJFQVNPTl9TQ0VOQVJJT19OT1RfUlVOTkFCTEUQeRIaChZSRUFTT05fSU1NVVRBQkxFX0ZJRUxEEHASGAoUUkVBU09OX09GRkVSSU5HX0xJVkUQcRIbChdSRUFTT05fV0VCSE9PS19ESVNBQkxFRBB6EiEKHFJFQVNPTl9CUk9BRENBU1RfVEVTVF9GQUlMRUQQgQESFgoRUkVBU09OX0NMQUlNX0xPU1QQggESHAoXUkVBU09OX0VQSVNPREVTX01JU1NJTkcQgwESHAoXUkVBU09OX0VQSVNPREVfUkVQT1JURUQQhAESIQocUkVBU09OX0JPRFlfTUVNT1JZX0VYSEFVU1RFRBCFARImCiFSRUFTT05fQk9EWV9NRU1PUllfTElNSVRfRVhDRUVERUQQhgESGQoUUkVBU09OX09SR19OT1RfRU1QVFkQjQESGQoUUkVBU09OX1NFU1NJT05fRU5ERUQQrAISGAoTUkVBU09OX0NST1NTX09SSUdJThCtAhIaChVSRUFTT05fQlJPV1NFUl9ORUVERUQQrgISGwoWUkVBU09OX0lOVkFMSURfU0lHTl9JThCvAhIVChBSRUFTT05fTk9fSVNTVUVSELACEhkKFFJFQVNPTl9JU1NVRVJfRkFJTEVEELECEh8KGlJFQVNPTl9TSUdOX0lOX0lOVEVSUlVQVEVEELICEhsKFlJFQVNPTl9TSUdOX0lOX1JFRlVTRUQQswISHwoaUkVBU09OX0RPTUFJTl9OT1RfVkVSSUZJRUQQtAISIAobUkVBU09OX0lOVkFMSURfUkVESVJFQ1RfVVJJELUCEiMKHlJFQVNPTl9JTlZBTElEX0NMSUVOVF9NRVRBREFUQRC2AhIaChVSRUFTT05fSU5WQUxJRF9UQVJHRVQQtwISHAoXUkVBU09OX01BSUxfVU5BVkFJTEFCTEUQuAISFwoSUkVBU09OX01BSUxfRkFJTEVEELkCEh0KGFJFQVNPTl9LRVlfTElORV9UT09fTE9ORxCHARIaChVSRUFTT05fQ1VSU09SX0VYUElSRUQQwAISGwoWUkVBU09OX1JPQk9UX05PVF9BUk1FRBDUAhIWChFSRUFTT05fUk9CT1RfQlVTWRDVAhIYChNSRUFTT05fUk9CT1RfQUJTRU5UENYCEiIKHVJFQVNPTl9QQVlNRU5UX01FVEhPRF9NSVNTSU5HEMECEhsKFlJFQVNPTl9BUFBfTk9UX0FMTE9XRUQQwgISGgoVUkVBU09OX1NUQVRFX1VOTE9BREVEENcCYgZwcm90bzM");
 
 /**
- * Every reason for which the gateway says no. The REST `code` is the value's word in lower case.
+ * Reason codes of all errors. The REST `code` is the name in lower case without the prefix, such as `invalid_api_key`.
  *
  * @generated from enum limber.v1.Reason
  */
 export const Reason = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The call carries no `Authorization: Bearer` key.
+   * The call has no `Authorization: Bearer` key.
    *
    * @generated from enum value: REASON_MISSING_API_KEY = 1;
    */
@@ -47,252 +47,252 @@ export const Reason = {
   KEY_DISABLED: 3,
 
   /**
-   * The key's time is over.
+   * The key has expired.
    *
    * @generated from enum value: REASON_KEY_EXPIRED = 4;
    */
   KEY_EXPIRED: 4,
 
   /**
-   * An administrative call came without the admin token.
+   * An administrative call has no admin token.
    *
    * @generated from enum value: REASON_ADMIN_TOKEN_REQUIRED = 5;
    */
   ADMIN_TOKEN_REQUIRED: 5,
 
   /**
-   * The admin token is wrong.
+   * The admin token is invalid.
    *
    * @generated from enum value: REASON_INVALID_ADMIN_TOKEN = 6;
    */
   INVALID_ADMIN_TOKEN: 6,
 
   /**
-   * The key's scopes do not cover this contract, or the key would give away more than it has: `details.exceeds` names in what.
+   * The key's scopes do not include this contract, or the call would grant more authority than the key has; see `details.exceeds`.
    *
    * @generated from enum value: REASON_SCOPE_DENIED = 7;
    */
   SCOPE_DENIED: 7,
 
   /**
-   * The key does not hold the permission that this call needs, or that it would give away.
+   * The key does not have the permission that this call needs or would grant.
    *
    * @generated from enum value: REASON_PERMISSION_DENIED = 8;
    */
   PERMISSION_DENIED: 8,
 
   /**
-   * The key may not use the model that was named.
+   * The key is not allowed to use the requested model.
    *
    * @generated from enum value: REASON_MODEL_NOT_IN_SCOPE = 9;
    */
   MODEL_NOT_IN_SCOPE: 9,
 
   /**
-   * The OAuth client is not known, or its secret is wrong.
+   * The OAuth client is unknown or its secret is wrong.
    *
    * @generated from enum value: REASON_INVALID_CLIENT = 10;
    */
   INVALID_CLIENT: 10,
 
   /**
-   * The code is unknown, used, over, or not this client's; or what was sent with it does not fit it.
+   * The authorization code is unknown, used, expired or issued to another client, or the parameters do not match it.
    *
    * @generated from enum value: REASON_INVALID_GRANT = 11;
    */
   INVALID_GRANT: 11,
 
   /**
-   * Only `authorization_code` is exchanged here.
+   * The grant type is not supported; use `authorization_code`.
    *
    * @generated from enum value: REASON_UNSUPPORTED_GRANT_TYPE = 12;
    */
   UNSUPPORTED_GRANT_TYPE: 12,
 
   /**
-   * A scope is beyond what the client was registered for, or beyond what the consenting key may do.
+   * A scope exceeds the client's registration or the authority of the consenting key.
    *
    * @generated from enum value: REASON_INVALID_SCOPE = 13;
    */
   INVALID_SCOPE: 13,
 
   /**
-   * A filter cannot be read, is too deep, or speaks of attributes that there are not.
+   * The SCIM filter is invalid, too deep, or uses unknown attributes.
    *
    * @generated from enum value: REASON_INVALID_FILTER = 14;
    */
   INVALID_FILTER: 14,
 
   /**
-   * The path of a change cannot be read, or leads to no attribute.
+   * The SCIM path is invalid or does not match an attribute.
    *
    * @generated from enum value: REASON_INVALID_PATH = 15;
    */
   INVALID_PATH: 15,
 
   /**
-   * The path of a change leads to no value of this resource.
+   * The SCIM path matches no value of this resource.
    *
    * @generated from enum value: REASON_NO_TARGET = 16;
    */
   NO_TARGET: 16,
 
   /**
-   * A value is missing, or not one that the attribute takes.
+   * A value is missing or not valid for its attribute.
    *
    * @generated from enum value: REASON_INVALID_VALUE = 17;
    */
   INVALID_VALUE: 17,
 
   /**
-   * The attribute is not for callers to change.
+   * The attribute is read-only.
    *
    * @generated from enum value: REASON_NOT_MUTABLE = 18;
    */
   NOT_MUTABLE: 18,
 
   /**
-   * The resource has another version than `If-Match` asks for.
+   * The version of the resource does not match `If-Match`.
    *
    * @generated from enum value: REASON_VERSION_MISMATCH = 19;
    */
   VERSION_MISMATCH: 19,
 
   /**
-   * The balance does not cover the dearest way the call could go.
+   * The balance does not cover the highest possible cost of the call.
    *
    * @generated from enum value: REASON_INSUFFICIENT_CREDITS = 20;
    */
   INSUFFICIENT_CREDITS: 20,
 
   /**
-   * The key's budget does not cover the dearest way the call could go.
+   * The key's budget does not cover the highest possible cost of the call.
    *
    * @generated from enum value: REASON_KEY_BUDGET_EXHAUSTED = 21;
    */
   KEY_BUDGET_EXHAUSTED: 21,
 
   /**
-   * The budget of the key's workspace does not cover the dearest way the call could go.
+   * The workspace's budget does not cover the highest possible cost of the call.
    *
    * @generated from enum value: REASON_WORKSPACE_BUDGET_EXHAUSTED = 22;
    */
   WORKSPACE_BUDGET_EXHAUSTED: 22,
 
   /**
-   * No payment processor is set up here: the operator adds credit.
+   * No payment processor is configured; the operator adds credit.
    *
    * @generated from enum value: REASON_BILLING_UNAVAILABLE = 26;
    */
   BILLING_UNAVAILABLE: 26,
 
   /**
-   * The payment processor does not answer at the moment; nothing was changed.
+   * The payment processor does not respond; nothing was changed.
    *
    * @generated from enum value: REASON_PROCESSOR_UNAVAILABLE = 27;
    */
   PROCESSOR_UNAVAILABLE: 27,
 
   /**
-   * A message that claims to be the payment processor's is not signed by it, or was signed too long ago.
+   * The signature of a payment webhook is invalid or too old.
    *
    * @generated from enum value: REASON_INVALID_SIGNATURE = 28;
    */
   INVALID_SIGNATURE: 28,
 
   /**
-   * Too many requests on this key.
+   * The key exceeded its rate limit.
    *
    * @generated from enum value: REASON_RATE_LIMIT_EXCEEDED = 30;
    */
   RATE_LIMIT_EXCEEDED: 30,
 
   /**
-   * Too many requests at once on this key.
+   * The key has too many concurrent requests.
    *
    * @generated from enum value: REASON_CONCURRENCY_LIMIT_EXCEEDED = 31;
    */
   CONCURRENCY_LIMIT_EXCEEDED: 31,
 
   /**
-   * Too many calls of this key or its organisation failed at every model that was asked, by what their input may have caused.
+   * Too many calls of this key or organization failed at every model, probably because of their input.
    *
    * @generated from enum value: REASON_TOO_MANY_FAILED_CALLS = 32;
    */
   TOO_MANY_FAILED_CALLS: 32,
 
   /**
-   * The body is not JSON, or not the message that the call takes.
+   * The body is not valid JSON or does not match the request message.
    *
    * @generated from enum value: REASON_MALFORMED_BODY = 40;
    */
   MALFORMED_BODY: 40,
 
   /**
-   * One or more fields are wrong; `detail` lists each with its path.
+   * One or more fields are invalid; `detail` lists each with its path.
    *
    * @generated from enum value: REASON_VALIDATION_FAILED = 41;
    */
   VALIDATION_FAILED: 41,
 
   /**
-   * The model that was named does not emit the action space that was asked for.
+   * The requested model does not emit the requested action space.
    *
    * @generated from enum value: REASON_ACTION_SPACE_MISMATCH = 42;
    */
   ACTION_SPACE_MISMATCH: 42,
 
   /**
-   * Two preferences that exclude each other were sent.
+   * The request sets two preferences that exclude each other.
    *
    * @generated from enum value: REASON_CONFLICTING_PREFERENCES = 43;
    */
   CONFLICTING_PREFERENCES: 43,
 
   /**
-   * A stream cannot be replayed, so it takes no idempotency key.
+   * Streams cannot be replayed, so they do not accept an idempotency key.
    *
    * @generated from enum value: REASON_IDEMPOTENCY_UNSUPPORTED = 44;
    */
   IDEMPOTENCY_UNSUPPORTED: 44,
 
   /**
-   * `stream` was asked for on a transport that answers this call whole.
+   * `stream` was set on a transport that does not stream this call.
    *
    * @generated from enum value: REASON_STREAM_UNSUPPORTED = 45;
    */
   STREAM_UNSUPPORTED: 45,
 
   /**
-   * A frame could not be fetched, or is no picture that can be read.
+   * A frame could not be fetched or decoded.
    *
    * @generated from enum value: REASON_FRAME_REFUSED = 46;
    */
   FRAME_REFUSED: 46,
 
   /**
-   * An address that the gateway must not dial was given.
+   * The request contains an address that the gateway must not connect to.
    *
    * @generated from enum value: REASON_ADDRESS_REFUSED = 47;
    */
   ADDRESS_REFUSED: 47,
 
   /**
-   * The body is larger than the limit.
+   * The body exceeds the size limit.
    *
    * @generated from enum value: REASON_PAYLOAD_TOO_LARGE = 48;
    */
   PAYLOAD_TOO_LARGE: 48,
 
   /**
-   * The body's content type is not one that this call takes.
+   * The content type of the body is not supported by this call.
    *
    * @generated from enum value: REASON_UNSUPPORTED_MEDIA_TYPE = 49;
    */
   UNSUPPORTED_MEDIA_TYPE: 49,
 
   /**
-   * The bytes are not a valid HTTP request.
+   * The bytes received are not a valid HTTP request.
    *
    * @generated from enum value: REASON_MALFORMED_REQUEST = 50;
    */
@@ -306,487 +306,486 @@ export const Reason = {
   REQUEST_TIMEOUT: 51,
 
   /**
-   * The request expects something other than `100-continue`.
+   * The `Expect` header is not `100-continue`.
    *
    * @generated from enum value: REASON_EXPECTATION_FAILED = 52;
    */
   EXPECTATION_FAILED: 52,
 
   /**
-   * The request line and headers are larger than the limit.
+   * The request line and headers exceed the size limit.
    *
    * @generated from enum value: REASON_HEADERS_TOO_LARGE = 53;
    */
   HEADERS_TOO_LARGE: 53,
 
   /**
-   * The transfer coding is another than `chunked`.
+   * The transfer coding is not `chunked`.
    *
    * @generated from enum value: REASON_TRANSFER_CODING_UNSUPPORTED = 54;
    */
   TRANSFER_CODING_UNSUPPORTED: 54,
 
   /**
-   * The HTTP method is not one that this server knows.
+   * The server does not implement this HTTP method.
    *
    * @generated from enum value: REASON_METHOD_NOT_IMPLEMENTED = 55;
    */
   METHOD_NOT_IMPLEMENTED: 55,
 
   /**
-   * The HTTP version is another than 1.0, 1.1 and 2.
+   * The HTTP version is not 1.0, 1.1 or 2.
    *
    * @generated from enum value: REASON_HTTP_VERSION_UNSUPPORTED = 56;
    */
   HTTP_VERSION_UNSUPPORTED: 56,
 
   /**
-   * There is no such path, or the thing named does not exist here.
+   * The path or resource does not exist.
    *
    * @generated from enum value: REASON_NOT_FOUND = 60;
    */
   NOT_FOUND: 60,
 
   /**
-   * No model or alias bears this name.
+   * The model or alias does not exist.
    *
    * @generated from enum value: REASON_MODEL_NOT_FOUND = 61;
    */
   MODEL_NOT_FOUND: 61,
 
   /**
-   * The organisation has no preset of this name.
+   * The preset does not exist in this organization.
    *
    * @generated from enum value: REASON_PRESET_NOT_FOUND = 62;
    */
   PRESET_NOT_FOUND: 62,
 
   /**
-   * The path exists and does not take this method.
+   * The path does not support this method.
    *
    * @generated from enum value: REASON_METHOD_NOT_ALLOWED = 63;
    */
   METHOD_NOT_ALLOWED: 63,
 
   /**
-   * The model or alias is known and nothing live serves it.
+   * The model or alias exists, but has no live offering.
    *
    * @generated from enum value: REASON_NO_LIVE_DEPLOYMENT = 70;
    */
   NO_LIVE_DEPLOYMENT: 70,
 
   /**
-   * The constraints leave no offering; `details.dropped` names each and why.
+   * No offering satisfies the constraints; `details.dropped` lists each with its reason.
    *
    * @generated from enum value: REASON_NO_ROUTE_AVAILABLE = 71;
    */
   NO_ROUTE_AVAILABLE: 71,
 
   /**
-   * The idempotency key was used with another body.
+   * The idempotency key was used with a different body.
    *
    * @generated from enum value: REASON_IDEMPOTENCY_CONFLICT = 72;
    */
   IDEMPOTENCY_CONFLICT: 72,
 
   /**
-   * The first call with this idempotency key still runs.
+   * The first call with this idempotency key is still running.
    *
    * @generated from enum value: REASON_IDEMPOTENCY_IN_PROGRESS = 73;
    */
   IDEMPOTENCY_IN_PROGRESS: 73,
 
   /**
-   * A thing of this name exists already.
+   * A resource with this name already exists.
    *
    * @generated from enum value: REASON_ALREADY_EXISTS = 74;
    */
   ALREADY_EXISTS: 74,
 
   /**
-   * Another stream of the same session was opened: the loop goes on there.
+   * A newer stream of the same session took over this control loop.
    *
    * @generated from enum value: REASON_SESSION_TAKEN_OVER = 230;
    */
   SESSION_TAKEN_OVER: 230,
 
   /**
-   * The key may do less than when the stream was opened: another one, opened now, goes on with what it still may.
+   * The key's authority was reduced; open a new stream.
    *
    * @generated from enum value: REASON_KEY_NARROWED = 232;
    */
   KEY_NARROWED: 232,
 
   /**
-   * The workspace has keys that work; revoke them first, or delete it with `force`.
+   * The workspace has active keys; revoke them first, or delete it with `force`.
    *
    * @generated from enum value: REASON_WORKSPACE_IN_USE = 90;
    */
   WORKSPACE_IN_USE: 90,
 
   /**
-   * An emergency stop stands: no actions until it is released.
+   * An emergency stop is active; no actions are sent until it is released.
    *
    * @generated from enum value: REASON_ROBOT_STOPPED = 231;
    */
   ROBOT_STOPPED: 231,
 
   /**
-   * Only an offering that calls are routed to can be paused, and only a paused one resumed.
+   * Only routable offerings can be paused, and only paused ones resumed.
    *
    * @generated from enum value: REASON_OFFERING_NOT_LIVE = 142;
    */
   OFFERING_NOT_LIVE: 142,
 
   /**
-   * A rejected or removed offering cannot be verified: register it again. One whose server was busy can be when it is free.
+   * Rejected and removed offerings cannot be verified, so register them again. If the server was busy, retry when it is free.
    *
    * @generated from enum value: REASON_OFFERING_NOT_VERIFIABLE = 75;
    */
   OFFERING_NOT_VERIFIABLE: 75,
 
   /**
-   * The organisation would be left without an owner; make somebody else the owner first.
+   * The organization would be left without an owner; make another member an owner first.
    *
    * @generated from enum value: REASON_LAST_OWNER = 76;
    */
   LAST_OWNER: 76,
 
   /**
-   * The invite is not known, was accepted, or its time is over.
+   * The invite is unknown, already accepted or expired.
    *
    * @generated from enum value: REASON_INVALID_INVITE = 77;
    */
   INVALID_INVITE: 77,
 
   /**
-   * The member has not accepted the invite, or was deactivated.
+   * The member has not accepted the invite or is deactivated.
    *
    * @generated from enum value: REASON_MEMBER_NOT_ACTIVE = 78;
    */
   MEMBER_NOT_ACTIVE: 78,
 
   /**
-   * Every offering of the plan was tried and failed; `route.attempts` says how.
+   * Every offering of the plan was tried and failed; `route.attempts` lists the failures.
    *
    * @generated from enum value: REASON_ALL_ATTEMPTS_FAILED = 80;
    */
   ALL_ATTEMPTS_FAILED: 80,
 
   /**
-   * The observations, the instruction or the goal are not what any offering that may serve reads: by what these declare, so that none was
-   * asked, and `details.violations` names each field that is missing or too much; or by what those that were asked answered.
-   * `details.needed` says what they read, as far as they declared it. The same request fails again.
+   * The input matches no eligible offering, by their declared input contracts or by their answers. `details.violations` lists each field
+   * at fault, and `details.needed` what the offerings declare. A retry of the same request fails again.
    *
    * @generated from enum value: REASON_INPUT_CONTRACT = 240;
    */
   INPUT_CONTRACT: 240,
 
   /**
-   * Time ran out, or no step of the plan could finish in what was left of it.
+   * The deadline passed, or no offering could finish in the remaining time.
    *
    * @generated from enum value: REASON_DEADLINE_EXCEEDED = 81;
    */
   DEADLINE_EXCEEDED: 81,
 
   /**
-   * Every offering that could serve is resting after failures.
+   * The circuit breakers of all eligible offerings are open.
    *
    * @generated from enum value: REASON_CAPACITY_EXHAUSTED = 82;
    */
   CAPACITY_EXHAUSTED: 82,
 
   /**
-   * More calls arrive than this instance can serve: nothing was done and nothing was charged; call again after `retry_after`.
+   * This instance is overloaded. Nothing ran and nothing was charged; retry after `retry_after`.
    *
    * @generated from enum value: REASON_OVERLOADED = 140;
    */
   OVERLOADED: 140,
 
   /**
-   * The instance should not receive traffic now.
+   * This instance is not ready for traffic.
    *
    * @generated from enum value: REASON_NOT_READY = 83;
    */
   NOT_READY: 83,
 
   /**
-   * The gateway's own state cannot be read or written at the moment; nothing was charged.
+   * The gateway cannot read or write its own state; nothing was charged.
    *
    * @generated from enum value: REASON_STORE_UNAVAILABLE = 84;
    */
   STORE_UNAVAILABLE: 84,
 
   /**
-   * The caller went away before the answer was there.
+   * The caller disconnected before the response was ready.
    *
    * @generated from enum value: REASON_CLIENT_CLOSED_REQUEST = 85;
    */
   CLIENT_CLOSED_REQUEST: 85,
 
   /**
-   * The gateway's fault; the request id finds it in the log.
+   * Internal error; include the request id when you report it.
    *
    * @generated from enum value: REASON_INTERNAL_ERROR = 86;
    */
   INTERNAL_ERROR: 86,
 
   /**
-   * It was fetched, or its time is over: the organisation retains no data.
+   * The data was already fetched or has expired; the organization has zero data retention.
    *
    * @generated from enum value: REASON_DATA_GONE = 138;
    */
   DATA_GONE: 138,
 
   /**
-   * There are as many of these as an organisation may have; remove one first.
+   * The organization has reached its limit for this kind of resource; remove one first.
    *
    * @generated from enum value: REASON_TOO_MANY = 110;
    */
   TOO_MANY: 110,
 
   /**
-   * The preset is the default of the organisation or of a workspace; name another one in its settings first.
+   * The preset is the default of the organization or of a workspace; choose another default first.
    *
    * @generated from enum value: REASON_PRESET_IN_USE = 111;
    */
   PRESET_IN_USE: 111,
 
   /**
-   * The job has ended: there is nothing to call off.
+   * The job has ended and cannot be canceled.
    *
    * @generated from enum value: REASON_JOB_FINISHED = 120;
    */
   JOB_FINISHED: 120,
 
   /**
-   * The scenario is catalogued, and needs an outside harness to be run.
+   * The scenario is only listed in the catalog and needs an external harness to run.
    *
    * @generated from enum value: REASON_SCENARIO_NOT_RUNNABLE = 121;
    */
   SCENARIO_NOT_RUNNABLE: 121,
 
   /**
-   * What was probed of an offering never changes; declare it again, and have that probed.
+   * Probed fields of an offering cannot be changed; declare a new offering.
    *
    * @generated from enum value: REASON_IMMUTABLE_FIELD = 112;
    */
   IMMUTABLE_FIELD: 112,
 
   /**
-   * Calls are routed to the offering: withdraw it with `force=true`.
+   * Calls are routed to the offering; withdraw it with `force=true`.
    *
    * @generated from enum value: REASON_OFFERING_LIVE = 113;
    */
   OFFERING_LIVE: 113,
 
   /**
-   * The webhook is disabled: nothing is sent to it.
+   * The webhook is disabled; nothing is sent to it.
    *
    * @generated from enum value: REASON_WEBHOOK_DISABLED = 122;
    */
   WEBHOOK_DISABLED: 122,
 
   /**
-   * The target of spans did not take a test span, and was not saved.
+   * The broadcast target rejected a test span and was not saved.
    *
    * @generated from enum value: REASON_BROADCAST_TEST_FAILED = 129;
    */
   BROADCAST_TEST_FAILED: 129,
 
   /**
-   * The runner's time with the evaluation was over, and it may be another's now; nothing of this call is kept. Take one anew.
+   * The runner's claim has expired, and another runner may hold the evaluation. Nothing of this call was kept; claim an evaluation
+   * again.
    *
    * @generated from enum value: REASON_CLAIM_LOST = 130;
    */
   CLAIM_LOST: 130,
 
   /**
-   * Episodes of the evaluation have not been reported yet.
+   * Some episodes of the evaluation have not been reported.
    *
    * @generated from enum value: REASON_EPISODES_MISSING = 131;
    */
   EPISODES_MISSING: 131,
 
   /**
-   * The episode was reported before, and came to something else then.
+   * The episode was already reported with a different result.
    *
    * @generated from enum value: REASON_EPISODE_REPORTED = 132;
    */
   EPISODE_REPORTED: 132,
 
   /**
-   * All bodies that the gateway reads and works on at the moment have taken the memory that it gives them.
+   * The memory for request bodies is used up.
    *
    * @generated from enum value: REASON_BODY_MEMORY_EXHAUSTED = 133;
    */
   BODY_MEMORY_EXHAUSTED: 133,
 
   /**
-   * The bodies of this key's running calls have taken the memory that the gateway gives one key.
+   * The key's running calls have used up the key's share of body memory.
    *
    * @generated from enum value: REASON_BODY_MEMORY_LIMIT_EXCEEDED = 134;
    */
   BODY_MEMORY_LIMIT_EXCEEDED: 134,
 
   /**
-   * The organisation still has what would be lost with it: credit, a commitment, jobs, pending payments or live offerings.
+   * The organization still has credit, a commitment, jobs, pending payments or live offerings.
    *
    * @generated from enum value: REASON_ORG_NOT_EMPTY = 141;
    */
   ORG_NOT_EMPTY: 141,
 
   /**
-   * The session is not known, its time is over, or its member may not sign in any more.
+   * The session is unknown or expired, or its member can no longer sign in.
    *
    * @generated from enum value: REASON_SESSION_ENDED = 300;
    */
   SESSION_ENDED: 300,
 
   /**
-   * A session's cookie came with a request that another site's page may have sent.
+   * A request with a session cookie may come from another site's page.
    *
    * @generated from enum value: REASON_CROSS_ORIGIN = 301;
    */
   CROSS_ORIGIN: 301,
 
   /**
-   * The caller is no browser that can keep a session: it speaks neither REST nor Connect, or its connection is neither encrypted nor on
-   * loopback.
+   * Sign-in needs a browser over REST or Connect, on an encrypted or loopback connection.
    *
    * @generated from enum value: REASON_BROWSER_NEEDED = 302;
    */
   BROWSER_NEEDED: 302,
 
   /**
-   * The link or the invite is not known, was used, or its time is over.
+   * The sign-in link or invite is invalid, already used or expired.
    *
    * @generated from enum value: REASON_INVALID_SIGN_IN = 303;
    */
   INVALID_SIGN_IN: 303,
 
   /**
-   * No identity provider signs this e-mail domain in.
+   * No identity provider is configured for this e-mail domain.
    *
    * @generated from enum value: REASON_NO_ISSUER = 304;
    */
   NO_ISSUER: 304,
 
   /**
-   * The identity provider did not answer, or not as OpenID Connect says.
+   * The identity provider did not respond, or violated OpenID Connect.
    *
    * @generated from enum value: REASON_ISSUER_FAILED = 305;
    */
   ISSUER_FAILED: 305,
 
   /**
-   * The sign-in did not begin at this browser, took too long, or was called off.
+   * The sign-in was started in another browser, timed out or was canceled.
    *
    * @generated from enum value: REASON_SIGN_IN_INTERRUPTED = 306;
    */
   SIGN_IN_INTERRUPTED: 306,
 
   /**
-   * What the identity provider says of the person makes nobody a member: no verified e-mail of a domain of the organisation, no member of
-   * it, or one that was deactivated.
+   * The identity provider's user is not an active member: no verified e-mail in the organization's domains, no membership, or
+   * deactivated.
    *
    * @generated from enum value: REASON_SIGN_IN_REFUSED = 307;
    */
   SIGN_IN_REFUSED: 307,
 
   /**
-   * The e-mail domain is not one that the operator verified for this organisation, or it is another's.
+   * The operator has not verified the e-mail domain for this organization, or another organization uses it.
    *
    * @generated from enum value: REASON_DOMAIN_NOT_VERIFIED = 308;
    */
   DOMAIN_NOT_VERIFIED: 308,
 
   /**
-   * An address that an application takes codes at is none that codes may go to.
+   * A redirect URI of the application is not allowed.
    *
    * @generated from enum value: REASON_INVALID_REDIRECT_URI = 309;
    */
   INVALID_REDIRECT_URI: 309,
 
   /**
-   * An application asks to be registered for what there is not here.
+   * The application's registration requests unsupported features.
    *
    * @generated from enum value: REASON_INVALID_CLIENT_METADATA = 310;
    */
   INVALID_CLIENT_METADATA: 310,
 
   /**
-   * A key is asked for that is for another server.
+   * The requested resource is another server.
    *
    * @generated from enum value: REASON_INVALID_TARGET = 311;
    */
   INVALID_TARGET: 311,
 
   /**
-   * No mail is sent: the operator has named no mail server.
+   * Mail is not configured on this gateway.
    *
    * @generated from enum value: REASON_MAIL_UNAVAILABLE = 312;
    */
   MAIL_UNAVAILABLE: 312,
 
   /**
-   * The mail server did not take a mail.
+   * The mail server did not accept a message.
    *
    * @generated from enum value: REASON_MAIL_FAILED = 313;
    */
   MAIL_FAILED: 313,
 
   /**
-   * The key that makes this one descends from as many keys as one may.
+   * The calling key has reached the maximum depth of key descent and cannot create keys.
    *
    * @generated from enum value: REASON_KEY_LINE_TOO_LONG = 135;
    */
   KEY_LINE_TOO_LONG: 135,
 
   /**
-   * The cursor is older than events are kept: some behind it may be forgotten. Begin anew without one.
+   * The cursor is older than the event retention, so events may be missing; start again without a cursor.
    *
    * @generated from enum value: REASON_CURSOR_EXPIRED = 320;
    */
   CURSOR_EXPIRED: 320,
 
   /**
-   * No person has armed this robot for this key, or not for this model or for so long; or what was armed has ended.
+   * The robot is not armed for this key, model or duration, or the arming has ended.
    *
    * @generated from enum value: REASON_ROBOT_NOT_ARMED = 340;
    */
   ROBOT_NOT_ARMED: 340,
 
   /**
-   * Another run moves this robot.
+   * Another run is moving this robot.
    *
    * @generated from enum value: REASON_ROBOT_BUSY = 341;
    */
   ROBOT_BUSY: 341,
 
   /**
-   * The robot does not attend, so that nothing could move it.
+   * The robot is not connected, so nothing can move it.
    *
    * @generated from enum value: REASON_ROBOT_ABSENT = 342;
    */
   ROBOT_ABSENT: 342,
 
   /**
-   * Automatic top-up needs a payment method that is stored first.
+   * Automatic top-up needs a stored payment method.
    *
    * @generated from enum value: REASON_PAYMENT_METHOD_MISSING = 321;
    */
   PAYMENT_METHOD_MISSING: 321,
 
   /**
-   * The organisation lets its members consent to no application that registered itself.
+   * The organization does not allow applications that registered themselves.
    *
    * @generated from enum value: REASON_APP_NOT_ALLOWED = 322;
    */
   APP_NOT_ALLOWED: 322,
 
   /**
-   * The gateway's store is damaged, and could not be loaded: an operator has to restore it.
+   * The gateway's stored state is damaged and cannot be loaded; an operator must restore it.
    *
    * @generated from enum value: REASON_STATE_UNLOADED = 343;
    */
@@ -794,7 +793,7 @@ export const Reason = {
 } as const;
 
 /**
- * Every reason for which the gateway says no. The REST `code` is the value's word in lower case.
+ * Reason codes of all errors. The REST `code` is the name in lower case without the prefix, such as `invalid_api_key`.
  *
  * @generated from enum limber.v1.Reason
  */

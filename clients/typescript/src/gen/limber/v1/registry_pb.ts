@@ -21,216 +21,216 @@ export const file_limber_v1_registry: GenFile = /*@__PURE__*/
   fileDesc("ChhsaW1iZXIvdjEvcmVnaXN0cnkucHJvdG8SCWxpbWJlci52MSKXBwoFTW9kZWwSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEgwKBG5hbWUYAyABKAkSDgoGdmVuZG9yGAQgASgJEg8KB3N1bW1hcnkYBSABKAkSDgoGbGltaXRzGAYgASgJEiIKBGtpbmQYByABKA4yFC5saW1iZXIudjEuTW9kZWxLaW5kEiEKBmRvbWFpbhgIIAEoDjIRLmxpbWJlci52MS5Eb21haW4SDgoGZmFtaWx5GAkgASgJEiIKBHRpZXIYCiABKA4yFC5saW1iZXIudjEuTW9kZWxUaWVyEiAKA2VyYRgLIAEoDjITLmxpbWJlci52MS5Nb2RlbEVyYRImCgljb250cmFjdHMYDCADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSKgoLZW1ib2RpbWVudHMYDSADKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudBIVCg1hY3Rpb25fc3BhY2VzGA4gAygJEhAKCGZlYXR1cmVkGA8gASgIEhEKCXByb3ZpZGVycxgQIAMoCRIaChJzZXJ2YWJsZV9jYW5kaWRhdGUYESABKAgSEQoEeWVhchgSIAEoDUgAiAEBEhUKCHBhcmFtc19iGBMgASgBSAGIAQESFAoHbGljZW5zZRgUIAEoCUgCiAEBEhIKBWFyeGl2GBUgASgJSAOIAQESEQoEcmVwbxgWIAEoCUgEiAEBEhQKB3dlaWdodHMYFyABKAlIBYgBARIRCglwcm90b2NvbHMYGCADKAkSDwoHc291cmNlcxgZIAMoCRIxCglvZmZlcmluZ3MYGiABKAsyGS5saW1iZXIudjEuTW9kZWxPZmZlcmluZ3NIBogBARIaCg1kZXByZWNhdGVkX2F0GBsgASgNSAeIAQESFgoJc3Vuc2V0X2F0GBwgASgNSAiIAQESLAoFaW5wdXQYHSABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdEgJiAEBEi8KB2FjdGlvbnMYHiABKAsyGS5saW1iZXIudjEuQWN0aW9uTWVhbmluZ3NICogBAUIHCgVfeWVhckILCglfcGFyYW1zX2JCCgoIX2xpY2Vuc2VCCAoGX2FyeGl2QgcKBV9yZXBvQgoKCF93ZWlnaHRzQgwKCl9vZmZlcmluZ3NCEAoOX2RlcHJlY2F0ZWRfYXRCDAoKX3N1bnNldF9hdEIICgZfaW5wdXRCCgoIX2FjdGlvbnMiPQoOTW9kZWxPZmZlcmluZ3MSKwoJb2ZmZXJpbmdzGAEgAygLMhgubGltYmVyLnYxLk1vZGVsT2ZmZXJpbmcizAcKDU1vZGVsT2ZmZXJpbmcSCgoCaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSKQoGc3RhdHVzGAMgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzEigKB2NpcmN1aXQYBCABKA4yFy5saW1iZXIudjEuQ2lyY3VpdFN0YXRlEg8KB3J1bnRpbWUYBSABKAkSDgoGcmVnaW9uGAYgASgJEhEKCXByZWNpc2lvbhgHIAEoCRIQCghoYXJkd2FyZRgIIAEoCRImCgljb250cmFjdHMYCSADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgKIAMoCRITCgtlbWJvZGltZW50cxgLIAMoCRIoCgZwcmljZXMYDCADKAsyGC5saW1iZXIudjEuT2ZmZXJpbmdQcmljZRITCgt3YWtlX3VwX3VzZBgNIAEoARIMCgRjb2xkGA4gASgIEjAKDWFkdmVydGlzZWRfbXMYDyABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSLgoLbWVhc3VyZWRfbXMYECABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSIwoKdXB0aW1lXzMwZBgRIAEoAUgAUgp1cHRpbWVfMzBkiAEBEhMKC21heF9ob3Jpem9uGBIgASgNEg0KBWR0X21zGBMgASgNEhcKCmFjdGlvbl9kaW0YFCABKA1IAYgBARISCgpwYXJhbWV0ZXJzGBUgAygJEjIKD2RhdGFfY29sbGVjdGlvbhgWIAEoDjIZLmxpbWJlci52MS5EYXRhQ29sbGVjdGlvbhIsCgVpbnB1dBgXIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAKIAQESNAoMaW5wdXRfc291cmNlGBggASgOMhkubGltYmVyLnYxLkNvbnRyYWN0U291cmNlSAOIAQESLwoHYWN0aW9ucxgZIAEoCzIZLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nc0gEiAEBEjYKDmFjdGlvbnNfc291cmNlGBogASgOMhkubGltYmVyLnYxLkNvbnRyYWN0U291cmNlSAWIAQESHAoPdXB0aW1lX21lYXN1cmVkGBsgASgISAaIAQFCDQoLX3VwdGltZV8zMGRCDQoLX2FjdGlvbl9kaW1CCAoGX2lucHV0Qg8KDV9pbnB1dF9zb3VyY2VCCgoIX2FjdGlvbnNCEQoPX2FjdGlvbnNfc291cmNlQhIKEF91cHRpbWVfbWVhc3VyZWQiZwoNT2ZmZXJpbmdQcmljZRIlCghjb250cmFjdBgBIAEoDjITLmxpbWJlci52MS5Db250cmFjdBIMCgR1bml0GAIgASgJEhAKCGxpc3RfdXNkGAMgASgBEg8KB25vd191c2QYBCABKAEiXgoOTGF0ZW5jeUZpZ3VyZXMSEAoDcDUwGAEgASgBSACIAQESEAoDcDk1GAIgASgBSAGIAQESEAoDcDk5GAMgASgBSAKIAQFCBgoEX3A1MEIGCgRfcDk1QgYKBF9wOTkiuAMKCFNjZW5hcmlvEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRuYW1lGAMgASgJEg4KBnZlbmRvchgEIAEoCRIRCgR5ZWFyGAUgASgNSACIAQESIQoGdGFyZ2V0GAYgASgOMhEubGltYmVyLnYxLkRvbWFpbhINCgV0b3BpYxgHIAEoCRIQCghydW5uYWJsZRgIIAEoCBIUCgdsaWNlbnNlGAkgASgJSAGIAQESEgoFYXJ4aXYYCiABKAlIAogBARIRCgRyZXBvGAsgASgJSAOIAQESDwoHc291cmNlcxgMIAMoCRIRCglydW5zX2hlcmUYDSABKAgSFAoHc3VtbWFyeRgOIAEoCUgEiAEBEhQKB3N1Y2Nlc3MYDyABKAlIBYgBARIUCgd2ZXJzaW9uGBAgASgJSAaIAQESLAoIdmFyaWFudHMYESADKAsyGi5saW1iZXIudjEuU2NlbmFyaW9WYXJpYW50QgcKBV95ZWFyQgoKCF9saWNlbnNlQggKBl9hcnhpdkIHCgVfcmVwb0IKCghfc3VtbWFyeUIKCghfc3VjY2Vzc0IKCghfdmVyc2lvbiKGAQoPU2NlbmFyaW9WYXJpYW50EhQKDGFjdGlvbl9zcGFjZRgBIAEoCRIVCg1hY3Rpb25fZmllbGRzGAIgAygJEg0KBXVuaXRzGAMgASgJEhUKDXByb3ByaW9fbmFtZXMYBCADKAkSDQoFZHRfbXMYBSABKAESEQoJbWF4X3N0ZXBzGAYgASgNItwBCgpMaXRlcmF0dXJlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRINCgV0aXRsZRgDIAEoCRInCgRraW5kGAQgASgOMhkubGltYmVyLnYxLkxpdGVyYXR1cmVLaW5kEgwKBHllYXIYBSABKA0SIQoGZG9tYWluGAYgASgOMhEubGltYmVyLnYxLkRvbWFpbhISCgVhcnhpdhgHIAEoCUgAiAEBEhEKBHJlcG8YCCABKAlIAYgBARIPCgdzb3VyY2VzGAkgAygJQggKBl9hcnhpdkIHCgVfcmVwbyKFAgoPUHJvdmlkZXJMaXN0aW5nEgwKBG5hbWUYASABKAkSFAoMZGlzcGxheV9uYW1lGAIgASgJEhUKCGhvbWVwYWdlGAMgASgJSACIAQESDwoHcmVnaW9ucxgEIAMoCRIyCg9kYXRhX2NvbGxlY3Rpb24YBSABKA4yGS5saW1iZXIudjEuRGF0YUNvbGxlY3Rpb24SDgoGbW9kZWxzGAYgAygJEiYKCWNvbnRyYWN0cxgHIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAggAygJEhYKDmxpdmVfb2ZmZXJpbmdzGAkgASgNQgsKCV9ob21lcGFnZSI0CgtGYWNldFZhbHVlcxIlCgZ2YWx1ZXMYASADKAsyFS5saW1iZXIudjEuRmFjZXRWYWx1ZSJgCgpGYWNldFZhbHVlEg0KBXZhbHVlGAEgASgJEg0KBWNvdW50GAIgASgNEhIKCmxpdmVfY291bnQYAyABKA0SFAoHbWVhbmluZxgEIAEoCUgAiAEBQgoKCF9tZWFuaW5nIvsBChFBY3Rpb25TcGFjZUxheW91dBIKCgJpZBgBIAEoCRIRCgRkaW1zGAIgASgNSACIAQESFgoJZGltc19ydWxlGAMgASgJSAGIAQESDQoFdW5pdHMYBCABKAkSFgoJcmVmZXJlbmNlGAUgASgJSAKIAQESJgoGZmllbGRzGAYgAygLMhYubGltYmVyLnYxLkFjdGlvbkZpZWxkEi0KDW90aGVyX2xheW91dHMYByADKAsyFi5saW1iZXIudjEuT3RoZXJMYXlvdXQSDAoEbm90ZRgIIAEoCUIHCgVfZGltc0IMCgpfZGltc19ydWxlQgwKCl9yZWZlcmVuY2UiOgoLQWN0aW9uRmllbGQSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEg8KB21lYW5pbmcYAyABKAkiOAoLT3RoZXJMYXlvdXQSDAoEbmFtZRgBIAEoCRINCgVvcmRlchgCIAMoCRIMCgRub3RlGAMgASgJIrYBCgxBbGlhc0xpc3RpbmcSCgoCaWQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSJgoGZmlsdGVyGAMgASgLMhYubGltYmVyLnYxLkFsaWFzRmlsdGVyEiYKBHNvcnQYBCABKA4yEy5saW1iZXIudjEuU29ydEF4aXNIAIgBARIsCgtyZXNvbHZlc190bxgFIAMoCzIXLmxpbWJlci52MS5Nb2RlbFN1bW1hcnlCBwoFX3NvcnQimQEKC0FsaWFzRmlsdGVyEioKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0SACIAQESJgoGZG9tYWluGAIgASgOMhEubGltYmVyLnYxLkRvbWFpbkgBiAEBEhMKBmZhbWlseRgDIAEoCUgCiAEBQgsKCV9jb250cmFjdEIJCgdfZG9tYWluQgkKB19mYW1pbHki/wEKDE1vZGVsU3VtbWFyeRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnZlbmRvchgDIAEoCRImCgljb250cmFjdHMYBCADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgFIAMoCRIRCglwcm92aWRlcnMYBiADKAkSLAoFaW5wdXQYByABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdEgAiAEBEi8KB2FjdGlvbnMYCCABKAsyGS5saW1iZXIudjEuQWN0aW9uTWVhbmluZ3NIAYgBAUIICgZfaW5wdXRCCgoIX2FjdGlvbnMiRgoOVmFyaWFudExpc3RpbmcSDgoGc3VmZml4GAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEg8KB2V4YW1wbGUYAyABKAkiTgoRUHJlZmVyZW5jZUxpc3RpbmcSJAoFdmFsdWUYASABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZRITCgtkZXNjcmlwdGlvbhgCIAEoCSKVAQoLTGl2ZUxpc3RpbmcSDgoGbW9kZWxzGAEgAygJEhEKCXByb3ZpZGVycxgCIAMoCRImCgljb250cmFjdHMYAyADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgEIAMoCRIWCg5jYXRhbG9nX21vZGVscxgFIAEoDRIMCgRub3RlGAYgASgJIqECCgdSdW50aW1lEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJdHJhbnNwb3J0GAMgASgJEhEKCWRpcmVjdGlvbhgEIAEoCRImCgljb250cmFjdHMYBSADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSEQoJZW5jb2RpbmdzGAYgAygJEhMKC3VybF9zY2hlbWVzGAcgAygJEgwKBGF1dGgYCCADKAkSEAoIc3RhdGVmdWwYCSABKAkSEQoJc3RyZWFtaW5nGAogASgIEhEKCWRpc2NvdmVyeRgLIAEoCRIQCghwcm9maWxlcxgMIAMoCRIbCg5vcHRpb25zX3NjaGVtYRgNIAEoCUgAiAEBQhEKD19vcHRpb25zX3NjaGVtYSq8AQoMQ2lyY3VpdFN0YXRlEh0KGUNJUkNVSVRfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRDSVJDVUlUX1NUQVRFX0NMT1NFRBABEhYKEkNJUkNVSVRfU1RBVEVfT1BFThACEhsKF0NJUkNVSVRfU1RBVEVfSEFMRl9PUEVOEAMSHQoZQ0lSQ1VJVF9TVEFURV9GT1JDRURfT1BFThAEEh8KG0NJUkNVSVRfU1RBVEVfRk9SQ0VEX0NMT1NFRBAFKnQKCU1vZGVsS2luZBIaChZNT0RFTF9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWTU9ERUxfS0lORF9XT1JMRF9NT0RFTBABEhUKEU1PREVMX0tJTkRfUE9MSUNZEAISGAoUTU9ERUxfS0lORF9SRUFTT05JTkcQAyqCAQoGRG9tYWluEhYKEkRPTUFJTl9VTlNQRUNJRklFRBAAEhMKD0RPTUFJTl9FTUJPRElFRBABEhIKDkRPTUFJTl9EUklWSU5HEAISDwoLRE9NQUlOX0dBTUUQAxISCg5ET01BSU5fU0NJRU5DRRAEEhIKDkRPTUFJTl9HRU5FUkFMEAUqdAoJTW9kZWxUaWVyEhoKFk1PREVMX1RJRVJfVU5TUEVDSUZJRUQQABIXChNNT0RFTF9USUVSX1NFUlZBQkxFEAESGgoWTU9ERUxfVElFUl9JTlRFR1JBVElPThACEhYKEk1PREVMX1RJRVJfQ0FUQUxPRxADKlMKCE1vZGVsRXJhEhkKFU1PREVMX0VSQV9VTlNQRUNJRklFRBAAEhUKEU1PREVMX0VSQV9DVVJSRU5UEAESFQoRTU9ERUxfRVJBX0NMQVNTSUMQAirvAQoKRW1ib2RpbWVudBIaChZFTUJPRElNRU5UX1VOU1BFQ0lGSUVEEAASEgoORU1CT0RJTUVOVF9BUk0QARIXChNFTUJPRElNRU5UX0hVTUFOT0lEEAISGAoURU1CT0RJTUVOVF9RVUFEUlVQRUQQAxIaChZFTUJPRElNRU5UX01PQklMRV9CQVNFEAQSFgoSRU1CT0RJTUVOVF9WRUhJQ0xFEAUSHAoYRU1CT0RJTUVOVF9WSVJUVUFMX0FHRU5UEAYSFwoTRU1CT0RJTUVOVF9BR05PU1RJQxAHEhMKD0VNQk9ESU1FTlRfTk9ORRAIKqUBCg5MaXRlcmF0dXJlS2luZBIfChtMSVRFUkFUVVJFX0tJTkRfVU5TUEVDSUZJRUQQABIaChZMSVRFUkFUVVJFX0tJTkRfU1VSVkVZEAESHAoYTElURVJBVFVSRV9LSU5EX1BPU0lUSU9OEAISGgoWTElURVJBVFVSRV9LSU5EX1RIRU9SWRADEhwKGExJVEVSQVRVUkVfS0lORF9UVVRPUklBTBAEYgZwcm90bzM", [file_limber_v1_contract, file_limber_v1_input_contract, file_limber_v1_preferences, file_limber_v1_supply]);
 
 /**
- * A model of the catalog, served or not.
+ * A model of the catalog, with or without live offerings.
  *
  * @generated from message limber.v1.Model
  */
 export type Model = Message<"limber.v1.Model"> & {
   /**
-   * Its slug, `owner/name`.
+   * Model slug `owner/name`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `model`.
+   * Always `model`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Its name as its makers write it.
+   * Display name, as its authors write it.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Who made it.
+   * Organization that made it.
    *
    * @generated from field: string vendor = 4;
    */
   vendor: string;
 
   /**
-   * What it does, in a few words; empty when nobody said.
+   * Short description; empty if unknown.
    *
    * @generated from field: string summary = 5;
    */
   summary: string;
 
   /**
-   * What it can't do; empty when nobody said.
+   * Known limitations; empty if unknown.
    *
    * @generated from field: string limits = 6;
    */
   limits: string;
 
   /**
-   * Whether it acts, predicts or reasons.
+   * Model kind.
    *
    * @generated from field: limber.v1.ModelKind kind = 7;
    */
   kind: ModelKind;
 
   /**
-   * The field that it was made for.
+   * Application domain.
    *
    * @generated from field: limber.v1.Domain domain = 8;
    */
   domain: Domain;
 
   /**
-   * The family of methods that it belongs to; a value of `GET /v1/taxonomy`.
+   * Method family; one of the values in `GET /v1/taxonomy`.
    *
    * @generated from field: string family = 9;
    */
   family: string;
 
   /**
-   * `servable` exactly while live supply exists.
+   * Availability; `servable` while it has live offerings.
    *
    * @generated from field: limber.v1.ModelTier tier = 10;
    */
   tier: ModelTier;
 
   /**
-   * Whether a newer one took its place.
+   * Whether a newer model has replaced it.
    *
    * @generated from field: limber.v1.ModelEra era = 11;
    */
   era: ModelEra;
 
   /**
-   * What it can be asked for; empty for planners and question-answering models, which fit no contract.
+   * Contracts it supports; empty for planners and question-answering models, which match no contract.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 12;
    */
   contracts: Contract[];
 
   /**
-   * The bodies that it was made for.
+   * Embodiments it was trained for.
    *
    * @generated from field: repeated limber.v1.Embodiment embodiments = 13;
    */
   embodiments: Embodiment[];
 
   /**
-   * The action spaces that it emits, where that is known.
+   * Action spaces that it emits, if known.
    *
    * @generated from field: repeated string action_spaces = 14;
    */
   actionSpaces: string[];
 
   /**
-   * It stands out.
+   * True if it is featured.
    *
    * @generated from field: bool featured = 15;
    */
   featured: boolean;
 
   /**
-   * The providers whose live supply serves it.
+   * Names of the providers with live offerings.
    *
    * @generated from field: repeated string providers = 16;
    */
   providers: string[];
 
   /**
-   * Open weights and a wire protocol are both known.
+   * True if it has open weights and a known wire protocol.
    *
    * @generated from field: bool servable_candidate = 17;
    */
   servableCandidate: boolean;
 
   /**
-   * When it was first published.
+   * Year of first publication.
    *
    * @generated from field: optional uint32 year = 18;
    */
   year?: number | undefined;
 
   /**
-   * Its parameters, in billions.
+   * Number of parameters, in billions.
    *
    * @generated from field: optional double params_b = 19;
    */
   paramsB?: number | undefined;
 
   /**
-   * Licence of its code, as found in the repository; weights can have another.
+   * License of its code, as stated in the repository; weights can have a different license.
    *
    * @generated from field: optional string license = 20;
    */
   license?: string | undefined;
 
   /**
-   * Its paper's number at arXiv.
+   * arXiv number of its paper, such as `2410.24164`.
    *
    * @generated from field: optional string arxiv = 21;
    */
   arxiv?: string | undefined;
 
   /**
-   * Its code.
+   * URL of its code repository.
    *
    * @generated from field: optional string repo = 22;
    */
   repo?: string | undefined;
 
   /**
-   * The hub's name of a published checkpoint.
+   * Hub name of a published checkpoint, such as `lerobot/pi0_base`.
    *
    * @generated from field: optional string weights = 23;
    */
   weights?: string | undefined;
 
   /**
-   * The wire protocols that its published servers speak.
+   * Wire protocols of its published servers.
    *
    * @generated from field: repeated string protocols = 24;
    */
   protocols: string[];
 
   /**
-   * Addresses that these facts can be checked at.
+   * URLs of the sources of this entry.
    *
    * @generated from field: repeated string sources = 25;
    */
   sources: string[];
 
   /**
-   * Everything that serves it at this moment; left out of listings.
+   * Its live offerings; omitted in listings.
    *
    * @generated from field: optional limber.v1.ModelOfferings offerings = 26;
    */
   offerings?: ModelOfferings | undefined;
 
   /**
-   * When it was announced that it will go, in unix seconds; absent where nobody did.
+   * When its removal was announced, in Unix seconds; absent if it is not deprecated.
    *
    * @generated from field: optional uint32 deprecated_at = 27;
    */
   deprecatedAt?: number | undefined;
 
   /**
-   * When it goes, in unix seconds: 90 days after the announcement at least.
+   * When it will be removed, in Unix seconds; at least 90 days after the announcement.
    *
    * @generated from field: optional uint32 sunset_at = 28;
    */
   sunsetAt?: number | undefined;
 
   /**
-   * What it reads, where all that serves it says the same; left out of listings.
+   * What it reads, if all its live offerings agree; omitted in listings.
    *
    * @generated from field: optional limber.v1.InputContract input = 29;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, where all that serves it says the same; left out of listings.
+   * Meaning of its action values, if all its live offerings agree; omitted in listings.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 30;
    */
@@ -245,13 +245,13 @@ export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 0);
 
 /**
- * The offerings of one model.
+ * Offerings of one model.
  *
  * @generated from message limber.v1.ModelOfferings
  */
 export type ModelOfferings = Message<"limber.v1.ModelOfferings"> & {
   /**
-   * The offerings, by provider.
+   * The offerings, ordered by provider.
    *
    * @generated from field: repeated limber.v1.ModelOffering offerings = 1;
    */
@@ -266,154 +266,154 @@ export const ModelOfferingsSchema: GenMessage<ModelOfferings> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 1);
 
 /**
- * A live offering, as anyone may see it: what it declares, what was measured, what it costs now.
+ * A live offering in public view: declared properties, measurements and current prices.
  *
  * @generated from message limber.v1.ModelOffering
  */
 export type ModelOffering = Message<"limber.v1.ModelOffering"> & {
   /**
-   * Its name, such as `off_01J…`.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Who runs it.
+   * Name of the provider that runs it.
    *
    * @generated from field: string provider = 2;
    */
   provider: string;
 
   /**
-   * Where it stands in its life.
+   * Lifecycle status.
    *
    * @generated from field: limber.v1.OfferingStatus status = 3;
    */
   status: OfferingStatus;
 
   /**
-   * Whether calls go through at the moment.
+   * Circuit breaker state.
    *
    * @generated from field: limber.v1.CircuitState circuit = 4;
    */
   circuit: CircuitState;
 
   /**
-   * The wire protocol that its server speaks.
+   * Wire protocol of its server, such as `openpi-ws`.
    *
    * @generated from field: string runtime = 5;
    */
   runtime: string;
 
   /**
-   * Where it runs.
+   * Region, such as `us-east`.
    *
    * @generated from field: string region = 6;
    */
   region: string;
 
   /**
-   * The numeric precision that it runs at.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: string precision = 7;
    */
   precision: string;
 
   /**
-   * The accelerator that it runs on.
+   * Accelerator that it runs on, such as `A100-40GB`.
    *
    * @generated from field: string hardware = 8;
    */
   hardware: string;
 
   /**
-   * What it can be asked for.
+   * Contracts it serves, such as `act`.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 9;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that it emits.
+   * Action spaces that it emits.
    *
    * @generated from field: repeated string action_spaces = 10;
    */
   actionSpaces: string[];
 
   /**
-   * The bodies that it was made for; those of its model where it says none.
+   * Embodiments it was trained for; those of its model if not declared.
    *
    * @generated from field: repeated string embodiments = 11;
    */
   embodiments: string[];
 
   /**
-   * What it costs, one entry for each contract that it serves.
+   * Prices, one entry per contract.
    *
    * @generated from field: repeated limber.v1.OfferingPrice prices = 12;
    */
   prices: OfferingPrice[];
 
   /**
-   * What a call at this moment pays on top to wake it, in US dollars; 0 while it is warm.
+   * Cold-start cost of a call made now, in US dollars; 0 while it is warm.
    *
    * @generated from field: double wake_up_usd = 13;
    */
   wakeUpUsd: number;
 
   /**
-   * A call at this moment would have to wake it.
+   * True if a call made now needs a cold start.
    *
    * @generated from field: bool cold = 14;
    */
   cold: boolean;
 
   /**
-   * What it says of its latency.
+   * Advertised latency.
    *
    * @generated from field: limber.v1.LatencyFigures advertised_ms = 15;
    */
   advertisedMs?: LatencyFigures | undefined;
 
   /**
-   * What was measured of it; empty until there is something.
+   * Measured latency; empty before the first measurement.
    *
    * @generated from field: limber.v1.LatencyFigures measured_ms = 16;
    */
   measuredMs?: LatencyFigures | undefined;
 
   /**
-   * The share of the last 30 days that it was up, as `min_uptime_30d` judges it: what it says, until seven days have been measured; absent
-   * when nothing is known.
+   * Uptime over the last 30 days, from 0 to 1, as used by `min_uptime_30d`: as advertised until seven days have been measured. Absent if
+   * unknown.
    *
    * @generated from field: optional double uptime_30d = 17 [json_name = "uptime_30d"];
    */
   uptime30d?: number | undefined;
 
   /**
-   * Most units in one answer.
+   * Maximum number of units per response.
    *
    * @generated from field: uint32 max_horizon = 18;
    */
   maxHorizon: number;
 
   /**
-   * Time between steps, in milliseconds.
+   * Time between action steps, in milliseconds.
    *
    * @generated from field: uint32 dt_ms = 19;
    */
   dtMs: number;
 
   /**
-   * Numbers per step in an action space that fixes none.
+   * Number of values per step, for action spaces without a fixed dimension.
    *
    * @generated from field: optional uint32 action_dim = 20;
    */
   actionDim?: number | undefined;
 
   /**
-   * Optional parameters that it honours, such as `seed`.
+   * Optional parameters that it supports, such as `seed`.
    *
    * @generated from field: repeated string parameters = 21;
    */
@@ -427,35 +427,35 @@ export type ModelOffering = Message<"limber.v1.ModelOffering"> & {
   dataCollection: DataCollection;
 
   /**
-   * What it reads; absent where nothing is known.
+   * What it reads; absent if unknown.
    *
    * @generated from field: optional limber.v1.InputContract input = 23;
    */
   input?: InputContract | undefined;
 
   /**
-   * Where that is from.
+   * Origin of `input`.
    *
    * @generated from field: optional limber.v1.ContractSource input_source = 24;
    */
   inputSource?: ContractSource | undefined;
 
   /**
-   * What its actions mean, by action space; absent where nothing is known.
+   * Meaning of its action values per action space; absent if unknown.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 25;
    */
   actions?: ActionMeanings | undefined;
 
   /**
-   * Where that is from.
+   * Origin of `actions`.
    *
    * @generated from field: optional limber.v1.ContractSource actions_source = 26;
    */
   actionsSource?: ContractSource | undefined;
 
   /**
-   * Whether `uptime_30d` was measured; absent where it is absent.
+   * True if `uptime_30d` was measured, false if advertised; absent with it.
    *
    * @generated from field: optional bool uptime_measured = 27;
    */
@@ -470,34 +470,34 @@ export const ModelOfferingSchema: GenMessage<ModelOffering> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 2);
 
 /**
- * What one contract of an offering costs.
+ * Price of one contract of an offering.
  *
  * @generated from message limber.v1.OfferingPrice
  */
 export type OfferingPrice = Message<"limber.v1.OfferingPrice"> & {
   /**
-   * The contract.
+   * Contract that the price applies to.
    *
    * @generated from field: limber.v1.Contract contract = 1;
    */
   contract: Contract;
 
   /**
-   * What is counted: `action_step`, `frame`, `token`, `episode`.
+   * Billing unit: `action_step`, `frame`, `token` or `episode`.
    *
    * @generated from field: string unit = 2;
    */
   unit: string;
 
   /**
-   * List price of one unit, in US dollars.
+   * List price per unit, in US dollars.
    *
    * @generated from field: double list_usd = 3;
    */
   listUsd: number;
 
   /**
-   * Price of one unit at this moment, in a call of 16 units that bears the wake-up, in US dollars.
+   * Current price per unit in a call of 16 units, including its cold-start cost, in US dollars.
    *
    * @generated from field: double now_usd = 4;
    */
@@ -512,7 +512,7 @@ export const OfferingPriceSchema: GenMessage<OfferingPrice> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 3);
 
 /**
- * Quantiles of latency, in milliseconds; each is absent where it is not known.
+ * Latency percentiles, in milliseconds; each is absent if unknown.
  *
  * @generated from message limber.v1.LatencyFigures
  */
@@ -547,125 +547,125 @@ export const LatencyFiguresSchema: GenMessage<LatencyFigures> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 4);
 
 /**
- * A benchmark, simulator or evaluation suite, of the catalog or run by this gateway itself; never routable.
+ * A benchmark, simulator or evaluation suite, listed in the catalog or built into this gateway. Not routable.
  *
  * @generated from message limber.v1.Scenario
  */
 export type Scenario = Message<"limber.v1.Scenario"> & {
   /**
-   * Its slug, `owner/name`; a plain name such as `arm-reach` where this gateway runs it.
+   * Slug `owner/name`, or a plain name such as `arm-reach` for built-in scenarios.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `scenario`.
+   * Always `scenario`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Its name as its makers write it.
+   * Display name, as its authors write it.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Who made it.
+   * Organization that made it.
    *
    * @generated from field: string vendor = 4;
    */
   vendor: string;
 
   /**
-   * When it was first published; absent where nobody said.
+   * Year of first publication; absent if unknown.
    *
    * @generated from field: optional uint32 year = 5;
    */
   year?: number | undefined;
 
   /**
-   * The field that it tries models in.
+   * Domain of the models that it tests.
    *
    * @generated from field: limber.v1.Domain target = 6;
    */
   target: Domain;
 
   /**
-   * What it is about, such as `manipulation`.
+   * Topic, such as `manipulation`.
    *
    * @generated from field: string topic = 7;
    */
   topic: string;
 
   /**
-   * Its code is released.
+   * True if its code is published.
    *
    * @generated from field: bool runnable = 8;
    */
   runnable: boolean;
 
   /**
-   * Licence of its code, as found in the repository.
+   * License of its code, as stated in the repository.
    *
    * @generated from field: optional string license = 9;
    */
   license?: string | undefined;
 
   /**
-   * Its paper's number at arXiv.
+   * arXiv number of its paper.
    *
    * @generated from field: optional string arxiv = 10;
    */
   arxiv?: string | undefined;
 
   /**
-   * Its code.
+   * URL of its code repository.
    *
    * @generated from field: optional string repo = 11;
    */
   repo?: string | undefined;
 
   /**
-   * Addresses that these facts can be checked at.
+   * URLs of the sources of this entry.
    *
    * @generated from field: repeated string sources = 12;
    */
   sources: string[];
 
   /**
-   * `POST /v1/evaluate` runs it on this gateway; others need a runner of yours.
+   * True if `POST /v1/evaluate` runs it on this gateway; others need your own runner.
    *
    * @generated from field: bool runs_here = 13;
    */
   runsHere: boolean;
 
   /**
-   * What has to be done, where it runs here.
+   * Task description, for built-in scenarios.
    *
    * @generated from field: optional string summary = 14;
    */
   summary?: string | undefined;
 
   /**
-   * What counts as success, where it runs here.
+   * Success criterion, for built-in scenarios.
    *
    * @generated from field: optional string success = 15;
    */
   success?: string | undefined;
 
   /**
-   * The version of its rules, where it runs here. Scores compare only under one version.
+   * Version of its rules, for built-in scenarios. Scores are comparable only within a version.
    *
    * @generated from field: optional string version = 16;
    */
   version?: string | undefined;
 
   /**
-   * The ways to take it, one for each action space, the first being what is taken unless another is asked for; empty where it doesn't run here.
+   * Variants by action space, the default first; empty if it does not run on this gateway.
    *
    * @generated from field: repeated limber.v1.ScenarioVariant variants = 17;
    */
@@ -680,48 +680,48 @@ export const ScenarioSchema: GenMessage<Scenario> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 5);
 
 /**
- * One way to take a scenario: what its policies are told and what they answer.
+ * A variant of a scenario: the observations that policies get and the actions that they return.
  *
  * @generated from message limber.v1.ScenarioVariant
  */
 export type ScenarioVariant = Message<"limber.v1.ScenarioVariant"> & {
   /**
-   * The action space.
+   * Action space.
    *
    * @generated from field: string action_space = 1;
    */
   actionSpace: string;
 
   /**
-   * The numbers of an action, in order.
+   * Names of the action values, in order.
    *
    * @generated from field: repeated string action_fields = 2;
    */
   actionFields: string[];
 
   /**
-   * Their units.
+   * Units of the action values.
    *
    * @generated from field: string units = 3;
    */
   units: string;
 
   /**
-   * The numbers of `proprio`, in order.
+   * Names of the `proprio` values, in order.
    *
    * @generated from field: repeated string proprio_names = 4;
    */
   proprioNames: string[];
 
   /**
-   * Time of one control step, in milliseconds.
+   * Duration of one control step, in milliseconds.
    *
    * @generated from field: double dt_ms = 5;
    */
   dtMs: number;
 
   /**
-   * Control steps that an episode has at most.
+   * Maximum number of control steps per episode.
    *
    * @generated from field: uint32 max_steps = 6;
    */
@@ -736,69 +736,69 @@ export const ScenarioVariantSchema: GenMessage<ScenarioVariant> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 6);
 
 /**
- * A survey, position paper, theory paper or tutorial; never routable.
+ * A survey, position paper, theory paper or tutorial. Not routable.
  *
  * @generated from message limber.v1.Literature
  */
 export type Literature = Message<"limber.v1.Literature"> & {
   /**
-   * Its slug.
+   * Slug of the entry.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `literature`.
+   * Always `literature`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Its title.
+   * Title.
    *
    * @generated from field: string title = 3;
    */
   title: string;
 
   /**
-   * What it is.
+   * Kind of publication.
    *
    * @generated from field: limber.v1.LiteratureKind kind = 4;
    */
   kind: LiteratureKind;
 
   /**
-   * When it was first published.
+   * Year of first publication.
    *
    * @generated from field: uint32 year = 5;
    */
   year: number;
 
   /**
-   * The field that it is about.
+   * Domain of its subject.
    *
    * @generated from field: limber.v1.Domain domain = 6;
    */
   domain: Domain;
 
   /**
-   * Its number at arXiv.
+   * arXiv number.
    *
    * @generated from field: optional string arxiv = 7;
    */
   arxiv?: string | undefined;
 
   /**
-   * The repository that goes with it.
+   * URL of its repository.
    *
    * @generated from field: optional string repo = 8;
    */
   repo?: string | undefined;
 
   /**
-   * Addresses that these facts can be checked at.
+   * URLs of the sources of this entry.
    *
    * @generated from field: repeated string sources = 9;
    */
@@ -813,34 +813,34 @@ export const LiteratureSchema: GenMessage<Literature> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 7);
 
 /**
- * A provider, as anyone may see it.
+ * A provider in public view.
  *
  * @generated from message limber.v1.ProviderListing
  */
 export type ProviderListing = Message<"limber.v1.ProviderListing"> & {
   /**
-   * The word that stands for it in `provider.only` and in paths.
+   * Unique name, used in `provider.only` and in paths.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string display_name = 2;
    */
   displayName: string;
 
   /**
-   * Where to read of it.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 3;
    */
   homepage?: string | undefined;
 
   /**
-   * Where it runs models.
+   * Regions where it runs models.
    *
    * @generated from field: repeated string regions = 4;
    */
@@ -854,28 +854,28 @@ export type ProviderListing = Message<"limber.v1.ProviderListing"> & {
   dataCollection: DataCollection;
 
   /**
-   * The models that it serves live.
+   * Slugs of the models that it serves live.
    *
    * @generated from field: repeated string models = 6;
    */
   models: string[];
 
   /**
-   * What they can be asked for.
+   * Contracts of its live offerings.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 7;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that they emit.
+   * Action spaces of its live offerings.
    *
    * @generated from field: repeated string action_spaces = 8;
    */
   actionSpaces: string[];
 
   /**
-   * Its live offerings.
+   * Number of live offerings.
    *
    * @generated from field: uint32 live_offerings = 9;
    */
@@ -890,13 +890,13 @@ export const ProviderListingSchema: GenMessage<ProviderListing> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 8);
 
 /**
- * The values of one facet.
+ * Values of one facet.
  *
  * @generated from message limber.v1.FacetValues
  */
 export type FacetValues = Message<"limber.v1.FacetValues"> & {
   /**
-   * The values, those with a meaning first.
+   * The values; those with a description first.
    *
    * @generated from field: repeated limber.v1.FacetValue values = 1;
    */
@@ -911,34 +911,34 @@ export const FacetValuesSchema: GenMessage<FacetValues> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 9);
 
 /**
- * A value that `GET /v1/models` filters by.
+ * A value that `GET /v1/models` can filter by.
  *
  * @generated from message limber.v1.FacetValue
  */
 export type FacetValue = Message<"limber.v1.FacetValue"> & {
   /**
-   * The word.
+   * The filter value.
    *
    * @generated from field: string value = 1;
    */
   value: string;
 
   /**
-   * How many models bear it.
+   * Number of models with this value.
    *
    * @generated from field: uint32 count = 2;
    */
   count: number;
 
   /**
-   * How many of them have live supply.
+   * Number of models with this value that have live offerings.
    *
    * @generated from field: uint32 live_count = 3;
    */
   liveCount: number;
 
   /**
-   * What it means, in one line; absent where nobody said.
+   * One-line description; absent if there is none.
    *
    * @generated from field: optional string meaning = 4;
    */
@@ -953,62 +953,62 @@ export const FacetValueSchema: GenMessage<FacetValue> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 10);
 
 /**
- * How the numbers of one action space are laid out.
+ * Layout of the values of an action space.
  *
  * @generated from message limber.v1.ActionSpaceLayout
  */
 export type ActionSpaceLayout = Message<"limber.v1.ActionSpaceLayout"> & {
   /**
-   * Its name.
+   * Action space name, such as `ee_delta_6d_grip`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Numbers per step; null where each offering declares its own.
+   * Number of values per step; null if each offering declares its own.
    *
    * @generated from field: optional uint32 dims = 2;
    */
   dims?: number | undefined;
 
   /**
-   * How the dimension is known where the space does not fix it.
+   * How the dimension is determined if the action space does not fix it.
    *
    * @generated from field: optional string dims_rule = 3;
    */
   dimsRule?: string | undefined;
 
   /**
-   * The units of its numbers.
+   * Units of the values.
    *
    * @generated from field: string units = 4;
    */
   units: string;
 
   /**
-   * What they are measured against.
+   * What the values are relative to.
    *
    * @generated from field: optional string reference = 5;
    */
   reference?: string | undefined;
 
   /**
-   * The numbers in order.
+   * The values, in order.
    *
    * @generated from field: repeated limber.v1.ActionField fields = 6;
    */
   fields: ActionField[];
 
   /**
-   * Other orders that are in use under this name.
+   * Other layouts in use under the same name.
    *
    * @generated from field: repeated limber.v1.OtherLayout other_layouts = 7;
    */
   otherLayouts: OtherLayout[];
 
   /**
-   * What else to know.
+   * Remarks.
    *
    * @generated from field: string note = 8;
    */
@@ -1023,27 +1023,27 @@ export const ActionSpaceLayoutSchema: GenMessage<ActionSpaceLayout> = /*@__PURE_
   messageDesc(file_limber_v1_registry, 11);
 
 /**
- * One number of an action.
+ * One value of an action.
  *
  * @generated from message limber.v1.ActionField
  */
 export type ActionField = Message<"limber.v1.ActionField"> & {
   /**
-   * Its name.
+   * Value name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Its unit.
+   * Unit, such as `rad`.
    *
    * @generated from field: string unit = 2;
    */
   unit: string;
 
   /**
-   * What it does.
+   * What the value controls.
    *
    * @generated from field: string meaning = 3;
    */
@@ -1058,20 +1058,20 @@ export const ActionFieldSchema: GenMessage<ActionField> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 12);
 
 /**
- * Another order of the numbers of an action space.
+ * An alternative layout of an action space.
  *
  * @generated from message limber.v1.OtherLayout
  */
 export type OtherLayout = Message<"limber.v1.OtherLayout"> & {
   /**
-   * Its name.
+   * Layout name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The numbers in order.
+   * Names of the values, in order.
    *
    * @generated from field: repeated string order = 2;
    */
@@ -1093,41 +1093,41 @@ export const OtherLayoutSchema: GenMessage<OtherLayout> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 13);
 
 /**
- * A router alias that live supply can serve.
+ * A router alias that live offerings can serve.
  *
  * @generated from message limber.v1.AliasListing
  */
 export type AliasListing = Message<"limber.v1.AliasListing"> & {
   /**
-   * Its name, such as `service/auto`.
+   * Alias, such as `service/auto`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What it stands for.
+   * What the alias selects.
    *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
-   * What its models have in common; empty for all.
+   * Filter that its models match; empty for all models.
    *
    * @generated from field: limber.v1.AliasFilter filter = 3;
    */
   filter?: AliasFilter | undefined;
 
   /**
-   * What it orders by unless the request says otherwise.
+   * Default sort criterion; the request can override it.
    *
    * @generated from field: optional limber.v1.SortAxis sort = 4;
    */
   sort?: SortAxis | undefined;
 
   /**
-   * The models that live supply serves it with.
+   * Models with live offerings that the alias can resolve to.
    *
    * @generated from field: repeated limber.v1.ModelSummary resolves_to = 5;
    */
@@ -1142,13 +1142,13 @@ export const AliasListingSchema: GenMessage<AliasListing> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 14);
 
 /**
- * What the models of an alias have in common.
+ * Filter that the models of an alias match.
  *
  * @generated from message limber.v1.AliasFilter
  */
 export type AliasFilter = Message<"limber.v1.AliasFilter"> & {
   /**
-   * The contract that they serve.
+   * Contract that they serve.
    *
    * @generated from field: optional limber.v1.Contract contract = 1;
    */
@@ -1162,7 +1162,7 @@ export type AliasFilter = Message<"limber.v1.AliasFilter"> & {
   domain?: Domain | undefined;
 
   /**
-   * Their family.
+   * Their method family.
    *
    * @generated from field: optional string family = 3;
    */
@@ -1177,62 +1177,62 @@ export const AliasFilterSchema: GenMessage<AliasFilter> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 15);
 
 /**
- * A model in a few words.
+ * Summary of a model.
  *
  * @generated from message limber.v1.ModelSummary
  */
 export type ModelSummary = Message<"limber.v1.ModelSummary"> & {
   /**
-   * Its slug.
+   * Model slug.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name as its makers write it.
+   * Display name, as its authors write it.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Who made it.
+   * Organization that made it.
    *
    * @generated from field: string vendor = 3;
    */
   vendor: string;
 
   /**
-   * What live supply of it can be asked for.
+   * Contracts of its live offerings.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 4;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that live supply of it emits.
+   * Action spaces of its live offerings.
    *
    * @generated from field: repeated string action_spaces = 5;
    */
   actionSpaces: string[];
 
   /**
-   * The providers that serve it.
+   * Names of the providers that serve it.
    *
    * @generated from field: repeated string providers = 6;
    */
   providers: string[];
 
   /**
-   * What it reads, where all of that live supply says the same; left out where that is long, the model itself has it.
+   * What it reads, if all its live offerings agree. Omitted if long; see the model itself.
    *
    * @generated from field: optional limber.v1.InputContract input = 7;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, where all of that live supply says the same; left out as `input` is.
+   * Meaning of its action values, if all its live offerings agree. Omitted if long; see the model itself.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 8;
    */
@@ -1247,27 +1247,27 @@ export const ModelSummarySchema: GenMessage<ModelSummary> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 16);
 
 /**
- * A suffix to a slug or alias that orders the plan.
+ * A suffix of a slug or alias that selects the sort order.
  *
  * @generated from message limber.v1.VariantListing
  */
 export type VariantListing = Message<"limber.v1.VariantListing"> & {
   /**
-   * With its colon, such as `:turbo`.
+   * The suffix with its colon, such as `:turbo`.
    *
    * @generated from field: string suffix = 1;
    */
   suffix: string;
 
   /**
-   * What comes first.
+   * The sort order.
    *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
-   * A model identifier that bears it.
+   * A model identifier with this suffix.
    *
    * @generated from field: string example = 3;
    */
@@ -1288,14 +1288,14 @@ export const VariantListingSchema: GenMessage<VariantListing> = /*@__PURE__*/
  */
 export type PreferenceListing = Message<"limber.v1.PreferenceListing"> & {
   /**
-   * The word.
+   * The value.
    *
    * @generated from field: limber.v1.Preference value = 1;
    */
   value: Preference;
 
   /**
-   * What comes first.
+   * The sort order.
    *
    * @generated from field: string description = 2;
    */
@@ -1310,48 +1310,48 @@ export const PreferenceListingSchema: GenMessage<PreferenceListing> = /*@__PURE_
   messageDesc(file_limber_v1_registry, 18);
 
 /**
- * What can be called at this moment.
+ * What can be called now.
  *
  * @generated from message limber.v1.LiveListing
  */
 export type LiveListing = Message<"limber.v1.LiveListing"> & {
   /**
-   * Models with live supply.
+   * Slugs of the models with live offerings.
    *
    * @generated from field: repeated string models = 1;
    */
   models: string[];
 
   /**
-   * Providers of it.
+   * Names of their providers.
    *
    * @generated from field: repeated string providers = 2;
    */
   providers: string[];
 
   /**
-   * Contracts that it serves.
+   * Contracts that they serve.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 3;
    */
   contracts: Contract[];
 
   /**
-   * Action spaces that it emits.
+   * Action spaces that they emit.
    *
    * @generated from field: repeated string action_spaces = 4;
    */
   actionSpaces: string[];
 
   /**
-   * Models that are known, served or not.
+   * Number of models in the catalog, served or not.
    *
    * @generated from field: uint32 catalog_models = 5;
    */
   catalogModels: number;
 
   /**
-   * How the two belong together.
+   * How the live models relate to the catalog.
    *
    * @generated from field: string note = 6;
    */
@@ -1366,97 +1366,97 @@ export const LiveListingSchema: GenMessage<LiveListing> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 19);
 
 /**
- * A wire protocol that the gateway can serve supply over.
+ * A wire protocol for reaching model servers.
  *
  * @generated from message limber.v1.Runtime
  */
 export type Runtime = Message<"limber.v1.Runtime"> & {
   /**
-   * The word for it in declarations, such as `openpi-ws`.
+   * Identifier used in declarations, such as `openpi-ws`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What carries it: `websocket`, `grpc`, `http`, `zmq`, `none`.
+   * Transport: `websocket`, `grpc`, `http`, `zmq` or `none`.
    *
    * @generated from field: string transport = 3;
    */
   transport: string;
 
   /**
-   * Who opens the connection: `gateway_dials`, `supplier_dials`.
+   * Which side opens the connection: `gateway_dials` or `supplier_dials`.
    *
    * @generated from field: string direction = 4;
    */
   direction: string;
 
   /**
-   * What can be asked for over it.
+   * Contracts that it supports.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 5;
    */
   contracts: Contract[];
 
   /**
-   * How messages are written.
+   * Message encodings.
    *
    * @generated from field: repeated string encodings = 6;
    */
   encodings: string[];
 
   /**
-   * How addresses of its servers begin, such as `wss`.
+   * URL schemes of its servers, such as `wss`.
    *
    * @generated from field: repeated string url_schemes = 7;
    */
   urlSchemes: string[];
 
   /**
-   * How the gateway can show itself.
+   * Supported authentication schemes.
    *
    * @generated from field: repeated string auth = 8;
    */
   auth: string[];
 
   /**
-   * What its servers remember: `none`, `connection`, `session`.
+   * Scope of server state: `none`, `connection` or `session`.
    *
    * @generated from field: string stateful = 9;
    */
   stateful: string;
 
   /**
-   * Answers can come in parts.
+   * True if responses can be streamed.
    *
    * @generated from field: bool streaming = 10;
    */
   streaming: boolean;
 
   /**
-   * What a server can be asked about itself: `none`, `metadata`, `describe`.
+   * How a server describes itself: `none`, `metadata` or `describe`.
    *
    * @generated from field: string discovery = 11;
    */
   discovery: string;
 
   /**
-   * The ready-made wire profiles to choose from.
+   * Built-in wire profiles.
    *
    * @generated from field: repeated string profiles = 12;
    */
   profiles: string[];
 
   /**
-   * Where the JSON Schema of its wire profile is; absent where it takes none.
+   * URL of the JSON Schema of its wire profile; absent if it has none.
    *
    * @generated from field: optional string options_schema = 13;
    */
@@ -1471,48 +1471,48 @@ export const RuntimeSchema: GenMessage<Runtime> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 20);
 
 /**
- * Whether calls go through to an offering.
+ * Circuit breaker state of an offering.
  *
  * @generated from enum limber.v1.CircuitState
  */
 export const CircuitState = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: CIRCUIT_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * They do.
+   * Calls are routed to it.
    *
    * @generated from enum value: CIRCUIT_STATE_CLOSED = 1;
    */
   CLOSED: 1,
 
   /**
-   * They do not, because too many failed.
+   * No calls are routed to it, because too many failed.
    *
    * @generated from enum value: CIRCUIT_STATE_OPEN = 2;
    */
   OPEN: 2,
 
   /**
-   * One at a time does, to find out.
+   * One trial call at a time is routed to it.
    *
    * @generated from enum value: CIRCUIT_STATE_HALF_OPEN = 3;
    */
   HALF_OPEN: 3,
 
   /**
-   * They do not, by an operator's hand.
+   * Opened by an operator; no calls are routed to it.
    *
    * @generated from enum value: CIRCUIT_STATE_FORCED_OPEN = 4;
    */
   FORCED_OPEN: 4,
 
   /**
-   * They do, by an operator's hand.
+   * Closed by an operator; calls are routed to it.
    *
    * @generated from enum value: CIRCUIT_STATE_FORCED_CLOSED = 5;
    */
@@ -1520,7 +1520,7 @@ export const CircuitState = {
 } as const;
 
 /**
- * Whether calls go through to an offering.
+ * Circuit breaker state of an offering.
  *
  * @generated from enum limber.v1.CircuitState
  */
@@ -1533,13 +1533,13 @@ export const CircuitStateSchema: GenEnum<CircuitState> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 0);
 
 /**
- * What a model does.
+ * Kinds of models.
  *
  * @generated from enum limber.v1.ModelKind
  */
 export const ModelKind = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: MODEL_KIND_UNSPECIFIED = 0;
    */
@@ -1553,14 +1553,14 @@ export const ModelKind = {
   WORLD_MODEL: 1,
 
   /**
-   * Puts out actions.
+   * Outputs actions.
    *
    * @generated from enum value: MODEL_KIND_POLICY = 2;
    */
   POLICY: 2,
 
   /**
-   * Puts out plans, answers, points or boxes.
+   * Outputs plans, answers, points or boxes.
    *
    * @generated from enum value: MODEL_KIND_REASONING = 3;
    */
@@ -1568,7 +1568,7 @@ export const ModelKind = {
 } as const;
 
 /**
- * What a model does.
+ * Kinds of models.
  *
  * @generated from enum limber.v1.ModelKind
  */
@@ -1581,13 +1581,13 @@ export const ModelKindSchema: GenEnum<ModelKind> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 1);
 
 /**
- * The field that something was made for.
+ * Application domains.
  *
  * @generated from enum limber.v1.Domain
  */
 export const Domain = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: DOMAIN_UNSPECIFIED = 0;
    */
@@ -1615,14 +1615,14 @@ export const Domain = {
   GAME: 3,
 
   /**
-   * Weather, physics, chemistry, medicine, earth.
+   * Weather, physics, chemistry, medicine or earth science.
    *
    * @generated from enum value: DOMAIN_SCIENCE = 4;
    */
   SCIENCE: 4,
 
   /**
-   * Not tied to one field.
+   * Not tied to a domain.
    *
    * @generated from enum value: DOMAIN_GENERAL = 5;
    */
@@ -1630,7 +1630,7 @@ export const Domain = {
 } as const;
 
 /**
- * The field that something was made for.
+ * Application domains.
  *
  * @generated from enum limber.v1.Domain
  */
@@ -1643,27 +1643,27 @@ export const DomainSchema: GenEnum<Domain> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 2);
 
 /**
- * How near a model is to being served.
+ * Availability of a model.
  *
  * @generated from enum limber.v1.ModelTier
  */
 export const ModelTier = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: MODEL_TIER_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Live supply exists.
+   * Has live offerings.
    *
    * @generated from enum value: MODEL_TIER_SERVABLE = 1;
    */
   SERVABLE: 1,
 
   /**
-   * Code or weights exist and a wire protocol is known.
+   * Code or weights are published, and its wire protocol is known.
    *
    * @generated from enum value: MODEL_TIER_INTEGRATION = 2;
    */
@@ -1678,7 +1678,7 @@ export const ModelTier = {
 } as const;
 
 /**
- * How near a model is to being served.
+ * Availability of a model.
  *
  * @generated from enum limber.v1.ModelTier
  */
@@ -1691,27 +1691,27 @@ export const ModelTierSchema: GenEnum<ModelTier> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 3);
 
 /**
- * Whether a newer model took a model's place.
+ * Whether a newer model has replaced a model.
  *
  * @generated from enum limber.v1.ModelEra
  */
 export const ModelEra = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: MODEL_ERA_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * 2022 or later and not replaced.
+   * Published in 2022 or later and not replaced.
    *
    * @generated from enum value: MODEL_ERA_CURRENT = 1;
    */
   CURRENT: 1,
 
   /**
-   * Before 2022, or replaced by a newer model of the same team.
+   * Published before 2022, or replaced by a newer model of the same team.
    *
    * @generated from enum value: MODEL_ERA_CLASSIC = 2;
    */
@@ -1719,7 +1719,7 @@ export const ModelEra = {
 } as const;
 
 /**
- * Whether a newer model took a model's place.
+ * Whether a newer model has replaced a model.
  *
  * @generated from enum limber.v1.ModelEra
  */
@@ -1732,13 +1732,13 @@ export const ModelEraSchema: GenEnum<ModelEra> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 4);
 
 /**
- * The body that a model was made for.
+ * Robot bodies that a model was trained for.
  *
  * @generated from enum limber.v1.Embodiment
  */
 export const Embodiment = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: EMBODIMENT_UNSPECIFIED = 0;
    */
@@ -1752,7 +1752,7 @@ export const Embodiment = {
   ARM: 1,
 
   /**
-   * Two-legged or upper-body humanoids.
+   * Bipedal or upper-body humanoids.
    *
    * @generated from enum value: EMBODIMENT_HUMANOID = 2;
    */
@@ -1787,14 +1787,14 @@ export const Embodiment = {
   VIRTUAL_AGENT: 6,
 
   /**
-   * Any body.
+   * Any embodiment.
    *
    * @generated from enum value: EMBODIMENT_AGNOSTIC = 7;
    */
   AGNOSTIC: 7,
 
   /**
-   * No body.
+   * No embodiment.
    *
    * @generated from enum value: EMBODIMENT_NONE = 8;
    */
@@ -1802,7 +1802,7 @@ export const Embodiment = {
 } as const;
 
 /**
- * The body that a model was made for.
+ * Robot bodies that a model was trained for.
  *
  * @generated from enum limber.v1.Embodiment
  */
@@ -1815,13 +1815,13 @@ export const EmbodimentSchema: GenEnum<Embodiment> = /*@__PURE__*/
   enumDesc(file_limber_v1_registry, 5);
 
 /**
- * What a piece of literature is.
+ * Kinds of literature.
  *
  * @generated from enum limber.v1.LiteratureKind
  */
 export const LiteratureKind = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: LITERATURE_KIND_UNSPECIFIED = 0;
    */
@@ -1849,7 +1849,7 @@ export const LiteratureKind = {
   THEORY: 3,
 
   /**
-   * Teaches.
+   * A tutorial.
    *
    * @generated from enum value: LITERATURE_KIND_TUTORIAL = 4;
    */
@@ -1857,7 +1857,7 @@ export const LiteratureKind = {
 } as const;
 
 /**
- * What a piece of literature is.
+ * Kinds of literature.
  *
  * @generated from enum limber.v1.LiteratureKind
  */

@@ -17,90 +17,91 @@ export const file_limber_v1_registry_service: GenFile = /*@__PURE__*/
   fileDesc("CiBsaW1iZXIvdjEvcmVnaXN0cnlfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpUEChFMaXN0TW9kZWxzUmVxdWVzdBIOCgFxGAEgASgJSACIAQESJgoGZG9tYWluGAIgASgOMhEubGltYmVyLnYxLkRvbWFpbkgBiAEBEhMKBmZhbWlseRgDIAEoCUgCiAEBEicKBHRpZXIYBCABKA4yFC5saW1iZXIudjEuTW9kZWxUaWVySAOIAQESKgoIY29udHJhY3QYBSABKA4yEy5saW1iZXIudjEuQ29udHJhY3RIBIgBARIuCgplbWJvZGltZW50GAYgASgOMhUubGltYmVyLnYxLkVtYm9kaW1lbnRIBYgBARIZCgxhY3Rpb25fc3BhY2UYByABKAlIBogBARIlCgNlcmEYCCABKA4yEy5saW1iZXIudjEuTW9kZWxFcmFIB4gBARInCgRraW5kGAkgASgOMhQubGltYmVyLnYxLk1vZGVsS2luZEgIiAEBEhUKCGZlYXR1cmVkGAogASgISAmIAQESEgoFbGltaXQYCyABKA1ICogBARITCgZvZmZzZXQYDCABKA1IC4gBAUIECgJfcUIJCgdfZG9tYWluQgkKB19mYW1pbHlCBwoFX3RpZXJCCwoJX2NvbnRyYWN0Qg0KC19lbWJvZGltZW50Qg8KDV9hY3Rpb25fc3BhY2VCBgoEX2VyYUIHCgVfa2luZEILCglfZmVhdHVyZWRCCAoGX2xpbWl0QgkKB19vZmZzZXQicgoSTGlzdE1vZGVsc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIeCgRkYXRhGAIgAygLMhAubGltYmVyLnYxLk1vZGVsEg0KBXRvdGFsGAMgASgNEg0KBWxpbWl0GAQgASgNEg4KBm9mZnNldBgFIAEoDSIuCg9HZXRNb2RlbFJlcXVlc3QSDQoFb3duZXIYASABKAkSDAoEbmFtZRgCIAEoCSIzChBHZXRNb2RlbFJlc3BvbnNlEh8KBW1vZGVsGAEgASgLMhAubGltYmVyLnYxLk1vZGVsIhQKEkdldFRheG9ub215UmVxdWVzdCLNAQoTR2V0VGF4b25vbXlSZXNwb25zZRI6CgZmYWNldHMYASADKAsyKi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZS5GYWNldHNFbnRyeRIzCg1hY3Rpb25fc3BhY2VzGAIgAygLMhwubGltYmVyLnYxLkFjdGlvblNwYWNlTGF5b3V0GkUKC0ZhY2V0c0VudHJ5EgsKA2tleRgBIAEoCRIlCgV2YWx1ZRgCIAEoCzIWLmxpbWJlci52MS5GYWNldFZhbHVlczoCOAEiqwEKFExpc3RTY2VuYXJpb3NSZXF1ZXN0EiYKBnRhcmdldBgBIAEoDjIRLmxpbWJlci52MS5Eb21haW5IAIgBARIVCghydW5uYWJsZRgCIAEoCEgBiAEBEhIKBWxpbWl0GAMgASgNSAKIAQESEwoGb2Zmc2V0GAQgASgNSAOIAQFCCQoHX3RhcmdldEILCglfcnVubmFibGVCCAoGX2xpbWl0QgkKB19vZmZzZXQieAoVTGlzdFNjZW5hcmlvc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIhCgRkYXRhGAIgAygLMhMubGltYmVyLnYxLlNjZW5hcmlvEg0KBXRvdGFsGAMgASgNEg0KBWxpbWl0GAQgASgNEg4KBm9mZnNldBgFIAEoDSKMAQoVTGlzdExpdGVyYXR1cmVSZXF1ZXN0EiwKBGtpbmQYASABKA4yGS5saW1iZXIudjEuTGl0ZXJhdHVyZUtpbmRIAIgBARISCgVsaW1pdBgCIAEoDUgBiAEBEhMKBm9mZnNldBgDIAEoDUgCiAEBQgcKBV9raW5kQggKBl9saW1pdEIJCgdfb2Zmc2V0InsKFkxpc3RMaXRlcmF0dXJlUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiMKBGRhdGEYAiADKAsyFS5saW1iZXIudjEuTGl0ZXJhdHVyZRINCgV0b3RhbBgDIAEoDRINCgVsaW1pdBgEIAEoDRIOCgZvZmZzZXQYBSABKA0iVAoUTGlzdFByb3ZpZGVyc1JlcXVlc3QSEgoFbGltaXQYASABKA1IAIgBARITCgZvZmZzZXQYAiABKA1IAYgBAUIICgZfbGltaXRCCQoHX29mZnNldCJ/ChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEigKBGRhdGEYAiADKAsyGi5saW1iZXIudjEuUHJvdmlkZXJMaXN0aW5nEg0KBXRvdGFsGAMgASgNEg0KBWxpbWl0GAQgASgNEg4KBm9mZnNldBgFIAEoDSJMChFMaXN0Um91dGVzUmVxdWVzdBIqCghjb250cmFjdBgBIAEoDjITLmxpbWJlci52MS5Db250cmFjdEgAiAEBQgsKCV9jb250cmFjdCL7AQoSTGlzdFJvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIoCgdhbGlhc2VzGAIgAygLMhcubGltYmVyLnYxLkFsaWFzTGlzdGluZxIrCgh2YXJpYW50cxgDIAMoCzIZLmxpbWJlci52MS5WYXJpYW50TGlzdGluZxIxCgtwcmVmZXJlbmNlcxgEIAMoCzIcLmxpbWJlci52MS5QcmVmZXJlbmNlTGlzdGluZxIkCgRsaXZlGAUgASgLMhYubGltYmVyLnYxLkxpdmVMaXN0aW5nEiUKBGRhdGEYBiADKAsyFy5saW1iZXIudjEuQWxpYXNMaXN0aW5nIhUKE0xpc3RSdW50aW1lc1JlcXVlc3QiSAoUTGlzdFJ1bnRpbWVzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUnVudGltZTKyBQoPUmVnaXN0cnlTZXJ2aWNlEk4KCkxpc3RNb2RlbHMSHC5saW1iZXIudjEuTGlzdE1vZGVsc1JlcXVlc3QaHS5saW1iZXIudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIgOQAgESSAoIR2V0TW9kZWwSGi5saW1iZXIudjEuR2V0TW9kZWxSZXF1ZXN0GhsubGltYmVyLnYxLkdldE1vZGVsUmVzcG9uc2UiA5ACARJRCgtHZXRUYXhvbm9teRIdLmxpbWJlci52MS5HZXRUYXhvbm9teVJlcXVlc3QaHi5saW1iZXIudjEuR2V0VGF4b25vbXlSZXNwb25zZSIDkAIBElcKDUxpc3RTY2VuYXJpb3MSHy5saW1iZXIudjEuTGlzdFNjZW5hcmlvc1JlcXVlc3QaIC5saW1iZXIudjEuTGlzdFNjZW5hcmlvc1Jlc3BvbnNlIgOQAgESWgoOTGlzdExpdGVyYXR1cmUSIC5saW1iZXIudjEuTGlzdExpdGVyYXR1cmVSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RMaXRlcmF0dXJlUmVzcG9uc2UiA5ACARJXCg1MaXN0UHJvdmlkZXJzEh8ubGltYmVyLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiAubGltYmVyLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSIDkAIBEk4KCkxpc3RSb3V0ZXMSHC5saW1iZXIudjEuTGlzdFJvdXRlc1JlcXVlc3QaHS5saW1iZXIudjEuTGlzdFJvdXRlc1Jlc3BvbnNlIgOQAgESVAoMTGlzdFJ1bnRpbWVzEh4ubGltYmVyLnYxLkxpc3RSdW50aW1lc1JlcXVlc3QaHy5saW1iZXIudjEuTGlzdFJ1bnRpbWVzUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_contract, file_limber_v1_registry]);
 
 /**
- * Asks for models. Every filter that is given must hold.
+ * Request to list models; all given filters must match.
  *
  * @generated from message limber.v1.ListModelsRequest
  */
 export type ListModelsRequest = Message<"limber.v1.ListModelsRequest"> & {
   /**
-   * Words that owner, name, family or summary hold, the last perhaps unfinished; a typo is forgiven where nothing bears the word.
+   * Search terms, matched against owner, name, family and summary; the last may be a prefix. Typos are tolerated if a term has no exact
+   * match.
    *
    * @generated from field: optional string q = 1;
    */
   q?: string | undefined;
 
   /**
-   * Their domain.
+   * Filters by domain.
    *
    * @generated from field: optional limber.v1.Domain domain = 2;
    */
   domain?: Domain | undefined;
 
   /**
-   * Their family; a value of `GET /v1/taxonomy`.
+   * Filters by method family; see `GET /v1/taxonomy`.
    *
    * @generated from field: optional string family = 3;
    */
   family?: string | undefined;
 
   /**
-   * Their tier.
+   * Filters by availability tier.
    *
    * @generated from field: optional limber.v1.ModelTier tier = 4;
    */
   tier?: ModelTier | undefined;
 
   /**
-   * A contract that they can be asked for.
+   * Filters by contract.
    *
    * @generated from field: optional limber.v1.Contract contract = 5;
    */
   contract?: Contract | undefined;
 
   /**
-   * A body that they were made for.
+   * Filters by embodiment.
    *
    * @generated from field: optional limber.v1.Embodiment embodiment = 6;
    */
   embodiment?: Embodiment | undefined;
 
   /**
-   * An action space that they emit; a value of `GET /v1/taxonomy`.
+   * Filters by action space; see `GET /v1/taxonomy`.
    *
    * @generated from field: optional string action_space = 7;
    */
   actionSpace?: string | undefined;
 
   /**
-   * Their era.
+   * Filters by era.
    *
    * @generated from field: optional limber.v1.ModelEra era = 8;
    */
   era?: ModelEra | undefined;
 
   /**
-   * Their kind.
+   * Filters by kind.
    *
    * @generated from field: optional limber.v1.ModelKind kind = 9;
    */
   kind?: ModelKind | undefined;
 
   /**
-   * Whether they stand out.
+   * Filters by featured status.
    *
    * @generated from field: optional bool featured = 10;
    */
   featured?: boolean | undefined;
 
   /**
-   * How many at most. 100 when absent.
+   * Maximum number of results per page; 100 when absent.
    *
    * @generated from field: optional uint32 limit = 11;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 12;
    */
@@ -115,41 +116,41 @@ export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_registry_service, 0);
 
 /**
- * Models.
+ * A page of models.
  *
  * @generated from message limber.v1.ListModelsResponse
  */
 export type ListModelsResponse = Message<"limber.v1.ListModelsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page.
+   * Models of this page.
    *
    * @generated from field: repeated limber.v1.Model data = 2;
    */
   data: Model[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -164,20 +165,20 @@ export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 1);
 
 /**
- * Asks for one model.
+ * Request for a model.
  *
  * @generated from message limber.v1.GetModelRequest
  */
 export type GetModelRequest = Message<"limber.v1.GetModelRequest"> & {
   /**
-   * The first part of its slug.
+   * Owner part of the slug.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * The second part of its slug.
+   * Name part of the slug.
    *
    * @generated from field: string name = 2;
    */
@@ -192,13 +193,13 @@ export const GetModelRequestSchema: GenMessage<GetModelRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry_service, 2);
 
 /**
- * One model.
+ * A model.
  *
  * @generated from message limber.v1.GetModelResponse
  */
 export type GetModelResponse = Message<"limber.v1.GetModelResponse"> & {
   /**
-   * The model, with its offerings.
+   * The model, with its live offerings.
    *
    * @generated from field: limber.v1.Model model = 1;
    */
@@ -213,7 +214,7 @@ export const GetModelResponseSchema: GenMessage<GetModelResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_registry_service, 3);
 
 /**
- * Asks for the words that filters know.
+ * Request for the filter values.
  *
  * @generated from message limber.v1.GetTaxonomyRequest
  */
@@ -228,20 +229,20 @@ export const GetTaxonomyRequestSchema: GenMessage<GetTaxonomyRequest> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 4);
 
 /**
- * The words that filters know.
+ * The filter values.
  *
  * @generated from message limber.v1.GetTaxonomyResponse
  */
 export type GetTaxonomyResponse = Message<"limber.v1.GetTaxonomyResponse"> & {
   /**
-   * The values of each filter of `GET /v1/models`, by the filter's name.
+   * Values of each filter of `GET /v1/models`, by filter name.
    *
    * @generated from field: map<string, limber.v1.FacetValues> facets = 1;
    */
   facets: { [key: string]: FacetValues };
 
   /**
-   * The layout of each action space.
+   * Layouts of all action spaces.
    *
    * @generated from field: repeated limber.v1.ActionSpaceLayout action_spaces = 2;
    */
@@ -256,34 +257,34 @@ export const GetTaxonomyResponseSchema: GenMessage<GetTaxonomyResponse> = /*@__P
   messageDesc(file_limber_v1_registry_service, 5);
 
 /**
- * Asks for scenarios. Every filter that is given must hold.
+ * Request to list scenarios; all given filters must match.
  *
  * @generated from message limber.v1.ListScenariosRequest
  */
 export type ListScenariosRequest = Message<"limber.v1.ListScenariosRequest"> & {
   /**
-   * The field that they try models in.
+   * Filters by the domain of the tested models.
    *
    * @generated from field: optional limber.v1.Domain target = 1;
    */
   target?: Domain | undefined;
 
   /**
-   * Whether their code is released; it is that of all that this gateway runs itself.
+   * Filters by published code; built-in scenarios count as published.
    *
    * @generated from field: optional bool runnable = 2;
    */
   runnable?: boolean | undefined;
 
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 4;
    */
@@ -298,41 +299,41 @@ export const ListScenariosRequestSchema: GenMessage<ListScenariosRequest> = /*@_
   messageDesc(file_limber_v1_registry_service, 6);
 
 /**
- * Scenarios.
+ * A page of scenarios.
  *
  * @generated from message limber.v1.ListScenariosResponse
  */
 export type ListScenariosResponse = Message<"limber.v1.ListScenariosResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page: what this gateway runs itself, then the catalog, each by slug.
+   * Scenarios of this page: built-in ones first, then the catalog, each by slug.
    *
    * @generated from field: repeated limber.v1.Scenario data = 2;
    */
   data: Scenario[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -347,27 +348,27 @@ export const ListScenariosResponseSchema: GenMessage<ListScenariosResponse> = /*
   messageDesc(file_limber_v1_registry_service, 7);
 
 /**
- * Asks for literature. Every filter that is given must hold.
+ * Request to list literature; all given filters must match.
  *
  * @generated from message limber.v1.ListLiteratureRequest
  */
 export type ListLiteratureRequest = Message<"limber.v1.ListLiteratureRequest"> & {
   /**
-   * What it is.
+   * Filters by kind.
    *
    * @generated from field: optional limber.v1.LiteratureKind kind = 1;
    */
   kind?: LiteratureKind | undefined;
 
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 3;
    */
@@ -382,41 +383,41 @@ export const ListLiteratureRequestSchema: GenMessage<ListLiteratureRequest> = /*
   messageDesc(file_limber_v1_registry_service, 8);
 
 /**
- * Literature.
+ * A page of literature.
  *
  * @generated from message limber.v1.ListLiteratureResponse
  */
 export type ListLiteratureResponse = Message<"limber.v1.ListLiteratureResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page, by slug.
+   * Entries of this page, by slug.
    *
    * @generated from field: repeated limber.v1.Literature data = 2;
    */
   data: Literature[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -431,20 +432,20 @@ export const ListLiteratureResponseSchema: GenMessage<ListLiteratureResponse> = 
   messageDesc(file_limber_v1_registry_service, 9);
 
 /**
- * Asks for providers.
+ * Request to list providers.
  *
  * @generated from message limber.v1.ListProvidersRequest
  */
 export type ListProvidersRequest = Message<"limber.v1.ListProvidersRequest"> & {
   /**
-   * How many at most. 1000 when absent.
+   * Maximum number of results per page; 1000 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * How many to leave out at the beginning. 0 when absent.
+   * Number of results to skip; 0 when absent.
    *
    * @generated from field: optional uint32 offset = 2;
    */
@@ -459,41 +460,41 @@ export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@_
   messageDesc(file_limber_v1_registry_service, 10);
 
 /**
- * Providers.
+ * A page of providers.
  *
  * @generated from message limber.v1.ListProvidersResponse
  */
 export type ListProvidersResponse = Message<"limber.v1.ListProvidersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The page, by name.
+   * Providers of this page, by name.
    *
    * @generated from field: repeated limber.v1.ProviderListing data = 2;
    */
   data: ProviderListing[];
 
   /**
-   * How many there are on all pages.
+   * Total number of results across all pages.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * How many a page holds at most.
+   * Maximum number of results per page.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * How many were left out at the beginning.
+   * Number of results skipped.
    *
    * @generated from field: uint32 offset = 5;
    */
@@ -508,13 +509,13 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_limber_v1_registry_service, 11);
 
 /**
- * Asks for what can be routed to.
+ * Request for what can be routed to.
  *
  * @generated from message limber.v1.ListRoutesRequest
  */
 export type ListRoutesRequest = Message<"limber.v1.ListRoutesRequest"> & {
   /**
-   * Only what serves this contract.
+   * Filters by contract.
    *
    * @generated from field: optional limber.v1.Contract contract = 1;
    */
@@ -535,42 +536,42 @@ export const ListRoutesRequestSchema: GenMessage<ListRoutesRequest> = /*@__PURE_
  */
 export type ListRoutesResponse = Message<"limber.v1.ListRoutesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The aliases that live supply can serve.
+   * Aliases that live offerings can serve.
    *
    * @generated from field: repeated limber.v1.AliasListing aliases = 2;
    */
   aliases: AliasListing[];
 
   /**
-   * The suffixes that order a plan.
+   * Suffixes that select a sort order.
    *
    * @generated from field: repeated limber.v1.VariantListing variants = 3;
    */
   variants: VariantListing[];
 
   /**
-   * The values of `preference`.
+   * Values of `preference`.
    *
    * @generated from field: repeated limber.v1.PreferenceListing preferences = 4;
    */
   preferences: PreferenceListing[];
 
   /**
-   * What can be called.
+   * Models, providers and action spaces that can be called now.
    *
    * @generated from field: limber.v1.LiveListing live = 5;
    */
   live?: LiveListing | undefined;
 
   /**
-   * The same as `aliases`.
+   * Same as `aliases`.
    *
    * @generated from field: repeated limber.v1.AliasListing data = 6;
    */
@@ -585,7 +586,7 @@ export const ListRoutesResponseSchema: GenMessage<ListRoutesResponse> = /*@__PUR
   messageDesc(file_limber_v1_registry_service, 13);
 
 /**
- * Asks for runtimes.
+ * Request to list wire protocols.
  *
  * @generated from message limber.v1.ListRuntimesRequest
  */
@@ -600,20 +601,20 @@ export const ListRuntimesRequestSchema: GenMessage<ListRuntimesRequest> = /*@__P
   messageDesc(file_limber_v1_registry_service, 14);
 
 /**
- * Runtimes.
+ * The wire protocols.
  *
  * @generated from message limber.v1.ListRuntimesResponse
  */
 export type ListRuntimesResponse = Message<"limber.v1.ListRuntimesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The runtimes.
+   * The wire protocols.
    *
    * @generated from field: repeated limber.v1.Runtime data = 2;
    */
@@ -628,13 +629,13 @@ export const ListRuntimesResponseSchema: GenMessage<ListRuntimesResponse> = /*@_
   messageDesc(file_limber_v1_registry_service, 15);
 
 /**
- * What there is: models and who serves them, scenarios and literature, aliases and runtimes.
+ * Public catalog: models and their offerings, scenarios, literature, aliases and wire protocols.
  *
  * @generated from service limber.v1.RegistryService
  */
 export const RegistryService: GenService<{
   /**
-   * Lists models of the catalog, best match first where `q` is given, else by slug.
+   * Lists models of the catalog: by relevance if `q` is set, else by slug.
    *
    * @generated from rpc limber.v1.RegistryService.ListModels
    */
@@ -644,7 +645,7 @@ export const RegistryService: GenService<{
     output: typeof ListModelsResponseSchema;
   },
   /**
-   * Shows one model with all its offerings.
+   * Returns a model with its live offerings.
    *
    * @generated from rpc limber.v1.RegistryService.GetModel
    */
@@ -654,7 +655,7 @@ export const RegistryService: GenService<{
     output: typeof GetModelResponseSchema;
   },
   /**
-   * Lists every filter value with counts, and the layout of every action space.
+   * Lists all filter values with counts, and the layout of every action space.
    *
    * @generated from rpc limber.v1.RegistryService.GetTaxonomy
    */
@@ -674,7 +675,7 @@ export const RegistryService: GenService<{
     output: typeof ListScenariosResponseSchema;
   },
   /**
-   * Lists surveys, position papers, theory and tutorials.
+   * Lists surveys, position papers, theory papers and tutorials.
    *
    * @generated from rpc limber.v1.RegistryService.ListLiterature
    */
@@ -684,7 +685,7 @@ export const RegistryService: GenService<{
     output: typeof ListLiteratureResponseSchema;
   },
   /**
-   * Lists providers of which an offering has passed its probe. One that was registered and serves nothing yet is its organisation's alone.
+   * Lists providers that have an offering that passed its probe. Other providers are visible only to their own organization.
    *
    * @generated from rpc limber.v1.RegistryService.ListProviders
    */
@@ -694,7 +695,7 @@ export const RegistryService: GenService<{
     output: typeof ListProvidersResponseSchema;
   },
   /**
-   * Lists what `model` and `preference` of a request may say at this moment.
+   * Lists the current values of `model` and `preference`: aliases, variants, preferences and live models.
    *
    * @generated from rpc limber.v1.RegistryService.ListRoutes
    */
@@ -704,7 +705,7 @@ export const RegistryService: GenService<{
     output: typeof ListRoutesResponseSchema;
   },
   /**
-   * Lists the wire protocols that the gateway can serve supply over.
+   * Lists the wire protocols that offerings can use.
    *
    * @generated from rpc limber.v1.RegistryService.ListRuntimes
    */

@@ -13,100 +13,100 @@ export const file_limber_v1_robot: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvcm9ib3QucHJvdG8SCWxpbWJlci52MSK/AgoJUm9ib3RTdG9wEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIOCgZvcmdfaWQYAyABKAkSIwoFc2NvcGUYBCABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB2NyZWF0ZWQYByABKA0SEgoKY3JlYXRlZF9ieRgIIAEoCRIVCghyZWxlYXNlZBgJIAEoDUgAiAEBEhgKC3JlbGVhc2VkX2J5GAogASgJSAGIAQESGQoMd29ya3NwYWNlX2lkGAsgASgJSAKIAQESDwoHZHVyYWJsZRgMIAEoCBIQCghyZXBsaWNhcxgNIAMoCUILCglfcmVsZWFzZWRCDgoMX3JlbGVhc2VkX2J5Qg8KDV93b3Jrc3BhY2VfaWQqlwEKCVN0b3BTY29wZRIaChZTVE9QX1NDT1BFX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9TQ09QRV9ST0JPVBABEhYKElNUT1BfU0NPUEVfU0VTU0lPThACEhIKDlNUT1BfU0NPUEVfS0VZEAMSGAoUU1RPUF9TQ09QRV9XT1JLU1BBQ0UQBBISCg5TVE9QX1NDT1BFX09SRxAFYgZwcm90bzM");
 
 /**
- * An emergency stop: while it stands, whatever it covers gets no action from any replica.
+ * An emergency stop. While it is active, no replica sends actions to what it covers.
  *
  * @generated from message limber.v1.RobotStop
  */
 export type RobotStop = Message<"limber.v1.RobotStop"> & {
   /**
-   * Its identifier.
+   * Stop id, such as `stop_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `robot_stop`.
+   * Always `robot_stop`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * The organisation whose robots it stops.
+   * Id of the organization whose robots it stops.
    *
    * @generated from field: string org_id = 3;
    */
   orgId: string;
 
   /**
-   * What it covers.
+   * Scope of the stop.
    *
    * @generated from field: limber.v1.StopScope scope = 4;
    */
   scope: StopScope;
 
   /**
-   * The robot, session, key or workspace; the organisation's own id where it covers all of it.
+   * Robot, session, key or workspace id; the organization id if it covers the entire organization.
    *
    * @generated from field: string subject = 5;
    */
   subject: string;
 
   /**
-   * Why, in the words of the stop's author.
+   * Reason given by its author.
    *
    * @generated from field: string reason = 6;
    */
   reason: string;
 
   /**
-   * When it was ordered, in unix seconds.
+   * When it was requested, in Unix seconds.
    *
    * @generated from field: uint32 created = 7;
    */
   created: number;
 
   /**
-   * Who ordered it: `admin`, or the key.
+   * Who requested it: `admin` or a key id.
    *
    * @generated from field: string created_by = 8;
    */
   createdBy: string;
 
   /**
-   * When it was released, in unix seconds; absent while it stands.
+   * When it was released, in Unix seconds; null while active.
    *
    * @generated from field: optional uint32 released = 9;
    */
   released?: number | undefined;
 
   /**
-   * Who released it; absent while it stands.
+   * Who released it; null while active.
    *
    * @generated from field: optional string released_by = 10;
    */
   releasedBy?: string | undefined;
 
   /**
-   * The workspace whose keys alone it covers, ordered by a key of that workspace; absent where it was ordered for the organisation.
+   * Workspace that it is limited to, if a workspace key requested it; absent for the entire organization.
    *
    * @generated from field: optional string workspace_id = 11;
    */
   workspaceId?: string | undefined;
 
   /**
-   * It is written down: every replica obeys it, and it survives any restart. False while the database does not answer, and where it was
-   * ordered at the port for operations of a gateway that is flooded: then it is in force on the replicas listed here, which write it as
-   * soon as they can, and is lost only when all of them end before.
+   * True once it is stored in the database, so every replica obeys it and it survives restarts. False while the database does not
+   * respond, or if it was requested at the operations port of an overloaded gateway. Until then, only the replicas in `replicas` enforce
+   * it; they store it as soon as they can, and it is lost only if all of them exit first.
    *
    * @generated from field: bool durable = 12;
    */
   durable: boolean;
 
   /**
-   * The replicas that had said that they hold it when it was ordered, this one first; empty in lists. Once it is durable the others hear
-   * of it from the database.
+   * Replicas that confirmed the stop when it was requested, this one first; empty in lists. Once it is durable, other replicas load it
+   * from the database.
    *
    * @generated from field: repeated string replicas = 13;
    */
@@ -121,20 +121,20 @@ export const RobotStopSchema: GenMessage<RobotStop> = /*@__PURE__*/
   messageDesc(file_limber_v1_robot, 0);
 
 /**
- * What an emergency stop covers.
+ * Scope of an emergency stop.
  *
  * @generated from enum limber.v1.StopScope
  */
 export const StopScope = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: STOP_SCOPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * One robot, by the name that its calls give.
+   * One robot, by its robot id.
    *
    * @generated from enum value: STOP_SCOPE_ROBOT = 1;
    */
@@ -148,21 +148,21 @@ export const StopScope = {
   SESSION: 2,
 
   /**
-   * Every call with one key.
+   * All calls with one key.
    *
    * @generated from enum value: STOP_SCOPE_KEY = 3;
    */
   KEY: 3,
 
   /**
-   * Every call with a key of one workspace.
+   * All calls with keys of one workspace.
    *
    * @generated from enum value: STOP_SCOPE_WORKSPACE = 4;
    */
   WORKSPACE: 4,
 
   /**
-   * Every call of the organisation.
+   * All calls of the organization.
    *
    * @generated from enum value: STOP_SCOPE_ORG = 5;
    */
@@ -170,7 +170,7 @@ export const StopScope = {
 } as const;
 
 /**
- * What an emergency stop covers.
+ * Scope of an emergency stop.
  *
  * @generated from enum limber.v1.StopScope
  */

@@ -15,27 +15,27 @@ export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
   fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrABChFTdG9wUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYASABKAlIAYgBARISCghyb2JvdF9pZBgCIAEoCUgAEhQKCnNlc3Npb25faWQYAyABKAlIABIQCgZrZXlfaWQYBCABKAlIABIWCgx3b3Jrc3BhY2VfaWQYBSABKAlIABINCgNhbGwYBiABKAhIABIOCgZyZWFzb24YByABKAlCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOAoSU3RvcFJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIrYBChRSZWxlYXNlUm9ib3RzUmVxdWVzdBITCgZvcmdfaWQYAiABKAlIAYgBARIRCgdzdG9wX2lkGAEgASgJSAASEgoIcm9ib3RfaWQYAyABKAlIABIUCgpzZXNzaW9uX2lkGAQgASgJSAASEAoGa2V5X2lkGAUgASgJSAASFgoMd29ya3NwYWNlX2lkGAYgASgJSAASDQoDYWxsGAcgASgISABCCAoGdGFyZ2V0QgkKB19vcmdfaWQiOwoVUmVsZWFzZVJvYm90c1Jlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIkkKFlVwZGF0ZVJvYm90U3RvcFJlcXVlc3QSDwoHc3RvcF9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBAUIJCgdfcmVhc29uIj0KF1VwZGF0ZVJvYm90U3RvcFJlc3BvbnNlEiIKBHN0b3AYASABKAsyFC5saW1iZXIudjEuUm9ib3RTdG9wIpkBChVMaXN0Um9ib3RTdG9wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESFQoIcmVsZWFzZWQYAiABKAhIAYgBARISCgVsaW1pdBgDIAEoDUgCiAEBEhMKBmN1cnNvchgEIAEoCUgDiAEBQgkKB19vcmdfaWRCCwoJX3JlbGVhc2VkQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0Um9ib3RTdG9wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlJvYm90U3RvcBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvcjLjAgoMUm9ib3RTZXJ2aWNlEkkKClN0b3BSb2JvdHMSHC5saW1iZXIudjEuU3RvcFJvYm90c1JlcXVlc3QaHS5saW1iZXIudjEuU3RvcFJvYm90c1Jlc3BvbnNlElIKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlElgKD1VwZGF0ZVJvYm90U3RvcBIhLmxpbWJlci52MS5VcGRhdGVSb2JvdFN0b3BSZXF1ZXN0GiIubGltYmVyLnYxLlVwZGF0ZVJvYm90U3RvcFJlc3BvbnNlEloKDkxpc3RSb2JvdFN0b3BzEiAubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVxdWVzdBohLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_robot]);
 
 /**
- * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
+ * Request to stop exactly one of robot, session, key, workspace or the entire organization.
  *
  * @generated from message limber.v1.StopRobotsRequest
  */
 export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * What is to be stopped.
+   * What to stop.
    *
    * @generated from oneof limber.v1.StopRobotsRequest.target
    */
   target: {
     /**
-     * One robot, by the name that its calls give (`robot_id` on every transport, `metadata.robot_id` too). Never refused: a robot that has
-     * not called yet is stopped when it does.
+     * Robot id, as given by `robot_id` on any transport or by `metadata.robot_id`. Always accepted; an unknown robot is stopped when it
+     * calls.
      *
      * @generated from field: string robot_id = 2;
      */
@@ -43,7 +43,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "robotId";
   } | {
     /**
-     * One session (`provider.session_id`).
+     * Session id, as given by `provider.session_id`.
      *
      * @generated from field: string session_id = 3;
      */
@@ -51,7 +51,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "sessionId";
   } | {
     /**
-     * One key. 404 where the organisation has none of this id.
+     * Key id; 404 if it does not exist in the organization.
      *
      * @generated from field: string key_id = 4;
      */
@@ -59,7 +59,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "keyId";
   } | {
     /**
-     * One workspace. 404 where the organisation has none of this id.
+     * Workspace id; 404 if it does not exist in the organization.
      *
      * @generated from field: string workspace_id = 5;
      */
@@ -67,7 +67,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "workspaceId";
   } | {
     /**
-     * Everything of the organisation; by a key of a workspace, everything of that workspace.
+     * Everything in the organization, or in the workspace if a workspace key calls.
      *
      * @generated from field: bool all = 6;
      */
@@ -76,7 +76,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Why; shown to the callers that are refused.
+   * Reason; included in the errors of refused callers.
    *
    * @generated from field: string reason = 7;
    */
@@ -91,13 +91,13 @@ export const StopRobotsRequestSchema: GenMessage<StopRobotsRequest> = /*@__PURE_
   messageDesc(file_limber_v1_robot_service, 0);
 
 /**
- * The stop that now stands.
+ * The active stop.
  *
  * @generated from message limber.v1.StopRobotsResponse
  */
 export type StopRobotsResponse = Message<"limber.v1.StopRobotsResponse"> & {
   /**
-   * The stop; one that stood already is answered as it is.
+   * The stop; an existing one is returned unchanged.
    *
    * @generated from field: limber.v1.RobotStop stop = 1;
    */
@@ -112,26 +112,26 @@ export const StopRobotsResponseSchema: GenMessage<StopRobotsResponse> = /*@__PUR
   messageDesc(file_limber_v1_robot_service, 1);
 
 /**
- * Says what to release: one stop by its id, or every stop that stands under the name that was stopped.
+ * Request to release a stop by its id, or all active stops of a robot, session, key or workspace.
  *
  * @generated from message limber.v1.ReleaseRobotsRequest
  */
 export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
   /**
-   * The organisation; required from the operator where a name is released, a key's own otherwise.
+   * Organization id; required for the operator unless `stop_id` is given, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 2;
    */
   orgId?: string | undefined;
 
   /**
-   * What is to be released; 404 where no stop stands for it.
+   * What to release; 404 if no active stop covers it.
    *
    * @generated from oneof limber.v1.ReleaseRobotsRequest.target
    */
   target: {
     /**
-     * The stop.
+     * Stop id, such as `stop_01J…`.
      *
      * @generated from field: string stop_id = 1;
      */
@@ -139,7 +139,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "stopId";
   } | {
     /**
-     * The robot that was stopped.
+     * Robot that was stopped.
      *
      * @generated from field: string robot_id = 3;
      */
@@ -147,7 +147,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "robotId";
   } | {
     /**
-     * The session that was stopped.
+     * Session that was stopped.
      *
      * @generated from field: string session_id = 4;
      */
@@ -155,7 +155,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "sessionId";
   } | {
     /**
-     * The key that was stopped.
+     * Key that was stopped.
      *
      * @generated from field: string key_id = 5;
      */
@@ -163,7 +163,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "keyId";
   } | {
     /**
-     * The workspace that was stopped.
+     * Workspace that was stopped.
      *
      * @generated from field: string workspace_id = 6;
      */
@@ -171,7 +171,7 @@ export type ReleaseRobotsRequest = Message<"limber.v1.ReleaseRobotsRequest"> & {
     case: "workspaceId";
   } | {
     /**
-     * The stop of everything.
+     * The stop of the entire organization or workspace.
      *
      * @generated from field: bool all = 7;
      */
@@ -188,13 +188,13 @@ export const ReleaseRobotsRequestSchema: GenMessage<ReleaseRobotsRequest> = /*@_
   messageDesc(file_limber_v1_robot_service, 2);
 
 /**
- * The stop that stands no longer.
+ * The released stop.
  *
  * @generated from message limber.v1.ReleaseRobotsResponse
  */
 export type ReleaseRobotsResponse = Message<"limber.v1.ReleaseRobotsResponse"> & {
   /**
-   * The stop; the newest where several stood under the name.
+   * The stop; the newest one if several were released.
    *
    * @generated from field: limber.v1.RobotStop stop = 1;
    */
@@ -209,20 +209,20 @@ export const ReleaseRobotsResponseSchema: GenMessage<ReleaseRobotsResponse> = /*
   messageDesc(file_limber_v1_robot_service, 3);
 
 /**
- * Says why a stop was ordered.
+ * Request to set the reason of a stop.
  *
  * @generated from message limber.v1.UpdateRobotStopRequest
  */
 export type UpdateRobotStopRequest = Message<"limber.v1.UpdateRobotStopRequest"> & {
   /**
-   * The stop, whether it stands or was released. One that is not `durable` yet is not found.
+   * Stop id, active or released. A stop that is not `durable` yet is not found.
    *
    * @generated from field: string stop_id = 1;
    */
   stopId: string;
 
   /**
-   * Why; shown to the callers that are refused. Empty: nothing is said.
+   * Reason; included in the errors of refused callers. An empty string removes it.
    *
    * @generated from field: optional string reason = 2;
    */
@@ -237,7 +237,7 @@ export const UpdateRobotStopRequestSchema: GenMessage<UpdateRobotStopRequest> = 
   messageDesc(file_limber_v1_robot_service, 4);
 
 /**
- * The stop with its reason.
+ * The updated stop.
  *
  * @generated from message limber.v1.UpdateRobotStopResponse
  */
@@ -258,34 +258,34 @@ export const UpdateRobotStopResponseSchema: GenMessage<UpdateRobotStopResponse> 
   messageDesc(file_limber_v1_robot_service, 5);
 
 /**
- * Asks for stops.
+ * Request to list stops.
  *
  * @generated from message limber.v1.ListRobotStopsRequest
  */
 export type ListRobotStopsRequest = Message<"limber.v1.ListRobotStopsRequest"> & {
   /**
-   * The organisation; required from the operator, a key's own otherwise.
+   * Organization id; required for the operator, defaults to the key's organization.
    *
    * @generated from field: optional string org_id = 1;
    */
   orgId?: string | undefined;
 
   /**
-   * Also those that were released.
+   * Also lists released stops.
    *
    * @generated from field: optional bool released = 2;
    */
   released?: boolean | undefined;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 4;
    */
@@ -300,13 +300,13 @@ export const ListRobotStopsRequestSchema: GenMessage<ListRobotStopsRequest> = /*
   messageDesc(file_limber_v1_robot_service, 6);
 
 /**
- * Stops.
+ * A page of stops.
  *
  * @generated from message limber.v1.ListRobotStopsResponse
  */
 export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -320,14 +320,14 @@ export type ListRobotStopsResponse = Message<"limber.v1.ListRobotStopsResponse">
   data: RobotStop[];
 
   /**
-   * There are older ones.
+   * True if older entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -342,17 +342,16 @@ export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = 
   messageDesc(file_limber_v1_robot_service, 7);
 
 /**
- * The emergency stop: robots get no actions until they are released.
+ * Emergency stop: stopped robots get no actions until they are released.
  *
  * @generated from service limber.v1.RobotService
  */
 export const RobotService: GenService<{
   /**
-   * Stops robots: cuts their streams and refuses them actions on every replica at once, until they are released. It never waits for the
-   * database: see `durable`. While that does not answer, a key that was good within the last five minutes stops robots. Whether there is such a
-   * key, workspace or organisation the database alone knows: the order is refused with 404 where there is none, and one that was answered
-   * before as not durable is dropped. It covers nothing of another organisation, meanwhile either. Any robot or session may be stopped by
-   * its name, whether it was seen yet or not.
+   * Stops robots: closes their streams and refuses them actions on all replicas immediately, until the stop is released. Never waits for
+   * the database (see `durable`): while it does not respond, keys that were valid within the last five minutes are accepted. An unknown
+   * key, workspace or organization is refused with 404, and a non-durable stop for one is dropped later. Stops never affect other
+   * organizations. Robot and session ids need not be known.
    *
    * @generated from rpc limber.v1.RobotService.StopRobots
    */
@@ -362,7 +361,7 @@ export const RobotService: GenService<{
     output: typeof StopRobotsResponseSchema;
   },
   /**
-   * Releases a stop, by its id or by the name that was stopped. What it covered may act again, unless another stop covers it.
+   * Releases a stop, by its id or by what was stopped. Actions resume unless another stop still applies.
    *
    * @generated from rpc limber.v1.RobotService.ReleaseRobots
    */
@@ -372,7 +371,7 @@ export const RobotService: GenService<{
     output: typeof ReleaseRobotsResponseSchema;
   },
   /**
-   * Says why a stop was ordered, or says it better: a stop should wait for no text. The stop itself stays as it is.
+   * Sets or changes the reason of a stop, so that stopping need not wait for a text. The stop itself is unchanged.
    *
    * @generated from rpc limber.v1.RobotService.UpdateRobotStop
    */
@@ -382,7 +381,7 @@ export const RobotService: GenService<{
     output: typeof UpdateRobotStopResponseSchema;
   },
   /**
-   * Lists the stops of an organisation, newest first.
+   * Lists the stops of an organization, newest first.
    *
    * @generated from rpc limber.v1.RobotService.ListRobotStops
    */

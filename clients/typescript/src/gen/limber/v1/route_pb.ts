@@ -13,90 +13,90 @@ export const file_limber_v1_route: GenFile = /*@__PURE__*/
   fileDesc("ChVsaW1iZXIvdjEvcm91dGUucHJvdG8SCWxpbWJlci52MSL3AgoFUm91dGUSDQoFbW9kZWwYASABKAkSDgoGcmVnaW9uGAIgASgJEhEKCXByZWNpc2lvbhgDIAEoCRIkCghhdHRlbXB0cxgEIAMoCzISLmxpbWJlci52MS5BdHRlbXB0EhUKDWZhbGxiYWNrX3VzZWQYBSABKAgSEQoJc2ltdWxhdGVkGAYgASgIEhsKDmhlZGdlX2Nvc3RfdXNkGAcgASgBSACIAQESEAoIcHJvdmlkZXIYCCABKAkSEwoLb2ZmZXJpbmdfaWQYCSABKAkSJwoDcGluGAogASgOMhUubGltYmVyLnYxLlBpbk91dGNvbWVIAYgBARIRCgRieW9rGAsgASgISAKIAQESNQoOaGVkZ2Vfd2l0aGhlbGQYDCABKA4yGC5saW1iZXIudjEuSGVkZ2VXaXRoaGVsZEgDiAEBQhEKD19oZWRnZV9jb3N0X3VzZEIGCgRfcGluQgcKBV9ieW9rQhEKD19oZWRnZV93aXRoaGVsZCKVAQoLRGlyZWN0Um91dGUSDQoFbW9kZWwYASABKAkSDgoGcmVnaW9uGAIgASgJEhEKCXByZWNpc2lvbhgDIAEoCRIRCglzaW11bGF0ZWQYBCABKAgSEAoIcHJvdmlkZXIYBSABKAkSEwoLb2ZmZXJpbmdfaWQYBiABKAkSEQoEYnlvaxgHIAEoCEgAiAEBQgcKBV9ieW9rItQBCgdBdHRlbXB0Eg0KBW1vZGVsGAEgASgJEigKBnN0YXR1cxgCIAEoDjIYLmxpbWJlci52MS5BdHRlbXB0U3RhdHVzEhIKCmxhdGVuY3lfbXMYAyABKAESLgoGcmVhc29uGAQgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSACIAQESEAoIcHJvdmlkZXIYBSABKAkSEwoLb2ZmZXJpbmdfaWQYBiABKAkSEQoEYnlvaxgHIAEoCEgBiAEBQgkKB19yZWFzb25CBwoFX2J5b2sqxgEKDUhlZGdlV2l0aGhlbGQSHgoaSEVER0VfV0lUSEhFTERfVU5TUEVDSUZJRUQQABIbChdIRURHRV9XSVRISEVMRF9OT19FUVVBTBABEh8KG0hFREdFX1dJVEhIRUxEX01BWF9DT1NUX1VTRBACEhsKF0hFREdFX1dJVEhIRUxEX0RFQURMSU5FEAMSGQoVSEVER0VfV0lUSEhFTERfQlVER0VUEAQSHwobSEVER0VfV0lUSEhFTERfQ0lSQ1VJVF9PUEVOEAUqfgoNQXR0ZW1wdFN0YXR1cxIeChpBVFRFTVBUX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUFUVEVNUFRfU1RBVFVTX09LEAESGAoUQVRURU1QVF9TVEFUVVNfRVJST1IQAhIcChhBVFRFTVBUX1NUQVRVU19DQU5DRUxMRUQQAyrtBAoOQXR0ZW1wdEZhaWx1cmUSHwobQVRURU1QVF9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASGwoXQVRURU1QVF9GQUlMVVJFX1RJTUVPVVQQARIfChtBVFRFTVBUX0ZBSUxVUkVfVU5SRUFDSEFCTEUQAhIjCh9BVFRFTVBUX0ZBSUxVUkVfQ09OTkVDVElPTl9MT1NUEAMSIgoeQVRURU1QVF9GQUlMVVJFX1VQU1RSRUFNX0VSUk9SEAQSIQodQVRURU1QVF9GQUlMVVJFX1VQU1RSRUFNX0FVVEgQBRIhCh1BVFRFTVBUX0ZBSUxVUkVfVVBTVFJFQU1fQlVTWRAGEiIKHkFUVEVNUFRfRkFJTFVSRV9JTlBVVF9SRUpFQ1RFRBAHEiQKIEFUVEVNUFRfRkFJTFVSRV9NQUxGT1JNRURfQU5TV0VSEAgSJAogQVRURU1QVF9GQUlMVVJFX0FOU1dFUl9UT09fTEFSR0UQCRInCiNBVFRFTVBUX0ZBSUxVUkVfQUNUSU9OX0RJTV9NSVNNQVRDSBAKEiUKIUFUVEVNUFRfRkFJTFVSRV9OT05fRklOSVRFX0FDVElPThALEiAKHEFUVEVNUFRfRkFJTFVSRV9FTVBUWV9BTlNXRVIQDBIkCiBBVFRFTVBUX0ZBSUxVUkVfV1JPTkdfU1RFUF9DT1VOVBANEiQKIEFUVEVNUFRfRkFJTFVSRV9VTlJFQURBQkxFX0ZSQU1FEA4SHAoYQVRURU1QVF9GQUlMVVJFX0RFQURMSU5FEA8SIQodQVRURU1QVF9GQUlMVVJFX1VOU0FGRV9BQ1RJT04QECprCgpQaW5PdXRjb21lEhsKF1BJTl9PVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPUElOX09VVENPTUVfTkVXEAESFAoQUElOX09VVENPTUVfS0VQVBACEhUKEVBJTl9PVVRDT01FX01PVkVEEANiBnByb3RvMw");
 
 /**
- * What was tried to serve a request, and who served it. Failures are included, never hidden.
+ * What was tried to serve a request and which offering served it, including every failure.
  *
  * @generated from message limber.v1.Route
  */
 export type Route = Message<"limber.v1.Route"> & {
   /**
-   * The model that answered; empty while nothing has.
+   * Slug of the model that answered; empty if none has yet.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * The region that it ran in.
+   * Region that served the call, such as `us-east`.
    *
    * @generated from field: string region = 2;
    */
   region: string;
 
   /**
-   * The numeric precision that it ran at.
+   * Numeric precision used, such as `bf16`.
    *
    * @generated from field: string precision = 3;
    */
   precision: string;
 
   /**
-   * One entry per try, in order.
+   * All attempts, in order.
    *
    * @generated from field: repeated limber.v1.Attempt attempts = 4;
    */
   attempts: Attempt[];
 
   /**
-   * The answer did not come from the first entry of the plan.
+   * True if the answer did not come from the first offering of the plan.
    *
    * @generated from field: bool fallback_used = 5;
    */
   fallbackUsed: boolean;
 
   /**
-   * True: placeholder output, not a model's.
+   * True if the output is a placeholder and did not come from a model.
    *
    * @generated from field: bool simulated = 6;
    */
   simulated: boolean;
 
   /**
-   * What the second provider of a hedge was paid, in US dollars; present when a hedge was dispatched.
+   * Cost of the second provider of a hedge, in US dollars; present if a hedge was sent.
    *
    * @generated from field: optional double hedge_cost_usd = 7;
    */
   hedgeCostUsd?: number | undefined;
 
   /**
-   * The provider that answered.
+   * Name of the provider that answered.
    *
    * @generated from field: string provider = 8;
    */
   provider: string;
 
   /**
-   * The offering that answered.
+   * Id of the offering that answered.
    *
    * @generated from field: string offering_id = 9;
    */
   offeringId: string;
 
   /**
-   * What became of the session's pin; present when a session was named.
+   * What happened to the session's pin; present if the request has a session.
    *
    * @generated from field: optional limber.v1.PinOutcome pin = 10;
    */
   pin?: PinOutcome | undefined;
 
   /**
-   * True: the organisation's own key at the provider was used for the answer; absent otherwise.
+   * True if the organization's own provider key (BYOK) was used; absent otherwise.
    *
    * @generated from field: optional bool byok = 11;
    */
   byok?: boolean | undefined;
 
   /**
-   * Why no second provider was asked though the first was late and `hedge` asked for one; absent otherwise.
+   * Why no hedge was sent although `hedge` was set and the first provider was late; absent otherwise.
    *
    * @generated from field: optional limber.v1.HedgeWithheld hedge_withheld = 12;
    */
@@ -111,55 +111,55 @@ export const RouteSchema: GenMessage<Route> = /*@__PURE__*/
   messageDesc(file_limber_v1_route, 0);
 
 /**
- * The route of a call that goes straight to its provider: no attempts are listed, because there is no plan.
+ * Route of a call that goes directly to one offering. It has no attempts, because there is no plan.
  *
  * @generated from message limber.v1.DirectRoute
  */
 export type DirectRoute = Message<"limber.v1.DirectRoute"> & {
   /**
-   * The model that answered.
+   * Slug of the model that answered.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * The region that it ran in.
+   * Region that served the call, such as `us-east`.
    *
    * @generated from field: string region = 2;
    */
   region: string;
 
   /**
-   * The numeric precision that it ran at.
+   * Numeric precision used, such as `bf16`.
    *
    * @generated from field: string precision = 3;
    */
   precision: string;
 
   /**
-   * True: placeholder output, not a model's.
+   * True if the output is a placeholder and did not come from a model.
    *
    * @generated from field: bool simulated = 4;
    */
   simulated: boolean;
 
   /**
-   * The provider that answered.
+   * Name of the provider that answered.
    *
    * @generated from field: string provider = 5;
    */
   provider: string;
 
   /**
-   * The offering that answered.
+   * Id of the offering that answered.
    *
    * @generated from field: string offering_id = 6;
    */
   offeringId: string;
 
   /**
-   * True: the organisation's own key at the provider was used; absent otherwise.
+   * True if the organization's own provider key (BYOK) was used; absent otherwise.
    *
    * @generated from field: optional bool byok = 7;
    */
@@ -174,27 +174,27 @@ export const DirectRouteSchema: GenMessage<DirectRoute> = /*@__PURE__*/
   messageDesc(file_limber_v1_route, 1);
 
 /**
- * One try at one offering.
+ * One attempt at one offering.
  *
  * @generated from message limber.v1.Attempt
  */
 export type Attempt = Message<"limber.v1.Attempt"> & {
   /**
-   * The model that was asked.
+   * Slug of the attempted model.
    *
    * @generated from field: string model = 1;
    */
   model: string;
 
   /**
-   * How it ended.
+   * Result of the attempt.
    *
    * @generated from field: limber.v1.AttemptStatus status = 2;
    */
   status: AttemptStatus;
 
   /**
-   * How long it took, in milliseconds.
+   * Duration of the attempt, in milliseconds.
    *
    * @generated from field: double latency_ms = 3;
    */
@@ -208,21 +208,21 @@ export type Attempt = Message<"limber.v1.Attempt"> & {
   reason?: AttemptFailure | undefined;
 
   /**
-   * The provider that was asked.
+   * Name of the attempted provider.
    *
    * @generated from field: string provider = 5;
    */
   provider: string;
 
   /**
-   * The offering that was asked.
+   * Id of the attempted offering.
    *
    * @generated from field: string offering_id = 6;
    */
   offeringId: string;
 
   /**
-   * True: with the organisation's own key at the provider; absent otherwise.
+   * True if the organization's own provider key (BYOK) is used; absent otherwise.
    *
    * @generated from field: optional bool byok = 7;
    */
@@ -237,48 +237,48 @@ export const AttemptSchema: GenMessage<Attempt> = /*@__PURE__*/
   messageDesc(file_limber_v1_route, 2);
 
 /**
- * Why a hedge that was due was not sent.
+ * Why a due hedge was not sent.
  *
  * @generated from enum limber.v1.HedgeWithheld
  */
 export const HedgeWithheld = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: HEDGE_WITHHELD_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * No other provider of the plan serves the same checkpoint with actions that mean the same.
+   * No other provider of the plan serves the same checkpoint with the same action meaning.
    *
    * @generated from enum value: HEDGE_WITHHELD_NO_EQUAL = 1;
    */
   NO_EQUAL: 1,
 
   /**
-   * Both together would cost more than `max_cost_usd`.
+   * Both attempts together would exceed `max_cost_usd`.
    *
    * @generated from enum value: HEDGE_WITHHELD_MAX_COST_USD = 2;
    */
   MAX_COST_USD: 2,
 
   /**
-   * No other one is expected to finish in the time that is left.
+   * No other offering is expected to finish before the deadline.
    *
    * @generated from enum value: HEDGE_WITHHELD_DEADLINE = 3;
    */
   DEADLINE: 3,
 
   /**
-   * So many calls are slow that hedges would only make them slower.
+   * Too many calls are slow, so hedges would add to the overload.
    *
    * @generated from enum value: HEDGE_WITHHELD_BUDGET = 4;
    */
   BUDGET: 4,
 
   /**
-   * The other ones rest after failures.
+   * The circuit breakers of the other offerings are open.
    *
    * @generated from enum value: HEDGE_WITHHELD_CIRCUIT_OPEN = 5;
    */
@@ -286,7 +286,7 @@ export const HedgeWithheld = {
 } as const;
 
 /**
- * Why a hedge that was due was not sent.
+ * Why a due hedge was not sent.
  *
  * @generated from enum limber.v1.HedgeWithheld
  */
@@ -299,20 +299,20 @@ export const HedgeWithheldSchema: GenEnum<HedgeWithheld> = /*@__PURE__*/
   enumDesc(file_limber_v1_route, 0);
 
 /**
- * How an attempt ended.
+ * Result of an attempt.
  *
  * @generated from enum limber.v1.AttemptStatus
  */
 export const AttemptStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ATTEMPT_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It gave the answer.
+   * It returned the answer.
    *
    * @generated from enum value: ATTEMPT_STATUS_OK = 1;
    */
@@ -326,7 +326,7 @@ export const AttemptStatus = {
   ERROR: 2,
 
   /**
-   * It was a hedge that lost, and was called off.
+   * It lost a hedge race and was canceled.
    *
    * @generated from enum value: ATTEMPT_STATUS_CANCELLED = 3;
    */
@@ -334,7 +334,7 @@ export const AttemptStatus = {
 } as const;
 
 /**
- * How an attempt ended.
+ * Result of an attempt.
  *
  * @generated from enum limber.v1.AttemptStatus
  */
@@ -347,20 +347,20 @@ export const AttemptStatusSchema: GenEnum<AttemptStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_route, 1);
 
 /**
- * Why an attempt failed, in the gateway's own words.
+ * Why an attempt failed.
  *
  * @generated from enum limber.v1.AttemptFailure
  */
 export const AttemptFailure = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * No answer within the attempt's budget.
+   * No answer within the attempt's time budget.
    *
    * @generated from enum value: ATTEMPT_FAILURE_TIMEOUT = 1;
    */
@@ -374,98 +374,98 @@ export const AttemptFailure = {
   UNREACHABLE: 2,
 
   /**
-   * The connection broke before the answer was whole.
+   * The connection closed before the answer was complete.
    *
    * @generated from enum value: ATTEMPT_FAILURE_CONNECTION_LOST = 3;
    */
   CONNECTION_LOST: 3,
 
   /**
-   * The provider answered with an error of its own.
+   * The provider returned an error.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UPSTREAM_ERROR = 4;
    */
   UPSTREAM_ERROR: 4,
 
   /**
-   * The provider refused the gateway's credentials.
+   * The provider rejected the gateway's credentials.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UPSTREAM_AUTH = 5;
    */
   UPSTREAM_AUTH: 5,
 
   /**
-   * The provider is at its limit.
+   * The provider is at capacity.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UPSTREAM_BUSY = 6;
    */
   UPSTREAM_BUSY: 6,
 
   /**
-   * The provider refused this input.
+   * The provider rejected the input.
    *
    * @generated from enum value: ATTEMPT_FAILURE_INPUT_REJECTED = 7;
    */
   INPUT_REJECTED: 7,
 
   /**
-   * The answer was not what the protocol allows.
+   * The answer violates the protocol.
    *
    * @generated from enum value: ATTEMPT_FAILURE_MALFORMED_ANSWER = 8;
    */
   MALFORMED_ANSWER: 8,
 
   /**
-   * The answer was larger than any valid one.
+   * The answer exceeds the size limit.
    *
    * @generated from enum value: ATTEMPT_FAILURE_ANSWER_TOO_LARGE = 9;
    */
   ANSWER_TOO_LARGE: 9,
 
   /**
-   * The actions have another dimension than the action space.
+   * The dimension of the actions does not match the action space.
    *
    * @generated from enum value: ATTEMPT_FAILURE_ACTION_DIM_MISMATCH = 10;
    */
   ACTION_DIM_MISMATCH: 10,
 
   /**
-   * A number in the answer is not finite.
+   * A number in the answer is NaN or infinite.
    *
    * @generated from enum value: ATTEMPT_FAILURE_NON_FINITE_ACTION = 11;
    */
   NON_FINITE_ACTION: 11,
 
   /**
-   * The answer holds nothing.
+   * The answer is empty.
    *
    * @generated from enum value: ATTEMPT_FAILURE_EMPTY_ANSWER = 12;
    */
   EMPTY_ANSWER: 12,
 
   /**
-   * The chunk has more steps, or fewer, than the contract allows.
+   * The chunk has more or fewer steps than the contract allows.
    *
    * @generated from enum value: ATTEMPT_FAILURE_WRONG_STEP_COUNT = 13;
    */
   WRONG_STEP_COUNT: 13,
 
   /**
-   * A picture in the answer cannot be read.
+   * An image in the answer cannot be decoded.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UNREADABLE_FRAME = 14;
    */
   UNREADABLE_FRAME: 14,
 
   /**
-   * The whole request ran out of time during this attempt.
+   * The deadline of the request passed during this attempt.
    *
    * @generated from enum value: ATTEMPT_FAILURE_DEADLINE = 15;
    */
   DEADLINE: 15,
 
   /**
-   * An action of the chunk exceeds the caller's safety bounds.
+   * An action exceeds the caller's safety bounds.
    *
    * @generated from enum value: ATTEMPT_FAILURE_UNSAFE_ACTION = 16;
    */
@@ -473,7 +473,7 @@ export const AttemptFailure = {
 } as const;
 
 /**
- * Why an attempt failed, in the gateway's own words.
+ * Why an attempt failed.
  *
  * @generated from enum limber.v1.AttemptFailure
  */
@@ -486,34 +486,34 @@ export const AttemptFailureSchema: GenEnum<AttemptFailure> = /*@__PURE__*/
   enumDesc(file_limber_v1_route, 2);
 
 /**
- * What became of a session's pin.
+ * What happened to a session's pin.
  *
  * @generated from enum limber.v1.PinOutcome
  */
 export const PinOutcome = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: PIN_OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The session's first call: the pin was set.
+   * This was the session's first call, which set the pin.
    *
    * @generated from enum value: PIN_OUTCOME_NEW = 1;
    */
   NEW: 1,
 
   /**
-   * The pinned offering served.
+   * The pinned offering served the call.
    *
    * @generated from enum value: PIN_OUTCOME_KEPT = 2;
    */
   KEPT: 2,
 
   /**
-   * The pinned offering could not serve; the pin is now on the one that did.
+   * The pinned offering could not serve; the pin moved to the offering that did.
    *
    * @generated from enum value: PIN_OUTCOME_MOVED = 3;
    */
@@ -521,7 +521,7 @@ export const PinOutcome = {
 } as const;
 
 /**
- * What became of a session's pin.
+ * What happened to a session's pin.
  *
  * @generated from enum limber.v1.PinOutcome
  */

@@ -15,27 +15,27 @@ export const file_limber_v1_runner_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvcnVubmVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSJeChZDbGFpbUV2YWx1YXRpb25SZXF1ZXN0Eg8KB2hhcm5lc3MYASABKAkSEQoJc2NlbmFyaW9zGAIgAygJEhQKB2xlYXNlX3MYAyABKA1IAIgBAUIKCghfbGVhc2VfcyJTChdDbGFpbUV2YWx1YXRpb25SZXNwb25zZRIuCgVjbGFpbRgBIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uQ2xhaW1IAIgBAUIICgZfY2xhaW0i2AEKD0V2YWx1YXRpb25DbGFpbRINCgVlcG9jaBgBIAEoDRITCgtsZWFzZV91bnRpbBgCIAEoDRIPCgdsZWFzZV9zGAMgASgNEikKCmV2YWx1YXRpb24YBCABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbhIVCg1vcGVuX2VwaXNvZGVzGAUgAygNEgwKBHNlZWQYBiABKA0SDwoHaG9yaXpvbhgHIAEoDRIUCgxyZXBsYW5fc3RlcHMYCCABKA0SGQoRcG9saWN5X3RpbWVvdXRfbXMYCSABKA0iMgoRUmVuZXdDbGFpbVJlcXVlc3QSDgoGam9iX2lkGAEgASgJEg0KBWVwb2NoGAIgASgNIjcKElJlbmV3Q2xhaW1SZXNwb25zZRITCgtsZWFzZV91bnRpbBgBIAEoDRIMCgRzdG9wGAIgASgIItQDChRSZXBvcnRFcGlzb2RlUmVxdWVzdBIOCgZqb2JfaWQYASABKAkSDQoFZXBvY2gYAiABKA0SEgoFaW5kZXgYAyABKA1IAIgBARITCgt0ZXJtaW5hdGlvbhgEIAEoCRISCgVlcnJvchgFIAEoCUgBiAEBEg4KBnJldHVybhgGIAEoARIVCghwcm9ncmVzcxgHIAEoAUgCiAEBEg0KBXN0ZXBzGAggASgNEhIKCnNpbV90aW1lX3MYCSABKAESFAoMbGF0ZW5jaWVzX21zGAogAygBEj0KB21ldHJpY3MYCyADKAsyLC5saW1iZXIudjEuUmVwb3J0RXBpc29kZVJlcXVlc3QuTWV0cmljc0VudHJ5EiEKFGluaXRpYWxfc3RhdGVfc2hhMjU2GAwgASgJSAOIAQESHgoRdHJhamVjdG9yeV9zaGEyNTYYDSABKAlIBIgBARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfaW5kZXhCCAoGX2Vycm9yQgsKCV9wcm9ncmVzc0IXChVfaW5pdGlhbF9zdGF0ZV9zaGEyNTZCFAoSX3RyYWplY3Rvcnlfc2hhMjU2ImsKFVJlcG9ydEVwaXNvZGVSZXNwb25zZRIvCghwcm9ncmVzcxgBIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uUHJvZ3Jlc3MSEwoLbGVhc2VfdW50aWwYAiABKA0SDAoEc3RvcBgDIAEoCCJyChdGaW5pc2hFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkSDQoFZXBvY2gYAiABKA0SLgoFZXJyb3IYAyABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvbkVycm9ySACIAQFCCAoGX2Vycm9yIkUKGEZpbmlzaEV2YWx1YXRpb25SZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24y5QIKDVJ1bm5lclNlcnZpY2USWAoPQ2xhaW1FdmFsdWF0aW9uEiEubGltYmVyLnYxLkNsYWltRXZhbHVhdGlvblJlcXVlc3QaIi5saW1iZXIudjEuQ2xhaW1FdmFsdWF0aW9uUmVzcG9uc2USSQoKUmVuZXdDbGFpbRIcLmxpbWJlci52MS5SZW5ld0NsYWltUmVxdWVzdBodLmxpbWJlci52MS5SZW5ld0NsYWltUmVzcG9uc2USUgoNUmVwb3J0RXBpc29kZRIfLmxpbWJlci52MS5SZXBvcnRFcGlzb2RlUmVxdWVzdBogLmxpbWJlci52MS5SZXBvcnRFcGlzb2RlUmVzcG9uc2USWwoQRmluaXNoRXZhbHVhdGlvbhIiLmxpbWJlci52MS5GaW5pc2hFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5GaW5pc2hFdmFsdWF0aW9uUmVzcG9uc2ViBnByb3RvMw", [file_limber_v1_evaluation]);
 
 /**
- * Asks for work.
+ * Request to claim an evaluation.
  *
  * @generated from message limber.v1.ClaimEvaluationRequest
  */
 export type ClaimEvaluationRequest = Message<"limber.v1.ClaimEvaluationRequest"> & {
   /**
-   * What the runner and its harness call themselves, with versions, such as `vla-eval 0.3.1`; shown as `harness`.
+   * Name and version of the runner and its harness, such as `vla-eval 0.3.1`; shown as `harness`.
    *
    * @generated from field: string harness = 1;
    */
   harness: string;
 
   /**
-   * The scenarios that it can run; all when empty.
+   * Scenarios that it can run; all if empty.
    *
    * @generated from field: repeated string scenarios = 2;
    */
   scenarios: string[];
 
   /**
-   * Seconds after its last word that the runner keeps the evaluation; 60 when absent.
+   * Lease duration after each call of the runner, in seconds; 60 when absent.
    *
    * @generated from field: optional uint32 lease_s = 3;
    */
@@ -50,13 +50,13 @@ export const ClaimEvaluationRequestSchema: GenMessage<ClaimEvaluationRequest> = 
   messageDesc(file_limber_v1_runner_service, 0);
 
 /**
- * Work, if there is any.
+ * The claimed evaluation, if any.
  *
  * @generated from message limber.v1.ClaimEvaluationResponse
  */
 export type ClaimEvaluationResponse = Message<"limber.v1.ClaimEvaluationResponse"> & {
   /**
-   * What the runner has now; absent when nothing waits.
+   * The claim; absent if no evaluation is waiting.
    *
    * @generated from field: optional limber.v1.EvaluationClaim claim = 1;
    */
@@ -71,69 +71,69 @@ export const ClaimEvaluationResponseSchema: GenMessage<ClaimEvaluationResponse> 
   messageDesc(file_limber_v1_runner_service, 1);
 
 /**
- * An evaluation in the hands of a runner.
+ * A claimed evaluation.
  *
  * @generated from message limber.v1.EvaluationClaim
  */
 export type EvaluationClaim = Message<"limber.v1.EvaluationClaim"> & {
   /**
-   * Which claim of this evaluation it is; every later call names it.
+   * Fencing token of the claim; every later call must include it.
    *
    * @generated from field: uint32 epoch = 1;
    */
   epoch: number;
 
   /**
-   * Until when nobody else is given it, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 2;
    */
   leaseUntil: number;
 
   /**
-   * Seconds that each call of the runner makes of that.
+   * Lease duration after each call of the runner, in seconds.
    *
    * @generated from field: uint32 lease_s = 3;
    */
   leaseS: number;
 
   /**
-   * The evaluation: the policy, the scenario, and what earlier runners reported.
+   * The evaluation: policy, scenario, and episodes reported by earlier runners.
    *
    * @generated from field: limber.v1.Evaluation evaluation = 4;
    */
   evaluation?: Evaluation | undefined;
 
   /**
-   * The places of the episodes that are still to be run.
+   * Indexes of the episodes still to be run.
    *
    * @generated from field: repeated uint32 open_episodes = 5;
    */
   openEpisodes: number[];
 
   /**
-   * The seed of episode 0; each later one has the next.
+   * Seed of episode 0; each later episode increments it.
    *
    * @generated from field: uint32 seed = 6;
    */
   seed: number;
 
   /**
-   * Steps of each chunk that the policy is asked for.
+   * Requested steps per chunk.
    *
    * @generated from field: uint32 horizon = 7;
    */
   horizon: number;
 
   /**
-   * Steps of each chunk that are carried out before the policy is asked again.
+   * Steps executed before the policy is called again.
    *
    * @generated from field: uint32 replan_steps = 8;
    */
   replanSteps: number;
 
   /**
-   * Milliseconds that the policy has for each answer.
+   * Timeout of a policy call, in milliseconds.
    *
    * @generated from field: uint32 policy_timeout_ms = 9;
    */
@@ -148,20 +148,20 @@ export const EvaluationClaimSchema: GenMessage<EvaluationClaim> = /*@__PURE__*/
   messageDesc(file_limber_v1_runner_service, 2);
 
 /**
- * Says that a runner lives.
+ * Request to renew a claim.
  *
  * @generated from message limber.v1.RenewClaimRequest
  */
 export type RenewClaimRequest = Message<"limber.v1.RenewClaimRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
@@ -176,20 +176,20 @@ export const RenewClaimRequestSchema: GenMessage<RenewClaimRequest> = /*@__PURE_
   messageDesc(file_limber_v1_runner_service, 3);
 
 /**
- * How long a runner has, and whether it shall go on.
+ * The renewed lease.
  *
  * @generated from message limber.v1.RenewClaimResponse
  */
 export type RenewClaimResponse = Message<"limber.v1.RenewClaimResponse"> & {
   /**
-   * Until when nobody else is given the evaluation, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 1;
    */
   leaseUntil: number;
 
   /**
-   * The evaluation was called off, or its time is over: finish it.
+   * True if the evaluation was canceled or has expired; call `FinishEvaluation`.
    *
    * @generated from field: bool stop = 2;
    */
@@ -204,97 +204,97 @@ export const RenewClaimResponseSchema: GenMessage<RenewClaimResponse> = /*@__PUR
   messageDesc(file_limber_v1_runner_service, 4);
 
 /**
- * An episode that has ended.
+ * Request to report an ended episode.
  *
  * @generated from message limber.v1.ReportEpisodeRequest
  */
 export type ReportEpisodeRequest = Message<"limber.v1.ReportEpisodeRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
   epoch: number;
 
   /**
-   * Its place, from 0.
+   * Index of the episode, from 0.
    *
    * @generated from field: optional uint32 index = 3;
    */
   index?: number | undefined;
 
   /**
-   * How it ended; what begins with `policy_`, `invalid_action`, `action_dim_mismatch` and `sim_unstable` are faults, which are not billed.
+   * How it ended. `policy_*`, `invalid_action`, `action_dim_mismatch` and `sim_unstable` are faults, which are not charged.
    *
    * @generated from field: string termination = 4;
    */
   termination: string;
 
   /**
-   * What went wrong, in a sentence.
+   * Error message.
    *
    * @generated from field: optional string error = 5;
    */
   error?: string | undefined;
 
   /**
-   * The sum of its rewards; 0 when absent.
+   * Sum of its rewards; 0 when absent.
    *
    * @generated from field: double return = 6;
    */
   return: number;
 
   /**
-   * How far it came, 0 to 1; 1 for a success and else 0 when absent.
+   * Progress, from 0 to 1; when absent, 1 for a success and else 0.
    *
    * @generated from field: optional double progress = 7;
    */
   progress?: number | undefined;
 
   /**
-   * Its control steps; 0 when absent.
+   * Number of control steps; 0 when absent.
    *
    * @generated from field: uint32 steps = 8;
    */
   steps: number;
 
   /**
-   * Its simulated seconds; 0 when absent.
+   * Simulated time, in seconds; 0 when absent.
    *
    * @generated from field: double sim_time_s = 9;
    */
   simTimeS: number;
 
   /**
-   * Milliseconds of each answer of the policy.
+   * Response time of each policy call, in milliseconds.
    *
    * @generated from field: repeated double latencies_ms = 10;
    */
   latenciesMs: number[];
 
   /**
-   * Figures that the benchmark measures, by name.
+   * Benchmark metrics, by name.
    *
    * @generated from field: map<string, double> metrics = 11;
    */
   metrics: { [key: string]: number };
 
   /**
-   * SHA-256 of where everything stood at its beginning, in hexadecimal, where the harness knows.
+   * SHA-256 of the initial state in lower-case hex, if the harness knows it.
    *
    * @generated from field: optional string initial_state_sha256 = 12;
    */
   initialStateSha256?: string | undefined;
 
   /**
-   * SHA-256 of its beginning, every action and its end, in hexadecimal, where the harness knows.
+   * SHA-256 of the initial state, all actions and the final state in lower-case hex, if the harness knows it.
    *
    * @generated from field: optional string trajectory_sha256 = 13;
    */
@@ -309,27 +309,27 @@ export const ReportEpisodeRequestSchema: GenMessage<ReportEpisodeRequest> = /*@_
   messageDesc(file_limber_v1_runner_service, 5);
 
 /**
- * The report is kept.
+ * Confirms the report.
  *
  * @generated from message limber.v1.ReportEpisodeResponse
  */
 export type ReportEpisodeResponse = Message<"limber.v1.ReportEpisodeResponse"> & {
   /**
-   * How far the evaluation is.
+   * Progress of the evaluation.
    *
    * @generated from field: limber.v1.EvaluationProgress progress = 1;
    */
   progress?: EvaluationProgress | undefined;
 
   /**
-   * Until when nobody else is given the evaluation, in unix seconds.
+   * When the lease expires, in Unix seconds.
    *
    * @generated from field: uint32 lease_until = 2;
    */
   leaseUntil: number;
 
   /**
-   * The evaluation was called off, or its time is over: finish it.
+   * True if the evaluation was canceled or has expired; call `FinishEvaluation`.
    *
    * @generated from field: bool stop = 3;
    */
@@ -344,27 +344,27 @@ export const ReportEpisodeResponseSchema: GenMessage<ReportEpisodeResponse> = /*
   messageDesc(file_limber_v1_runner_service, 6);
 
 /**
- * Ends an evaluation.
+ * Request to finish an evaluation.
  *
  * @generated from message limber.v1.FinishEvaluationRequest
  */
 export type FinishEvaluationRequest = Message<"limber.v1.FinishEvaluationRequest"> & {
   /**
-   * The evaluation.
+   * Evaluation id, such as `job_01J…`.
    *
    * @generated from field: string job_id = 1;
    */
   jobId: string;
 
   /**
-   * The claim.
+   * Fencing token of the claim.
    *
    * @generated from field: uint32 epoch = 2;
    */
   epoch: number;
 
   /**
-   * Why it can't go on; absent where all episodes were reported.
+   * Why it cannot continue; absent if all episodes were reported.
    *
    * @generated from field: optional limber.v1.EvaluationError error = 3;
    */
@@ -379,7 +379,7 @@ export const FinishEvaluationRequestSchema: GenMessage<FinishEvaluationRequest> 
   messageDesc(file_limber_v1_runner_service, 7);
 
 /**
- * The evaluation as it ended.
+ * The finished evaluation.
  *
  * @generated from message limber.v1.FinishEvaluationResponse
  */
@@ -400,15 +400,15 @@ export const FinishEvaluationResponseSchema: GenMessage<FinishEvaluationResponse
   messageDesc(file_limber_v1_runner_service, 8);
 
 /**
- * Runners: programs of an organisation that run evaluations which the gateway can't, with a benchmark's own harness. A runner takes an
- * evaluation for a while, says that it lives, reports each episode as it ends, and finishes it. A runner that was not heard of in time has lost it:
- * the next runner goes on with the episodes that are open.
+ * API for external runners: programs of an organization that run evaluations with a benchmark's own harness. A runner claims an
+ * evaluation, renews its lease, reports each episode and finishes. If its lease expires, the next runner continues with the open
+ * episodes.
  *
  * @generated from service limber.v1.RunnerService
  */
 export const RunnerService: GenService<{
   /**
-   * Takes the evaluation of the key's organisation that has waited longest for a runner, if there is one.
+   * Claims the longest-waiting evaluation of the key's organization, if there is one.
    *
    * @generated from rpc limber.v1.RunnerService.ClaimEvaluation
    */
@@ -418,7 +418,7 @@ export const RunnerService: GenService<{
     output: typeof ClaimEvaluationResponseSchema;
   },
   /**
-   * Says that the runner lives, and hears whether it shall stop.
+   * Renews the lease of a claim, and returns whether the runner must stop.
    *
    * @generated from rpc limber.v1.RunnerService.RenewClaim
    */
@@ -428,7 +428,8 @@ export const RunnerService: GenService<{
     output: typeof RenewClaimResponseSchema;
   },
   /**
-   * Reports an episode that has ended, in any order. One that ran to its end is billed to who asked for the evaluation, once however often it is reported.
+   * Reports an ended episode; any order is accepted. An episode that ran to the end is charged to the evaluation's owner exactly once,
+   * even if it is reported repeatedly.
    *
    * @generated from rpc limber.v1.RunnerService.ReportEpisode
    */
@@ -438,7 +439,7 @@ export const RunnerService: GenService<{
     output: typeof ReportEpisodeResponseSchema;
   },
   /**
-   * Ends the evaluation: with its scores when all episodes were reported, or with an error that says why it can't go on.
+   * Finishes the evaluation: with its scores if all episodes were reported, or with an error that explains why it cannot continue.
    *
    * @generated from rpc limber.v1.RunnerService.FinishEvaluation
    */

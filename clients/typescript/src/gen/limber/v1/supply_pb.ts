@@ -23,83 +23,83 @@ export const file_limber_v1_supply: GenFile = /*@__PURE__*/
   fileDesc("ChZsaW1iZXIvdjEvc3VwcGx5LnByb3RvEglsaW1iZXIudjEizQIKCFByb3ZpZGVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSFAoMZGlzcGxheV9uYW1lGAMgASgJEg8KB3JlZ2lvbnMYBCADKAkSFgoOcmV0YWluc19mcmFtZXMYBSABKAgSDwoHY3JlYXRlZBgGIAEoDRIaCg1jb250YWN0X2VtYWlsGAcgASgJSACIAQESFQoIaG9tZXBhZ2UYCCABKAlIAYgBARItCghzdGFuZGluZxgJIAEoDjIbLmxpbWJlci52MS5Qcm92aWRlclN0YW5kaW5nEhoKDXN0YW5kaW5nX25vdGUYCiABKAlIAogBARIYCgtyZXZpZXdlZF9hdBgLIAEoDUgDiAEBQhAKDl9jb250YWN0X2VtYWlsQgsKCV9ob21lcGFnZUIQCg5fc3RhbmRpbmdfbm90ZUIOCgxfcmV2aWV3ZWRfYXQinwcKCE9mZmVyaW5nEgoKAmlkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEg8KB3J1bnRpbWUYBCABKAkSKQoGc3RhdHVzGAUgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzEiYKCWNvbnRyYWN0cxgGIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAcgAygJEhMKC2VtYm9kaW1lbnRzGAggAygJEhEKCXByZWNpc2lvbhgJIAEoCRIOCgZyZWdpb24YCiABKAkSEAoIaGFyZHdhcmUYCyABKAkSHAoPcHJpY2VfcGVyX2ZyYW1lGAwgASgBSACIAQESIgoVcHJpY2VfcGVyX2FjdGlvbl9zdGVwGA0gASgBSAGIAQESIAoTcHJpY2VfcGVyXzFrX3Rva2VucxgOIAEoAUgCiAEBEhMKC21heF9ob3Jpem9uGA8gASgNEg0KBWR0X21zGBAgASgNEhIKCnBhcmFtZXRlcnMYESADKAkSDwoHY3JlYXRlZBgSIAEoDRIYCgt2ZXJpZmllZF9hdBgTIAEoDUgDiAEBEiwKBXRlcm1zGBQgASgLMhgubGltYmVyLnYxLk9mZmVyaW5nVGVybXNIBIgBARIsCgVpbnB1dBgVIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAWIAQESNAoMaW5wdXRfc291cmNlGBYgASgOMhkubGltYmVyLnYxLkNvbnRyYWN0U291cmNlSAaIAQESLwoHYWN0aW9ucxgXIAEoCzIZLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nc0gHiAEBEjYKDmFjdGlvbnNfc291cmNlGBggASgOMhkubGltYmVyLnYxLkNvbnRyYWN0U291cmNlSAiIAQESNgoKY2hlY2twb2ludBgZIAEoCzIdLmxpbWJlci52MS5PZmZlcmluZ0NoZWNrcG9pbnRICYgBAUISChBfcHJpY2VfcGVyX2ZyYW1lQhgKFl9wcmljZV9wZXJfYWN0aW9uX3N0ZXBCFgoUX3ByaWNlX3Blcl8xa190b2tlbnNCDgoMX3ZlcmlmaWVkX2F0QggKBl90ZXJtc0IICgZfaW5wdXRCDwoNX2lucHV0X3NvdXJjZUIKCghfYWN0aW9uc0IRCg9fYWN0aW9uc19zb3VyY2VCDQoLX2NoZWNrcG9pbnQi2AQKDU9mZmVyaW5nVGVybXMSEAoIZW5kcG9pbnQYASABKAkSLgoJYXV0aF90eXBlGAIgASgOMhsubGltYmVyLnYxLlByb3ZpZGVyQXV0aFR5cGUSGwoTY29zdF91c2RfcGVyX3NlY29uZBgDIAEoARIYCgtzY2FsZWRvd25fcxgEIAEoAUgAiAEBEhEKCXRpbWVvdXRfcxgFIAEoARIbCg5jb2xkX3RpbWVvdXRfcxgGIAEoAUgBiAEBEiwKBmJvdW5kcxgHIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNIAogBARIWCg5wcm9iZV9mYWlsdXJlcxgIIAEoDRI1CgphZHZlcnRpc2VkGAkgASgLMhwubGltYmVyLnYxLkFkdmVydGlzZWRGaWd1cmVzSAOIAQESHAoPZGF0YV9jb2xsZWN0aW9uGAogASgJSASIAQESLAoHcHJvZmlsZRgLIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgFiAEBEhEKBG5vdGUYDCABKAlIBogBARIXCgphY3Rpb25fZGltGA0gASgNSAeIAQESHgoRc2NhbGVkb3duX2Fzc3VtZWQYFCABKAhICIgBAUIOCgxfc2NhbGVkb3duX3NCEQoPX2NvbGRfdGltZW91dF9zQgkKB19ib3VuZHNCDQoLX2FkdmVydGlzZWRCEgoQX2RhdGFfY29sbGVjdGlvbkIKCghfcHJvZmlsZUIHCgVfbm90ZUINCgtfYWN0aW9uX2RpbUIUChJfc2NhbGVkb3duX2Fzc3VtZWQirgUKC1dpcmVQcm9maWxlEhMKBnByZXNldBgBIAEoCUgAiAEBEicKBmZyYW1lcxgCIAMoCzIXLmxpbWJlci52MS5GcmFtZU1hcHBpbmcSKgoHcHJvcHJpbxgDIAMoCzIZLmxpbWJlci52MS5Qcm9wcmlvTWFwcGluZxIcCg9pbnN0cnVjdGlvbl9rZXkYBCABKAlIAYgBARITCgthY3Rpb25fa2V5cxgFIAMoCRIYCgtwcm9wcmlvX2RpbRgGIAEoDUgCiAEBEicKB3NhbXBsZXMYByADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb24SLgoHZGlhbGVjdBgIIAEoDjIYLmxpbWJlci52MS5TZXJ2ZXJEaWFsZWN0SAOIAQESEwoLYWN0aW9uX2RpbXMYCSADKA0SKgoJY29uc3RhbnRzGAogAygLMhcubGltYmVyLnYxLldpcmVDb25zdGFudBIZCgxzZXJ2ZXJfbW9kZWwYCyABKAlIBIgBARI5Cgtjb29yZGluYXRlcxgMIAEoDjIfLmxpbWJlci52MS5Db29yZGluYXRlQ29udmVudGlvbkgFiAEBEiwKB3Nlc3Npb24YDSABKA4yFi5saW1iZXIudjEuV2lyZVNlc3Npb25IBogBARIoCgVyZXNldBgOIAEoDjIULmxpbWJlci52MS5XaXJlUmVzZXRIB4gBARIbCg5mcmFtZV9tdWx0aXBsZRgPIAEoDUgIiAEBQgkKB19wcmVzZXRCEgoQX2luc3RydWN0aW9uX2tleUIOCgxfcHJvcHJpb19kaW1CCgoIX2RpYWxlY3RCDwoNX3NlcnZlcl9tb2RlbEIOCgxfY29vcmRpbmF0ZXNCCgoIX3Nlc3Npb25CCAoGX3Jlc2V0QhEKD19mcmFtZV9tdWx0aXBsZSJXCgxXaXJlQ29uc3RhbnQSCwoDa2V5GAEgASgJEhEKBHRleHQYAiABKAlIAIgBARITCgZudW1iZXIYAyABKAFIAYgBAUIHCgVfdGV4dEIJCgdfbnVtYmVyIswBCgxGcmFtZU1hcHBpbmcSDgoGY2FtZXJhGAEgASgJEgsKA2tleRgCIAEoCRImCgZsYXlvdXQYAyABKA4yFi5saW1iZXIudjEuUGl4ZWxMYXlvdXQSDQoFd2lkdGgYBCABKA0SDgoGaGVpZ2h0GAUgASgNEiAKA2ZpdBgGIAEoDjITLmxpbWJlci52MS5JbWFnZUZpdBISCgpyb3RhdGVfMTgwGAcgASgIEiIKBGZvcm0YCCABKA4yFC5saW1iZXIudjEuUGl4ZWxGb3JtIl8KDlByb3ByaW9NYXBwaW5nEg0KBXN0YXJ0GAEgASgNEgsKA2VuZBgCIAEoDRILCgNrZXkYAyABKAkSJAoFZHR5cGUYBCABKA4yFS5saW1iZXIudjEuTnVtYmVyVHlwZSJOCgxQcm92aWRlckF1dGgSKQoEdHlwZRgBIAEoDjIbLmxpbWJlci52MS5Qcm92aWRlckF1dGhUeXBlEhMKBnNlY3JldBgCIAEoCUIDgAEBIrMBChFBZHZlcnRpc2VkRmlndXJlcxITCgZwNTBfbXMYASABKAFIAIgBARITCgZwOTVfbXMYAiABKAFIAYgBARIZCgxmcmFtZXNfcGVyX3MYAyABKAFIAogBARIjCgp1cHRpbWVfMzBkGAQgASgBSANSCnVwdGltZV8zMGSIAQFCCQoHX3A1MF9tc0IJCgdfcDk1X21zQg8KDV9mcmFtZXNfcGVyX3NCDQoLX3VwdGltZV8zMGQi1QIKC1Byb2JlUmVwb3J0EgoKAmlkGAEgASgJEhMKC29mZmVyaW5nX2lkGAIgASgJEhIKCnN0YXJ0ZWRfYXQYAyABKA0SEwoLZmluaXNoZWRfYXQYBCABKA0SDgoGcGFzc2VkGAUgASgIEiUKBmNoZWNrcxgGIAMoCzIVLmxpbWJlci52MS5Qcm9iZUNoZWNrEi4KCG1lYXN1cmVkGAcgASgLMhwubGltYmVyLnYxLlByb2JlTWVhc3VyZW1lbnRzEiwKBWlucHV0GAggASgLMhgubGltYmVyLnYxLklucHV0Q29udHJhY3RIAIgBARIvCgdhY3Rpb25zGAkgASgLMhkubGltYmVyLnYxLkFjdGlvbk1lYW5pbmdzSAGIAQESFAoHYWRkcmVzcxgKIAEoCUgCiAEBQggKBl9pbnB1dEIKCghfYWN0aW9uc0IKCghfYWRkcmVzcyKGAQoKUHJvYmVDaGVjaxIMCgRuYW1lGAEgASgJEg4KBnBhc3NlZBgCIAEoCBIQCghyZXF1aXJlZBgDIAEoCBIOCgZkZXRhaWwYBCABKAkSEgoKbGF0ZW5jeV9tcxgFIAEoARIWCgluZXh0X3N0ZXAYBiABKAlIAIgBAUIMCgpfbmV4dF9zdGVwIpYBChFQcm9iZU1lYXN1cmVtZW50cxIOCgZwNTBfbXMYASABKAESDgoGcDk1X21zGAIgASgBEg8KB2NvbGRfbXMYAyABKAESFwoKYWN0aW9uX2RpbRgEIAEoDUgAiAEBEhgKC2NodW5rX3N0ZXBzGAUgASgNSAGIAQFCDQoLX2FjdGlvbl9kaW1CDgoMX2NodW5rX3N0ZXBzKpYBChBQcm92aWRlclN0YW5kaW5nEiEKHVBST1ZJREVSX1NUQU5ESU5HX1VOU1BFQ0lGSUVEEAASHwobUFJPVklERVJfU1RBTkRJTkdfQ09NTVVOSVRZEAESHgoaUFJPVklERVJfU1RBTkRJTkdfVkVSSUZJRUQQAhIeChpQUk9WSURFUl9TVEFORElOR19SRUpFQ1RFRBADKrkCCg5PZmZlcmluZ1N0YXR1cxIfChtPRkZFUklOR19TVEFUVVNfVU5TUEVDSUZJRUQQABIbChdPRkZFUklOR19TVEFUVVNfUEVORElORxABEh0KGU9GRkVSSU5HX1NUQVRVU19WRVJJRllJTkcQAhIYChRPRkZFUklOR19TVEFUVVNfTElWRRADEhwKGE9GRkVSSU5HX1NUQVRVU19SRUpFQ1RFRBAEEhwKGE9GRkVSSU5HX1NUQVRVU19ERUdSQURFRBAFEh0KGU9GRkVSSU5HX1NUQVRVU19TVVNQRU5ERUQQBhIcChhPRkZFUklOR19TVEFUVVNfRFJBSU5JTkcQBxIbChdPRkZFUklOR19TVEFUVVNfUkVNT1ZFRBAIEhoKFk9GRkVSSU5HX1NUQVRVU19QQVVTRUQQCSrlAgoNU2VydmVyRGlhbGVjdBIeChpTRVJWRVJfRElBTEVDVF9VTlNQRUNJRklFRBAAEhkKFVNFUlZFUl9ESUFMRUNUX09QRU5QSRABEhwKGFNFUlZFUl9ESUFMRUNUX1JPQk9BUkVOQRACEhwKGFNFUlZFUl9ESUFMRUNUX1ZMTE1fT01OSRADEhkKFVNFUlZFUl9ESUFMRUNUX1NHTEFORxAEEiEKHVNFUlZFUl9ESUFMRUNUX0NPU01PU19ST0JPTEFCEAUSGgoWU0VSVkVSX0RJQUxFQ1RfU1RBUlZMQRAGEh0KGVNFUlZFUl9ESUFMRUNUX0dSMDBUX04xXzUQBxIdChlTRVJWRVJfRElBTEVDVF9HUjAwVF9OMV82EAgSHQoZU0VSVkVSX0RJQUxFQ1RfR1IwMFRfTjFfNxAJEiYKIlNFUlZFUl9ESUFMRUNUX0xFUk9CT1RfU0FGRVRFTlNPUlMQCirDAgoUQ29vcmRpbmF0ZUNvbnZlbnRpb24SJQohQ09PUkRJTkFURV9DT05WRU5USU9OX1VOU1BFQ0lGSUVEEAASIAocQ09PUkRJTkFURV9DT05WRU5USU9OX1hZXzEwMBABEiEKHUNPT1JESU5BVEVfQ09OVkVOVElPTl9YWV8xMDAwEAISIQodQ09PUkRJTkFURV9DT05WRU5USU9OX1lYXzEwMDAQAxIpCiVDT09SRElOQVRFX0NPTlZFTlRJT05fWFlfUFhfUkVTSVpFRDI4EAQSIQodQ09PUkRJTkFURV9DT05WRU5USU9OX1hZX1VOSVQQBRIlCiFDT09SRElOQVRFX0NPTlZFTlRJT05fTE9DX1lYXzEwMjQQBhInCiNDT09SRElOQVRFX0NPTlZFTlRJT05fTU9MTU8yX0NPT1JEUxAHKpQBCgtXaXJlU2Vzc2lvbhIcChhXSVJFX1NFU1NJT05fVU5TUEVDSUZJRUQQABIVChFXSVJFX1NFU1NJT05fTk9ORRABEhsKF1dJUkVfU0VTU0lPTl9DT05ORUNUSU9OEAISGwoXV0lSRV9TRVNTSU9OX1NFU1NJT05fSUQQAxIWChJXSVJFX1NFU1NJT05fTEVBU0UQBCptCglXaXJlUmVzZXQSGgoWV0lSRV9SRVNFVF9VTlNQRUNJRklFRBAAEhMKD1dJUkVfUkVTRVRfTk9ORRABEhYKEldJUkVfUkVTRVRfTUVTU0FHRRACEhcKE1dJUkVfUkVTRVRfRU5EUE9JTlQQAyplCglQaXhlbEZvcm0SGgoWUElYRUxfRk9STV9VTlNQRUNJRklFRBAAEhEKDVBJWEVMX0ZPUk1fVTEQARIRCg1QSVhFTF9GT1JNX0Y0EAISFgoSUElYRUxfRk9STV9FTkNPREVEEAMqVwoLUGl4ZWxMYXlvdXQSHAoYUElYRUxfTEFZT1VUX1VOU1BFQ0lGSUVEEAASFAoQUElYRUxfTEFZT1VUX0hXQxABEhQKEFBJWEVMX0xBWU9VVF9DSFcQAipPCghJbWFnZUZpdBIZChVJTUFHRV9GSVRfVU5TUEVDSUZJRUQQABIRCg1JTUFHRV9GSVRfUEFEEAESFQoRSU1BR0VfRklUX1NUUkVUQ0gQAipRCgpOdW1iZXJUeXBlEhsKF05VTUJFUl9UWVBFX1VOU1BFQ0lGSUVEEAASEgoOTlVNQkVSX1RZUEVfRjQQARISCg5OVU1CRVJfVFlQRV9GOBACKpIBChBQcm92aWRlckF1dGhUeXBlEiIKHlBST1ZJREVSX0FVVEhfVFlQRV9VTlNQRUNJRklFRBAAEhsKF1BST1ZJREVSX0FVVEhfVFlQRV9OT05FEAESHQoZUFJPVklERVJfQVVUSF9UWVBFX0JFQVJFUhACEh4KGlBST1ZJREVSX0FVVEhfVFlQRV9BUElfS0VZEANiBnByb3RvMw", [file_limber_v1_action, file_limber_v1_checkpoint, file_limber_v1_contract, file_limber_v1_input_contract, file_limber_v1_observation]);
 
 /**
- * A company, a team or a person that runs models.
+ * A company, team or person that runs models.
  *
  * @generated from message limber.v1.Provider
  */
 export type Provider = Message<"limber.v1.Provider"> & {
   /**
-   * Its name in the database, such as `prov_01J…`.
+   * Provider id, such as `prov_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The word that stands for it in `provider.only` and in paths.
+   * Unique name, used in `provider.only` and in paths, such as `acme`.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string display_name = 3;
    */
   displayName: string;
 
   /**
-   * Where it runs models.
+   * Regions where it runs models.
    *
    * @generated from field: repeated string regions = 4;
    */
   regions: string[];
 
   /**
-   * It retains frames.
+   * True if it retains frames.
    *
    * @generated from field: bool retains_frames = 5;
    */
   retainsFrames: boolean;
 
   /**
-   * When it was registered, in unix seconds.
+   * When it was registered, in Unix seconds.
    *
    * @generated from field: uint32 created = 6;
    */
   created: number;
 
   /**
-   * Where it can be reached; shown to its own organisation.
+   * Contact e-mail address; visible only to its own organization.
    *
    * @generated from field: optional string contact_email = 7;
    */
   contactEmail?: string | undefined;
 
   /**
-   * Its page.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 8;
    */
   homepage?: string | undefined;
 
   /**
-   * What the operator says of it.
+   * Review result by the operator.
    *
    * @generated from field: limber.v1.ProviderStanding standing = 9;
    */
   standing: ProviderStanding;
 
   /**
-   * Why the operator says so; shown to its own organisation.
+   * The operator's reason for the standing; visible only to its own organization.
    *
    * @generated from field: optional string standing_note = 10;
    */
   standingNote?: string | undefined;
 
   /**
-   * When the operator last said so, in unix seconds.
+   * When the operator last reviewed it, in Unix seconds.
    *
    * @generated from field: optional uint32 reviewed_at = 11;
    */
@@ -120,177 +120,176 @@ export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
  */
 export type Offering = Message<"limber.v1.Offering"> & {
   /**
-   * Its name, such as `off_01J…`.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * The wire protocol that its server speaks.
+   * Wire protocol of its server, such as `openpi-ws`.
    *
    * @generated from field: string runtime = 4;
    */
   runtime: string;
 
   /**
-   * Where it stands in its life.
+   * Lifecycle status.
    *
    * @generated from field: limber.v1.OfferingStatus status = 5;
    */
   status: OfferingStatus;
 
   /**
-   * What it can be asked for.
+   * Contracts it serves, such as `act`.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 6;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that it emits.
+   * Action spaces that it emits.
    *
    * @generated from field: repeated string action_spaces = 7;
    */
   actionSpaces: string[];
 
   /**
-   * The bodies that it was made for.
+   * Embodiments it was trained for.
    *
    * @generated from field: repeated string embodiments = 8;
    */
   embodiments: string[];
 
   /**
-   * The numeric precision that it runs at.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: string precision = 9;
    */
   precision: string;
 
   /**
-   * Where it runs.
+   * Region, such as `us-east`.
    *
    * @generated from field: string region = 10;
    */
   region: string;
 
   /**
-   * The accelerator that it runs on.
+   * Accelerator that it runs on, such as `A100-40GB`.
    *
    * @generated from field: string hardware = 11;
    */
   hardware: string;
 
   /**
-   * Price of one frame, in US dollars.
+   * Price per frame, in US dollars.
    *
    * @generated from field: optional double price_per_frame = 12;
    */
   pricePerFrame?: number | undefined;
 
   /**
-   * Price of one action step, in US dollars.
+   * Price per action step, in US dollars.
    *
    * @generated from field: optional double price_per_action_step = 13;
    */
   pricePerActionStep?: number | undefined;
 
   /**
-   * Price of a thousand tokens, in US dollars.
+   * Price per 1,000 tokens, in US dollars.
    *
    * @generated from field: optional double price_per_1k_tokens = 14;
    */
   pricePer1kTokens?: number | undefined;
 
   /**
-   * Most units in one answer: as declared, and no more than the chunk that the probe found its server to answer.
+   * Maximum number of units per response: as declared, but at most the chunk length that the probe measured.
    *
    * @generated from field: uint32 max_horizon = 15;
    */
   maxHorizon: number;
 
   /**
-   * Time between steps, in milliseconds.
+   * Time between action steps, in milliseconds.
    *
    * @generated from field: uint32 dt_ms = 16;
    */
   dtMs: number;
 
   /**
-   * Parameters that it honours, such as `seed`.
+   * Optional parameters that it supports, such as `seed`.
    *
    * @generated from field: repeated string parameters = 17;
    */
   parameters: string[];
 
   /**
-   * When it was declared, in unix seconds.
+   * When it was declared, in Unix seconds.
    *
    * @generated from field: uint32 created = 18;
    */
   created: number;
 
   /**
-   * When it was last probed, in unix seconds; absent before the first time.
+   * When it was last probed, in Unix seconds; absent before the first probe.
    *
    * @generated from field: optional uint32 verified_at = 19;
    */
   verifiedAt?: number | undefined;
 
   /**
-   * The server's address, the cost basis and the bounds: shown to its own organisation and to the operator, when asked for
-   * offerings.
+   * Endpoint, cost basis and bounds; visible only to its own organization and the operator.
    *
    * @generated from field: optional limber.v1.OfferingTerms terms = 20;
    */
   terms?: OfferingTerms | undefined;
 
   /**
-   * What it reads, as its owner declared or its server says; absent where neither does. What follows from its profile the model's listing
-   * has, once it is live.
+   * What it reads, as declared by its owner or reported by its server; absent otherwise. A contract derived from the wire profile
+   * appears in the model listing once the offering is live.
    *
    * @generated from field: optional limber.v1.InputContract input = 21;
    */
   input?: InputContract | undefined;
 
   /**
-   * Where that is from.
+   * Origin of `input`.
    *
    * @generated from field: optional limber.v1.ContractSource input_source = 22;
    */
   inputSource?: ContractSource | undefined;
 
   /**
-   * What its actions mean, by action space, as its owner declared or its server says.
+   * Meaning of its action values per action space, as declared by its owner or reported by its server.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 23;
    */
   actions?: ActionMeanings | undefined;
 
   /**
-   * Where that is from.
+   * Origin of `actions`.
    *
    * @generated from field: optional limber.v1.ContractSource actions_source = 24;
    */
   actionsSource?: ContractSource | undefined;
 
   /**
-   * The checkpoint that it serves, as its maker signed it; absent where none is declared.
+   * Signed checkpoint that it serves; absent if none is declared.
    *
    * @generated from field: optional limber.v1.OfferingCheckpoint checkpoint = 25;
    */
@@ -305,105 +304,104 @@ export const OfferingSchema: GenMessage<Offering> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 1);
 
 /**
- * What only an offering's own organisation and the operator see of it.
+ * Terms of an offering, visible only to its own organization and the operator.
  *
  * @generated from message limber.v1.OfferingTerms
  */
 export type OfferingTerms = Message<"limber.v1.OfferingTerms"> & {
   /**
-   * The server's address.
+   * Address of the server.
    *
    * @generated from field: string endpoint = 1;
    */
   endpoint: string;
 
   /**
-   * How the gateway shows itself; the secret is never shown.
+   * How the gateway authenticates to the server; the secret is never returned.
    *
    * @generated from field: limber.v1.ProviderAuthType auth_type = 2;
    */
   authType: ProviderAuthType;
 
   /**
-   * Cost of the accelerator, in US dollars per second; that of its hardware where none was declared.
+   * Accelerator cost, in US dollars per second; the default of its hardware if not declared.
    *
    * @generated from field: double cost_usd_per_second = 3;
    */
   costUsdPerSecond: number;
 
   /**
-   * Seconds after which an idle container is taken to be scaled to zero: as declared, or as it is assumed where nothing was declared.
+   * Idle time after which its container scales to zero, in seconds; see `scaledown_assumed`.
    *
    * @generated from field: optional double scaledown_s = 4;
    */
   scaledownS?: number | undefined;
 
   /**
-   * Time for one attempt, in seconds.
+   * Timeout of one attempt, in seconds.
    *
    * @generated from field: double timeout_s = 5;
    */
   timeoutS: number;
 
   /**
-   * Time that waking a container takes at most, in seconds, which a wake-up is priced at; absent where none was declared, and waking
-   * costs nothing.
+   * Maximum cold-start time, in seconds; determines the cold-start price. If absent, cold starts are free.
    *
    * @generated from field: optional double cold_timeout_s = 6;
    */
   coldTimeoutS?: number | undefined;
 
   /**
-   * What no action may exceed.
+   * Safety limits for its actions.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 7;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * How often the probe failed since it last passed.
+   * Number of probe failures since the probe last passed.
    *
    * @generated from field: uint32 probe_failures = 8;
    */
   probeFailures: number;
 
   /**
-   * What the provider said of itself, where it said anything.
+   * Figures advertised by the provider.
    *
    * @generated from field: optional limber.v1.AdvertisedFigures advertised = 9;
    */
   advertised?: AdvertisedFigures | undefined;
 
   /**
-   * What was declared of this offering alone; its provider's habit holds when absent.
+   * Data collection declared for this offering; the provider's policy applies when absent.
    *
    * @generated from field: optional string data_collection = 10;
    */
   dataCollection?: string | undefined;
 
   /**
-   * How observations and answers are mapped, as it was declared.
+   * Declared mapping between the gateway's messages and the server's.
    *
    * @generated from field: optional limber.v1.WireProfile profile = 11;
    */
   profile?: WireProfile | undefined;
 
   /**
-   * What its provider notes on it for callers.
+   * Provider's note for callers.
    *
    * @generated from field: optional string note = 12;
    */
   note?: string | undefined;
 
   /**
-   * Dimension of the actions, where it was declared.
+   * Declared dimension of the actions.
    *
    * @generated from field: optional uint32 action_dim = 13;
    */
   actionDim?: number | undefined;
 
   /**
-   * True: `scaledown_s` is assumed; absent where it was declared.
+   * True if `scaledown_s` is an assumption; absent if it was declared.
    *
    * @generated from field: optional bool scaledown_assumed = 20;
    */
@@ -418,113 +416,113 @@ export const OfferingTermsSchema: GenMessage<OfferingTerms> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 2);
 
 /**
- * How the gateway's observation becomes what a server expects, and its answer an action.
+ * Maps the gateway's observations to a server's request format, and its responses to actions.
  *
  * @generated from message limber.v1.WireProfile
  */
 export type WireProfile = Message<"limber.v1.WireProfile"> & {
   /**
-   * The name of a ready-made profile, such as `openpi/droid`; the fields below win over it.
+   * Name of a built-in profile, such as `openpi/droid`; the fields below override it.
    *
    * @generated from field: optional string preset = 1;
    */
   preset?: string | undefined;
 
   /**
-   * Where each camera's picture goes. Pictures of a preset have the size that the server announces (`image_resolution`), where it does.
+   * Mapping of camera images. Images of a preset use the size that the server announces as `image_resolution`, if any.
    *
    * @generated from field: repeated limber.v1.FrameMapping frames = 2;
    */
   frames: FrameMapping[];
 
   /**
-   * Where each part of the proprioception goes.
+   * Mapping of proprioception values.
    *
    * @generated from field: repeated limber.v1.ProprioMapping proprio = 3;
    */
   proprio: ProprioMapping[];
 
   /**
-   * The key of the instruction.
+   * Key of the instruction.
    *
    * @generated from field: optional string instruction_key = 4;
    */
   instructionKey?: string | undefined;
 
   /**
-   * The keys of the answer whose columns, in this order, make up the action.
+   * Response keys whose columns, in this order, form the action.
    *
    * @generated from field: repeated string action_keys = 5;
    */
   actionKeys: string[];
 
   /**
-   * How many proprioception values there must be.
+   * Required number of proprioception values.
    *
    * @generated from field: optional uint32 proprio_dim = 6;
    */
   proprioDim?: number | undefined;
 
   /**
-   * Two observations that call for different answers, for the conformance probe to show; it makes some up when there are none.
-   * Cameras without a picture are given a generated one.
+   * Two observations that lead to different answers, used by the conformance probe. If empty, the probe generates its own; cameras
+   * without an image get a generated one.
    *
    * @generated from field: repeated limber.v1.Observation samples = 7;
    */
   samples: Observation[];
 
   /**
-   * Which of its wire's dialects the server speaks; absent, its own metadata tell, or the wire's usual one is taken.
+   * Dialect of the wire protocol; when absent, detected from the server's metadata, or else the usual one.
    *
    * @generated from field: optional limber.v1.ServerDialect dialect = 8;
    */
   dialect?: ServerDialect | undefined;
 
   /**
-   * How many columns each of `action_keys` has, in the same order; absent takes what the server answers.
+   * Number of columns of each of `action_keys`, in the same order; when absent, taken from the server's response.
    *
    * @generated from field: repeated uint32 action_dims = 9;
    */
   actionDims: number[];
 
   /**
-   * What every request carries as it stands, such as OpenVLA's `unnorm_key`.
+   * Constants sent with every request, such as OpenVLA's `unnorm_key`.
    *
    * @generated from field: repeated limber.v1.WireConstant constants = 10;
    */
   constants: WireConstant[];
 
   /**
-   * What the server calls the model, where it serves several by name; the offering's own slug when absent.
+   * Name of the model at the server, if it serves several; defaults to the offering's model slug.
    *
    * @generated from field: optional string server_model = 11;
    */
   serverModel?: string | undefined;
 
   /**
-   * How the server writes places in a picture; required for ground over a wire of free text.
+   * Coordinate format of the server's points and boxes; required for ground over a free-text wire protocol.
    *
    * @generated from field: optional limber.v1.CoordinateConvention coordinates = 12;
    */
   coordinates?: CoordinateConvention | undefined;
 
   /**
-   * How the server tells episodes apart.
+   * How the server distinguishes episodes.
    *
    * @generated from field: optional limber.v1.WireSession session = 13;
    */
   session?: WireSession | undefined;
 
   /**
-   * How the server is told that an episode begins.
+   * How the server is notified of a new episode.
    *
    * @generated from field: optional limber.v1.WireReset reset = 14;
    */
   reset?: WireReset | undefined;
 
   /**
-   * The lengths of the videos that a world model makes are one more than a multiple of this: 4 stands for 4k+1. Longer videos than needed are
-   * asked for and cut. Absent, the gateway learns it from the server's answers.
+   * A world model's video length is one more than a multiple of this value, so 4 means 4k+1 frames. Longer videos are requested and cut.
+   * When absent, learned from the server's responses.
    *
    * @generated from field: optional uint32 frame_multiple = 15;
    */
@@ -539,27 +537,27 @@ export const WireProfileSchema: GenMessage<WireProfile> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 3);
 
 /**
- * What every request carries as it stands: a text or a number.
+ * A constant sent with every request: a text or a number.
  *
  * @generated from message limber.v1.WireConstant
  */
 export type WireConstant = Message<"limber.v1.WireConstant"> & {
   /**
-   * The server's key; dots open maps.
+   * Key in the server's request; dots address nested maps.
    *
    * @generated from field: string key = 1;
    */
   key: string;
 
   /**
-   * A text.
+   * Text value.
    *
    * @generated from field: optional string text = 2;
    */
   text?: string | undefined;
 
   /**
-   * A number, where there is no text.
+   * Numeric value, used if `text` is absent.
    *
    * @generated from field: optional double number = 3;
    */
@@ -574,27 +572,27 @@ export const WireConstantSchema: GenMessage<WireConstant> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 4);
 
 /**
- * Where one camera's picture goes.
+ * Mapping of one camera's image.
  *
  * @generated from message limber.v1.FrameMapping
  */
 export type FrameMapping = Message<"limber.v1.FrameMapping"> & {
   /**
-   * The caller's camera; empty takes the frame of the same position.
+   * Camera name in the request; if empty, the frame at the same position is used.
    *
    * @generated from field: string camera = 1;
    */
   camera: string;
 
   /**
-   * The server's key; dots open maps, such as `images.cam_high`.
+   * Key in the server's request; dots address nested maps, such as `images.cam_high`.
    *
    * @generated from field: string key = 2;
    */
   key: string;
 
   /**
-   * Height, width, channels, or channels first.
+   * Order of the axes: height, width, channel, or channel first.
    *
    * @generated from field: limber.v1.PixelLayout layout = 3;
    */
@@ -615,21 +613,21 @@ export type FrameMapping = Message<"limber.v1.FrameMapping"> & {
   height: number;
 
   /**
-   * How another aspect ratio is made to fit.
+   * How images with another aspect ratio are fitted.
    *
    * @generated from field: limber.v1.ImageFit fit = 6;
    */
   fit: ImageFit;
 
   /**
-   * The picture is turned by 180 degrees first, as LIBERO's policies expect.
+   * Rotates the image by 180 degrees first, as LIBERO policies expect.
    *
    * @generated from field: bool rotate_180 = 7;
    */
   rotate180: boolean;
 
   /**
-   * What a pixel's numbers are, or the picture as its camera encoded it.
+   * Pixel format, or the encoded image as received.
    *
    * @generated from field: limber.v1.PixelForm form = 8;
    */
@@ -644,34 +642,34 @@ export const FrameMappingSchema: GenMessage<FrameMapping> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 5);
 
 /**
- * Where a part of the proprioception goes.
+ * Mapping of a range of proprioception values.
  *
  * @generated from message limber.v1.ProprioMapping
  */
 export type ProprioMapping = Message<"limber.v1.ProprioMapping"> & {
   /**
-   * First value of the part, from 0; 0 when absent.
+   * Index of the first value, from 0; 0 when absent.
    *
    * @generated from field: uint32 start = 1;
    */
   start: number;
 
   /**
-   * One past the last value.
+   * Index after the last value.
    *
    * @generated from field: uint32 end = 2;
    */
   end: number;
 
   /**
-   * The server's key; dots open maps.
+   * Key in the server's request; dots address nested maps.
    *
    * @generated from field: string key = 3;
    */
   key: string;
 
   /**
-   * The number type that the server expects.
+   * Number type that the server expects.
    *
    * @generated from field: limber.v1.NumberType dtype = 4;
    */
@@ -686,20 +684,20 @@ export const ProprioMappingSchema: GenMessage<ProprioMapping> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 6);
 
 /**
- * How the gateway shows itself to a provider.
+ * How the gateway authenticates to a provider.
  *
  * @generated from message limber.v1.ProviderAuth
  */
 export type ProviderAuth = Message<"limber.v1.ProviderAuth"> & {
   /**
-   * The scheme.
+   * Authentication scheme.
    *
    * @generated from field: limber.v1.ProviderAuthType type = 1;
    */
   type: ProviderAuthType;
 
   /**
-   * The secret, for every scheme but `none`; never returned.
+   * Secret for every scheme except `none`; never returned.
    *
    * @generated from field: string secret = 2;
    */
@@ -714,7 +712,7 @@ export const ProviderAuthSchema: GenMessage<ProviderAuth> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 7);
 
 /**
- * What a provider says of itself, until there are measurements.
+ * Figures advertised by a provider, used until there are measurements.
  *
  * @generated from message limber.v1.AdvertisedFigures
  */
@@ -727,21 +725,21 @@ export type AdvertisedFigures = Message<"limber.v1.AdvertisedFigures"> & {
   p50Ms?: number | undefined;
 
   /**
-   * 95th percentile of latency, in milliseconds.
+   * 95th-percentile latency, in milliseconds.
    *
    * @generated from field: optional double p95_ms = 2;
    */
   p95Ms?: number | undefined;
 
   /**
-   * Units per second.
+   * Throughput, in units per second.
    *
    * @generated from field: optional double frames_per_s = 3;
    */
   framesPerS?: number | undefined;
 
   /**
-   * Uptime over 30 days, as a fraction.
+   * Uptime over 30 days, as a fraction from 0 to 1.
    *
    * @generated from field: optional double uptime_30d = 4 [json_name = "uptime_30d"];
    */
@@ -756,41 +754,41 @@ export const AdvertisedFiguresSchema: GenMessage<AdvertisedFigures> = /*@__PURE_
   messageDesc(file_limber_v1_supply, 8);
 
 /**
- * What the conformance probe found.
+ * Result of a conformance probe.
  *
  * @generated from message limber.v1.ProbeReport
  */
 export type ProbeReport = Message<"limber.v1.ProbeReport"> & {
   /**
-   * Its name, such as `rep_01J…`.
+   * Report id, such as `rep_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 2;
    */
   offeringId: string;
 
   /**
-   * When it began, in unix seconds.
+   * When the probe started, in Unix seconds.
    *
    * @generated from field: uint32 started_at = 3;
    */
   startedAt: number;
 
   /**
-   * When it ended, in unix seconds; 0 while it runs.
+   * When the probe ended, in Unix seconds; 0 while it runs.
    *
    * @generated from field: uint32 finished_at = 4;
    */
   finishedAt: number;
 
   /**
-   * Every required check passed; false while it runs.
+   * True if every required check passed; false while the probe runs.
    *
    * @generated from field: bool passed = 5;
    */
@@ -804,28 +802,29 @@ export type ProbeReport = Message<"limber.v1.ProbeReport"> & {
   checks: ProbeCheck[];
 
   /**
-   * What was measured.
+   * Measured figures.
    *
    * @generated from field: limber.v1.ProbeMeasurements measured = 7;
    */
   measured?: ProbeMeasurements | undefined;
 
   /**
-   * What it says that it reads, which the questions were made by; absent where it says nothing.
+   * Input contract that the probe's requests followed; absent if the offering has none.
    *
    * @generated from field: optional limber.v1.InputContract input = 8;
    */
   input?: InputContract | undefined;
 
   /**
-   * What it says that its actions mean.
+   * Declared or reported meaning of its actions.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 9;
    */
   actions?: ActionMeanings | undefined;
 
   /**
-   * The address that took its calls, without a query, where the wire adds a path to the declared one; absent before the first answer.
+   * Address that accepted the calls, without query, if the wire protocol adds a path to the declared endpoint. Absent before the first
+   * answer.
    *
    * @generated from field: optional string address = 10;
    */
@@ -846,42 +845,42 @@ export const ProbeReportSchema: GenMessage<ProbeReport> = /*@__PURE__*/
  */
 export type ProbeCheck = Message<"limber.v1.ProbeCheck"> & {
   /**
-   * Its name, such as `reachable`.
+   * Check name, such as `reachable`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * It passed.
+   * True if the check passed.
    *
    * @generated from field: bool passed = 2;
    */
   passed: boolean;
 
   /**
-   * The offering is rejected when it does not.
+   * True if a failure of this check rejects the offering.
    *
    * @generated from field: bool required = 3;
    */
   required: boolean;
 
   /**
-   * What was seen, and what to mend.
+   * What the check observed and what to fix.
    *
    * @generated from field: string detail = 4;
    */
   detail: string;
 
   /**
-   * How long it took, in milliseconds.
+   * Duration, in milliseconds.
    *
    * @generated from field: double latency_ms = 5;
    */
   latencyMs: number;
 
   /**
-   * What the provider's owner can do about it; absent when it passed.
+   * What the provider can do about a failure; absent if the check passed.
    *
    * @generated from field: optional string next_step = 6;
    */
@@ -896,7 +895,7 @@ export const ProbeCheckSchema: GenMessage<ProbeCheck> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 10);
 
 /**
- * What the probe measured.
+ * Figures measured by the probe.
  *
  * @generated from message limber.v1.ProbeMeasurements
  */
@@ -909,7 +908,7 @@ export type ProbeMeasurements = Message<"limber.v1.ProbeMeasurements"> & {
   p50Ms: number;
 
   /**
-   * 95th percentile of latency, in milliseconds.
+   * 95th-percentile latency, in milliseconds.
    *
    * @generated from field: double p95_ms = 2;
    */
@@ -923,14 +922,14 @@ export type ProbeMeasurements = Message<"limber.v1.ProbeMeasurements"> & {
   coldMs: number;
 
   /**
-   * Dimension of the actions; absent for other contracts.
+   * Dimension of the actions; absent for contracts other than act.
    *
    * @generated from field: optional uint32 action_dim = 4;
    */
   actionDim?: number | undefined;
 
   /**
-   * Steps of the chunk that the server always answers; absent where it answers as many as it is asked for.
+   * Fixed chunk length of the server; absent if it returns as many steps as requested.
    *
    * @generated from field: optional uint32 chunk_steps = 5;
    */
@@ -945,34 +944,34 @@ export const ProbeMeasurementsSchema: GenMessage<ProbeMeasurements> = /*@__PURE_
   messageDesc(file_limber_v1_supply, 11);
 
 /**
- * What the operator says of a provider.
+ * The operator's review of a provider.
  *
  * @generated from enum limber.v1.ProviderStanding
  */
 export const ProviderStanding = {
   /**
-   * Not stated: behaves as community.
+   * Unspecified; behaves as `community`.
    *
    * @generated from enum value: PROVIDER_STANDING_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Nothing: its offerings serve its own organisation, and those who ask for them.
+   * Not reviewed: its offerings serve its own organization and callers that opt in to community supply.
    *
    * @generated from enum value: PROVIDER_STANDING_COMMUNITY = 1;
    */
   COMMUNITY: 1,
 
   /**
-   * It is trusted: its offerings serve everybody.
+   * Verified: its offerings serve all callers.
    *
    * @generated from enum value: PROVIDER_STANDING_VERIFIED = 2;
    */
   VERIFIED: 2,
 
   /**
-   * It is refused: its offerings serve its own organisation alone.
+   * Rejected: its offerings serve only its own organization.
    *
    * @generated from enum value: PROVIDER_STANDING_REJECTED = 3;
    */
@@ -980,7 +979,7 @@ export const ProviderStanding = {
 } as const;
 
 /**
- * What the operator says of a provider.
+ * The operator's review of a provider.
  *
  * @generated from enum limber.v1.ProviderStanding
  */
@@ -993,27 +992,27 @@ export const ProviderStandingSchema: GenEnum<ProviderStanding> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 0);
 
 /**
- * Where an offering stands in its life.
+ * Lifecycle status of an offering.
  *
  * @generated from enum limber.v1.OfferingStatus
  */
 export const OfferingStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: OFFERING_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Declared; not probed yet.
+   * Declared, not probed yet.
    *
    * @generated from enum value: OFFERING_STATUS_PENDING = 1;
    */
   PENDING: 1,
 
   /**
-   * Being probed.
+   * The conformance probe is running.
    *
    * @generated from enum value: OFFERING_STATUS_VERIFYING = 2;
    */
@@ -1027,14 +1026,14 @@ export const OfferingStatus = {
   LIVE: 3,
 
   /**
-   * The probe failed; never routable.
+   * The probe failed; not routable.
    *
    * @generated from enum value: OFFERING_STATUS_REJECTED = 4;
    */
   REJECTED: 4,
 
   /**
-   * Routable; its last probe failed, and another failure suspends it.
+   * Routable, but the last probe failed; another failure suspends it.
    *
    * @generated from enum value: OFFERING_STATUS_DEGRADED = 5;
    */
@@ -1048,21 +1047,21 @@ export const OfferingStatus = {
   SUSPENDED: 6,
 
   /**
-   * Withdrawn; calls that run are ending.
+   * Withdrawn; running calls are finishing.
    *
    * @generated from enum value: OFFERING_STATUS_DRAINING = 7;
    */
   DRAINING: 7,
 
   /**
-   * Withdrawn for good.
+   * Withdrawn permanently.
    *
    * @generated from enum value: OFFERING_STATUS_REMOVED = 8;
    */
   REMOVED: 8,
 
   /**
-   * Not routable until its owner resumes it.
+   * Paused by its owner; not routable until resumed.
    *
    * @generated from enum value: OFFERING_STATUS_PAUSED = 9;
    */
@@ -1070,7 +1069,7 @@ export const OfferingStatus = {
 } as const;
 
 /**
- * Where an offering stands in its life.
+ * Lifecycle status of an offering.
  *
  * @generated from enum limber.v1.OfferingStatus
  */
@@ -1083,34 +1082,34 @@ export const OfferingStatusSchema: GenEnum<OfferingStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 1);
 
 /**
- * Dialects of the wires that have several.
+ * Dialects of wire protocols that have several.
  *
  * @generated from enum limber.v1.ServerDialect
  */
 export const ServerDialect = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: SERVER_DIALECT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * openpi's own: nothing but the observation.
+   * Original openpi: only the observation.
    *
    * @generated from enum value: SERVER_DIALECT_OPENPI = 1;
    */
   OPENPI: 1,
 
   /**
-   * RoboArena and DreamZero: `endpoint`, a session id, a reset that is answered by a text.
+   * RoboArena and DreamZero: `endpoint`, a session id, and a reset that is acknowledged with a text.
    *
    * @generated from enum value: SERVER_DIALECT_ROBOARENA = 2;
    */
   ROBOARENA: 2,
 
   /**
-   * vLLM-Omni: `endpoint`, a session id, a seed; an answer of named arrays.
+   * vLLM-Omni: `endpoint`, a session id and a seed; the response has named arrays.
    *
    * @generated from enum value: SERVER_DIALECT_VLLM_OMNI = 3;
    */
@@ -1124,7 +1123,7 @@ export const ServerDialect = {
   SGLANG: 4,
 
   /**
-   * NVIDIA cosmos-framework's RoboLab server: `action`, and perhaps a video.
+   * NVIDIA cosmos-framework's RoboLab server: `action`, and optionally a video.
    *
    * @generated from enum value: SERVER_DIALECT_COSMOS_ROBOLAB = 5;
    */
@@ -1138,28 +1137,28 @@ export const ServerDialect = {
   STARVLA: 6,
 
   /**
-   * Isaac-GR00T N1.5: a flat observation.
+   * Isaac-GR00T N1.5: flat observation.
    *
    * @generated from enum value: SERVER_DIALECT_GR00T_N1_5 = 7;
    */
   GR00T_N1_5: 7,
 
   /**
-   * Isaac-GR00T N1.6: nested observation and options, arrays as npy files; the server is not asked what it wants.
+   * Isaac-GR00T N1.6: nested observation and options, arrays as npy files, no metadata query.
    *
    * @generated from enum value: SERVER_DIALECT_GR00T_N1_6 = 8;
    */
   GR00T_N1_6: 8,
 
   /**
-   * Isaac-GR00T N1.7: as N1.6, arrays in msgpack_numpy where the server does not tell otherwise.
+   * Isaac-GR00T N1.7: as N1.6, with arrays as msgpack_numpy unless the server reports otherwise.
    *
    * @generated from enum value: SERVER_DIALECT_GR00T_N1_7 = 9;
    */
   GR00T_N1_7: 9,
 
   /**
-   * LeRobot's asynchronous inference without pickles: JSON and safetensors.
+   * LeRobot asynchronous inference without pickle: JSON and safetensors.
    *
    * @generated from enum value: SERVER_DIALECT_LEROBOT_SAFETENSORS = 10;
    */
@@ -1167,7 +1166,7 @@ export const ServerDialect = {
 } as const;
 
 /**
- * Dialects of the wires that have several.
+ * Dialects of wire protocols that have several.
  *
  * @generated from enum limber.v1.ServerDialect
  */
@@ -1180,13 +1179,13 @@ export const ServerDialectSchema: GenEnum<ServerDialect> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 2);
 
 /**
- * How a model writes places in a picture. A family's convention is fixed by its training; a wrong one is found by the probe.
+ * Coordinate formats of models. A model family's training fixes its format; the probe detects a wrong declaration.
  *
  * @generated from enum limber.v1.CoordinateConvention
  */
 export const CoordinateConvention = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: COORDINATE_CONVENTION_UNSPECIFIED = 0;
    */
@@ -1214,7 +1213,7 @@ export const CoordinateConvention = {
   YX_1000: 3,
 
   /**
-   * Qwen2.5-VL, Cosmos-Reason1: pixels of the picture as the model saw it, sides multiples of 28.
+   * Qwen2.5-VL, Cosmos-Reason1: pixels of the resized image, whose sides are multiples of 28.
    *
    * @generated from enum value: COORDINATE_CONVENTION_XY_PX_RESIZED28 = 4;
    */
@@ -1228,14 +1227,14 @@ export const CoordinateConvention = {
   XY_UNIT: 5,
 
   /**
-   * PaliGemma: `<loc0722>` tokens, ymin xmin ymax xmax, of 1024.
+   * PaliGemma: `<loc0722>` tokens as ymin, xmin, ymax, xmax, scaled to 1024.
    *
    * @generated from enum value: COORDINATE_CONVENTION_LOC_YX_1024 = 6;
    */
   LOC_YX_1024: 6,
 
   /**
-   * Molmo2: `<points coords="1 1 990 800">`, picture, then id, x and y in thousandths.
+   * Molmo2: `<points coords="1 1 990 800">` as image index, then id, x and y in thousandths.
    *
    * @generated from enum value: COORDINATE_CONVENTION_MOLMO2_COORDS = 7;
    */
@@ -1243,7 +1242,7 @@ export const CoordinateConvention = {
 } as const;
 
 /**
- * How a model writes places in a picture. A family's convention is fixed by its training; a wrong one is found by the probe.
+ * Coordinate formats of models. A model family's training fixes its format; the probe detects a wrong declaration.
  *
  * @generated from enum limber.v1.CoordinateConvention
  */
@@ -1256,41 +1255,41 @@ export const CoordinateConventionSchema: GenEnum<CoordinateConvention> = /*@__PU
   enumDesc(file_limber_v1_supply, 3);
 
 /**
- * How a server tells episodes apart.
+ * How a server distinguishes episodes.
  *
  * @generated from enum limber.v1.WireSession
  */
 export const WireSession = {
   /**
-   * Not stated: as the wire usually does.
+   * Unspecified; the usual way of the wire protocol.
    *
    * @generated from enum value: WIRE_SESSION_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It does not; any call may come over any connection.
+   * Stateless: any call can use any connection.
    *
    * @generated from enum value: WIRE_SESSION_NONE = 1;
    */
   NONE: 1,
 
   /**
-   * By the connection: one for each session.
+   * One connection per session.
    *
    * @generated from enum value: WIRE_SESSION_CONNECTION = 2;
    */
   CONNECTION: 2,
 
   /**
-   * By an id in the request.
+   * A session id in each request.
    *
    * @generated from enum value: WIRE_SESSION_SESSION_ID = 3;
    */
   SESSION_ID: 3,
 
   /**
-   * It serves one robot at a time.
+   * The server serves one robot at a time.
    *
    * @generated from enum value: WIRE_SESSION_LEASE = 4;
    */
@@ -1298,7 +1297,7 @@ export const WireSession = {
 } as const;
 
 /**
- * How a server tells episodes apart.
+ * How a server distinguishes episodes.
  *
  * @generated from enum limber.v1.WireSession
  */
@@ -1311,34 +1310,34 @@ export const WireSessionSchema: GenEnum<WireSession> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 4);
 
 /**
- * How a server is told that an episode begins.
+ * How a server is notified of a new episode.
  *
  * @generated from enum limber.v1.WireReset
  */
 export const WireReset = {
   /**
-   * Not stated: not at all.
+   * Unspecified; no notification.
    *
    * @generated from enum value: WIRE_RESET_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Not at all.
+   * No notification.
    *
    * @generated from enum value: WIRE_RESET_NONE = 1;
    */
   NONE: 1,
 
   /**
-   * By a message of its own before the first request of a session.
+   * A separate message before the first request of a session.
    *
    * @generated from enum value: WIRE_RESET_MESSAGE = 2;
    */
   MESSAGE: 2,
 
   /**
-   * By an endpoint of its own before the first request of a session.
+   * A separate endpoint before the first request of a session.
    *
    * @generated from enum value: WIRE_RESET_ENDPOINT = 3;
    */
@@ -1346,7 +1345,7 @@ export const WireReset = {
 } as const;
 
 /**
- * How a server is told that an episode begins.
+ * How a server is notified of a new episode.
  *
  * @generated from enum limber.v1.WireReset
  */
@@ -1359,13 +1358,13 @@ export const WireResetSchema: GenEnum<WireReset> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 5);
 
 /**
- * What a pixel's numbers are.
+ * Pixel formats.
  *
  * @generated from enum limber.v1.PixelForm
  */
 export const PixelForm = {
   /**
-   * Not stated: behaves as U1.
+   * Unspecified; behaves as `u1`.
    *
    * @generated from enum value: PIXEL_FORM_UNSPECIFIED = 0;
    */
@@ -1386,7 +1385,7 @@ export const PixelForm = {
   F4: 2,
 
   /**
-   * The picture's file itself, where the wire can carry one.
+   * The encoded image file, if the wire protocol can carry it.
    *
    * @generated from enum value: PIXEL_FORM_ENCODED = 3;
    */
@@ -1394,7 +1393,7 @@ export const PixelForm = {
 } as const;
 
 /**
- * What a pixel's numbers are.
+ * Pixel formats.
  *
  * @generated from enum limber.v1.PixelForm
  */
@@ -1407,13 +1406,13 @@ export const PixelFormSchema: GenEnum<PixelForm> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 6);
 
 /**
- * Order of the axes of a picture.
+ * Order of the axes of an image.
  *
  * @generated from enum limber.v1.PixelLayout
  */
 export const PixelLayout = {
   /**
-   * Not stated: behaves as HWC.
+   * Unspecified; behaves as `hwc`.
    *
    * @generated from enum value: PIXEL_LAYOUT_UNSPECIFIED = 0;
    */
@@ -1435,7 +1434,7 @@ export const PixelLayout = {
 } as const;
 
 /**
- * Order of the axes of a picture.
+ * Order of the axes of an image.
  *
  * @generated from enum limber.v1.PixelLayout
  */
@@ -1448,27 +1447,27 @@ export const PixelLayoutSchema: GenEnum<PixelLayout> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 7);
 
 /**
- * How another aspect ratio is made to fit.
+ * How images with another aspect ratio are fitted.
  *
  * @generated from enum limber.v1.ImageFit
  */
 export const ImageFit = {
   /**
-   * Not stated: behaves as pad.
+   * Unspecified; behaves as `pad`.
    *
    * @generated from enum value: IMAGE_FIT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Keeps the ratio, fills up with black, centred.
+   * Keeps the aspect ratio, centered on black.
    *
    * @generated from enum value: IMAGE_FIT_PAD = 1;
    */
   PAD: 1,
 
   /**
-   * Changes the ratio.
+   * Stretches the image to the target size.
    *
    * @generated from enum value: IMAGE_FIT_STRETCH = 2;
    */
@@ -1476,7 +1475,7 @@ export const ImageFit = {
 } as const;
 
 /**
- * How another aspect ratio is made to fit.
+ * How images with another aspect ratio are fitted.
  *
  * @generated from enum limber.v1.ImageFit
  */
@@ -1495,7 +1494,7 @@ export const ImageFitSchema: GenEnum<ImageFit> = /*@__PURE__*/
  */
 export const NumberType = {
   /**
-   * Not stated: behaves as F4.
+   * Unspecified; behaves as `f4`.
    *
    * @generated from enum value: NUMBER_TYPE_UNSPECIFIED = 0;
    */
@@ -1530,20 +1529,20 @@ export const NumberTypeSchema: GenEnum<NumberType> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 9);
 
 /**
- * Schemes of credentials.
+ * Authentication schemes.
  *
  * @generated from enum limber.v1.ProviderAuthType
  */
 export const ProviderAuthType = {
   /**
-   * Not stated: refused.
+   * Unspecified; refused.
    *
    * @generated from enum value: PROVIDER_AUTH_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * No credentials.
+   * No authentication.
    *
    * @generated from enum value: PROVIDER_AUTH_TYPE_NONE = 1;
    */
@@ -1565,7 +1564,7 @@ export const ProviderAuthType = {
 } as const;
 
 /**
- * Schemes of credentials.
+ * Authentication schemes.
  *
  * @generated from enum limber.v1.ProviderAuthType
  */

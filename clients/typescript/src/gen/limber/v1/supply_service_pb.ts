@@ -27,34 +27,34 @@ export const file_limber_v1_supply_service: GenFile = /*@__PURE__*/
   fileDesc("Ch5saW1iZXIvdjEvc3VwcGx5X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLoAQoXUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCRIZCgxkaXNwbGF5X25hbWUYAiABKAlIAIgBARIaCg1jb250YWN0X2VtYWlsGAMgASgJSAGIAQESDwoHcmVnaW9ucxgEIAMoCRIcCg9kYXRhX2NvbGxlY3Rpb24YBSABKAlIAogBARIVCghob21lcGFnZRgGIAEoCUgDiAEBQg8KDV9kaXNwbGF5X25hbWVCEAoOX2NvbnRhY3RfZW1haWxCEgoQX2RhdGFfY29sbGVjdGlvbkILCglfaG9tZXBhZ2UiQQoYUmVnaXN0ZXJQcm92aWRlclJlc3BvbnNlEiUKCHByb3ZpZGVyGAEgASgLMhMubGltYmVyLnYxLlByb3ZpZGVyIpkKChNEZWNsYXJlTW9kZWxSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg8KB3J1bnRpbWUYAyABKAkSEAoIZW5kcG9pbnQYBCABKAkSEAoIaGFyZHdhcmUYBSABKAkSJgoJY29udHJhY3RzGAYgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0EhUKDWFjdGlvbl9zcGFjZXMYByADKAkSFwoKYWN0aW9uX2RpbRgIIAEoDUgAiAEBEhMKC2VtYm9kaW1lbnRzGAkgAygJEhYKCXByZWNpc2lvbhgKIAEoCUgBiAEBEhMKBnJlZ2lvbhgLIAEoCUgCiAEBEhwKD3ByaWNlX3Blcl9mcmFtZRgMIAEoAUgDiAEBEiIKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUgEiAEBEiAKE3ByaWNlX3Blcl8xa190b2tlbnMYDiABKAFIBYgBARIYCgttYXhfaG9yaXpvbhgPIAEoDUgGiAEBEhIKBWR0X21zGBAgASgNSAeIAQESLAoHcHJvZmlsZRgRIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgIiAEBEioKBGF1dGgYEiABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAmIAQESNQoKYWR2ZXJ0aXNlZBgTIAEoCzIcLmxpbWJlci52MS5BZHZlcnRpc2VkRmlndXJlc0gKiAEBEhYKCXRpbWVvdXRfcxgUIAEoAUgLiAEBEhsKDmNvbGRfdGltZW91dF9zGBUgASgBSAyIAQESIAoTY29zdF91c2RfcGVyX3NlY29uZBgWIAEoAUgNiAEBEhgKC3NjYWxlZG93bl9zGBcgASgBSA6IAQESEgoKcGFyYW1ldGVycxgYIAMoCRIRCgRub3RlGBkgASgJSA+IAQESLAoGYm91bmRzGBogASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gQiAEBEhwKD2RhdGFfY29sbGVjdGlvbhgbIAEoCUgRiAEBEh4KEXByaWNlX3Blcl9lcGlzb2RlGBwgASgBSBKIAQESLAoFaW5wdXQYHSABKAsyGC5saW1iZXIudjEuSW5wdXRDb250cmFjdEgTiAEBEi8KB2FjdGlvbnMYHiABKAsyGS5saW1iZXIudjEuQWN0aW9uTWVhbmluZ3NIFIgBARI0CgpjaGVja3BvaW50GB8gASgLMhsubGltYmVyLnYxLlNpZ25lZENoZWNrcG9pbnRIFYgBAUINCgtfYWN0aW9uX2RpbUIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zQg4KDF9tYXhfaG9yaXpvbkIICgZfZHRfbXNCCgoIX3Byb2ZpbGVCBwoFX2F1dGhCDQoLX2FkdmVydGlzZWRCDAoKX3RpbWVvdXRfc0IRCg9fY29sZF90aW1lb3V0X3NCFgoUX2Nvc3RfdXNkX3Blcl9zZWNvbmRCDgoMX3NjYWxlZG93bl9zQgcKBV9ub3RlQgkKB19ib3VuZHNCEgoQX2RhdGFfY29sbGVjdGlvbkIUChJfcHJpY2VfcGVyX2VwaXNvZGVCCAoGX2lucHV0QgoKCF9hY3Rpb25zQg0KC19jaGVja3BvaW50Ij0KFERlY2xhcmVNb2RlbFJlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIiwKFVZlcmlmeU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCSJnChZWZXJpZnlPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nEiYKBnJlcG9ydBgCIAEoCzIWLmxpbWJlci52MS5Qcm9iZVJlcG9ydCJXChdMaXN0T3duUHJvdmlkZXJzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIokBChhMaXN0T3duUHJvdmlkZXJzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiEKBGRhdGEYAiADKAsyEy5saW1iZXIudjEuUHJvdmlkZXISEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiKQoVR2V0T3duUHJvdmlkZXJSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJIj8KFkdldE93blByb3ZpZGVyUmVzcG9uc2USJQoIcHJvdmlkZXIYASABKAsyEy5saW1iZXIudjEuUHJvdmlkZXIi6gEKFVVwZGF0ZVByb3ZpZGVyUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRIZCgxkaXNwbGF5X25hbWUYAiABKAlIAIgBARIaCg1jb250YWN0X2VtYWlsGAMgASgJSAGIAQESDwoHcmVnaW9ucxgEIAMoCRIcCg9kYXRhX2NvbGxlY3Rpb24YBSABKAlIAogBARIVCghob21lcGFnZRgGIAEoCUgDiAEBQg8KDV9kaXNwbGF5X25hbWVCEAoOX2NvbnRhY3RfZW1haWxCEgoQX2RhdGFfY29sbGVjdGlvbkILCglfaG9tZXBhZ2UiPwoWVXBkYXRlUHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciLtAQoUTGlzdE9mZmVyaW5nc1JlcXVlc3QSEQoEbWluZRgBIAEoCEgAiAEBEhUKCHByb3ZpZGVyGAIgASgJSAGIAQESEgoFbW9kZWwYAyABKAlIAogBARIuCgZzdGF0dXMYBCABKA4yGS5saW1iZXIudjEuT2ZmZXJpbmdTdGF0dXNIA4gBARISCgVsaW1pdBgFIAEoDUgEiAEBEhMKBmN1cnNvchgGIAEoCUgFiAEBQgcKBV9taW5lQgsKCV9wcm92aWRlckIICgZfbW9kZWxCCQoHX3N0YXR1c0IICgZfbGltaXRCCQoHX2N1cnNvciKGAQoVTGlzdE9mZmVyaW5nc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIhCgRkYXRhGAIgAygLMhMubGltYmVyLnYxLk9mZmVyaW5nEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIikKEkdldE9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCSI8ChNHZXRPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIkkKEEdldFJlcG9ydFJlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkSFAoHcnVubmluZxgCIAEoCEgAiAEBQgoKCF9ydW5uaW5nIjsKEUdldFJlcG9ydFJlc3BvbnNlEiYKBnJlcG9ydBgBIAEoCzIWLmxpbWJlci52MS5Qcm9iZVJlcG9ydCKyDgoVVXBkYXRlT2ZmZXJpbmdSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJEhUKCGhhcmR3YXJlGAIgASgJSACIAQESIAoTY29zdF91c2RfcGVyX3NlY29uZBgDIAEoAUgBiAEBEhgKC3NjYWxlZG93bl9zGAQgASgBSAKIAQESFgoJdGltZW91dF9zGAUgASgBSAOIAQESGwoOY29sZF90aW1lb3V0X3MYBiABKAFIBIgBARInCgJpZBgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgFiAEBEi0KCHByb3ZpZGVyGBUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAaIAQESKgoFbW9kZWwYFiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIB4gBARIsCgdydW50aW1lGBcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAiIAQESLQoIZW5kcG9pbnQYGCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVICYgBARIrCgZzdGF0dXMYGSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVICogBARIuCgljb250cmFjdHMYGiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIC4gBARIyCg1hY3Rpb25fc3BhY2VzGBsgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAyIAQESLwoKYWN0aW9uX2RpbRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgNiAEBEjAKC2VtYm9kaW1lbnRzGB0gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSA6IAQESLgoJcHJlY2lzaW9uGB4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSA+IAQESKwoGcmVnaW9uGB8gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBCIAQESNAoPcHJpY2VfcGVyX2ZyYW1lGCAgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBGIAQESOgoVcHJpY2VfcGVyX2FjdGlvbl9zdGVwGCEgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBKIAQESOAoTcHJpY2VfcGVyXzFrX3Rva2VucxgiIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgTiAEBEjYKEXByaWNlX3Blcl9lcGlzb2RlGCMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBSIAQESMAoLbWF4X2hvcml6b24YJCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIFYgBARIqCgVkdF9tcxglIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgWiAEBEiwKB3Byb2ZpbGUYJiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIF4gBARIpCgRhdXRoGCcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBiIAQESLwoKYWR2ZXJ0aXNlZBgoIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgZiAEBEi8KCnBhcmFtZXRlcnMYKSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIGogBARIpCgRub3RlGCogASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBuIAQESKwoGYm91bmRzGCsgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSByIAQESNAoPZGF0YV9jb2xsZWN0aW9uGCwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSB2IAQFCCwoJX2hhcmR3YXJlQhYKFF9jb3N0X3VzZF9wZXJfc2Vjb25kQg4KDF9zY2FsZWRvd25fc0IMCgpfdGltZW91dF9zQhEKD19jb2xkX3RpbWVvdXRfc0IFCgNfaWRCCwoJX3Byb3ZpZGVyQggKBl9tb2RlbEIKCghfcnVudGltZUILCglfZW5kcG9pbnRCCQoHX3N0YXR1c0IMCgpfY29udHJhY3RzQhAKDl9hY3Rpb25fc3BhY2VzQg0KC19hY3Rpb25fZGltQg4KDF9lbWJvZGltZW50c0IMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zQhQKEl9wcmljZV9wZXJfZXBpc29kZUIOCgxfbWF4X2hvcml6b25CCAoGX2R0X21zQgoKCF9wcm9maWxlQgcKBV9hdXRoQg0KC19hZHZlcnRpc2VkQg0KC19wYXJhbWV0ZXJzQgcKBV9ub3RlQgkKB19ib3VuZHNCEgoQX2RhdGFfY29sbGVjdGlvbiI/ChZVcGRhdGVPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIkoKFURlbGV0ZU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCRISCgVmb3JjZRgCIAEoCEgAiAEBQggKBl9mb3JjZSI/ChZEZWxldGVPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIhUKE0xpc3RIYXJkd2FyZVJlcXVlc3QiNAoUTGlzdEhhcmR3YXJlUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEgwKBGRhdGEYAiADKAkiZgoVUmV2aWV3UHJvdmlkZXJSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEi0KCHN0YW5kaW5nGAIgASgOMhsubGltYmVyLnYxLlByb3ZpZGVyU3RhbmRpbmcSDAoEbm90ZRgDIAEoCSI/ChZSZXZpZXdQcm92aWRlclJlc3BvbnNlEiUKCHByb3ZpZGVyGAEgASgLMhMubGltYmVyLnYxLlByb3ZpZGVyIlIKFFNldE1vZGVsT3duZXJSZXF1ZXN0Eg0KBW93bmVyGAEgASgJEhAKBm9yZ19pZBgCIAEoCUgAEhAKBm5vYm9keRgDIAEoCEgAQgcKBXdob3NlIkYKFVNldE1vZGVsT3duZXJSZXNwb25zZRINCgVvd25lchgBIAEoCRITCgZvcmdfaWQYAiABKAlIAIgBAUIJCgdfb3JnX2lkIisKFFBhdXNlT2ZmZXJpbmdSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJIj4KFVBhdXNlT2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyIsChVSZXN1bWVPZmZlcmluZ1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkiPwoWUmVzdW1lT2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyJKChdHZXRPZmZlcmluZ1N0YXRzUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCgRkYXlzGAIgASgNSACIAQFCBwoFX2RheXMioQEKGEdldE9mZmVyaW5nU3RhdHNSZXNwb25zZRITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIkCgRkYXlzGAQgAygLMhYubGltYmVyLnYxLk9mZmVyaW5nRGF5EikKB2JyZWFrZXIYBSADKAsyGC5saW1iZXIudjEuQnJlYWtlckNoYW5nZSL7AQoTTGlzdEVhcm5pbmdzUmVxdWVzdBIVCghwcm92aWRlchgBIAEoCUgAiAEBEhIKBW1vZGVsGAIgASgJSAGIAQESGAoLb2ZmZXJpbmdfaWQYAyABKAlIAogBARISCgVzaW5jZRgEIAEoDUgDiAEBEhIKBXVudGlsGAUgASgNSASIAQESEgoFbGltaXQYBiABKA1IBYgBARITCgZjdXJzb3IYByABKAlIBogBAUILCglfcHJvdmlkZXJCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEIICgZfc2luY2VCCAoGX3VudGlsQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0RWFybmluZ3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5FYXJuaW5nEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yInkKFUxpc3RTdGF0ZW1lbnRzUmVxdWVzdBIVCghwcm92aWRlchgBIAEoCUgAiAEBEhIKBWxpbWl0GAIgASgNSAGIAQESEwoGY3Vyc29yGAMgASgJSAKIAQFCCwoJX3Byb3ZpZGVyQggKBl9saW1pdEIJCgdfY3Vyc29yIogBChZMaXN0U3RhdGVtZW50c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIiCgRkYXRhGAIgAygLMhQubGltYmVyLnYxLlN0YXRlbWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciItChlHZXRQcm92aWRlckJhbGFuY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJIkkKGkdldFByb3ZpZGVyQmFsYW5jZVJlc3BvbnNlEisKB2JhbGFuY2UYASABKAsyGi5saW1iZXIudjEuUHJvdmlkZXJCYWxhbmNlImQKEkxpc3RQYXlvdXRzUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRISCgVsaW1pdBgCIAEoDUgAiAEBEhMKBmN1cnNvchgDIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0UGF5b3V0c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLlBheW91dBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciJOChNSZWNvcmRQYXlvdXRSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAESEQoJcmVmZXJlbmNlGAMgASgJIjkKFFJlY29yZFBheW91dFJlc3BvbnNlEiEKBnBheW91dBgBIAEoCzIRLmxpbWJlci52MS5QYXlvdXQiVwoPU2V0U2hhcmVSZXF1ZXN0EhUKCHByb3ZpZGVyGAEgASgJSACIAQESFAoHcGVyY2VudBgCIAEoAUgBiAEBQgsKCV9wcm92aWRlckIKCghfcGVyY2VudCJHChBTZXRTaGFyZVJlc3BvbnNlEhUKCHByb3ZpZGVyGAEgASgJSACIAQESDwoHcGVyY2VudBgCIAEoAUILCglfcHJvdmlkZXIy4Q8KDVN1cHBseVNlcnZpY2USWwoQUmVnaXN0ZXJQcm92aWRlchIiLmxpbWJlci52MS5SZWdpc3RlclByb3ZpZGVyUmVxdWVzdBojLmxpbWJlci52MS5SZWdpc3RlclByb3ZpZGVyUmVzcG9uc2USTwoMRGVjbGFyZU1vZGVsEh4ubGltYmVyLnYxLkRlY2xhcmVNb2RlbFJlcXVlc3QaHy5saW1iZXIudjEuRGVjbGFyZU1vZGVsUmVzcG9uc2USVQoOVmVyaWZ5T2ZmZXJpbmcSIC5saW1iZXIudjEuVmVyaWZ5T2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLlZlcmlmeU9mZmVyaW5nUmVzcG9uc2USYAoQTGlzdE93blByb3ZpZGVycxIiLmxpbWJlci52MS5MaXN0T3duUHJvdmlkZXJzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0T3duUHJvdmlkZXJzUmVzcG9uc2UiA5ACARJaCg5HZXRPd25Qcm92aWRlchIgLmxpbWJlci52MS5HZXRPd25Qcm92aWRlclJlcXVlc3QaIS5saW1iZXIudjEuR2V0T3duUHJvdmlkZXJSZXNwb25zZSIDkAIBElUKDlVwZGF0ZVByb3ZpZGVyEiAubGltYmVyLnYxLlVwZGF0ZVByb3ZpZGVyUmVxdWVzdBohLmxpbWJlci52MS5VcGRhdGVQcm92aWRlclJlc3BvbnNlElcKDUxpc3RPZmZlcmluZ3MSHy5saW1iZXIudjEuTGlzdE9mZmVyaW5nc1JlcXVlc3QaIC5saW1iZXIudjEuTGlzdE9mZmVyaW5nc1Jlc3BvbnNlIgOQAgESUQoLR2V0T2ZmZXJpbmcSHS5saW1iZXIudjEuR2V0T2ZmZXJpbmdSZXF1ZXN0Gh4ubGltYmVyLnYxLkdldE9mZmVyaW5nUmVzcG9uc2UiA5ACARJLCglHZXRSZXBvcnQSGy5saW1iZXIudjEuR2V0UmVwb3J0UmVxdWVzdBocLmxpbWJlci52MS5HZXRSZXBvcnRSZXNwb25zZSIDkAIBElUKDlVwZGF0ZU9mZmVyaW5nEiAubGltYmVyLnYxLlVwZGF0ZU9mZmVyaW5nUmVxdWVzdBohLmxpbWJlci52MS5VcGRhdGVPZmZlcmluZ1Jlc3BvbnNlElUKDkRlbGV0ZU9mZmVyaW5nEiAubGltYmVyLnYxLkRlbGV0ZU9mZmVyaW5nUmVxdWVzdBohLmxpbWJlci52MS5EZWxldGVPZmZlcmluZ1Jlc3BvbnNlElIKDVBhdXNlT2ZmZXJpbmcSHy5saW1iZXIudjEuUGF1c2VPZmZlcmluZ1JlcXVlc3QaIC5saW1iZXIudjEuUGF1c2VPZmZlcmluZ1Jlc3BvbnNlElUKDlJlc3VtZU9mZmVyaW5nEiAubGltYmVyLnYxLlJlc3VtZU9mZmVyaW5nUmVxdWVzdBohLmxpbWJlci52MS5SZXN1bWVPZmZlcmluZ1Jlc3BvbnNlElUKDlJldmlld1Byb3ZpZGVyEiAubGltYmVyLnYxLlJldmlld1Byb3ZpZGVyUmVxdWVzdBohLmxpbWJlci52MS5SZXZpZXdQcm92aWRlclJlc3BvbnNlElIKDVNldE1vZGVsT3duZXISHy5saW1iZXIudjEuU2V0TW9kZWxPd25lclJlcXVlc3QaIC5saW1iZXIudjEuU2V0TW9kZWxPd25lclJlc3BvbnNlEmAKEEdldE9mZmVyaW5nU3RhdHMSIi5saW1iZXIudjEuR2V0T2ZmZXJpbmdTdGF0c1JlcXVlc3QaIy5saW1iZXIudjEuR2V0T2ZmZXJpbmdTdGF0c1Jlc3BvbnNlIgOQAgESVAoMTGlzdEVhcm5pbmdzEh4ubGltYmVyLnYxLkxpc3RFYXJuaW5nc1JlcXVlc3QaHy5saW1iZXIudjEuTGlzdEVhcm5pbmdzUmVzcG9uc2UiA5ACARJaCg5MaXN0U3RhdGVtZW50cxIgLmxpbWJlci52MS5MaXN0U3RhdGVtZW50c1JlcXVlc3QaIS5saW1iZXIudjEuTGlzdFN0YXRlbWVudHNSZXNwb25zZSIDkAIBEmYKEkdldFByb3ZpZGVyQmFsYW5jZRIkLmxpbWJlci52MS5HZXRQcm92aWRlckJhbGFuY2VSZXF1ZXN0GiUubGltYmVyLnYxLkdldFByb3ZpZGVyQmFsYW5jZVJlc3BvbnNlIgOQAgESUQoLTGlzdFBheW91dHMSHS5saW1iZXIudjEuTGlzdFBheW91dHNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RQYXlvdXRzUmVzcG9uc2UiA5ACARJPCgxSZWNvcmRQYXlvdXQSHi5saW1iZXIudjEuUmVjb3JkUGF5b3V0UmVxdWVzdBofLmxpbWJlci52MS5SZWNvcmRQYXlvdXRSZXNwb25zZRJDCghTZXRTaGFyZRIaLmxpbWJlci52MS5TZXRTaGFyZVJlcXVlc3QaGy5saW1iZXIudjEuU2V0U2hhcmVSZXNwb25zZRJUCgxMaXN0SGFyZHdhcmUSHi5saW1iZXIudjEuTGlzdEhhcmR3YXJlUmVxdWVzdBofLmxpbWJlci52MS5MaXN0SGFyZHdhcmVSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_checkpoint, file_limber_v1_contract, file_limber_v1_earning, file_limber_v1_input_contract, file_limber_v1_supply]);
 
 /**
- * Asks to be a provider.
+ * Request to register a provider.
  *
  * @generated from message limber.v1.RegisterProviderRequest
  */
 export type RegisterProviderRequest = Message<"limber.v1.RegisterProviderRequest"> & {
   /**
-   * The word that stands for it in `provider.only` and in paths.
+   * Unique name, used in `provider.only` and in paths: lower-case letters, digits and hyphens.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string display_name = 2;
    */
   displayName?: string | undefined;
 
   /**
-   * Where it can be reached.
+   * Contact e-mail address.
    *
    * @generated from field: optional string contact_email = 3;
    */
   contactEmail?: string | undefined;
 
   /**
-   * Where it runs models.
+   * Regions where it runs models.
    *
    * @generated from field: repeated string regions = 4;
    */
@@ -68,7 +68,7 @@ export type RegisterProviderRequest = Message<"limber.v1.RegisterProviderRequest
   dataCollection?: string | undefined;
 
   /**
-   * Its page.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 6;
    */
@@ -104,228 +104,228 @@ export const RegisterProviderResponseSchema: GenMessage<RegisterProviderResponse
   messageDesc(file_limber_v1_supply_service, 1);
 
 /**
- * Declares an endpoint that serves a model.
+ * Request to declare an offering.
  *
  * @generated from message limber.v1.DeclareModelRequest
  */
 export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
   /**
-   * The provider, as registered.
+   * Name of the registered provider.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The model that it serves, `owner/name`; made known when it is new.
+   * Model slug `owner/name`; a new slug is added to the catalog.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * The wire protocol that the server speaks, such as `openpi-ws`.
+   * Wire protocol of the server, such as `openpi-ws`; see `GET /v1/runtimes`.
    *
    * @generated from field: string runtime = 3;
    */
   runtime: string;
 
   /**
-   * The server's address, such as `ws://policy.example.com:8000`.
+   * Address of the server, such as `ws://policy.example.com:8000`.
    *
    * @generated from field: string endpoint = 4;
    */
   endpoint: string;
 
   /**
-   * The accelerator, such as `A100-40GB`.
+   * Accelerator, such as `A100-40GB`; see `GET /v1/supply/hardware`.
    *
    * @generated from field: string hardware = 5;
    */
   hardware: string;
 
   /**
-   * What it can be asked for.
+   * Contracts it serves, such as `act`.
    *
    * @generated from field: repeated limber.v1.Contract contracts = 6;
    */
   contracts: Contract[];
 
   /**
-   * The action spaces that it emits; required for act.
+   * Action spaces that it emits; required for act.
    *
    * @generated from field: repeated string action_spaces = 7;
    */
   actionSpaces: string[];
 
   /**
-   * Dimension of the actions; needed for `continuous_nd` and `latent_action`, which do not fix one.
+   * Dimension of the actions; required for `continuous_nd` and `latent_action`, which have no fixed one.
    *
    * @generated from field: optional uint32 action_dim = 8;
    */
   actionDim?: number | undefined;
 
   /**
-   * The bodies that it was made for.
+   * Embodiments it was trained for.
    *
    * @generated from field: repeated string embodiments = 9;
    */
   embodiments: string[];
 
   /**
-   * The numeric precision that it runs at, such as `bf16`.
+   * Numeric precision, such as `bf16`.
    *
    * @generated from field: optional string precision = 10;
    */
   precision?: string | undefined;
 
   /**
-   * Where it runs.
+   * Region, such as `us-east`.
    *
    * @generated from field: optional string region = 11;
    */
   region?: string | undefined;
 
   /**
-   * Price of one frame, in US dollars.
+   * Price per frame, in US dollars.
    *
    * @generated from field: optional double price_per_frame = 12;
    */
   pricePerFrame?: number | undefined;
 
   /**
-   * Price of one action step, in US dollars; a default when absent.
+   * Price per action step, in US dollars; a default price when absent.
    *
    * @generated from field: optional double price_per_action_step = 13;
    */
   pricePerActionStep?: number | undefined;
 
   /**
-   * Price of a thousand tokens, in US dollars.
+   * Price per 1,000 tokens, in US dollars.
    *
    * @generated from field: optional double price_per_1k_tokens = 14;
    */
   pricePer1kTokens?: number | undefined;
 
   /**
-   * Most units in one answer. A server whose chunks have a length of their own need not declare it: the probe learns it.
+   * Maximum number of units per response. Not needed for servers with a fixed chunk length, which the probe measures.
    *
    * @generated from field: optional uint32 max_horizon = 15;
    */
   maxHorizon?: number | undefined;
 
   /**
-   * Time between steps, in milliseconds.
+   * Time between action steps, in milliseconds.
    *
    * @generated from field: optional uint32 dt_ms = 16;
    */
   dtMs?: number | undefined;
 
   /**
-   * How observations and answers are mapped.
+   * Mapping between the gateway's messages and the server's.
    *
    * @generated from field: optional limber.v1.WireProfile profile = 17;
    */
   profile?: WireProfile | undefined;
 
   /**
-   * How the gateway shows itself.
+   * How the gateway authenticates to the server.
    *
    * @generated from field: optional limber.v1.ProviderAuth auth = 18;
    */
   auth?: ProviderAuth | undefined;
 
   /**
-   * What the provider says of itself.
+   * Figures advertised by the provider.
    *
    * @generated from field: optional limber.v1.AdvertisedFigures advertised = 19;
    */
   advertised?: AdvertisedFigures | undefined;
 
   /**
-   * Time for one attempt, in seconds. 30 when absent.
+   * Timeout of one attempt, in seconds; 30 when absent.
    *
    * @generated from field: optional double timeout_s = 20;
    */
   timeoutS?: number | undefined;
 
   /**
-   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
-   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
+   * Maximum cold-start time, in seconds. It is the timeout of attempts that need a cold start, and multiplied by the accelerator cost it
+   * is the cold-start price. When absent, `timeout_s` applies and cold starts are free.
    *
    * @generated from field: optional double cold_timeout_s = 21;
    */
   coldTimeoutS?: number | undefined;
 
   /**
-   * Cost of the accelerator, in US dollars per second.
+   * Accelerator cost, in US dollars per second; the default of its hardware when absent.
    *
    * @generated from field: optional double cost_usd_per_second = 22;
    */
   costUsdPerSecond?: number | undefined;
 
   /**
-   * Seconds after which an idle container is scaled to zero. When absent, 60 are assumed, which its terms show; what an assumed container
-   * costs to wake is told by `cold_timeout_s`.
+   * Idle time after which the container scales to zero, in seconds; 60 is assumed when absent. The price of a cold start follows from
+   * `cold_timeout_s`.
    *
    * @generated from field: optional double scaledown_s = 23;
    */
   scaledownS?: number | undefined;
 
   /**
-   * Parameters that it honours.
+   * Optional parameters that it supports, such as `seed`.
    *
    * @generated from field: repeated string parameters = 24;
    */
   parameters: string[];
 
   /**
-   * What it says about its actions: units, frame, gripper.
+   * Note for callers about its actions, such as units, reference frame or gripper.
    *
    * @generated from field: optional string note = 25;
    */
   note?: string | undefined;
 
   /**
-   * What no action of it may exceed: a chunk that does is a failed attempt, and never clamped.
+   * Safety limits for its actions. A chunk that exceeds them counts as a failed attempt and is never clamped.
    *
    * @generated from field: optional limber.v1.SafetyBounds bounds = 26;
    */
   bounds?: SafetyBounds | undefined;
 
   /**
-   * `deny` promises that frames are not retained; what the provider said of itself when absent.
+   * `deny` promises that frames are not retained; the provider's policy applies when absent.
    *
    * @generated from field: optional string data_collection = 27;
    */
   dataCollection?: string | undefined;
 
   /**
-   * Price of one episode. Refused: the gateway runs evaluations itself, and no offering serves them.
+   * Price per episode. Always refused, because the gateway runs evaluations itself.
    *
    * @generated from field: optional double price_per_episode = 28;
    */
   pricePerEpisode?: number | undefined;
 
   /**
-   * What it reads: requests that it could not read are refused before it is asked. When absent, what its server says of itself, else what
-   * follows from its profile; what nobody says is not held against requests. 32 KiB at most.
+   * What it reads; requests that do not match are refused without calling it. When absent, taken from its server, or else from its
+   * profile. At most 32 KiB.
    *
    * @generated from field: optional limber.v1.InputContract input = 29;
    */
   input?: InputContract | undefined;
 
   /**
-   * What its actions mean, one for each action space, or one for all: no request falls back from it to a model whose actions mean something
-   * else. When absent, what its server says of itself, else what follows from its profile. 32 KiB at most.
+   * Meaning of its action values: one entry per action space, or one for all. Requests never fall back to a model with a different
+   * meaning. When absent, taken from its server, or else from its profile. At most 32 KiB.
    *
    * @generated from field: optional limber.v1.ActionMeanings actions = 30;
    */
   actions?: ActionMeanings | undefined;
 
   /**
-   * The checkpoint that it serves, as the maker of the model signed it for this provider. Needs `input`: the signature holds it, and `bounds`. A signature
-   * that no key of the owner of the model's name made is refused.
+   * Checkpoint that it serves, signed by the model's maker for this provider. Requires `input`, which the signature covers together with
+   * `bounds`. The signing key must belong to the owner of the model's name.
    *
    * @generated from field: optional limber.v1.SignedCheckpoint checkpoint = 31;
    */
@@ -340,13 +340,13 @@ export const DeclareModelRequestSchema: GenMessage<DeclareModelRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 2);
 
 /**
- * The offering.
+ * The declared offering.
  *
  * @generated from message limber.v1.DeclareModelResponse
  */
 export type DeclareModelResponse = Message<"limber.v1.DeclareModelResponse"> & {
   /**
-   * The offering, pending.
+   * The offering, in status `pending`.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -361,13 +361,13 @@ export const DeclareModelResponseSchema: GenMessage<DeclareModelResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 3);
 
 /**
- * Asks for the probe.
+ * Request to run the conformance probe.
  *
  * @generated from message limber.v1.VerifyOfferingRequest
  */
 export type VerifyOfferingRequest = Message<"limber.v1.VerifyOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -382,7 +382,7 @@ export const VerifyOfferingRequestSchema: GenMessage<VerifyOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 4);
 
 /**
- * What the probe made of it.
+ * Result of the probe.
  *
  * @generated from message limber.v1.VerifyOfferingResponse
  */
@@ -395,7 +395,7 @@ export type VerifyOfferingResponse = Message<"limber.v1.VerifyOfferingResponse">
   offering?: Offering | undefined;
 
   /**
-   * The probe's findings.
+   * The probe report.
    *
    * @generated from field: limber.v1.ProbeReport report = 2;
    */
@@ -410,20 +410,20 @@ export const VerifyOfferingResponseSchema: GenMessage<VerifyOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 5);
 
 /**
- * Asks for the organisation's providers.
+ * Request to list the organization's providers.
  *
  * @generated from message limber.v1.ListOwnProvidersRequest
  */
 export type ListOwnProvidersRequest = Message<"limber.v1.ListOwnProvidersRequest"> & {
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -444,7 +444,7 @@ export const ListOwnProvidersRequestSchema: GenMessage<ListOwnProvidersRequest> 
  */
 export type ListOwnProvidersResponse = Message<"limber.v1.ListOwnProvidersResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -458,14 +458,14 @@ export type ListOwnProvidersResponse = Message<"limber.v1.ListOwnProvidersRespon
   data: Provider[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -480,13 +480,13 @@ export const ListOwnProvidersResponseSchema: GenMessage<ListOwnProvidersResponse
   messageDesc(file_limber_v1_supply_service, 7);
 
 /**
- * Asks for one provider.
+ * Request for a provider.
  *
  * @generated from message limber.v1.GetOwnProviderRequest
  */
 export type GetOwnProviderRequest = Message<"limber.v1.GetOwnProviderRequest"> & {
   /**
-   * Its name.
+   * Provider name.
    *
    * @generated from field: string provider = 1;
    */
@@ -522,34 +522,34 @@ export const GetOwnProviderResponseSchema: GenMessage<GetOwnProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 9);
 
 /**
- * Changes what a provider says of itself; what is absent stays.
+ * Request to update a provider; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateProviderRequest
  */
 export type UpdateProviderRequest = Message<"limber.v1.UpdateProviderRequest"> & {
   /**
-   * Its name.
+   * Provider name.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string display_name = 2;
    */
   displayName?: string | undefined;
 
   /**
-   * Where it can be reached.
+   * Contact e-mail address.
    *
    * @generated from field: optional string contact_email = 3;
    */
   contactEmail?: string | undefined;
 
   /**
-   * Where it runs models; stays when empty.
+   * Regions where it runs models; unchanged if empty.
    *
    * @generated from field: repeated string regions = 4;
    */
@@ -563,7 +563,7 @@ export type UpdateProviderRequest = Message<"limber.v1.UpdateProviderRequest"> &
   dataCollection?: string | undefined;
 
   /**
-   * Its page.
+   * Homepage URL.
    *
    * @generated from field: optional string homepage = 6;
    */
@@ -578,7 +578,7 @@ export const UpdateProviderRequestSchema: GenMessage<UpdateProviderRequest> = /*
   messageDesc(file_limber_v1_supply_service, 10);
 
 /**
- * The provider as it is now.
+ * The updated provider.
  *
  * @generated from message limber.v1.UpdateProviderResponse
  */
@@ -599,48 +599,48 @@ export const UpdateProviderResponseSchema: GenMessage<UpdateProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 11);
 
 /**
- * Asks for offerings.
+ * Request to list offerings.
  *
  * @generated from message limber.v1.ListOfferingsRequest
  */
 export type ListOfferingsRequest = Message<"limber.v1.ListOfferingsRequest"> & {
   /**
-   * Only the organisation's own; true when absent. The operator has none and sees all.
+   * If true, only the organization's own offerings; true when absent. The operator has none and sees all.
    *
    * @generated from field: optional bool mine = 1;
    */
   mine?: boolean | undefined;
 
   /**
-   * Only those of this provider.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 2;
    */
   provider?: string | undefined;
 
   /**
-   * Only those of this model.
+   * Filters by model slug.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Only those in this state.
+   * Filters by status.
    *
    * @generated from field: optional limber.v1.OfferingStatus status = 4;
    */
   status?: OfferingStatus | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 5;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 6;
    */
@@ -661,7 +661,7 @@ export const ListOfferingsRequestSchema: GenMessage<ListOfferingsRequest> = /*@_
  */
 export type ListOfferingsResponse = Message<"limber.v1.ListOfferingsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -675,14 +675,14 @@ export type ListOfferingsResponse = Message<"limber.v1.ListOfferingsResponse"> &
   data: Offering[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -697,13 +697,13 @@ export const ListOfferingsResponseSchema: GenMessage<ListOfferingsResponse> = /*
   messageDesc(file_limber_v1_supply_service, 13);
 
 /**
- * Asks for one offering.
+ * Request for an offering.
  *
  * @generated from message limber.v1.GetOfferingRequest
  */
 export type GetOfferingRequest = Message<"limber.v1.GetOfferingRequest"> & {
   /**
-   * Its name.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -739,20 +739,20 @@ export const GetOfferingResponseSchema: GenMessage<GetOfferingResponse> = /*@__P
   messageDesc(file_limber_v1_supply_service, 15);
 
 /**
- * Asks for the last report.
+ * Request for the latest probe report.
  *
  * @generated from message limber.v1.GetReportRequest
  */
 export type GetReportRequest = Message<"limber.v1.GetReportRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The report of the probe that runs now, as far as it came; the last one where none runs.
+   * Returns the partial report of a running probe; the latest report if none is running.
    *
    * @generated from field: optional bool running = 2;
    */
@@ -767,7 +767,7 @@ export const GetReportRequestSchema: GenMessage<GetReportRequest> = /*@__PURE__*
   messageDesc(file_limber_v1_supply_service, 16);
 
 /**
- * The last report.
+ * The probe report.
  *
  * @generated from message limber.v1.GetReportResponse
  */
@@ -788,224 +788,224 @@ export const GetReportResponseSchema: GenMessage<GetReportResponse> = /*@__PURE_
   messageDesc(file_limber_v1_supply_service, 17);
 
 /**
- * Changes an offering's cost basis; what is absent stays.
+ * Request to update an offering's cost basis; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateOfferingRequest
  */
 export type UpdateOfferingRequest = Message<"limber.v1.UpdateOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * The accelerator.
+   * Accelerator, such as `A100-40GB`.
    *
    * @generated from field: optional string hardware = 2;
    */
   hardware?: string | undefined;
 
   /**
-   * Cost of the accelerator, in US dollars per second.
+   * Accelerator cost, in US dollars per second.
    *
    * @generated from field: optional double cost_usd_per_second = 3;
    */
   costUsdPerSecond?: number | undefined;
 
   /**
-   * Seconds after which an idle container is scaled to zero.
+   * Idle time after which the container scales to zero, in seconds.
    *
    * @generated from field: optional double scaledown_s = 4;
    */
   scaledownS?: number | undefined;
 
   /**
-   * Time for one attempt, in seconds.
+   * Timeout of one attempt, in seconds.
    *
    * @generated from field: optional double timeout_s = 5;
    */
   timeoutS?: number | undefined;
 
   /**
-   * Time that waking a container takes at most, in seconds: the budget of an attempt that wakes one, and what a wake-up is priced at, at
-   * the cost of the accelerator. Where it is absent such an attempt has `timeout_s`, and waking costs nothing.
+   * Maximum cold-start time, in seconds. It is the timeout of attempts that need a cold start, and multiplied by the accelerator cost it
+   * is the cold-start price. When absent, `timeout_s` applies and cold starts are free.
    *
    * @generated from field: optional double cold_timeout_s = 6;
    */
   coldTimeoutS?: number | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value id = 20;
    */
   id?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value provider = 21;
    */
   provider?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value model = 22;
    */
   model?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value runtime = 23;
    */
   runtime?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value endpoint = 24;
    */
   endpoint?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value status = 25;
    */
   status?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value contracts = 26;
    */
   contracts?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value action_spaces = 27;
    */
   actionSpaces?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value action_dim = 28;
    */
   actionDim?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value embodiments = 29;
    */
   embodiments?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value precision = 30;
    */
   precision?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value region = 31;
    */
   region?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_frame = 32;
    */
   pricePerFrame?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_action_step = 33;
    */
   pricePerActionStep?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_1k_tokens = 34;
    */
   pricePer1kTokens?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value price_per_episode = 35;
    */
   pricePerEpisode?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value max_horizon = 36;
    */
   maxHorizon?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value dt_ms = 37;
    */
   dtMs?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value profile = 38;
    */
   profile?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value auth = 39;
    */
   auth?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value advertised = 40;
    */
   advertised?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value parameters = 41;
    */
   parameters?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value note = 42;
    */
   note?: Value | undefined;
 
   /**
-   * Never changes; refused with `immutable_field`.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value bounds = 43;
    */
   bounds?: Value | undefined;
 
   /**
-   * Never changes.
+   * Read-only; sending it is refused with `immutable_field`.
    *
    * @generated from field: optional google.protobuf.Value data_collection = 44;
    */
@@ -1020,7 +1020,7 @@ export const UpdateOfferingRequestSchema: GenMessage<UpdateOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 18);
 
 /**
- * The offering as it is now.
+ * The updated offering.
  *
  * @generated from message limber.v1.UpdateOfferingResponse
  */
@@ -1041,20 +1041,20 @@ export const UpdateOfferingResponseSchema: GenMessage<UpdateOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 19);
 
 /**
- * Asks for an offering to be withdrawn.
+ * Request to withdraw an offering.
  *
  * @generated from message limber.v1.DeleteOfferingRequest
  */
 export type DeleteOfferingRequest = Message<"limber.v1.DeleteOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Also when calls are routed to it.
+   * Also withdraws it if it is routable.
    *
    * @generated from field: optional bool force = 2;
    */
@@ -1069,7 +1069,7 @@ export const DeleteOfferingRequestSchema: GenMessage<DeleteOfferingRequest> = /*
   messageDesc(file_limber_v1_supply_service, 20);
 
 /**
- * The offering, removed, or draining while calls on it still run.
+ * The offering: removed, or draining while its calls are still running.
  *
  * @generated from message limber.v1.DeleteOfferingResponse
  */
@@ -1090,7 +1090,7 @@ export const DeleteOfferingResponseSchema: GenMessage<DeleteOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 21);
 
 /**
- * Asks for the accelerators that an offering may declare.
+ * Request to list accelerators.
  *
  * @generated from message limber.v1.ListHardwareRequest
  */
@@ -1105,20 +1105,20 @@ export const ListHardwareRequestSchema: GenMessage<ListHardwareRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 22);
 
 /**
- * The accelerators that an offering may declare.
+ * The accelerators that an offering can declare.
  *
  * @generated from message limber.v1.ListHardwareResponse
  */
 export type ListHardwareResponse = Message<"limber.v1.ListHardwareResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * Their names.
+   * Accelerator names.
    *
    * @generated from field: repeated string data = 2;
    */
@@ -1133,27 +1133,27 @@ export const ListHardwareResponseSchema: GenMessage<ListHardwareResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 23);
 
 /**
- * Asks for a provider to be judged.
+ * Request to review a provider.
  *
  * @generated from message limber.v1.ReviewProviderRequest
  */
 export type ReviewProviderRequest = Message<"limber.v1.ReviewProviderRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * What it is from now on.
+   * New standing.
    *
    * @generated from field: limber.v1.ProviderStanding standing = 2;
    */
   standing: ProviderStanding;
 
   /**
-   * Why.
+   * Reason.
    *
    * @generated from field: string note = 3;
    */
@@ -1168,13 +1168,13 @@ export const ReviewProviderRequestSchema: GenMessage<ReviewProviderRequest> = /*
   messageDesc(file_limber_v1_supply_service, 24);
 
 /**
- * It is judged.
+ * The reviewed provider.
  *
  * @generated from message limber.v1.ReviewProviderResponse
  */
 export type ReviewProviderResponse = Message<"limber.v1.ReviewProviderResponse"> & {
   /**
-   * The provider as it is now.
+   * The updated provider.
    *
    * @generated from field: limber.v1.Provider provider = 1;
    */
@@ -1189,26 +1189,26 @@ export const ReviewProviderResponseSchema: GenMessage<ReviewProviderResponse> = 
   messageDesc(file_limber_v1_supply_service, 25);
 
 /**
- * Asks for a name to be given to an organisation.
+ * Request to assign an owner name.
  *
  * @generated from message limber.v1.SetModelOwnerRequest
  */
 export type SetModelOwnerRequest = Message<"limber.v1.SetModelOwnerRequest"> & {
   /**
-   * The name, the part of a model's slug before the slash.
+   * Owner name, the slug part before the slash.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * Whose it is from now on.
+   * The new owner.
    *
    * @generated from oneof limber.v1.SetModelOwnerRequest.whose
    */
   whose: {
     /**
-     * This organisation's.
+     * Organization id, such as `org_01J…`.
      *
      * @generated from field: string org_id = 2;
      */
@@ -1216,7 +1216,7 @@ export type SetModelOwnerRequest = Message<"limber.v1.SetModelOwnerRequest"> & {
     case: "orgId";
   } | {
     /**
-     * Nobody's.
+     * True to remove the assignment.
      *
      * @generated from field: bool nobody = 3;
      */
@@ -1233,20 +1233,20 @@ export const SetModelOwnerRequestSchema: GenMessage<SetModelOwnerRequest> = /*@_
   messageDesc(file_limber_v1_supply_service, 26);
 
 /**
- * It is given.
+ * The assignment.
  *
  * @generated from message limber.v1.SetModelOwnerResponse
  */
 export type SetModelOwnerResponse = Message<"limber.v1.SetModelOwnerResponse"> & {
   /**
-   * The name.
+   * Owner name.
    *
    * @generated from field: string owner = 1;
    */
   owner: string;
 
   /**
-   * Whose it is; absent: nobody's.
+   * Id of the organization; absent if unassigned.
    *
    * @generated from field: optional string org_id = 2;
    */
@@ -1261,13 +1261,13 @@ export const SetModelOwnerResponseSchema: GenMessage<SetModelOwnerResponse> = /*
   messageDesc(file_limber_v1_supply_service, 27);
 
 /**
- * Asks for an offering to be paused.
+ * Request to pause an offering.
  *
  * @generated from message limber.v1.PauseOfferingRequest
  */
 export type PauseOfferingRequest = Message<"limber.v1.PauseOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1288,7 +1288,7 @@ export const PauseOfferingRequestSchema: GenMessage<PauseOfferingRequest> = /*@_
  */
 export type PauseOfferingResponse = Message<"limber.v1.PauseOfferingResponse"> & {
   /**
-   * The offering as it is now.
+   * The updated offering.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -1303,13 +1303,13 @@ export const PauseOfferingResponseSchema: GenMessage<PauseOfferingResponse> = /*
   messageDesc(file_limber_v1_supply_service, 29);
 
 /**
- * Asks for an offering to be resumed.
+ * Request to resume an offering.
  *
  * @generated from message limber.v1.ResumeOfferingRequest
  */
 export type ResumeOfferingRequest = Message<"limber.v1.ResumeOfferingRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
@@ -1330,7 +1330,7 @@ export const ResumeOfferingRequestSchema: GenMessage<ResumeOfferingRequest> = /*
  */
 export type ResumeOfferingResponse = Message<"limber.v1.ResumeOfferingResponse"> & {
   /**
-   * The offering as it is now.
+   * The updated offering.
    *
    * @generated from field: limber.v1.Offering offering = 1;
    */
@@ -1345,20 +1345,20 @@ export const ResumeOfferingResponseSchema: GenMessage<ResumeOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 31);
 
 /**
- * Asks how an offering did.
+ * Request for the daily figures of an offering.
  *
  * @generated from message limber.v1.GetOfferingStatsRequest
  */
 export type GetOfferingStatsRequest = Message<"limber.v1.GetOfferingStatsRequest"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * How many days, today among them; 30 when absent.
+   * Number of days, including today; 30 when absent.
    *
    * @generated from field: optional uint32 days = 2;
    */
@@ -1373,41 +1373,41 @@ export const GetOfferingStatsRequestSchema: GenMessage<GetOfferingStatsRequest> 
   messageDesc(file_limber_v1_supply_service, 32);
 
 /**
- * How an offering did.
+ * Daily figures of an offering.
  *
  * @generated from message limber.v1.GetOfferingStatsResponse
  */
 export type GetOfferingStatsResponse = Message<"limber.v1.GetOfferingStatsResponse"> & {
   /**
-   * The offering.
+   * Offering id, such as `off_01J…`.
    *
    * @generated from field: string offering_id = 1;
    */
   offeringId: string;
 
   /**
-   * Its model.
+   * Model slug, such as `physical-intelligence/pi0`.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Its provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 3;
    */
   provider: string;
 
   /**
-   * The days on which there was something, the newest first.
+   * Days with activity, newest first.
    *
    * @generated from field: repeated limber.v1.OfferingDay days = 4;
    */
   days: OfferingDay[];
 
   /**
-   * Changes of its breaker on these days, the newest first, at most 200.
+   * Breaker changes on these days, newest first, at most 200.
    *
    * @generated from field: repeated limber.v1.BreakerChange breaker = 5;
    */
@@ -1422,55 +1422,55 @@ export const GetOfferingStatsResponseSchema: GenMessage<GetOfferingStatsResponse
   messageDesc(file_limber_v1_supply_service, 33);
 
 /**
- * Asks for earnings.
+ * Request to list earnings.
  *
  * @generated from message limber.v1.ListEarningsRequest
  */
 export type ListEarningsRequest = Message<"limber.v1.ListEarningsRequest"> & {
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * Only this model's.
+   * Filters by model slug.
    *
    * @generated from field: optional string model = 2;
    */
   model?: string | undefined;
 
   /**
-   * Only this offering's.
+   * Filters by offering.
    *
    * @generated from field: optional string offering_id = 3;
    */
   offeringId?: string | undefined;
 
   /**
-   * From the UTC day of this moment on, in unix seconds.
+   * First day, as a time in Unix seconds; its UTC day is included.
    *
    * @generated from field: optional uint32 since = 4;
    */
   since?: number | undefined;
 
   /**
-   * Until before the UTC day of this moment, in unix seconds.
+   * Last day, as a time in Unix seconds; its UTC day is excluded.
    *
    * @generated from field: optional uint32 until = 5;
    */
   until?: number | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 6;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 7;
    */
@@ -1485,34 +1485,34 @@ export const ListEarningsRequestSchema: GenMessage<ListEarningsRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 34);
 
 /**
- * A page of earnings, the newest day first.
+ * A page of earnings, newest day first.
  *
  * @generated from message limber.v1.ListEarningsResponse
  */
 export type ListEarningsResponse = Message<"limber.v1.ListEarningsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * What was earned.
+   * The earnings.
    *
    * @generated from field: repeated limber.v1.Earning data = 2;
    */
   data: Earning[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1527,27 +1527,27 @@ export const ListEarningsResponseSchema: GenMessage<ListEarningsResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 35);
 
 /**
- * Asks for statements.
+ * Request to list statements.
  *
  * @generated from message limber.v1.ListStatementsRequest
  */
 export type ListStatementsRequest = Message<"limber.v1.ListStatementsRequest"> & {
   /**
-   * Only this provider's.
+   * Filters by provider name.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -1562,13 +1562,13 @@ export const ListStatementsRequestSchema: GenMessage<ListStatementsRequest> = /*
   messageDesc(file_limber_v1_supply_service, 36);
 
 /**
- * A page of statements, the newest month first.
+ * A page of statements, newest month first.
  *
  * @generated from message limber.v1.ListStatementsResponse
  */
 export type ListStatementsResponse = Message<"limber.v1.ListStatementsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -1582,14 +1582,14 @@ export type ListStatementsResponse = Message<"limber.v1.ListStatementsResponse">
   data: Statement[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1604,13 +1604,13 @@ export const ListStatementsResponseSchema: GenMessage<ListStatementsResponse> = 
   messageDesc(file_limber_v1_supply_service, 37);
 
 /**
- * Asks what a provider is owed.
+ * Request for a provider's balance.
  *
  * @generated from message limber.v1.GetProviderBalanceRequest
  */
 export type GetProviderBalanceRequest = Message<"limber.v1.GetProviderBalanceRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
@@ -1625,7 +1625,7 @@ export const GetProviderBalanceRequestSchema: GenMessage<GetProviderBalanceReque
   messageDesc(file_limber_v1_supply_service, 38);
 
 /**
- * What a provider is owed.
+ * A provider's balance.
  *
  * @generated from message limber.v1.GetProviderBalanceResponse
  */
@@ -1646,27 +1646,27 @@ export const GetProviderBalanceResponseSchema: GenMessage<GetProviderBalanceResp
   messageDesc(file_limber_v1_supply_service, 39);
 
 /**
- * Asks what was paid out.
+ * Request to list payouts.
  *
  * @generated from message limber.v1.ListPayoutsRequest
  */
 export type ListPayoutsRequest = Message<"limber.v1.ListPayoutsRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -1681,13 +1681,13 @@ export const ListPayoutsRequestSchema: GenMessage<ListPayoutsRequest> = /*@__PUR
   messageDesc(file_limber_v1_supply_service, 40);
 
 /**
- * A page of payouts, the newest first.
+ * A page of payouts, newest first.
  *
  * @generated from message limber.v1.ListPayoutsResponse
  */
 export type ListPayoutsResponse = Message<"limber.v1.ListPayoutsResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -1701,14 +1701,14 @@ export type ListPayoutsResponse = Message<"limber.v1.ListPayoutsResponse"> & {
   data: Payout[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -1723,27 +1723,27 @@ export const ListPayoutsResponseSchema: GenMessage<ListPayoutsResponse> = /*@__P
   messageDesc(file_limber_v1_supply_service, 41);
 
 /**
- * Records a payout.
+ * Request to record a payout.
  *
  * @generated from message limber.v1.RecordPayoutRequest
  */
 export type RecordPayoutRequest = Message<"limber.v1.RecordPayoutRequest"> & {
   /**
-   * The provider.
+   * Provider name, such as `acme`.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The amount, in US dollars.
+   * Amount, in US dollars.
    *
    * @generated from field: double amount_usd = 2;
    */
   amountUsd: number;
 
   /**
-   * The reference of the payment, such as the bank's.
+   * Payment reference, such as the bank's.
    *
    * @generated from field: string reference = 3;
    */
@@ -1758,7 +1758,7 @@ export const RecordPayoutRequestSchema: GenMessage<RecordPayoutRequest> = /*@__P
   messageDesc(file_limber_v1_supply_service, 42);
 
 /**
- * It is recorded.
+ * The recorded payout.
  *
  * @generated from message limber.v1.RecordPayoutResponse
  */
@@ -1779,20 +1779,20 @@ export const RecordPayoutResponseSchema: GenMessage<RecordPayoutResponse> = /*@_
   messageDesc(file_limber_v1_supply_service, 43);
 
 /**
- * Sets a share.
+ * Request to set a revenue share.
  *
  * @generated from message limber.v1.SetShareRequest
  */
 export type SetShareRequest = Message<"limber.v1.SetShareRequest"> & {
   /**
-   * The provider; all that have no share of their own when absent.
+   * Provider name; when absent, all providers without their own share.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The share, in percent, of at most two decimals. Absent: the provider has none of its own any more.
+   * Revenue share in percent, with at most two decimals. When absent, the provider's own share is removed.
    *
    * @generated from field: optional double percent = 2;
    */
@@ -1807,20 +1807,20 @@ export const SetShareRequestSchema: GenMessage<SetShareRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply_service, 44);
 
 /**
- * It is set.
+ * The resulting share.
  *
  * @generated from message limber.v1.SetShareResponse
  */
 export type SetShareResponse = Message<"limber.v1.SetShareResponse"> & {
   /**
-   * The provider; absent where it is the share of all others.
+   * Provider name; absent for the share of all other providers.
    *
    * @generated from field: optional string provider = 1;
    */
   provider?: string | undefined;
 
   /**
-   * The share that is in force, in percent.
+   * Effective share, in percent.
    *
    * @generated from field: double percent = 2;
    */
@@ -1835,13 +1835,13 @@ export const SetShareResponseSchema: GenMessage<SetShareResponse> = /*@__PURE__*
   messageDesc(file_limber_v1_supply_service, 45);
 
 /**
- * How partners bring models: register, declare, verify.
+ * Lets providers register, declare and verify their offerings, and see figures and earnings.
  *
  * @generated from service limber.v1.SupplyService
  */
 export const SupplyService: GenService<{
   /**
-   * Registers the calling organisation as a provider.
+   * Registers the caller's organization as a provider.
    *
    * @generated from rpc limber.v1.SupplyService.RegisterProvider
    */
@@ -1851,8 +1851,8 @@ export const SupplyService: GenService<{
     output: typeof RegisterProviderResponseSchema;
   },
   /**
-   * Declares an endpoint that serves a model. A model that is not in the catalog is seen by its declarer alone until an offering of it
-   * passes its probe, and again when the last one is gone.
+   * Declares an endpoint that serves a model. A model outside the catalog stays visible only to its organization while none of its
+   * offerings is live.
    *
    * @generated from rpc limber.v1.SupplyService.DeclareModel
    */
@@ -1872,7 +1872,7 @@ export const SupplyService: GenService<{
     output: typeof VerifyOfferingResponseSchema;
   },
   /**
-   * Lists the calling organisation's providers, by name.
+   * Lists the providers of the caller's organization, by name.
    *
    * @generated from rpc limber.v1.SupplyService.ListOwnProviders
    */
@@ -1882,7 +1882,7 @@ export const SupplyService: GenService<{
     output: typeof ListOwnProvidersResponseSchema;
   },
   /**
-   * Shows one of the calling organisation's providers.
+   * Returns a provider of the caller's organization.
    *
    * @generated from rpc limber.v1.SupplyService.GetOwnProvider
    */
@@ -1892,7 +1892,7 @@ export const SupplyService: GenService<{
     output: typeof GetOwnProviderResponseSchema;
   },
   /**
-   * Changes what a provider says of itself; its name stays.
+   * Updates a provider; its name cannot be changed.
    *
    * @generated from rpc limber.v1.SupplyService.UpdateProvider
    */
@@ -1902,7 +1902,7 @@ export const SupplyService: GenService<{
     output: typeof UpdateProviderResponseSchema;
   },
   /**
-   * Lists offerings, newest first: the organisation's own, or with `mine=false` what everybody may call besides. The operator sees all.
+   * Lists offerings, newest first: the organization's own, or with `mine=false` also all public ones. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListOfferings
    */
@@ -1912,7 +1912,7 @@ export const SupplyService: GenService<{
     output: typeof ListOfferingsResponseSchema;
   },
   /**
-   * Shows one offering.
+   * Returns an offering.
    *
    * @generated from rpc limber.v1.SupplyService.GetOffering
    */
@@ -1922,7 +1922,7 @@ export const SupplyService: GenService<{
     output: typeof GetOfferingResponseSchema;
   },
   /**
-   * Shows what the conformance probe last found, or with `running=true` what the one that runs now has found so far.
+   * Returns the latest report of the conformance probe, or with `running=true` the partial report of a running one.
    *
    * @generated from rpc limber.v1.SupplyService.GetReport
    */
@@ -1932,7 +1932,7 @@ export const SupplyService: GenService<{
     output: typeof GetReportResponseSchema;
   },
   /**
-   * Changes an offering's cost basis; everything else of it is what was probed, and stays.
+   * Updates an offering's cost basis. All other properties were probed and cannot be changed.
    *
    * @generated from rpc limber.v1.SupplyService.UpdateOffering
    */
@@ -1942,7 +1942,7 @@ export const SupplyService: GenService<{
     output: typeof UpdateOfferingResponseSchema;
   },
   /**
-   * Withdraws an offering. One that calls are routed to needs `force`: it takes no new ones, and goes when those that run have ended.
+   * Withdraws an offering. A routable one needs `force`: it gets no new calls and is removed when its running calls have ended.
    *
    * @generated from rpc limber.v1.SupplyService.DeleteOffering
    */
@@ -1952,8 +1952,8 @@ export const SupplyService: GenService<{
     output: typeof DeleteOfferingResponseSchema;
   },
   /**
-   * Takes a live offering out of routing, for a deployment of its server say: calls that run end, loops move on. It keeps its id, its probe and
-   * its figures.
+   * Takes a live offering out of routing, for example to redeploy its server: running calls finish and control loops move to other
+   * offerings. Its id, probe result and figures are kept.
    *
    * @generated from rpc limber.v1.SupplyService.PauseOffering
    */
@@ -1963,7 +1963,7 @@ export const SupplyService: GenService<{
     output: typeof PauseOfferingResponseSchema;
   },
   /**
-   * Routes to a paused offering again; the probe looks at it soon.
+   * Makes a paused offering routable again; a probe follows soon.
    *
    * @generated from rpc limber.v1.SupplyService.ResumeOffering
    */
@@ -1973,7 +1973,8 @@ export const SupplyService: GenService<{
     output: typeof ResumeOfferingResponseSchema;
   },
   /**
-   * Verifies a provider, so that its offerings serve everybody, rejects it, or takes either back. Told to its organisation.
+   * Verifies or rejects a provider, or revokes either. Offerings of verified providers serve all callers. The provider's organization is
+   * notified.
    *
    * @generated from rpc limber.v1.SupplyService.ReviewProvider
    */
@@ -1983,7 +1984,7 @@ export const SupplyService: GenService<{
     output: typeof ReviewProviderResponseSchema;
   },
   /**
-   * Gives an owner's name, the part of a model's slug before the slash, to an organisation: its offerings serve those who name such a model.
+   * Assigns an owner name, the slug part before the slash, to an organization. Its offerings then serve requests that name such a model.
    *
    * @generated from rpc limber.v1.SupplyService.SetModelOwner
    */
@@ -1993,8 +1994,8 @@ export const SupplyService: GenService<{
     output: typeof SetModelOwnerResponseSchema;
   },
   /**
-   * Shows how an offering did, day by day in UTC, the newest first: answers, failures and their reasons, latencies, holds, uptime, and when its
-   * breaker opened and closed. Nothing of it tells who called, or with what.
+   * Returns daily figures of an offering in UTC, newest first: responses, failures, latencies, holds, uptime and breaker changes. They
+   * reveal neither callers nor inputs.
    *
    * @generated from rpc limber.v1.SupplyService.GetOfferingStats
    */
@@ -2004,7 +2005,7 @@ export const SupplyService: GenService<{
     output: typeof GetOfferingStatsResponseSchema;
   },
   /**
-   * Lists what the organisation's offerings earned, by day and offering, the newest first. The operator sees all.
+   * Lists earnings of the organization's offerings by day and offering, newest first. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListEarnings
    */
@@ -2014,7 +2015,7 @@ export const SupplyService: GenService<{
     output: typeof ListEarningsResponseSchema;
   },
   /**
-   * Lists what the organisation's providers earned month by month, the newest first. The operator sees all.
+   * Lists monthly statements of the organization's providers, newest first. The operator sees all.
    *
    * @generated from rpc limber.v1.SupplyService.ListStatements
    */
@@ -2024,7 +2025,7 @@ export const SupplyService: GenService<{
     output: typeof ListStatementsResponseSchema;
   },
   /**
-   * Shows what a provider earned, was paid and is owed, and its share.
+   * Returns what a provider has earned, has been paid and is due, and its revenue share.
    *
    * @generated from rpc limber.v1.SupplyService.GetProviderBalance
    */
@@ -2034,7 +2035,7 @@ export const SupplyService: GenService<{
     output: typeof GetProviderBalanceResponseSchema;
   },
   /**
-   * Lists what was paid out to a provider, the newest first.
+   * Lists payouts to a provider, newest first.
    *
    * @generated from rpc limber.v1.SupplyService.ListPayouts
    */
@@ -2044,7 +2045,7 @@ export const SupplyService: GenService<{
     output: typeof ListPayoutsResponseSchema;
   },
   /**
-   * Records what was paid out to a provider, at most what is owed. The same reference again answers the payout that was recorded.
+   * Records a payout to a provider, at most the amount due. A repeated call with the same reference returns the recorded payout.
    *
    * @generated from rpc limber.v1.SupplyService.RecordPayout
    */
@@ -2054,7 +2055,7 @@ export const SupplyService: GenService<{
     output: typeof RecordPayoutResponseSchema;
   },
   /**
-   * Sets the share that a provider earns of what its calls are charged, or that of all providers without one of their own, from now on.
+   * Sets the revenue share of a provider, or of all providers without their own, from now on.
    *
    * @generated from rpc limber.v1.SupplyService.SetShare
    */
@@ -2064,8 +2065,8 @@ export const SupplyService: GenService<{
     output: typeof SetShareResponseSchema;
   },
   /**
-   * Lists the accelerators that an offering may declare, by name. Capitals and separators make no difference, and any other name is
-   * priced as the most expensive one.
+   * Lists the accelerators that an offering can declare, by name. Case and separators are ignored; an unknown name is priced as the most
+   * expensive accelerator.
    *
    * @generated from rpc limber.v1.SupplyService.ListHardware
    */

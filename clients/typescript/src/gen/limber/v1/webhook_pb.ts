@@ -13,41 +13,41 @@ export const file_limber_v1_webhook: GenFile = /*@__PURE__*/
   fileDesc("ChdsaW1iZXIvdjEvd2ViaG9vay5wcm90bxIJbGltYmVyLnYxIs4CCgdXZWJob29rEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRILCgN1cmwYAyABKAkSDgoGZXZlbnRzGAQgAygJEhMKC2Rlc2NyaXB0aW9uGAUgASgJEigKBnN0YXR1cxgGIAEoDjIYLmxpbWJlci52MS5XZWJob29rU3RhdHVzEhgKBnNlY3JldBgHIAEoCUIDgAEBSACIAQESEgoKY3JlYXRlZF9hdBgIIAEoDRI2Cg1sYXN0X2RlbGl2ZXJ5GAkgASgLMhoubGltYmVyLnYxLldlYmhvb2tEZWxpdmVyeUgBiAEBEhwKFGNvbnNlY3V0aXZlX2ZhaWx1cmVzGAogASgNEhkKDHdvcmtzcGFjZV9pZBgLIAEoCUgCiAEBQgkKB19zZWNyZXRCEAoOX2xhc3RfZGVsaXZlcnlCDwoNX3dvcmtzcGFjZV9pZCK7AgoPV2ViaG9va0RlbGl2ZXJ5EgoKAmlkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEg0KBWV2ZW50GAMgASgJEjAKBnN0YXR1cxgEIAEoDjIgLmxpbWJlci52MS5XZWJob29rRGVsaXZlcnlTdGF0dXMSDQoFdHJpZXMYBSABKA0SGAoLbGFzdF9zdGF0dXMYBiABKA1IAIgBARIXCgpsYXN0X2Vycm9yGAcgASgJSAGIAQESEgoKY3JlYXRlZF9hdBgIIAEoDRIYCgtuZXh0X3RyeV9hdBgJIAEoDUgCiAEBEhkKDGRlbGl2ZXJlZF9hdBgKIAEoDUgDiAEBQg4KDF9sYXN0X3N0YXR1c0INCgtfbGFzdF9lcnJvckIOCgxfbmV4dF90cnlfYXRCDwoNX2RlbGl2ZXJlZF9hdCpoCg1XZWJob29rU3RhdHVzEh4KGldFQkhPT0tfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGgoWV0VCSE9PS19TVEFUVVNfRU5BQkxFRBABEhsKF1dFQkhPT0tfU1RBVFVTX0RJU0FCTEVEEAIqsAEKFVdlYmhvb2tEZWxpdmVyeVN0YXR1cxInCiNXRUJIT09LX0RFTElWRVJZX1NUQVRVU19VTlNQRUNJRklFRBAAEiMKH1dFQkhPT0tfREVMSVZFUllfU1RBVFVTX1BFTkRJTkcQARIlCiFXRUJIT09LX0RFTElWRVJZX1NUQVRVU19ERUxJVkVSRUQQAhIiCh5XRUJIT09LX0RFTElWRVJZX1NUQVRVU19GQUlMRUQQA2IGcHJvdG8z");
 
 /**
- * An address that events of an organisation are sent to, signed by Standard Webhooks.
+ * An endpoint that receives an organization's events, signed according to Standard Webhooks.
  *
  * @generated from message limber.v1.Webhook
  */
 export type Webhook = Message<"limber.v1.Webhook"> & {
   /**
-   * Its name, such as `wh_01J…`.
+   * Webhook id, such as `wh_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant `webhook`.
+   * Always `webhook`.
    *
    * @generated from field: string object = 2;
    */
   object: string;
 
   /**
-   * Where events are sent.
+   * URL that receives the events.
    *
    * @generated from field: string url = 3;
    */
   url: string;
 
   /**
-   * The names of the events that are sent, or `*` for all that need no asking for.
+   * Subscribed event types, or `*` for all types that need not be named.
    *
    * @generated from field: repeated string events = 4;
    */
   events: string[];
 
   /**
-   * What it is for.
+   * Description.
    *
    * @generated from field: string description = 5;
    */
@@ -61,35 +61,35 @@ export type Webhook = Message<"limber.v1.Webhook"> & {
   status: WebhookStatus;
 
   /**
-   * Signs what is sent, and is shown only once.
+   * Signing secret; returned only once.
    *
    * @generated from field: optional string secret = 7;
    */
   secret?: string | undefined;
 
   /**
-   * When it was registered, in unix seconds.
+   * When it was registered, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 8;
    */
   createdAt: number;
 
   /**
-   * The delivery that ended last.
+   * The most recently ended delivery.
    *
    * @generated from field: optional limber.v1.WebhookDelivery last_delivery = 9;
    */
   lastDelivery?: WebhookDelivery | undefined;
 
   /**
-   * Deliveries that failed since the last that did not.
+   * Number of consecutive failed deliveries.
    *
    * @generated from field: uint32 consecutive_failures = 10;
    */
   consecutiveFailures: number;
 
   /**
-   * The workspace whose events alone are sent; absent where all of the organisation's are.
+   * Workspace whose events it receives; absent for all events of the organization.
    *
    * @generated from field: optional string workspace_id = 11;
    */
@@ -104,76 +104,76 @@ export const WebhookSchema: GenMessage<Webhook> = /*@__PURE__*/
   messageDesc(file_limber_v1_webhook, 0);
 
 /**
- * One event on its way to one webhook.
+ * The delivery of an event to a webhook.
  *
  * @generated from message limber.v1.WebhookDelivery
  */
 export type WebhookDelivery = Message<"limber.v1.WebhookDelivery"> & {
   /**
-   * Its name, such as `dlv_01J…`.
+   * Delivery id, such as `dlv_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * The event; the same in every try, and what `webhook-id` says.
+   * Event id; equal in every attempt and sent as `webhook-id`.
    *
    * @generated from field: string event_id = 2;
    */
   eventId: string;
 
   /**
-   * The name of the event.
+   * Event type.
    *
    * @generated from field: string event = 3;
    */
   event: string;
 
   /**
-   * Where it stands.
+   * Delivery status.
    *
    * @generated from field: limber.v1.WebhookDeliveryStatus status = 4;
    */
   status: WebhookDeliveryStatus;
 
   /**
-   * How often it was tried.
+   * Number of attempts.
    *
    * @generated from field: uint32 tries = 5;
    */
   tries: number;
 
   /**
-   * The receiver's last HTTP status; absent when none came.
+   * HTTP status of the last response; absent if there was none.
    *
    * @generated from field: optional uint32 last_status = 6;
    */
   lastStatus?: number | undefined;
 
   /**
-   * What came of the last try, in a word: `timed_out`, `unreachable`, `refused_address`, `bad_status`, `too_large`; absent where it was taken.
+   * Error of the last attempt: `timed_out`, `unreachable`, `refused_address`, `bad_status` or `too_large`; absent on success.
    *
    * @generated from field: optional string last_error = 7;
    */
   lastError?: string | undefined;
 
   /**
-   * When the event was written, in unix seconds.
+   * When the event was created, in Unix seconds.
    *
    * @generated from field: uint32 created_at = 8;
    */
   createdAt: number;
 
   /**
-   * When it is tried next, in unix seconds; absent where it never is.
+   * When the next attempt is due, in Unix seconds; absent if there is none.
    *
    * @generated from field: optional uint32 next_try_at = 9;
    */
   nextTryAt?: number | undefined;
 
   /**
-   * When the receiver took it, in unix seconds.
+   * When the receiver accepted it, in Unix seconds.
    *
    * @generated from field: optional uint32 delivered_at = 10;
    */
@@ -194,21 +194,21 @@ export const WebhookDeliverySchema: GenMessage<WebhookDelivery> = /*@__PURE__*/
  */
 export const WebhookStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: WEBHOOK_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * They are.
+   * Events are sent.
    *
    * @generated from enum value: WEBHOOK_STATUS_ENABLED = 1;
    */
   ENABLED: 1,
 
   /**
-   * They are not: its owner or its receiver said so, or it failed for five days.
+   * No events are sent: disabled by its owner, by a 410 of its receiver, or after failing for five days.
    *
    * @generated from enum value: WEBHOOK_STATUS_DISABLED = 2;
    */
@@ -229,34 +229,34 @@ export const WebhookStatusSchema: GenEnum<WebhookStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_webhook, 0);
 
 /**
- * Where a delivery stands.
+ * Status of a delivery.
  *
  * @generated from enum limber.v1.WebhookDeliveryStatus
  */
 export const WebhookDeliveryStatus = {
   /**
-   * Not stated.
+   * Unspecified.
    *
    * @generated from enum value: WEBHOOK_DELIVERY_STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * It waits for its first or its next try.
+   * Waiting for its first or next attempt.
    *
    * @generated from enum value: WEBHOOK_DELIVERY_STATUS_PENDING = 1;
    */
   PENDING: 1,
 
   /**
-   * The receiver took it.
+   * Accepted by the receiver.
    *
    * @generated from enum value: WEBHOOK_DELIVERY_STATUS_DELIVERED = 2;
    */
   DELIVERED: 2,
 
   /**
-   * It was given up.
+   * Given up after repeated failures.
    *
    * @generated from enum value: WEBHOOK_DELIVERY_STATUS_FAILED = 3;
    */
@@ -264,7 +264,7 @@ export const WebhookDeliveryStatus = {
 } as const;
 
 /**
- * Where a delivery stands.
+ * Status of a delivery.
  *
  * @generated from enum limber.v1.WebhookDeliveryStatus
  */

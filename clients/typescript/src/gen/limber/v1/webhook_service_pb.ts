@@ -15,48 +15,49 @@ export const file_limber_v1_webhook_service: GenFile = /*@__PURE__*/
   fileDesc("Ch9saW1iZXIvdjEvd2ViaG9va19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi0AEKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EgsKA3VybBgBIAEoCRIOCgZldmVudHMYAiADKAkSGAoLZGVzY3JpcHRpb24YAyABKAlIAIgBARIUCgdlbmFibGVkGAQgASgISAGIAQESGAoGc2VjcmV0GAUgASgJQgOAAQFIAogBARIZCgx3b3Jrc3BhY2VfaWQYBiABKAlIA4gBAUIOCgxfZGVzY3JpcHRpb25CCgoIX2VuYWJsZWRCCQoHX3NlY3JldEIPCg1fd29ya3NwYWNlX2lkIjwKFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIjCgd3ZWJob29rGAEgASgLMhIubGltYmVyLnYxLldlYmhvb2siUwoTTGlzdFdlYmhvb2tzUmVxdWVzdBISCgVsaW1pdBgBIAEoDUgAiAEBEhMKBmN1cnNvchgCIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoQBChRMaXN0V2ViaG9va3NSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIAoEZGF0YRgCIAMoCzISLmxpbWJlci52MS5XZWJob29rEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIiQKEUdldFdlYmhvb2tSZXF1ZXN0Eg8KB2hvb2tfaWQYASABKAkiOQoSR2V0V2ViaG9va1Jlc3BvbnNlEiMKB3dlYmhvb2sYASABKAsyEi5saW1iZXIudjEuV2ViaG9vayKdAQoUVXBkYXRlV2ViaG9va1JlcXVlc3QSDwoHaG9va19pZBgBIAEoCRIQCgN1cmwYAiABKAlIAIgBARIOCgZldmVudHMYAyADKAkSGAoLZGVzY3JpcHRpb24YBCABKAlIAYgBARIUCgdlbmFibGVkGAUgASgISAKIAQFCBgoEX3VybEIOCgxfZGVzY3JpcHRpb25CCgoIX2VuYWJsZWQiPAoVVXBkYXRlV2ViaG9va1Jlc3BvbnNlEiMKB3dlYmhvb2sYASABKAsyEi5saW1iZXIudjEuV2ViaG9vayItChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIPCgdob29rX2lkGAEgASgJIkIKG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRIjCgd3ZWJob29rGAEgASgLMhIubGltYmVyLnYxLldlYmhvb2siJwoURGVsZXRlV2ViaG9va1JlcXVlc3QSDwoHaG9va19pZBgBIAEoCSJEChVEZWxldGVXZWJob29rUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEgoKAmlkGAIgASgJEg8KB2RlbGV0ZWQYAyABKAgiJQoSVGVzdFdlYmhvb2tSZXF1ZXN0Eg8KB2hvb2tfaWQYASABKAkiQwoTVGVzdFdlYmhvb2tSZXNwb25zZRIsCghkZWxpdmVyeRgBIAEoCzIaLmxpbWJlci52MS5XZWJob29rRGVsaXZlcnkibQocTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVxdWVzdBIPCgdob29rX2lkGAEgASgJEhIKBWxpbWl0GAIgASgNSACIAQESEwoGY3Vyc29yGAMgASgJSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IilQEKHUxpc3RXZWJob29rRGVsaXZlcmllc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIoCgRkYXRhGAIgAygLMhoubGltYmVyLnYxLldlYmhvb2tEZWxpdmVyeRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI/ChdSZWRlbGl2ZXJXZWJob29rUmVxdWVzdBIPCgdob29rX2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIkgKGFJlZGVsaXZlcldlYmhvb2tSZXNwb25zZRIsCghkZWxpdmVyeRgBIAEoCzIaLmxpbWJlci52MS5XZWJob29rRGVsaXZlcnkytAYKDldlYmhvb2tTZXJ2aWNlElIKDUNyZWF0ZVdlYmhvb2sSHy5saW1iZXIudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIC5saW1iZXIudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlElQKDExpc3RXZWJob29rcxIeLmxpbWJlci52MS5MaXN0V2ViaG9va3NSZXF1ZXN0Gh8ubGltYmVyLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIgOQAgESTgoKR2V0V2ViaG9vaxIcLmxpbWJlci52MS5HZXRXZWJob29rUmVxdWVzdBodLmxpbWJlci52MS5HZXRXZWJob29rUmVzcG9uc2UiA5ACARJSCg1VcGRhdGVXZWJob29rEh8ubGltYmVyLnYxLlVwZGF0ZVdlYmhvb2tSZXF1ZXN0GiAubGltYmVyLnYxLlVwZGF0ZVdlYmhvb2tSZXNwb25zZRJkChNSb3RhdGVXZWJob29rU2VjcmV0EiUubGltYmVyLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0GiYubGltYmVyLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRJSCg1EZWxldGVXZWJob29rEh8ubGltYmVyLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiAubGltYmVyLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZRJMCgtUZXN0V2ViaG9vaxIdLmxpbWJlci52MS5UZXN0V2ViaG9va1JlcXVlc3QaHi5saW1iZXIudjEuVGVzdFdlYmhvb2tSZXNwb25zZRJvChVMaXN0V2ViaG9va0RlbGl2ZXJpZXMSJy5saW1iZXIudjEuTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVxdWVzdBooLmxpbWJlci52MS5MaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXNwb25zZSIDkAIBElsKEFJlZGVsaXZlcldlYmhvb2sSIi5saW1iZXIudjEuUmVkZWxpdmVyV2ViaG9va1JlcXVlc3QaIy5saW1iZXIudjEuUmVkZWxpdmVyV2ViaG9va1Jlc3BvbnNlYgZwcm90bzM", [file_limber_v1_webhook]);
 
 /**
- * Registers a webhook.
+ * Request to register a webhook.
  *
  * @generated from message limber.v1.CreateWebhookRequest
  */
 export type CreateWebhookRequest = Message<"limber.v1.CreateWebhookRequest"> & {
   /**
-   * Where events are sent: a public `https` address.
+   * Public `https` URL that receives the events.
    *
    * @generated from field: string url = 1;
    */
   url: string;
 
   /**
-   * The names of the events to send; `*`, and so does an empty list, means all but `request.failed` and `route.fallback_used`, which are sent only where they are named. `offering.*` means all of offerings.
+   * Event types to send; `offering.*` selects all types of a group. `*` or an empty list selects all types except `request.failed` and
+   * `route.fallback_used`, which must be named.
    *
    * @generated from field: repeated string events = 2;
    */
   events: string[];
 
   /**
-   * What it is for.
+   * Description.
    *
    * @generated from field: optional string description = 3;
    */
   description?: string | undefined;
 
   /**
-   * Whether events are sent from now on; true when absent.
+   * Whether events are sent; true when absent.
    *
    * @generated from field: optional bool enabled = 4;
    */
   enabled?: boolean | undefined;
 
   /**
-   * Signs what is sent: `whsec_` and 24 to 64 bytes in base64; one is made when absent.
+   * Signing secret: `whsec_` and 24 to 64 bytes in base64; generated when absent.
    *
    * @generated from field: optional string secret = 5;
    */
   secret?: string | undefined;
 
   /**
-   * Sends the events of this workspace alone, for ever; when absent those of the whole organisation, or of the key's own workspace where the key has one.
+   * Limits it permanently to the events of this workspace. When absent, all events of the organization, or of the key's own workspace.
    *
    * @generated from field: optional string workspace_id = 6;
    */
@@ -71,7 +72,7 @@ export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 0);
 
 /**
- * The webhook, with its secret.
+ * The registered webhook, with its secret.
  *
  * @generated from message limber.v1.CreateWebhookResponse
  */
@@ -92,20 +93,20 @@ export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 1);
 
 /**
- * Asks for the organisation's webhooks.
+ * Request to list webhooks.
  *
  * @generated from message limber.v1.ListWebhooksRequest
  */
 export type ListWebhooksRequest = Message<"limber.v1.ListWebhooksRequest"> & {
   /**
-   * How many at most; all when absent.
+   * Maximum number of results per page; all when absent.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 2;
    */
@@ -120,13 +121,13 @@ export const ListWebhooksRequestSchema: GenMessage<ListWebhooksRequest> = /*@__P
   messageDesc(file_limber_v1_webhook_service, 2);
 
 /**
- * The organisation's webhooks.
+ * The organization's webhooks.
  *
  * @generated from message limber.v1.ListWebhooksResponse
  */
 export type ListWebhooksResponse = Message<"limber.v1.ListWebhooksResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -140,14 +141,14 @@ export type ListWebhooksResponse = Message<"limber.v1.ListWebhooksResponse"> & {
   data: Webhook[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -162,13 +163,13 @@ export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@_
   messageDesc(file_limber_v1_webhook_service, 3);
 
 /**
- * Asks for one webhook.
+ * Request for a webhook.
  *
  * @generated from message limber.v1.GetWebhookRequest
  */
 export type GetWebhookRequest = Message<"limber.v1.GetWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -204,34 +205,34 @@ export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PUR
   messageDesc(file_limber_v1_webhook_service, 5);
 
 /**
- * Changes a webhook; what is absent stays.
+ * Request to update a webhook; omitted fields are unchanged.
  *
  * @generated from message limber.v1.UpdateWebhookRequest
  */
 export type UpdateWebhookRequest = Message<"limber.v1.UpdateWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * Where events are sent.
+   * URL that receives the events.
    *
    * @generated from field: optional string url = 2;
    */
   url?: string | undefined;
 
   /**
-   * The names of the events to send; an empty list stays what it was.
+   * Event types to send; unchanged if empty.
    *
    * @generated from field: repeated string events = 3;
    */
   events: string[];
 
   /**
-   * What it is for.
+   * Description.
    *
    * @generated from field: optional string description = 4;
    */
@@ -253,7 +254,7 @@ export const UpdateWebhookRequestSchema: GenMessage<UpdateWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 6);
 
 /**
- * The webhook as it is now.
+ * The updated webhook.
  *
  * @generated from message limber.v1.UpdateWebhookResponse
  */
@@ -274,13 +275,13 @@ export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 7);
 
 /**
- * Asks for a new secret.
+ * Request for a new signing secret.
  *
  * @generated from message limber.v1.RotateWebhookSecretRequest
  */
 export type RotateWebhookSecretRequest = Message<"limber.v1.RotateWebhookSecretRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -316,13 +317,13 @@ export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretRe
   messageDesc(file_limber_v1_webhook_service, 9);
 
 /**
- * Asks for a webhook to be forgotten.
+ * Request to delete a webhook.
  *
  * @generated from message limber.v1.DeleteWebhookRequest
  */
 export type DeleteWebhookRequest = Message<"limber.v1.DeleteWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -337,27 +338,27 @@ export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@_
   messageDesc(file_limber_v1_webhook_service, 10);
 
 /**
- * The webhook is gone.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteWebhookResponse
  */
 export type DeleteWebhookResponse = Message<"limber.v1.DeleteWebhookResponse"> & {
   /**
-   * Constant `webhook`.
+   * Always `webhook`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The name that it had.
+   * Id of the deleted webhook.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 3;
    */
@@ -372,13 +373,13 @@ export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*
   messageDesc(file_limber_v1_webhook_service, 11);
 
 /**
- * Asks for a `ping`.
+ * Request to send a `ping`.
  *
  * @generated from message limber.v1.TestWebhookRequest
  */
 export type TestWebhookRequest = Message<"limber.v1.TestWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
@@ -393,7 +394,7 @@ export const TestWebhookRequestSchema: GenMessage<TestWebhookRequest> = /*@__PUR
   messageDesc(file_limber_v1_webhook_service, 12);
 
 /**
- * The `ping` on its way.
+ * The `ping` delivery.
  *
  * @generated from message limber.v1.TestWebhookResponse
  */
@@ -414,27 +415,27 @@ export const TestWebhookResponseSchema: GenMessage<TestWebhookResponse> = /*@__P
   messageDesc(file_limber_v1_webhook_service, 13);
 
 /**
- * Asks for the deliveries of a webhook.
+ * Request to list the deliveries of a webhook.
  *
  * @generated from message limber.v1.ListWebhookDeliveriesRequest
  */
 export type ListWebhookDeliveriesRequest = Message<"limber.v1.ListWebhookDeliveriesRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * The most to answer; 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where to go on: `next_cursor` of the page before.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -455,7 +456,7 @@ export const ListWebhookDeliveriesRequestSchema: GenMessage<ListWebhookDeliverie
  */
 export type ListWebhookDeliveriesResponse = Message<"limber.v1.ListWebhookDeliveriesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
@@ -469,14 +470,14 @@ export type ListWebhookDeliveriesResponse = Message<"limber.v1.ListWebhookDelive
   data: WebhookDelivery[];
 
   /**
-   * There are more.
+   * True if more results follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins; absent on the last.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -491,20 +492,20 @@ export const ListWebhookDeliveriesResponseSchema: GenMessage<ListWebhookDeliveri
   messageDesc(file_limber_v1_webhook_service, 15);
 
 /**
- * Asks for an event to be sent once more.
+ * Request to send an event again.
  *
  * @generated from message limber.v1.RedeliverWebhookRequest
  */
 export type RedeliverWebhookRequest = Message<"limber.v1.RedeliverWebhookRequest"> & {
   /**
-   * The webhook.
+   * Webhook id.
    *
    * @generated from field: string hook_id = 1;
    */
   hookId: string;
 
   /**
-   * The delivery.
+   * Delivery id, such as `dlv_01J…`.
    *
    * @generated from field: string delivery_id = 2;
    */
@@ -519,7 +520,7 @@ export const RedeliverWebhookRequestSchema: GenMessage<RedeliverWebhookRequest> 
   messageDesc(file_limber_v1_webhook_service, 16);
 
 /**
- * The event on its way again.
+ * The new delivery.
  *
  * @generated from message limber.v1.RedeliverWebhookResponse
  */
@@ -540,13 +541,13 @@ export const RedeliverWebhookResponseSchema: GenMessage<RedeliverWebhookResponse
   messageDesc(file_limber_v1_webhook_service, 17);
 
 /**
- * Webhooks: events of an organisation, sent to addresses of its own.
+ * Manages webhooks that receive an organization's events.
  *
  * @generated from service limber.v1.WebhookService
  */
 export const WebhookService: GenService<{
   /**
-   * Registers an address. A `ping` is sent at once; the answer shows the secret, and nothing later does.
+   * Registers a webhook and sends it a `ping`. The response contains the signing secret, which is not returned again.
    *
    * @generated from rpc limber.v1.WebhookService.CreateWebhook
    */
@@ -556,7 +557,7 @@ export const WebhookService: GenService<{
     output: typeof CreateWebhookResponseSchema;
   },
   /**
-   * Lists the organisation's webhooks, oldest first.
+   * Lists the organization's webhooks, oldest first.
    *
    * @generated from rpc limber.v1.WebhookService.ListWebhooks
    */
@@ -566,7 +567,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhooksResponseSchema;
   },
   /**
-   * Shows one webhook.
+   * Returns a webhook.
    *
    * @generated from rpc limber.v1.WebhookService.GetWebhook
    */
@@ -576,7 +577,7 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookResponseSchema;
   },
   /**
-   * Changes a webhook. Enabling one that was disabled begins with what happens from then on.
+   * Updates a webhook. A re-enabled webhook receives only events from then on.
    *
    * @generated from rpc limber.v1.WebhookService.UpdateWebhook
    */
@@ -586,7 +587,7 @@ export const WebhookService: GenService<{
     output: typeof UpdateWebhookResponseSchema;
   },
   /**
-   * Makes a new secret, shown once. For a day both sign what is sent.
+   * Creates a new signing secret and returns it, only once. For one day, deliveries are signed with both secrets.
    *
    * @generated from rpc limber.v1.WebhookService.RotateWebhookSecret
    */
@@ -596,7 +597,7 @@ export const WebhookService: GenService<{
     output: typeof RotateWebhookSecretResponseSchema;
   },
   /**
-   * Forgets a webhook, with what is still on its way to it.
+   * Deletes a webhook and its pending deliveries.
    *
    * @generated from rpc limber.v1.WebhookService.DeleteWebhook
    */
@@ -606,7 +607,7 @@ export const WebhookService: GenService<{
     output: typeof DeleteWebhookResponseSchema;
   },
   /**
-   * Sends a `ping`.
+   * Sends a `ping` event.
    *
    * @generated from rpc limber.v1.WebhookService.TestWebhook
    */
@@ -616,7 +617,7 @@ export const WebhookService: GenService<{
     output: typeof TestWebhookResponseSchema;
   },
   /**
-   * Lists what was and is on its way to a webhook, newest first; kept for 30 days.
+   * Lists the deliveries of a webhook, newest first; kept for 30 days.
    *
    * @generated from rpc limber.v1.WebhookService.ListWebhookDeliveries
    */
@@ -626,7 +627,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhookDeliveriesResponseSchema;
   },
   /**
-   * Sends an event once more, under its own id.
+   * Sends an event again, with its original id.
    *
    * @generated from rpc limber.v1.WebhookService.RedeliverWebhook
    */

@@ -21,13 +21,13 @@ export const file_limber_v1_workspace_service: GenFile = /*@__PURE__*/
   fileDesc("CiFsaW1iZXIvdjEvd29ya3NwYWNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSKnAwoRV29ya3NwYWNlU2V0dGluZ3MSGwoOcmV0ZW50aW9uX2RheXMYASABKA1IAIgBARIQCgN6ZHIYAiABKAhIAYgBARIaCg1jYWNoZV9zaGFyaW5nGAMgASgISAKIAQESKwoJYnlva19tb2RlGAQgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlSAOIAQESGwoOZGVmYXVsdF9wcmVzZXQYBSABKAlIBIgBARIXCg9hbGxvd2VkX3JlZ2lvbnMYBiADKAkSHAoPbWF4X2hlZGdlX3JhdGlvGAcgASgBSAWIAQESKgoFdHJ1c3QYCCABKA4yFi5saW1iZXIudjEuU3VwcGx5VHJ1c3RIBogBARIbCg5yZXF1aXJlX3NpZ25lZBgJIAEoCEgHiAEBQhEKD19yZXRlbnRpb25fZGF5c0IGCgRfemRyQhAKDl9jYWNoZV9zaGFyaW5nQgwKCl9ieW9rX21vZGVCEQoPX2RlZmF1bHRfcHJlc2V0QhIKEF9tYXhfaGVkZ2VfcmF0aW9CCAoGX3RydXN0QhEKD19yZXF1aXJlX3NpZ25lZCLNAQoWQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCgRzbHVnGAMgASgJSACIAQESLAoGYnVkZ2V0GAQgASgLMhcubGltYmVyLnYxLk5ld0tleUJ1ZGdldEgBiAEBEjMKCHNldHRpbmdzGAUgASgLMhwubGltYmVyLnYxLldvcmtzcGFjZVNldHRpbmdzSAKIAQFCBwoFX3NsdWdCCQoHX2J1ZGdldEILCglfc2V0dGluZ3MiQgoXQ3JlYXRlV29ya3NwYWNlUmVzcG9uc2USJwoJd29ya3NwYWNlGAEgASgLMhQubGltYmVyLnYxLldvcmtzcGFjZSJlChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhIKBWxpbWl0GAIgASgNSACIAQESEwoGY3Vyc29yGAMgASgJSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IiiAEKFkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiIKBGRhdGEYAiADKAsyFC5saW1iZXIudjEuV29ya3NwYWNlEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjsKE0dldFdvcmtzcGFjZVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCSI/ChRHZXRXb3Jrc3BhY2VSZXNwb25zZRInCgl3b3Jrc3BhY2UYASABKAsyFC5saW1iZXIudjEuV29ya3NwYWNlIoACChZVcGRhdGVXb3Jrc3BhY2VSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIUCgx3b3Jrc3BhY2VfaWQYAiABKAkSEQoEbmFtZRgDIAEoCUgAiAEBEhEKBHNsdWcYBCABKAlIAYgBARIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAKIAQESMwoIc2V0dGluZ3MYBiABKAsyHC5saW1iZXIudjEuV29ya3NwYWNlU2V0dGluZ3NIA4gBARINCgVjbGVhchgHIAMoCUIHCgVfbmFtZUIHCgVfc2x1Z0IJCgdfYnVkZ2V0QgsKCV9zZXR0aW5ncyJCChdVcGRhdGVXb3Jrc3BhY2VSZXNwb25zZRInCgl3b3Jrc3BhY2UYASABKAsyFC5saW1iZXIudjEuV29ya3NwYWNlIlwKFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhQKDHdvcmtzcGFjZV9pZBgCIAEoCRISCgVmb3JjZRgDIAEoCEgAiAEBQggKBl9mb3JjZSJMChdEZWxldGVXb3Jrc3BhY2VSZXNwb25zZRIKCgJpZBgBIAEoCRIPCgdkZWxldGVkGAIgASgIEhQKDHJldm9rZWRfa2V5cxgDIAMoCTLSAwoQV29ya3NwYWNlU2VydmljZRJYCg9DcmVhdGVXb3Jrc3BhY2USIS5saW1iZXIudjEuQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBoiLmxpbWJlci52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRJaCg5MaXN0V29ya3NwYWNlcxIgLmxpbWJlci52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIS5saW1iZXIudjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZSIDkAIBElQKDEdldFdvcmtzcGFjZRIeLmxpbWJlci52MS5HZXRXb3Jrc3BhY2VSZXF1ZXN0Gh8ubGltYmVyLnYxLkdldFdvcmtzcGFjZVJlc3BvbnNlIgOQAgESWAoPVXBkYXRlV29ya3NwYWNlEiEubGltYmVyLnYxLlVwZGF0ZVdvcmtzcGFjZVJlcXVlc3QaIi5saW1iZXIudjEuVXBkYXRlV29ya3NwYWNlUmVzcG9uc2USWAoPRGVsZXRlV29ya3NwYWNlEiEubGltYmVyLnYxLkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QaIi5saW1iZXIudjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_limber_v1_account_service, file_limber_v1_credential, file_limber_v1_preferences, file_limber_v1_workspace]);
 
 /**
- * What a workspace settles otherwise than its organisation. Zero data retention and regions only ever narrow.
+ * Settings that override the organization's for one workspace. Zero data retention and regions can only be restricted further.
  *
  * @generated from message limber.v1.WorkspaceSettings
  */
 export type WorkspaceSettings = Message<"limber.v1.WorkspaceSettings"> & {
   /**
-   * How many days logs are kept.
+   * Log retention, in days.
    *
    * @generated from field: optional uint32 retention_days = 1;
    */
@@ -41,51 +41,51 @@ export type WorkspaceSettings = Message<"limber.v1.WorkspaceSettings"> & {
   zdr?: boolean | undefined;
 
   /**
-   * Whether identical deterministic requests of the organization may share an answer. A permission: the gateway caches no answers yet, so that
-   * every call reaches a provider either way.
+   * Permits sharing responses between identical deterministic requests of the organization. The gateway does not cache responses yet, so
+   * every call reaches a provider.
    *
    * @generated from field: optional bool cache_sharing = 3;
    */
   cacheSharing?: boolean | undefined;
 
   /**
-   * When the organisation's own keys at providers are used.
+   * When the organization's own provider keys (BYOK) are used.
    *
    * @generated from field: optional limber.v1.ByokMode byok_mode = 4;
    */
   byokMode?: ByokMode | undefined;
 
   /**
-   * The preset of requests that name none.
+   * Preset for requests that name none.
    *
    * @generated from field: optional string default_preset = 5;
    */
   defaultPreset?: string | undefined;
 
   /**
-   * The regions that may serve, of those of the organisation.
+   * Regions that may serve; must be a subset of the organization's.
    *
    * @generated from field: repeated string allowed_regions = 6;
    */
   allowedRegions: string[];
 
   /**
-   * The largest share of calls that may be hedged, from 0 (none) to 1. Each replica counts it over time: up to 20 hedges may come at once, and
-   * fewer where the ratio is below 0.05.
+   * Maximum share of hedged calls, from 0 (none) to 1. Each replica enforces it over time, with a burst of up to 20 hedges, or fewer for
+   * ratios below 0.05.
    *
    * @generated from field: optional double max_hedge_ratio = 7;
    */
   maxHedgeRatio?: number | undefined;
 
   /**
-   * Whose supply may serve at most, of what the organisation leaves open.
+   * Maximum trust level of offerings, within the organization's limit.
    *
    * @generated from field: optional limber.v1.SupplyTrust trust = 8;
    */
   trust?: SupplyTrust | undefined;
 
   /**
-   * Only checkpoints that their makers signed may serve. What the organisation requires, each workspace does.
+   * Allows only checkpoints signed by their makers. If the organization requires it, so does every workspace.
    *
    * @generated from field: optional bool require_signed = 9;
    */
@@ -100,41 +100,41 @@ export const WorkspaceSettingsSchema: GenMessage<WorkspaceSettings> = /*@__PURE_
   messageDesc(file_limber_v1_workspace_service, 0);
 
 /**
- * Asks for a workspace.
+ * Request to create a workspace.
  *
  * @generated from message limber.v1.CreateWorkspaceRequest
  */
 export type CreateWorkspaceRequest = Message<"limber.v1.CreateWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The word that stands for it: small letters, digits and hyphens. Made from the name when absent.
+   * Slug of lower-case letters, digits and hyphens; derived from the name when absent.
    *
    * @generated from field: optional string slug = 3;
    */
   slug?: string | undefined;
 
   /**
-   * What its keys may spend together; no limit when absent.
+   * Shared budget of its keys; unlimited when absent.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 4;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * What it settles otherwise than its organisation.
+   * Settings that override the organization's.
    *
    * @generated from field: optional limber.v1.WorkspaceSettings settings = 5;
    */
@@ -170,27 +170,27 @@ export const CreateWorkspaceResponseSchema: GenMessage<CreateWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 2);
 
 /**
- * Asks for workspaces.
+ * Request to list workspaces.
  *
  * @generated from message limber.v1.ListWorkspacesRequest
  */
 export type ListWorkspacesRequest = Message<"limber.v1.ListWorkspacesRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * How many at most. 50 when absent.
+   * Maximum number of results per page; 50 when absent.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Where the last page ended.
+   * `next_cursor` of the previous page; the first page when absent.
    *
    * @generated from field: optional string cursor = 3;
    */
@@ -205,34 +205,34 @@ export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*
   messageDesc(file_limber_v1_workspace_service, 3);
 
 /**
- * Workspaces.
+ * A page of workspaces.
  *
  * @generated from message limber.v1.ListWorkspacesResponse
  */
 export type ListWorkspacesResponse = Message<"limber.v1.ListWorkspacesResponse"> & {
   /**
-   * Constant `list`.
+   * Always `list`.
    *
    * @generated from field: string object = 1;
    */
   object: string;
 
   /**
-   * The workspaces, oldest first.
+   * Workspaces, oldest first.
    *
    * @generated from field: repeated limber.v1.Workspace data = 2;
    */
   data: Workspace[];
 
   /**
-   * There are younger ones.
+   * True if newer entries follow this page.
    *
    * @generated from field: bool has_more = 3;
    */
   hasMore: boolean;
 
   /**
-   * Where the next page begins.
+   * Cursor of the next page; absent on the last page.
    *
    * @generated from field: optional string next_cursor = 4;
    */
@@ -247,20 +247,20 @@ export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = 
   messageDesc(file_limber_v1_workspace_service, 4);
 
 /**
- * Asks for a workspace.
+ * Request for a workspace.
  *
  * @generated from message limber.v1.GetWorkspaceRequest
  */
 export type GetWorkspaceRequest = Message<"limber.v1.GetWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
@@ -296,55 +296,55 @@ export const GetWorkspaceResponseSchema: GenMessage<GetWorkspaceResponse> = /*@_
   messageDesc(file_limber_v1_workspace_service, 6);
 
 /**
- * Asks for a workspace to be changed.
+ * Request to update a workspace.
  *
  * @generated from message limber.v1.UpdateWorkspaceRequest
  */
 export type UpdateWorkspaceRequest = Message<"limber.v1.UpdateWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
   workspaceId: string;
 
   /**
-   * What people call it.
+   * Display name.
    *
    * @generated from field: optional string name = 3;
    */
   name?: string | undefined;
 
   /**
-   * The word that stands for it.
+   * Slug, unique in its organization.
    *
    * @generated from field: optional string slug = 4;
    */
   slug?: string | undefined;
 
   /**
-   * What its keys may spend together.
+   * Shared budget of its keys.
    *
    * @generated from field: optional limber.v1.NewKeyBudget budget = 5;
    */
   budget?: NewKeyBudget | undefined;
 
   /**
-   * All that it settles otherwise than its organisation.
+   * All settings that override the organization's; replaces the previous ones.
    *
    * @generated from field: optional limber.v1.WorkspaceSettings settings = 6;
    */
   settings?: WorkspaceSettings | undefined;
 
   /**
-   * Fields to take away.
+   * Fields to remove.
    *
    * @generated from field: repeated string clear = 7;
    */
@@ -359,13 +359,13 @@ export const UpdateWorkspaceRequestSchema: GenMessage<UpdateWorkspaceRequest> = 
   messageDesc(file_limber_v1_workspace_service, 7);
 
 /**
- * The workspace.
+ * The updated workspace.
  *
  * @generated from message limber.v1.UpdateWorkspaceResponse
  */
 export type UpdateWorkspaceResponse = Message<"limber.v1.UpdateWorkspaceResponse"> & {
   /**
-   * The workspace as it is now.
+   * The updated workspace.
    *
    * @generated from field: limber.v1.Workspace workspace = 1;
    */
@@ -380,27 +380,27 @@ export const UpdateWorkspaceResponseSchema: GenMessage<UpdateWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 8);
 
 /**
- * Asks for a workspace to be deleted.
+ * Request to delete a workspace.
  *
  * @generated from message limber.v1.DeleteWorkspaceRequest
  */
 export type DeleteWorkspaceRequest = Message<"limber.v1.DeleteWorkspaceRequest"> & {
   /**
-   * The organisation.
+   * Organization id, such as `org_01J…`.
    *
    * @generated from field: string org_id = 1;
    */
   orgId: string;
 
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string workspace_id = 2;
    */
   workspaceId: string;
 
   /**
-   * Revokes its keys with it.
+   * Also revokes its active keys.
    *
    * @generated from field: optional bool force = 3;
    */
@@ -415,27 +415,27 @@ export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = 
   messageDesc(file_limber_v1_workspace_service, 9);
 
 /**
- * What was deleted.
+ * Confirms the deletion.
  *
  * @generated from message limber.v1.DeleteWorkspaceResponse
  */
 export type DeleteWorkspaceResponse = Message<"limber.v1.DeleteWorkspaceResponse"> & {
   /**
-   * The workspace.
+   * Workspace id, such as `ws_01J…`.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Constant true.
+   * Always true.
    *
    * @generated from field: bool deleted = 2;
    */
   deleted: boolean;
 
   /**
-   * The keys that were revoked with it.
+   * Ids of the keys that were revoked.
    *
    * @generated from field: repeated string revoked_keys = 3;
    */
@@ -450,13 +450,13 @@ export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> 
   messageDesc(file_limber_v1_workspace_service, 10);
 
 /**
- * Parts of an organisation, each with a budget and settings of its own.
+ * Manages workspaces: parts of an organization with their own budget and settings.
  *
  * @generated from service limber.v1.WorkspaceService
  */
 export const WorkspaceService: GenService<{
   /**
-   * Makes a workspace.
+   * Creates a workspace.
    *
    * @generated from rpc limber.v1.WorkspaceService.CreateWorkspace
    */
@@ -466,7 +466,7 @@ export const WorkspaceService: GenService<{
     output: typeof CreateWorkspaceResponseSchema;
   },
   /**
-   * Lists the workspaces of an organisation, oldest first.
+   * Lists the workspaces of an organization, oldest first.
    *
    * @generated from rpc limber.v1.WorkspaceService.ListWorkspaces
    */
@@ -476,7 +476,7 @@ export const WorkspaceService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * Shows a workspace.
+   * Returns a workspace.
    *
    * @generated from rpc limber.v1.WorkspaceService.GetWorkspace
    */
@@ -486,7 +486,7 @@ export const WorkspaceService: GenService<{
     output: typeof GetWorkspaceResponseSchema;
   },
   /**
-   * Changes a workspace. Fields that are left out stay as they are; a smaller budget holds at once.
+   * Updates a workspace. Omitted fields are unchanged; a lower budget applies immediately.
    *
    * @generated from rpc limber.v1.WorkspaceService.UpdateWorkspace
    */
@@ -496,7 +496,7 @@ export const WorkspaceService: GenService<{
     output: typeof UpdateWorkspaceResponseSchema;
   },
   /**
-   * Deletes a workspace. One with keys that work needs `force`, which revokes them.
+   * Deletes a workspace. If it has active keys, `force` is required and revokes them.
    *
    * @generated from rpc limber.v1.WorkspaceService.DeleteWorkspace
    */
