@@ -9,7 +9,7 @@ import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
 
 /** What a process does: answers calls, works off jobs, or both. */
-export type Role = "api" | "worker";
+type Role = "api" | "worker";
 
 /** Every variable that a process of the gateway, its sidecar or a caller's tool reads. */
 const SETTINGS = [
@@ -162,7 +162,7 @@ export interface Config {
 }
 
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "silent"] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
+type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** The environment holds something that this process cannot run with. The message lists every problem, one a line. */
 export class ConfigError extends Error {

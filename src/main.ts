@@ -9,7 +9,7 @@ import { openServiceManager, type ServiceManager } from "./app/service-manager.t
 import { onUnhandledErrors } from "./app/unhandled.ts";
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
-import { nearest } from "./edge/messages/json/near.ts";
+import { nearest } from "./edge/messages/json-text.ts";
 import { signInLink } from "./services/session/link.ts";
 
 /** How long running calls have to end after an unhandled error. */

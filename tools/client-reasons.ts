@@ -1,11 +1,12 @@
 /** Writes the TypeScript client's class for each reason of the schema. Run by `npm run gen`; another file may be named. */
+
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { createFileRegistry, fromBinary, getOption } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ErrorType, refusal } from "../gen/limber/edge/v1/options_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
-import { commentOf } from "../src/edge/openapi/comments.ts";
+import { commentOf } from "../src/edge/openapi/document.ts";
 
 const FAMILIES: Readonly<Record<ErrorType, string>> = {
   [ErrorType.UNSPECIFIED]: "Refused",

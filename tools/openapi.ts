@@ -1,4 +1,5 @@
 /** Writes gen/openapi.json and gen/tools.json from the schema and its comments. Run by `npm run gen`; another folder may be named. */
+
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

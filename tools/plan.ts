@@ -2,6 +2,7 @@
  * Replays a routing case: `node tools/plan.ts case.yaml [supply.yaml]`. A case is what a plan is a function of (request,
  * key, pin, health, seed); the supply is that of `test/plans/supply.json` unless another file is given. Files are YAML or JSON.
  */
+
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import {
@@ -31,7 +32,8 @@ import {
   type Supplier,
   type Trust,
 } from "../src/contracts/trust.ts";
-import { decoderOf, Faults, toText } from "../src/edge/messages/json.ts";
+import { decoderOf, toText } from "../src/edge/messages/json.ts";
+import { Faults } from "../src/edge/messages/json-text.ts";
 import { assertValid, invalid, violationOf } from "../src/edge/messages/validate.ts";
 import { factsOf, Refusal } from "../src/errors.ts";
 import {

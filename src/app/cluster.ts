@@ -3,7 +3,6 @@
  * those that crash, hang or are to be renewed. It also runs what exists once: the embedded PostgreSQL, the reference provider and the
  * operations port. It serves no calls.
  */
-
 import cluster, { type Worker } from "node:cluster";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
@@ -38,7 +37,7 @@ interface WorkerStart {
 }
 
 /** What a worker shows an operator once it is ready. */
-export interface ReadyWorker {
+interface ReadyWorker {
   /** Undefined if it serves no calls. */
   readonly url: string | undefined;
   readonly lines: readonly string[];
@@ -222,7 +221,7 @@ class Child {
 }
 
 /** How the primary runs its workers. */
-export interface PrimaryRun {
+interface PrimaryRun {
   /** What workers get in place of what this process has in its environment. */
   readonly env: Readonly<Record<string, string>>;
   /** As in ClusterMember. */

@@ -1,5 +1,5 @@
 /** The gate over all services. */
-import { proxiesOf } from "../edge/gate/caller-address.ts";
+import { proxiesOf } from "../edge/gate/authenticate.ts";
 import { createGate, type Gate } from "../edge/gate/gate.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { openServices, type Subsystems } from "./services.ts";

@@ -2,10 +2,9 @@
 import { pino } from "pino";
 import { now, sleep, steadyNow } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
-import type { LogLine } from "../edge/call-log.ts";
-import { LoadShedder } from "../edge/gate/admission/admission.ts";
+import { type LogLine, RefusedCalls } from "../edge/call-log.ts";
+import { LoadShedder } from "../edge/gate/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
-import { RefusedCalls } from "../edge/refused-calls.ts";
 import { openArmedLoops } from "../edge/transports/armed.ts";
 import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";

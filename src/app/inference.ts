@@ -44,7 +44,7 @@ export interface Inference {
 }
 
 /** The subsystems that inference is opened over. */
-export interface InferenceBase {
+interface InferenceBase {
   readonly storage: Storage;
   readonly billing: Billing;
   readonly supply: OpenedSupply;

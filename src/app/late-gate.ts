@@ -3,7 +3,8 @@ import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { GetHealthResponseSchema, OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { API_VERSION } from "../brand.ts";
 import type { KeyPrincipal, Listener, Speaker } from "../call.ts";
-import type { Admission, CallContext, CallHead, Gate, Overload } from "../edge/gate/gate.ts";
+import type { Admission, CallContext, CallHead } from "../edge/gate/authenticate.ts";
+import type { Gate, Overload } from "../edge/gate/gate.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { KeyRecord } from "../store/account/keys.ts";
 

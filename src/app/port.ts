@@ -1,7 +1,7 @@
 /** The port of a process: open before its database is there, so that probes hear that it lives and is not ready. */
 import { BodyMemory } from "../edge/body-memory.ts";
 import type { CallLog } from "../edge/call-log.ts";
-import type { LoadShedder } from "../edge/gate/admission/admission.ts";
+import type { LoadShedder } from "../edge/gate/admission.ts";
 import { type MetricSources, Metrics, type Standing } from "../edge/metrics.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { AppContext } from "./context.ts";
@@ -10,7 +10,7 @@ import { openTransports, type Transports } from "./transports.ts";
 import { unhandledErrors } from "./unhandled.ts";
 
 /** What the port serves once everything else is open. */
-export interface PortContent {
+interface PortContent {
   readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
     storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait">;
   };

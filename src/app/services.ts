@@ -1,5 +1,4 @@
 /** Every public service and what serves it, in one table: a new service is one row here. */
-
 import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
@@ -33,9 +32,8 @@ import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 import type { Implementation } from "../call.ts";
 import type { Config } from "../config.ts";
-import type { LoadShedder } from "../edge/gate/admission/admission.ts";
-import { aboveOf } from "../edge/gate/authenticate.ts";
-import { payerOf } from "../edge/gate/principal.ts";
+import type { LoadShedder } from "../edge/gate/admission.ts";
+import { aboveOf, payerOf } from "../edge/gate/authenticate.ts";
 import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import type { Refusal } from "../errors.ts";
 import type { Scenario } from "../scenarios/scenario.ts";

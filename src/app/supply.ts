@@ -1,5 +1,4 @@
 /** What a process routes to: live supply, kept up to date, with the health that all replicas measure. */
-
 import type { Logger } from "pino";
 import { every, nowSeconds, steadyNow } from "../clock.ts";
 import type { OfferingSample } from "../edge/metrics.ts";
@@ -35,7 +34,7 @@ const GOSSIP_MS = 1_000;
 const ROLL_MS = 10_000;
 
 /** What supply depends on. */
-export interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replicaLine" | "vault"> {
+interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replicaLine" | "vault"> {
   /** Names this process among all. */
   replica: string;
   outward: Pick<OpenedUpstream, "upstream" | "agent" | "allowPrivate">;

@@ -1,5 +1,4 @@
 /** The ports of a process: the transports that callers know, in the role of an API, and the operations port in any. */
-
 import { X509Certificate } from "node:crypto";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
@@ -7,8 +6,8 @@ import { type CertificatePair, type Config, ConfigError } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer, type EdgeServer } from "../edge/edge.ts";
-import type { LoadShedder } from "../edge/gate/admission/admission.ts";
-import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
+import type { LoadShedder } from "../edge/gate/admission.ts";
+import { chargedAs, proxiesOf } from "../edge/gate/authenticate.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import { explainAt } from "../edge/messages/errors.ts";
 import type { Metrics } from "../edge/metrics.ts";
@@ -21,7 +20,7 @@ import { naming } from "./listening.ts";
 import { SERVICES } from "./services.ts";
 
 /** What the transports depend on. */
-export interface TransportsDeps {
+interface TransportsDeps {
   config: Config;
   gate: Gate;
   load: LoadShedder;

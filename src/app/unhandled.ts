@@ -4,7 +4,7 @@
  */
 
 /** One error that no owner heard. */
-export interface UnhandledError {
+interface UnhandledError {
   readonly kind: "unhandled rejection" | "uncaught exception";
   readonly error: unknown;
 }

@@ -1,5 +1,4 @@
 /** The way out: guarded connections to what users name, the wires of model servers, and servers that connect to other replicas. */
-
 import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { releaseServer, takeServer } from "../store/replicas/server-leases.ts";
 import { ReplicaRelay } from "../supply/replica-relay.ts";

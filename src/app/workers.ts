@@ -4,7 +4,7 @@ import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts"
 import { every, now, nowSeconds } from "../clock.ts";
 import type { CallLog } from "../edge/call-log.ts";
 import type { Gate } from "../edge/gate/gate.ts";
-import { eventText, toldEvent } from "../edge/messages/event-text.ts";
+import { eventText, toldEvent } from "../edge/messages/json.ts";
 import { openJobCalls } from "../edge/transports/jobs.ts";
 import { EventExporter } from "../events/broadcast/event-exporter.ts";
 import { MailSender } from "../events/mail.ts";

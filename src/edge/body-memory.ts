@@ -1,5 +1,4 @@
 /** How much memory request bodies may take while they are read and worked on: of one key, and in all. */
-
 import type { Principal } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 

@@ -1,6 +1,11 @@
 /** What the edge writes down of every call: one line when its answer is out. */
-import type { CallTrail } from "../call.ts";
-import { every, now } from "../clock.ts";
+import type { JsonObject, Message } from "@bufbuild/protobuf";
+import type { Preference } from "../../gen/limber/v1/preferences_pb.ts";
+import type { CallTrail, KeyPrincipal } from "../call.ts";
+import { every, now, steadyNow } from "../clock.ts";
+import { givenTraceOf } from "../events/broadcast/ended-call.ts";
+import { preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../inference/call.ts";
+import type { RequestRecord } from "../store/billing/ledger.ts";
 
 /** The transport that a call came in by. */
 export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t" | "mcp";
@@ -92,5 +97,154 @@ export class CallLines {
   close(): void {
     this.#rest();
     this.flush();
+  }
+}
+
+/** The RPCs whose calls the log is about, and what it calls them. */
+const CONTRACTS: Readonly<Record<string, string>> = {
+  "limber.v1.InferenceService/Act": "act",
+  "limber.v1.InferenceService/ActStream": "act",
+  "limber.v1.InferenceService/Predict": "predict",
+  "limber.v1.InferenceService/PredictStream": "predict",
+  "limber.v1.InferenceService/Ground": "ground",
+  "limber.v1.InferenceService/PreviewRoutes": "preview",
+  "limber.v1.EvaluationService/Evaluate": "evaluate",
+  "limber.v1.JobService/CreateBatch": "batch",
+};
+
+/**
+ * The caller left, asks again for a call that still runs, or the gateway takes no calls: to write that down would cost what refusing saves.
+ */
+const UNTOLD = new Set([
+  "client_closed_request",
+  "idempotency_in_progress",
+  "overloaded",
+  "not_ready",
+  "store_unavailable",
+  "internal_error",
+]);
+
+/** What one organisation's refused calls may put on record: so many a second, and so many at once. */
+const PER_SECOND = 10;
+const AT_ONCE = 100;
+/** Organisations whose share is remembered. */
+const MOST_ORGS = 10_000;
+/** Longer words are nobody's model and nobody's preset. */
+const LONGEST_WORD = 256;
+
+interface RecordShare {
+  left: number;
+  at: number;
+}
+
+/** Puts refused calls on record, a bounded number of each organisation. */
+export class RefusedCalls {
+  readonly #note: (record: RequestRecord) => void;
+  readonly #shares = new Map<string, RecordShare>();
+
+  /** `note` takes a record, and never throws. */
+  constructor(note: (record: RequestRecord) => void) {
+    this.#note = note;
+  }
+
+  /** Takes the end of any call. */
+  take({ requestId, rpc, status, code, latencyMs, trail }: LogLine): void {
+    const contract = CONTRACTS[rpc];
+    if (contract === undefined || trail?.principal === undefined || trail.isBilled) return;
+    const { principal, inputBytes, batchId } = trail;
+    const isPreviewed = contract === "preview" && code === undefined;
+    if (!isPreviewed && (code === undefined || status === 401 || UNTOLD.has(code))) return;
+    if (!this.#hasRoom(principal.orgId)) return;
+    this.#note({
+      orgId: principal.orgId,
+      keyId: principal.keyId,
+      requestId,
+      contract,
+      model: "",
+      provider: "",
+      offeringId: "",
+      unit: "",
+      status: isPreviewed ? "done" : "failed",
+      units: 0,
+      costMicro: 0,
+      wakeUpMicro: 0,
+      hedgeCostMicro: null,
+      simulated: false,
+      byok: false,
+      httpStatus: status,
+      errorCode: code ?? null,
+      latencyMs: Math.round(latencyMs * 1000) / 1000,
+      inputBytes,
+      batchId,
+      ...askedIn(trail, principal),
+    });
+  }
+
+  #hasRoom(orgId: string): boolean {
+    const at = steadyNow();
+    const share = this.#shares.get(orgId) ?? { left: AT_ONCE, at };
+    share.left = Math.min(AT_ONCE, share.left + ((at - share.at) / 1000) * PER_SECOND);
+    share.at = at;
+    // The latest stand last.
+    this.#shares.delete(orgId);
+    this.#shares.set(orgId, share);
+    if (this.#shares.size > MOST_ORGS) this.#shares.delete(this.#shares.keys().next().value!);
+    if (share.left < 1) return false;
+    share.left -= 1;
+    return true;
+  }
+}
+
+/** The fields that requests of models have, as far as one has them. */
+interface AskedFields {
+  readonly model?: string;
+  readonly preset?: string;
+  readonly preference?: Preference;
+  readonly robotId?: string;
+  readonly metadata?: JsonObject;
+  readonly provider?: { readonly sessionId?: string; readonly deadlineMs?: number };
+}
+
+/** What the log has of a request; its fields may break rules of the schema. Where no data is retained, nothing of the caller's own words. */
+function askedIn(
+  { request, traceparent, plan }: CallTrail,
+  principal: KeyPrincipal,
+): Pick<RequestRecord, "sessionId" | "robotId" | "log"> {
+  const { model, preset, preference, robotId, metadata, provider } = fieldsOf(request);
+  const { zdr } = principal.settings;
+  const known = {
+    model_requested: wordOf(model),
+    preset: wordOf(preset),
+    preference: preferenceWord(preference),
+    deadline_ms: provider?.deadlineMs,
+    trace_id: traceparent === undefined ? undefined : givenTraceOf(traceparent),
+    plan: plan?.id,
+    ranks: plan?.ranks || undefined,
+  };
+  if (zdr) return { robotId: principal.robotId, log: known };
+  return {
+    robotId: robotOf(principal, robotId ?? robotIn(metadata)),
+    sessionId: wordOf(provider?.sessionId),
+    log: { ...known, metadata: isSmall(metadata) ? metadata : undefined },
+  };
+}
+
+/** The request inside: of a preview, of a control loop. */
+function fieldsOf(request: Message | undefined): AskedFields {
+  // Which of them a message has depends on its RPC; every field is looked at before it is used.
+  const outer = (request ?? {}) as { request?: AskedFields; message?: { case?: string; value?: AskedFields } };
+  if (outer.message?.case === "open") return outer.message.value ?? {};
+  return outer.request ?? (outer as AskedFields);
+}
+
+const wordOf = (word: string | undefined): string | undefined =>
+  word === undefined || word === "" || word.length > LONGEST_WORD ? undefined : word;
+
+function isSmall(metadata: JsonObject | undefined): boolean {
+  try {
+    refuseLargeMetadata(metadata);
+    return true;
+  } catch {
+    return false;
   }
 }

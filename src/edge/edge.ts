@@ -1,5 +1,4 @@
 /** The edge as one server: every transport on one port. */
-
 import cluster from "node:cluster";
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
@@ -23,24 +22,23 @@ import { serveConsole } from "./console.ts";
 import { serveCors } from "./cors.ts";
 import type { Gate } from "./gate/gate.ts";
 import { wireBody } from "./messages/errors.ts";
-import { nearest } from "./messages/json/near.ts";
+import { nearest } from "./messages/json-text.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
 import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
-import type { Readiness } from "./transports/connect/health.ts";
+import type { Readiness } from "./transports/connect/standard-services.ts";
 import { grpcStreams } from "./transports/grpc/grpc.ts";
 import { grpcTrailersOf } from "./transports/grpc/status.ts";
-import { MCP_PATH, serveMcp } from "./transports/mcp/mcp.ts";
+import { MCP_PATH, serveMcp } from "./transports/mcp.ts";
 import { openpiTransport } from "./transports/openpi/openpi.ts";
-import { dialectAt } from "./transports/rest/dialects/index.ts";
 import { RestTransport, refuseRequest, serveRest } from "./transports/rest/rest.ts";
-import { routesOf } from "./transports/rest/route.ts";
+import { dialectAt, routesOf } from "./transports/rest/routes.ts";
 
 /** What the edge is built from. */
-export interface ServerOptions {
+interface ServerOptions {
   /** The services that are served, in the order in which the documentation shows them. */
   readonly services: readonly DescService[];
   readonly gate: Gate;

@@ -8,8 +8,8 @@ import { pictureTurns, type TurnFigures } from "../codecs/pictures/turns.ts";
 import { asRefusal, Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { LogLine } from "./call-log.ts";
-import type { LoadFigures } from "./gate/admission/admission.ts";
-import type { HttpResponse } from "./transports/rest/exchange.ts";
+import type { LoadFigures } from "./gate/admission.ts";
+import type { HttpResponse } from "./transports/rest/body.ts";
 import { refuseRequest, send } from "./transports/rest/rest.ts";
 
 /** One offering as this replica sees it. */
@@ -37,13 +37,13 @@ interface LoopTotals {
 }
 
 /** How control loops do with one offering. */
-export interface LoopSample extends LoopTotals {
+interface LoopSample extends LoopTotals {
   readonly offeringId: string;
   readonly loops: number;
 }
 
 /** How one control loop does. */
-export interface SessionSample extends LoopTotals {
+interface SessionSample extends LoopTotals {
   readonly stream: string;
   readonly session: string;
 }

@@ -14,12 +14,12 @@ import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { tooLarge } from "./messages/bounds.ts";
 import { type MetricsAccess, sayMetrics } from "./metrics.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.ts";
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
-import type { RestRoute } from "./transports/rest/route.ts";
+import type { RestRoute } from "./transports/rest/routes.ts";
 
 /** What the operations port depends on. */
-export interface OperationsOptions extends RestOptions {
+interface OperationsOptions extends RestOptions {
   readonly metrics: MetricsAccess;
   /** Returns whether calls are queued. */
   isBusy(): boolean;
@@ -31,7 +31,7 @@ export interface OperationsOptions extends RestOptions {
 }
 
 /** The operations port, listening. */
-export interface OperationsListener {
+interface OperationsListener {
   readonly port: number;
   /** Serves new connections under this certificate; only if it has one. Throws if it is not a certificate and its key. */
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;

@@ -14,12 +14,12 @@ import { steadyNow } from "../clock.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type CallLog, callerIdOf } from "./call-log.ts";
-import { browserOf, type OwnAddress } from "./gate/browser.ts";
+import { browserOf, type OwnAddress } from "./gate/authenticate.ts";
 import type { Gate } from "./gate/gate.ts";
 import { slotOf } from "./server/slots.ts";
 
 /** What these addresses depend on. */
-export interface SignInOptions {
+interface SignInOptions {
   readonly gate: Gate;
   readonly address: OwnAddress;
   readonly log: CallLog;

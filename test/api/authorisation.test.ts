@@ -2,6 +2,7 @@
  * Who is let in where: every RPC of the schema by everyone who may knock, against the matrix that `GET /v1/permissions` shows. An
  * RPC that nobody thought about fails here: it needs a permission of the matrix, or a place among the few that need none.
  */
+
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -9,10 +10,8 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { Access, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import { createAuthenticator } from "../../src/edge/gate/authenticate.ts";
-import { browserOf } from "../../src/edge/gate/browser.ts";
-import { proxiesOf } from "../../src/edge/gate/caller-address.ts";
-import { methodRulesOf } from "../../src/edge/gate/method-rules.ts";
+import { browserOf, createAuthenticator, proxiesOf } from "../../src/edge/gate/authenticate.ts";
+import { methodRulesOf } from "../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../src/edge/gate/rate-limits.ts";
 import { factsOf, type Refusal } from "../../src/errors.ts";
 import { KeyCache } from "../../src/store/account/key-cache.ts";

@@ -2,13 +2,15 @@
  * Required is required: every RPC of the schema that changes something, called with no body, with an empty one, with null, and with null
  * for each of its fields. A field that has no default is missed by name, and what may be left out stands in a table here.
  */
+
 import { create, type DescField, type DescMessage, type DescMethod, getOption } from "@bufbuild/protobuf";
 import { beforeAll, describe, expect, it } from "vitest";
 import { inline, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import { decoderOf, Faults } from "../../src/edge/messages/json.ts";
+import { decoderOf } from "../../src/edge/messages/json.ts";
+import { Faults } from "../../src/edge/messages/json-text.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
-import { type RestRoute, routesOf } from "../../src/edge/transports/rest/route.ts";
+import { type RestRoute, routesOf } from "../../src/edge/transports/rest/routes.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../support/app.ts";
 import { type Belongings, belongings } from "../support/belongings.ts";
 import { ownGateway } from "../support/world.ts";

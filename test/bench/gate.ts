@@ -1,11 +1,12 @@
 /** What it costs to let a known caller in: key, rate limit and budget together, in CPU time of one core, against an empty loop. */
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
-import { LoadShedder } from "../../src/edge/gate/admission/admission.ts";
-import { proxiesOf } from "../../src/edge/gate/caller-address.ts";
+import { LoadShedder } from "../../src/edge/gate/admission.ts";
+import { proxiesOf } from "../../src/edge/gate/authenticate.ts";
 import { createGate } from "../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../src/edge/gate/rate-limits.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";

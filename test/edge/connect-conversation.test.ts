@@ -1,4 +1,5 @@
 /** Conversations by Connect: message by message, in both directions, to whichever end. */
+
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -15,7 +16,8 @@ import {
 import type { Listener, Speaker } from "../../src/call.ts";
 import { BodyMemory } from "../../src/edge/body-memory.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
-import type { CallContext, Gate } from "../../src/edge/gate/gate.ts";
+import type { Gate } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
 import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
 import { Reason, type Refusal } from "../../src/errors.ts";

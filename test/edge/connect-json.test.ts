@@ -1,4 +1,5 @@
 /** The Connect transport as plain HTTP has it: JSON bodies, statuses, limits, and whatever bytes come in. */
+
 import { once } from "node:events";
 import * as http from "node:http";
 import { connect } from "node:net";
@@ -8,7 +9,7 @@ import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type ActRequest, ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { sleep } from "../../src/clock.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason } from "../../src/errors.ts";
 import { runs } from "../support/runs.ts";
 import { ACT, AUTH, CHUNK, open, SOUND, untilAborted } from "./connect-caller.ts";

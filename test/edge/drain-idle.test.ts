@@ -1,4 +1,5 @@
 /** Idle connections while a port drains: a request that comes by one of them is answered, and then the connection ends. */
+
 import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";

@@ -1,4 +1,5 @@
 /** A message over ZeroMQ that a stranger never finishes: it may not hold the memory that strangers share. */
+
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { expect, it, onTestFinished } from "vitest";

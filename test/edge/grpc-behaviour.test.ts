@@ -1,10 +1,11 @@
 /** gRPC calls of the gateway's own transport beside Connect's. */
+
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { describe, expect, it } from "vitest";
 import type { ActRequest, PredictStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { KEY, openForTest, shareGateways } from "./gateway.ts";
 import { ACT, ACTS, asked, CALLS, type Sent, STREAMS, streamed, talk, type Voice } from "./grpc-scripts.ts";
 

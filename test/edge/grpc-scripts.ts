@@ -1,4 +1,5 @@
 /** Services that do as the model's name says, and calls to them, sane and hostile. */
+
 import type * as http2 from "node:http2";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
@@ -16,7 +17,7 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Listener, Speaker } from "../../src/call.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { message } from "./gateway.ts";
 

@@ -12,7 +12,7 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Signal } from "../../src/cancellation.ts";
 import { sleep } from "../../src/clock.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";

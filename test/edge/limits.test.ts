@@ -1,7 +1,7 @@
 /** Rate limits that replicas share: never more together than one alone would let in. */
+
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type ConcurrencySlot, RateLimits } from "../../src/edge/gate/rate-limits.ts";
-import type { Limit } from "../../src/edge/gate/token-bucket.ts";
+import { type ConcurrencySlot, type Limit, RateLimits } from "../../src/edge/gate/rate-limits.ts";
 import { Refusal } from "../../src/errors.ts";
 import { takeRates } from "../../src/store/account/rates.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";

@@ -1,15 +1,16 @@
 /** The OpenAPI document: valid, whole, true to what the gateway does, and fresh. */
+
 import { readFileSync } from "node:fs";
 import type { DescMessage } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import { decoderOf, encoderOf, Faults } from "../../src/edge/messages/json.ts";
+import { decoderOf, encoderOf } from "../../src/edge/messages/json.ts";
+import { Faults } from "../../src/edge/messages/json-text.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
 import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
-import { toNative } from "../../src/edge/transports/rest/dialects/scim-json.ts";
-import { routesOf } from "../../src/edge/transports/rest/route.ts";
+import { routesOf, toNative } from "../../src/edge/transports/rest/routes.ts";
 import { factsOf, type Reason } from "../../src/errors.ts";
 import { openGateway, type TestGateway } from "./gateway.ts";
 

@@ -1,4 +1,5 @@
 /** A port for tests, and callers of it of good and of bad manners. */
+
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";

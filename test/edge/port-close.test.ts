@@ -1,4 +1,5 @@
 /** How a port ends what it serves: when it closes, and what nobody uses. */
+
 import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";

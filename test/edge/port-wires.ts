@@ -1,4 +1,5 @@
 /** A port as tests open it, its callers by bytes and by node's clients, and what is cleaned up behind them. */
+
 import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";

@@ -1,4 +1,5 @@
 /** One port for every protocol, in the clear and under TLS, and streams that are taken from it. */
+
 import { once } from "node:events";
 import type * as http from "node:http";
 import * as http2 from "node:http2";

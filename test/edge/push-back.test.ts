@@ -1,4 +1,5 @@
 /** Connections of callers whose calls are refused for overload while refusing has cost its share. */
+
 import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
 import { connect } from "node:net";
 import { beforeEach, expect, it, onTestFinished } from "vitest";

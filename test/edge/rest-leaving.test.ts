@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { PredictStreamResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason } from "../../src/errors.ts";
 import { KEY, message, until } from "./gateway.ts";
 import { CHUNK, open, post, SOUND } from "./rest-caller.ts";

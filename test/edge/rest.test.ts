@@ -1,4 +1,5 @@
 /** The REST transport over real sockets: what it takes, and what it answers. */
+
 import { once } from "node:events";
 import type { Message } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
@@ -13,7 +14,7 @@ import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { type PreviewRoutesRequest, PreviewRoutesResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { VerifyOfferingResponseSchema } from "../../gen/limber/v1/supply_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { KEY, message, shareGateways } from "./gateway.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 

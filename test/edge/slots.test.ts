@@ -1,4 +1,5 @@
 /** Connection slots when strangers hold as many connections as there may be. */
+
 import { EventEmitter } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";

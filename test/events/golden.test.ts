@@ -1,4 +1,5 @@
 /** Every event as it is carried: the JSON of webhooks and the bytes of subscribers, against what was recorded. A difference is a review. */
+
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -11,7 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { eventText } from "../../src/edge/messages/event-text.ts";
+import { eventText } from "../../src/edge/messages/json.ts";
 import { EVENT_NAMES } from "../../src/events/emit.ts";
 
 const FILE = join(import.meta.dirname, "../golden/events.json");

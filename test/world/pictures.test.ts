@@ -1,4 +1,5 @@
 /** Pictures as cameras, phones and numpy clients really send them: turned by EXIF data, in base64 with line breaks, as floats, as depth. */
+
 import { create, type MessageShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterAll, describe, expect, it } from "vitest";
@@ -9,7 +10,8 @@ import { type Orientation, UPRIGHTING } from "../../src/codecs/pictures/exif.ts"
 import { readImageHeader } from "../../src/codecs/pictures/image.ts";
 import { turnedFile } from "../../src/codecs/pictures/raw-pictures.ts";
 import { NdArray } from "../../src/codecs/python/ndarray.ts";
-import { decoderOf, Faults, parseCounted } from "../../src/edge/messages/json.ts";
+import { decoderOf } from "../../src/edge/messages/json.ts";
+import { Faults, parseCounted } from "../../src/edge/messages/json-text.ts";
 import { actionAsked } from "../../src/edge/transports/gr00t/observation.ts";
 import { requestOf } from "../../src/edge/transports/openpi/observation.ts";
 import { createUpstream } from "../../src/upstream/index.ts";

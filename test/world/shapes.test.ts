@@ -1,4 +1,5 @@
 /** Shapes and types that numpy clients and servers send: texts as arrays, `[T]` as T steps of one number, scalars, 0-d arrays, axes of one. */
+
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, describe, expect, it } from "vitest";
 import { Reply } from "zeromq";

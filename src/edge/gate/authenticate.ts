@@ -1,21 +1,23 @@
 /** Who is let in: by the admin token, by a key and what it may, or as anyone; and how often. */
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { DescMethod } from "@bufbuild/protobuf";
+import { BlockList, isIP } from "node:net";
+import { type DescMethod, fromJson } from "@bufbuild/protobuf";
+import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
-import type { BrowserHead, KeyPrincipal, Principal, StepLimit } from "../../call.ts";
-import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { SESSION_COOKIE } from "../../brand.ts";
+import type { BrowserHead, Call, CallTrail, KeyPrincipal, Principal, StepLimit } from "../../call.ts";
+import type { Signal } from "../../cancellation.ts";
+import { now } from "../../clock.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import { authorityOf, effective, reachOfCalls, requiresSigned } from "../../services/authority.ts";
 import { denialOf } from "../../services/permissions.ts";
 import type { KeyUse } from "../../store/account/key-cache.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
-import { refusalOfOutage } from "../messages/store-outage.ts";
-import type { AdmittedWork } from "./admission/admission.ts";
-import { callerAddress } from "./caller-address.ts";
-import type { Admission, CallHead, GateDeps } from "./gate.ts";
-import type { MethodRule } from "./method-rules.ts";
-import { bearerOf, isNarrowed, principalOf, principalOfSession } from "./principal.ts";
-import type { ConcurrencySlot, KeyLimit } from "./rate-limits.ts";
-import type { Limit } from "./token-bucket.ts";
+import { refusalOfOutage } from "../messages/errors.ts";
+import type { AdmittedWork } from "./admission.ts";
+import type { ConcurrencySlot, KeyLimit, Limit, RateLimits, TokenPool } from "./rate-limits.ts";
 
 /** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
 const addressLimit = (perMinute: number): Limit => ({
@@ -33,13 +35,31 @@ const OPERATOR = "operator";
 const NOBODY = "";
 
 /** Who calls, and whether the call may pass. */
-export type AuthenticatorDeps = Pick<
-  GateDeps,
-  "keys" | "sessions" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
->;
+export interface AuthenticatorDeps {
+  keys: {
+    find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
+    /** What `find` would resolve to, where it is in memory and need not be read again. */
+    known(secret: string): KeyRecord | undefined;
+    /** The key where it is in memory; asks nobody. */
+    peek(secret: string): KeyRecord | undefined;
+  };
+  /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
+  sessions: {
+    find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined>;
+    peek(secret: string): KeyRecord | undefined;
+  };
+  limits: RateLimits;
+  adminToken: string;
+  publicSignup: boolean;
+  trustedProxies: Proxies;
+  /** Whether the gateway takes no new work. */
+  closing(): boolean;
+  /** Whether the gateway has read its state from the database, without which it knows no model. */
+  loaded(): boolean;
+}
 
 /** Lets callers in, or refuses them. */
-export interface Authenticator {
+interface Authenticator {
   admit(method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission>;
   /** Whose key this is; refuses one that may not call at all, and everyone while the gateway is closing. */
   identify(authorization: string | undefined): Promise<KeyPrincipal>;
@@ -268,3 +288,315 @@ const readsName = (id: string): string => `${id} jobs`;
 
 const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);
+
+/** The header before, and the key in it: a caller in a loop sends the same one again and again. */
+let heard = { authorization: "", key: "" };
+
+/** The key in an `authorization` header; refuses where there is none. */
+function bearerOf(authorization: string | undefined): string {
+  if (authorization === undefined) {
+    throw refuse(Reason.MISSING_API_KEY, "send an API key: Authorization: Bearer <key>");
+  }
+  if (heard.authorization === authorization) return heard.key;
+  const key = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (key === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  heard = { authorization, key };
+  return key;
+}
+
+// One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.
+const NO_SUCH_KEY = "this API key is not valid here";
+
+/** Who calls with this key, narrowed by the keys that it descends from. Refuses for one that is unknown, disabled, or over. */
+export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
+  if (!stored) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  const record = effective(stored);
+  if (record.disabled) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.userInactive) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
+    throw refuse(Reason.KEY_EXPIRED, NO_SUCH_KEY);
+  }
+  const known = principals.get(record);
+  if (known) return known;
+  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings, bounds } =
+    record;
+  const who = { keyId: id, orgId, role, userId, permissions };
+  const line = record.ancestors.length > 0 && {
+    held: authorityOf(record).permissions,
+    ancestors: record.ancestors.map((ancestor) => ancestor.id),
+  };
+  const limits = bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }; // written by toJson
+  const principal = {
+    kind: "key" as const,
+    ...who,
+    ...line,
+    scopes,
+    models,
+    environment,
+    workspaceId,
+    robotId,
+    settings,
+    reach: reachOfCalls(record),
+    requireSigned: requiresSigned(record),
+    ...limits,
+    ...(record.session && { session: record.session }),
+  };
+  principals.set(record, principal);
+  return principal;
+}
+
+/** Who calls by a session. Whatever ended it, the person has to sign in again, and is told no more. */
+function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
+  try {
+    return principalOf(record);
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown;
+    throw refuse(Reason.SESSION_ENDED, "this session is over; sign in again");
+  }
+}
+
+/**
+ * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames or is not trusted, no unsigned checkpoints, no placeholders; or
+ * is for another robot, which emergency stops know by its name.
+ */
+export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
+  if (key === before) return false;
+  const { settings, models, environment, robotId, reach, requireSigned } = key;
+  return (
+    isLess(models.length > 0 ? models : undefined, before.models.length > 0 ? before.models : undefined) ||
+    isLess(settings.allowedRegions, before.settings.allowedRegions) ||
+    (settings.zdr && !before.settings.zdr) ||
+    reach < before.reach ||
+    (requireSigned && !before.requireSigned) ||
+    (environment === "hardware" && before.environment !== "hardware") ||
+    robotId !== before.robotId
+  );
+}
+
+/** Whether a list lacks something of another one; undefined has everything. */
+const isLess = (list: readonly string[] | undefined, before: readonly string[] | undefined): boolean =>
+  list !== undefined && (before === undefined || before.some((each) => !list.includes(each)));
+
+/** By the key's record, which is the same object for as long as the key is in memory unchanged. */
+const principals = new WeakMap<KeyRecord, KeyPrincipal>();
+
+/** The same; undefined instead of a refusal. */
+export function payerOf(record: KeyRecord | undefined): KeyPrincipal | undefined {
+  try {
+    return principalOf(record);
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}
+
+/** Proxies of the operator's own, by address. */
+type Proxies = BlockList;
+
+/** Proxies from addresses and networks, such as `10.0.0.1` and `10.0.0.0/8`. Throws for what is neither. */
+export function proxiesOf(words: readonly string[]): Proxies {
+  const list = new BlockList();
+  for (const word of words) {
+    const [address = "", prefix] = word.split("/");
+    const family = isIP(address) === 6 ? "ipv6" : "ipv4";
+    list.addSubnet(address, prefix === undefined ? (family === "ipv6" ? 128 : 32) : Number(prefix), family);
+  }
+  return list;
+}
+
+/**
+ * The address that a call is counted by: the one that connected, or, where that is a trusted proxy, the last one in `X-Forwarded-For`
+ * that none of them is. What stands before it was written by the caller. A host with one address of IPv6 has all of its /64.
+ */
+export function callerAddress(connected: string, forwarded: string | undefined, proxies: Proxies): string {
+  const hops = [...(forwarded ?? "").split(",").map((hop) => hop.trim()), connected].map(plainAddress);
+  let at = hops.length - 1;
+  while (at > 0 && isTrusted(hops[at] ?? "", proxies) && isIP(hops[at - 1] ?? "") !== 0) at--;
+  return householdOf(hops[at] ?? "");
+}
+
+/** What an address that connected is charged as, where it costs more than it asks; undefined for a trusted proxy, which all callers share. */
+export function chargedAs(connected: string, proxies: Proxies): string | undefined {
+  const address = plainAddress(connected);
+  return isTrusted(address, proxies) ? undefined : householdOf(address);
+}
+
+const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
+
+function isTrusted(address: string, proxies: Proxies): boolean {
+  const family = isIP(address);
+  return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4");
+}
+
+function householdOf(address: string): string {
+  if (!address.includes(":")) return address;
+  const [head = "", tail] = address.split("::");
+  const first = head.split(":").filter(Boolean);
+  const last = (tail ?? "").split(":").filter(Boolean);
+  const whole = [...first, ...Array(Math.max(0, 8 - first.length - last.length)).fill("0"), ...last];
+  return whole.slice(0, 4).join(":");
+}
+
+/** By which address browsers know the gateway. */
+export interface OwnAddress {
+  /** What the operator says; absent: each request's own. */
+  readonly publicUrl?: string | undefined;
+  /** Connections to the port are encrypted. */
+  readonly isTls: boolean;
+}
+
+type HeadersOfRequest = Readonly<Record<string, string | string[] | undefined>>;
+
+/** What other sites' pages can't send without asking first. */
+const OWN_TYPE = /^application\/(json|(connect\+)?(json|proto))\s*(;|$)/i;
+const WITHOUT_BODY = new Set(["GET", "HEAD", "DELETE"]);
+
+/** What the head of a request by `verb` tells of its browser. */
+export function browserOf(headers: HeadersOfRequest, verb: string, address: OwnAddress): BrowserHead {
+  const own = originOf(headers, address);
+  return new Browser(own, isOwn(headers, verb, own), textOf(headers.cookie));
+}
+
+/** The gateway's origin, as browsers write it; undefined where the request names no host. */
+function originOf(headers: HeadersOfRequest, { publicUrl, isTls }: OwnAddress): URL | undefined {
+  const host = textOf(headers[":authority"]) ?? textOf(headers.host);
+  const text = publicUrl ?? `${isTls ? "https" : "http"}://${host}`;
+  return (publicUrl === undefined && host === undefined) || !URL.canParse(text) ? undefined : new URL(text);
+}
+
+/** Whether a page of the gateway's own sent it; undefined where nothing tells, as with callers that are no browsers. */
+function isOwn(headers: HeadersOfRequest, verb: string, own: URL | undefined): boolean | undefined {
+  const { origin, "sec-fetch-site": site, "content-type": type } = headers;
+  if (origin === undefined && site === undefined) return undefined;
+  if (own === undefined || (site !== undefined && site !== "same-origin")) return false;
+  if (origin !== undefined && origin !== own.origin) return false;
+  return type === undefined ? WITHOUT_BODY.has(verb) : OWN_TYPE.test(textOf(type) ?? "");
+}
+
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+class Browser implements BrowserHead {
+  readonly origin: string | undefined;
+  readonly isOwn: boolean | undefined;
+  readonly canKeep: boolean;
+  readonly cookies: string[] = [];
+  readonly #isSecure: boolean;
+  readonly #sent: string | undefined;
+
+  constructor(own: URL | undefined, isOwn: boolean | undefined, sent: string | undefined) {
+    this.origin = own?.origin;
+    this.isOwn = isOwn;
+    this.#isSecure = own?.protocol === "https:";
+    this.canKeep = this.#isSecure || LOOPBACK.test(own?.hostname ?? "");
+    this.#sent = sent;
+  }
+
+  get session(): string | undefined {
+    return this.kept(SESSION_COOKIE);
+  }
+
+  kept(name: string): string | undefined {
+    if (this.#sent === undefined || !this.canKeep) return undefined;
+    const begins = `${this.#nameOf(name)}=`;
+    const found = this.#sent.split(";").find((pair) => pair.trimStart().startsWith(begins));
+    return found?.trim().slice(begins.length);
+  }
+
+  keep(name: string, value: string, forS: number): void {
+    // Browsers take the prefix for an encrypted connection alone: it keeps other hosts of the domain from setting the cookie.
+    const attributes = `Path=/; Max-Age=${forS}; HttpOnly; SameSite=Lax${this.#isSecure ? "; Secure" : ""}`;
+    this.cookies.push(`${this.#nameOf(name)}=${value}; ${attributes}`);
+  }
+
+  #nameOf(name: string): string {
+    return this.#isSecure ? `__Host-${name}` : name;
+  }
+}
+
+const textOf = (value: string | string[] | undefined): string | undefined =>
+  typeof value === "string" ? value : undefined;
+
+/** What the gate reads of a call before its body. */
+export interface CallHead {
+  /** The `authorization` header. */
+  authorization: string | undefined;
+  /** The admin token's header. */
+  adminToken: string | undefined;
+  /** The address that connected, for limits on calls without a key. */
+  remoteAddress: string;
+  /** The slot of the connection, which keeps it once a key or a session was accepted. */
+  slot?: { authenticated(): void } | undefined;
+  /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
+  forwardedFor?: string | undefined;
+  /** What the request tells of its browser, where it shows no key and may come from one. */
+  browser?: BrowserHead | undefined;
+  requestId: string;
+  /** Learns whose call it is. */
+  trail?: CallTrail | undefined;
+  /** The answer should wait for nothing that it can do without. */
+  isUrgent?: boolean | undefined;
+  /** The class of the call under overload, where the transport knows better than the schema. */
+  priority?: Priority | undefined;
+  /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
+  deadline?: number | undefined;
+}
+
+/** A caller that the gate let in, with what the limits leave to him. */
+export interface Admission {
+  principal: Principal;
+  /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
+  readonly headers: readonly string[];
+  /** The same as lines of HTTP/1, where somebody has them. */
+  readonly lines?: string | undefined;
+  /** The answer is that of an earlier call with the same idempotency key: transports say so. */
+  replayed?: boolean;
+  /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
+  leave(): void;
+  /** Counts the steps of a control loop against the key's rate limit; undefined for calls without a key. */
+  steps?: StepLimit | undefined;
+  /** Whether the caller would be let in again; rejects with the refusal when not. For calls that last. */
+  again?(): Promise<void>;
+  /** Called when the place is given back. */
+  left?: () => void;
+  /** What the call counts for in the load of this process; ended by `leave`. */
+  work?: AdmittedWork | undefined;
+  /** The browser that calls, and the cookies that the answer sets there. */
+  browser?: BrowserHead | undefined;
+}
+
+/** What a call carries beside its message. */
+export interface CallContext {
+  requestId: string;
+  signal: Signal;
+  /** When the call arrived, on the steady clock in milliseconds; the moment at which the gate has its message where that is not known. */
+  arrivedAt?: number | undefined;
+  /** The caller's deadline on the steady clock, in milliseconds. */
+  deadline: number | undefined;
+  /** The `Idempotency-Key` header. */
+  idempotencyKey: string | undefined;
+  /** The host that the request names. */
+  host?: string | undefined;
+  /** The answer should wait for nothing that it can do without. */
+  isUrgent?: boolean | undefined;
+  /** The `traceparent` header, unread. */
+  traceparent?: string | undefined;
+  /** Learns what was asked. */
+  trail?: CallTrail | undefined;
+  /** Encodes the answer as it will be sent; called before the answer is charged. */
+  encode?: Call["encode"];
+  /** As of Call. */
+  begin?: (() => void) | undefined;
+}
+
+/** What stands between a caller and an RPC. */
+export interface MethodRule {
+  rule: Rpc;
+  /** What its calls count among. */
+  pool: TokenPool;
+  /** It reads jobs or what came of them. Such calls have the key's limits once more for themselves, so that who looks at a job slows none of its calls. */
+  readsJobs: boolean;
+  /** Its class under overload. */
+  priority: Priority;
+  serve: (request: unknown, call: Call) => unknown;
+}

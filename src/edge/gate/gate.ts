@@ -1,28 +1,20 @@
 /** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
-import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
-import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type {
-  BrowserHead,
-  Call,
-  CallTrail,
-  IdempotencyClaim,
-  KeyPrincipal,
-  Listener,
-  Principal,
-  Speaker,
-  StepLimit,
-} from "../../call.ts";
-import type { Signal } from "../../cancellation.ts";
-import { steadyNow } from "../../clock.ts";
+import { type DescMessage, type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import { http } from "../../../gen/google/api/annotations_pb.ts";
+import { rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.ts";
+import { JobService } from "../../../gen/limber/v1/job_service_pb.ts";
+import type { BrowserHead, Call, CallTrail, KeyPrincipal, Listener, Speaker } from "../../call.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
+import { everyTogether, steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
-import type { KeyUse } from "../../store/account/key-cache.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
-import type { Claim, Claimant } from "../../store/billing/idempotency.ts";
-import { refusalOfOutage } from "../messages/store-outage.ts";
+import { refusalOfOutage } from "../messages/errors.ts";
 import { invalid, violationsOf } from "../messages/validate.ts";
-import type { AdmittedWork, Advice, LoadShedder } from "./admission/admission.ts";
-import { createAuthenticator } from "./authenticate.ts";
-import type { Proxies } from "./caller-address.ts";
+import { type Advice, classOf, type LoadShedder } from "./admission.ts";
+import type { Admission, CallContext, CallHead, MethodRule } from "./authenticate.ts";
+import { type AuthenticatorDeps, createAuthenticator } from "./authenticate.ts";
+import type { IdempotencyKeys } from "./idempotency.ts";
 import {
   idempotencyKeyOf,
   type KeyedTurn,
@@ -31,81 +23,6 @@ import {
   streamReplay,
   takeKeyFromHeader,
 } from "./idempotency.ts";
-import { type MethodRule, methodRulesOf } from "./method-rules.ts";
-import type { RateLimits } from "./rate-limits.ts";
-import { recheckWhileOpen, watched } from "./recheck.ts";
-
-/** What the gate reads of a call before its body. */
-export interface CallHead {
-  /** The `authorization` header. */
-  authorization: string | undefined;
-  /** The admin token's header. */
-  adminToken: string | undefined;
-  /** The address that connected, for limits on calls without a key. */
-  remoteAddress: string;
-  /** The slot of the connection, which keeps it once a key or a session was accepted. */
-  slot?: { authenticated(): void } | undefined;
-  /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
-  forwardedFor?: string | undefined;
-  /** What the request tells of its browser, where it shows no key and may come from one. */
-  browser?: BrowserHead | undefined;
-  requestId: string;
-  /** Learns whose call it is. */
-  trail?: CallTrail | undefined;
-  /** The answer should wait for nothing that it can do without. */
-  isUrgent?: boolean | undefined;
-  /** The class of the call under overload, where the transport knows better than the schema. */
-  priority?: Priority | undefined;
-  /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
-  deadline?: number | undefined;
-}
-
-/** A caller that the gate let in, with what the limits leave to him. */
-export interface Admission {
-  principal: Principal;
-  /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
-  readonly headers: readonly string[];
-  /** The same as lines of HTTP/1, where somebody has them. */
-  readonly lines?: string | undefined;
-  /** The answer is that of an earlier call with the same idempotency key: transports say so. */
-  replayed?: boolean;
-  /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
-  leave(): void;
-  /** Counts the steps of a control loop against the key's rate limit; undefined for calls without a key. */
-  steps?: StepLimit | undefined;
-  /** Whether the caller would be let in again; rejects with the refusal when not. For calls that last. */
-  again?(): Promise<void>;
-  /** Called when the place is given back. */
-  left?: () => void;
-  /** What the call counts for in the load of this process; ended by `leave`. */
-  work?: AdmittedWork | undefined;
-  /** The browser that calls, and the cookies that the answer sets there. */
-  browser?: BrowserHead | undefined;
-}
-
-/** What a call carries beside its message. */
-export interface CallContext {
-  requestId: string;
-  signal: Signal;
-  /** When the call arrived, on the steady clock in milliseconds; the moment at which the gate has its message where that is not known. */
-  arrivedAt?: number | undefined;
-  /** The caller's deadline on the steady clock, in milliseconds. */
-  deadline: number | undefined;
-  /** The `Idempotency-Key` header. */
-  idempotencyKey: string | undefined;
-  /** The host that the request names. */
-  host?: string | undefined;
-  /** The answer should wait for nothing that it can do without. */
-  isUrgent?: boolean | undefined;
-  /** The `traceparent` header, unread. */
-  traceparent?: string | undefined;
-  /** Learns what was asked. */
-  trail?: CallTrail | undefined;
-  /** Encodes the answer as it will be sent; called before the answer is charged. */
-  encode?: Call["encode"];
-  /** As of Call. */
-  begin?: (() => void) | undefined;
-}
 
 export type { Advice };
 
@@ -159,53 +76,12 @@ export interface Gate {
   ): Listener<Message>;
 }
 
-/** A hash of what was asked, and the other forms in which it may have been kept. */
-type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
-
-/** What a call with an idempotency key asks for. */
-interface KeyedCall extends KeptHashes, Pick<Claimant, "line" | "arrivedAt"> {
-  method: string;
-  /** Its answer will be kept sealed. */
-  sealed: boolean;
-}
-
 /** What the gate asks of the gateway. */
-export interface GateDeps {
+interface GateDeps extends AuthenticatorDeps {
   /** Every RPC's service function, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
-  keys: {
-    find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
-    /** What `find` would resolve to, where it is in memory and need not be read again. */
-    known(secret: string): KeyRecord | undefined;
-    /** The key where it is in memory; asks nobody. */
-    peek(secret: string): KeyRecord | undefined;
-  };
-  /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
-  sessions: {
-    find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined>;
-    peek(secret: string): KeyRecord | undefined;
-  };
-  idempotency: {
-    /** Claims a key for a call, answers it from the first one, or refuses. */
-    claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
-    /** Frees a key whose call ended before anything was promised. */
-    release(claim: IdempotencyClaim): Promise<void>;
-    /** The sealed form of an answer of an organisation that retains no data; opens only at the same place. */
-    seal(answer: Uint8Array, place: string): Uint8Array;
-    /** The hash of what was asked as it is kept, keyed or not. */
-    hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
-    /** The answer; undefined where it does not open any more. */
-    open(sealed: Uint8Array, place: string): Uint8Array | undefined;
-  };
-  limits: RateLimits;
+  idempotency: IdempotencyKeys;
   load: LoadShedder;
-  adminToken: string;
-  publicSignup: boolean;
-  trustedProxies: Proxies;
-  /** Whether the gateway takes no new work. */
-  closing(): boolean;
-  /** Whether the gateway has read its state from the database, without which it knows no model. */
-  loaded(): boolean;
 }
 
 // Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
@@ -393,3 +269,64 @@ function withinOf(request: Message): number | undefined {
 }
 
 const nothing = (): void => {};
+
+/** The services whose GET calls read jobs. */
+const JOBS: ReadonlySet<DescService> = new Set([JobService, EvaluationService]);
+
+/** The doors of all RPCs of the gateway. */
+export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, MethodRule> {
+  const rules = new Map<DescMethod, MethodRule>();
+  for (const [service, functions] of services) {
+    for (const method of service.methods) {
+      const serve = functions[method.localName];
+      if (!serve) throw new Error(`${service.typeName}.${method.name} has no service function`);
+      // The function's types were checked where the service was built; here the schema names them, not the compiler.
+      const pool = method.methodKind === "unary" ? "calls" : "streams";
+      const rule = getOption(method, rpc);
+      if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
+        throw new Error(`${service.typeName}.${method.name} does not say how far a key of a workspace reaches`);
+      const readsJobs = JOBS.has(service) && getOption(method, http).pattern.case === "get";
+      rules.set(method, {
+        rule,
+        pool,
+        readsJobs,
+        priority: classOf(rule.priority),
+        serve: serve as MethodRule["serve"],
+      });
+    }
+  }
+  return rules;
+}
+
+/** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
+const LOOK_AGAIN_MS = 400;
+
+/** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
+export function recheckWhileOpen(
+  { again }: Admission,
+  listener: Pick<Listener<Message>, "cut">,
+  signal: Signal,
+): () => void {
+  // A signal that is aborted already tells nobody.
+  if (again === undefined || signal.aborted) return noRecheck;
+  const cut = (thrown: unknown): void => {
+    if (thrown instanceof Refusal) listener.cut(thrown);
+  };
+  const rest = everyTogether(LOOK_AGAIN_MS, () => {
+    again().catch(cut);
+  });
+  signal.addEventListener("abort", rest, { once: true });
+  return rest;
+}
+
+/** The signal of a caller who only listens: it also calls off what he must not hear any longer, with the refusal as its reason. */
+function watched(admission: Admission, signal: Signal): Signal {
+  if (admission.again === undefined) return signal;
+  const cancel = new Cancel();
+  if (signal.aborted) cancel.abort(signal.reason);
+  else signal.addEventListener("abort", () => cancel.abort(signal.reason), { once: true });
+  admission.left = recheckWhileOpen(admission, { cut: (refusal) => cancel.abort(refusal) }, signal);
+  return cancel;
+}
+
+const noRecheck = (): void => {};

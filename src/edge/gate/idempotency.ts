@@ -13,14 +13,15 @@ import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type EarlierAnswer, type IdempotencyClaim, type KeyPrincipal, leftOf, lineOf, tooLate } from "../../call.ts";
 import { inTime, steadyNow } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
+import type { Claim, Claimant } from "../../store/billing/idempotency.ts";
 import { idempotencyContext } from "../../store/billing/idempotency.ts";
-import { asSent } from "../messages/json.ts";
-import { refusalOfOutage } from "../messages/store-outage.ts";
-import { wantsStream } from "../messages/stream.ts";
-import type { CallContext, GateDeps } from "./gate.ts";
+import { wantsStream } from "../messages/bounds.ts";
+import { refusalOfOutage } from "../messages/errors.ts";
+import { asSent } from "../messages/json-text.ts";
+import type { CallContext } from "./authenticate.ts";
 
 /** What is called once per idempotency key. */
-export interface IdempotentCall {
+interface IdempotentCall {
   readonly method: DescMethod;
   readonly principal: KeyPrincipal;
   readonly key: string;
@@ -32,7 +33,7 @@ export type KeyedTurn = { readonly claim: IdempotencyClaim } | { readonly earlie
 
 /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
 export async function serveIdempotent(
-  idempotency: GateDeps["idempotency"],
+  idempotency: IdempotencyKeys,
   { method, principal, key, request }: IdempotentCall,
   context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
   serve: (turn: KeyedTurn) => Promise<Message>,
@@ -127,4 +128,28 @@ function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
+}
+
+/** The kept idempotency keys. */
+export interface IdempotencyKeys {
+  /** Claims a key for a call, answers it from the first one, or refuses. */
+  claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
+  /** Frees a key whose call ended before anything was promised. */
+  release(claim: IdempotencyClaim): Promise<void>;
+  /** The sealed form of an answer of an organisation that retains no data; opens only at the same place. */
+  seal(answer: Uint8Array, place: string): Uint8Array;
+  /** The hash of what was asked as it is kept, keyed or not. */
+  hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
+  /** The answer; undefined where it does not open any more. */
+  open(sealed: Uint8Array, place: string): Uint8Array | undefined;
+}
+
+/** A hash of what was asked, and the other forms in which it may have been kept. */
+type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
+
+/** What a call with an idempotency key asks for. */
+interface KeyedCall extends KeptHashes, Pick<Claimant, "line" | "arrivedAt"> {
+  method: string;
+  /** Its answer will be kept sealed. */
+  sealed: boolean;
 }

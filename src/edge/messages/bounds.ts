@@ -2,11 +2,20 @@
  * How much a request message may be, read from the schema, and a look at protobuf bytes that counts before anything is made of them.
  * A decoder makes an object of two bytes; so bytes alone bound neither its memory nor its time.
  */
-import { create, type DescField, type DescMessage, type DescMethod, getOption, ScalarType } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  getOption,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { Access, rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
+import { Gatherer } from "../../codecs/gatherer.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 
 /** The most that a request message may be. */
@@ -33,7 +42,7 @@ export const MOST_NUMBERS = 1_000_000;
 const MOST_DEPTH = 100;
 
 /** Smaller messages are read unseen: nothing that is made of them is large. */
-export const UNSEEN_BYTES = 4 << 10;
+const UNSEEN_BYTES = 4 << 10;
 
 const KEYED: ReadonlySet<Access> = new Set([Access.KEY, Access.ADMIN, Access.ADMIN_OR_KEY]);
 
@@ -300,4 +309,42 @@ function varintsIn(bytes: Uint8Array, from: number, to: number): number {
   let ends = 0;
   for (let at = from; at < to; at++) if (bytes[at]! < 0x80) ends++;
   return ends;
+}
+
+/** Gathers the pieces of a body. One that comes in a single piece is not copied; of several, none is kept beside the copy. */
+export class GatheredBody {
+  readonly #most: number;
+  #first: Buffer | undefined;
+  #all: Gatherer | undefined;
+
+  /** The caller refuses more than `most` bytes before they are added. */
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  add(piece: Buffer): void {
+    if (this.#all !== undefined) this.#all.add(piece);
+    else if (this.#first === undefined) this.#first = piece;
+    else {
+      this.#all = new Gatherer(this.#most);
+      this.#all.add(this.#first);
+      this.#all.add(piece);
+      this.#first = undefined;
+    }
+  }
+
+  /** All of it: call this when nothing more is to come. */
+  bytes(): Buffer {
+    return this.#all?.bytes() ?? this.#first ?? Buffer.alloc(0);
+  }
+}
+
+/** Whether a request asks for its answer as a stream, by a field `stream` of its own. */
+export const wantsStream = (method: DescMethod, request: Message): boolean =>
+  "stream" in method.input.field && "stream" in request && request.stream === true;
+
+/** The refusal of a stream where the call is answered whole. */
+export function refuseStream(): Refusal {
+  const text = "this call is answered whole here; leave `stream` out, or use POST /v1/act or POST /v1/predict/stream";
+  return refuse(Reason.STREAM_UNSUPPORTED, text, {}, { param: "stream" });
 }

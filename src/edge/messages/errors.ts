@@ -9,8 +9,10 @@ import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../errors.ts";
-import { encoderOf, wordsOf } from "./json.ts";
-import { refusalOfOutage } from "./store-outage.ts";
+import { overCapIn } from "../../store/account/org-caps.ts";
+import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
+import { encoderOf } from "./json.ts";
+import { wordsOf } from "./json-text.ts";
 
 /** What the REST transport knows of a request: where the parts of a path of the schema were given, and with what values. */
 export interface Given {
@@ -221,7 +223,7 @@ export function connectError(refusal: Refusal, requestId: string): ConnectError 
 }
 
 /** One error detail: a message type and the fields of the message. */
-export type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> };
+type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> };
 
 /** What a refusal tells machines over gRPC and Connect: google.rpc's standard details, and the schema's own. */
 export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
@@ -298,3 +300,26 @@ export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
   const calledOff = signal?.aborted && !(thrown instanceof Refusal);
   return asRefusal(calledOff ? signal.reason : refusalOfOutage(thrown, "begun"));
 }
+
+/** Turns errors of the store that are not bugs into refusals: an outage, text that PostgreSQL cannot hold, and a cap of the organization. */
+export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unknown {
+  if (isUnstorableText(thrown))
+    return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
+  const overCap = overCapIn(thrown);
+  if (overCap !== undefined) return refuse(Reason.TOO_MANY, overCap, {}, { cause: thrown });
+  if (!isOutage(thrown)) return thrown;
+  if (isStarting(thrown))
+    return refuse(
+      Reason.NOT_READY,
+      "the gateway's database is starting; call again",
+      {},
+      { retryAfter: 1, cause: thrown },
+    );
+  return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
+}
+
+/** What a caller is told when the database is away. */
+const AWAY = {
+  "not begun": "the gateway cannot reach its own state at the moment; nothing was done and nothing was charged",
+  begun: "the gateway cannot reach its own state at the moment; whether this call took effect is not known",
+} as const;

@@ -1,14 +1,31 @@
 /** The OpenAPI 3.1 description of the REST transport, derived from the schema and its comments. */
-import type { DescMessage, DescService } from "@bufbuild/protobuf";
-import { getOption } from "@bufbuild/protobuf";
-import { Access, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { ErrorBodySchema } from "../../../gen/limber/v1/error_pb.ts";
+import {
+  create,
+  type DescEnum,
+  type DescEnumValue,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  getOption,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { type FieldRules, field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import {
+  Access,
+  inline,
+  nonempty,
+  nullable,
+  rpc,
+  WorkspaceReach,
+  whole,
+} from "../../../gen/limber/edge/v1/options_pb.ts";
+import { ErrorBodySchema, ErrorDetailsSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { ADMIN_HEADER, API_VERSION, BRAND } from "../../brand.ts";
-import { type RestRoute, routesOf } from "../transports/rest/route.ts";
-import { type Keywords, scalarType } from "./bounds.ts";
-import { commentOf } from "./comments.ts";
+import { wordsOf } from "../messages/json-text.ts";
+import { violationsOf } from "../messages/validate.ts";
+import { type RestRoute, routesOf } from "../transports/rest/routes.ts";
 import { EXAMPLES } from "./examples.ts";
-import { Schemas } from "./schemas.ts";
 
 /**
  * The document for `services`, whose files were compiled with source information; `errorBody` is the message that every
@@ -187,4 +204,334 @@ function refusalsOf(route: RestRoute): Keywords {
     ...(permission === "inference.run" ? [402, 404, 409, 502, 503, 504] : []),
   ].sort((a, b) => a - b);
   return Object.fromEntries([...statuses, "default"].map((status) => [status, REFUSAL]));
+}
+
+/** Collects the schemas that a document refers to. */
+export class Schemas {
+  readonly #schemas = new Map<string, Keywords>();
+  readonly #asked: ReadonlySet<string>;
+
+  /** `requests` are the messages that callers send; what is inside them is closed to unknown fields. */
+  constructor(requests: Iterable<DescMessage>) {
+    this.#asked = insideOf(requests);
+  }
+
+  /** All schemas by name, in the order of the alphabet. */
+  get all(): Readonly<Record<string, Keywords>> {
+    return Object.fromEntries([...this.#schemas].sort(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  /** A reference to the schema of a message. */
+  message(desc: DescMessage): Keywords {
+    if (desc.typeName === "google.protobuf.Struct") return { type: "object", additionalProperties: true };
+    if (desc.typeName === "google.protobuf.Value") return {};
+    return this.#refer(desc.name, () => (getOption(desc, inline) ? this.#inline(desc) : this.#object(desc)));
+  }
+
+  /** The schema of a field's value, with its comment. */
+  field(field: DescField): Keywords {
+    const value = this.#value(field);
+    const description = commentOf(field);
+    return description === "" ? value : { ...value, description };
+  }
+
+  /** The same with what stands for a field that is not given. */
+  asked(field: DescField): Keywords {
+    const { description, ...value } = this.field(field);
+    const usual = usualIn(String(description ?? ""), field);
+    return {
+      ...value,
+      ...(usual !== undefined && { default: usual }),
+      ...(description !== undefined && { description }),
+    };
+  }
+
+  /** The schema of a request's body where `fields` of the message travel elsewhere. */
+  without(desc: DescMessage, fields: readonly DescField[]): Keywords {
+    const gone = new Set(fields.map(({ name }) => name));
+    const { properties, required, ...rest } = this.#object(desc);
+    const left = Object.entries(properties as Keywords).filter(([name]) => !gone.has(name));
+    const demanded = ((required ?? []) as string[]).filter((name) => !gone.has(name));
+    return { ...rest, properties: Object.fromEntries(left), ...(demanded.length > 0 && { required: demanded }) };
+  }
+
+  /** Whether a request needs no field at all. */
+  mayBeEmpty(desc: DescMessage): boolean {
+    return demandedOf(desc).length === 0;
+  }
+
+  #refer(name: string, make: () => Keywords): Keywords {
+    if (!this.#schemas.has(name)) {
+      this.#schemas.set(name, {}); // a message may contain itself
+      this.#schemas.set(name, make());
+    }
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  #inline(desc: DescMessage): Keywords {
+    const [only] = desc.fields;
+    if (only === undefined) throw new Error(`${desc.typeName} cannot be inline`);
+    return { description: commentOf(desc), ...this.#value(only) };
+  }
+
+  #object(desc: DescMessage): Keywords {
+    const asked = this.#asked.has(desc.typeName);
+    const demanded = asked ? demandedOf(desc) : alwaysThere(desc);
+    // A property of the name `$ref` is a reference to every reader of such documents, so it goes untold.
+    const told = desc.fields.filter((field) => nameOf(field) !== "$ref");
+    const properties = told.map((field) => {
+      const schema = asked ? this.asked(field) : this.field(field);
+      const mayBeNull = getOption(field, nullable) || (asked && !demanded.includes(field.name));
+      return [nameOf(field), mayBeNull ? orNull(schema) : schema];
+    });
+    const required = desc.fields.filter(({ name }) => demanded.includes(name)).map(nameOf);
+    // Identity providers send what they have, and what is not known is passed over.
+    const closed = asked && !isScim(desc);
+    return {
+      type: "object",
+      description: commentOf(desc),
+      properties: Object.fromEntries(properties),
+      ...(required.length > 0 && { required }),
+      ...(closed && { additionalProperties: false }),
+    };
+  }
+
+  #value(field: DescField): Keywords {
+    switch (field.fieldKind) {
+      case "list":
+        return {
+          type: "array",
+          items: this.#item(field),
+          ...(getOption(field, nonempty) && { minItems: 1 }),
+          ...countBounds(field),
+        };
+      case "map":
+        return { type: "object", additionalProperties: this.#item(field), ...countBounds(field) };
+      default:
+        return this.#item(field);
+    }
+  }
+
+  #item(field: DescField): Keywords {
+    if (field.message !== undefined) return this.message(field.message);
+    if (field.enum !== undefined) return this.#enum(field.enum);
+    if (field.scalar === undefined) throw new Error(`${field} has no type`);
+    if (getOption(field, whole)) return { type: "integer" };
+    return { ...scalarType(field.scalar), ...valueBounds(field) };
+  }
+
+  #enum(desc: DescEnum): Keywords {
+    const { toNumber, ofNumber } = wordsOf(desc);
+    const meanings = desc.values
+      .filter(({ number }) => number !== 0)
+      .map((value) => [ofNumber.get(value.number), commentOf(value)]);
+    return this.#refer(desc.name, () => ({
+      type: "string",
+      description: commentOf(desc),
+      enum: [...toNumber.keys()],
+      "x-enum-descriptions": Object.fromEntries(meanings),
+    }));
+  }
+}
+
+/** How comments say what an absent field stands for: `50 when absent.`, `` `act` when absent ``, `True when absent.` */
+const USUAL = /(?:^|[.;] )(?:`([^`]+)`|([\d.,]+)|(true|false)) when absent/i;
+/** How the value of an enum that is not stated says what it stands for. */
+const STANDS_FOR = /behaves as `?(\w+)/i;
+
+/** What a field stands for that is not given, where its comment says so by a value and not in words. */
+function usualIn(comment: string, field: DescField): string | number | boolean | undefined {
+  const isPlain = field.fieldKind === "scalar" || field.fieldKind === "enum";
+  // What changes something, or stands in for a request, leaves what it does not say.
+  if (!isPlain || field.oneof !== undefined || /^(Update|Preset)/.test(field.parent.name)) return undefined;
+  const [, word, figure, truth] = USUAL.exec(comment) ?? [];
+  if (field.scalar === ScalarType.BOOL) {
+    // Without presence it is false, whatever else is said.
+    if (truth !== undefined) return truth.toLowerCase() === "true";
+    return hasPresence(field) ? undefined : false;
+  }
+  if (field.enum !== undefined) {
+    const meant = word ?? STANDS_FOR.exec(commentOf(field.enum.values[0]!))?.[1]?.toLowerCase();
+    return meant !== undefined && wordsOf(field.enum).toNumber.has(meant) ? meant : undefined;
+  }
+  // What is set in that type may be another field, too.
+  if (field.scalar === ScalarType.STRING)
+    return field.parent.fields.some(({ name }) => name === word) ? undefined : word;
+  const number = Number(figure?.replaceAll(",", "") ?? Number.NaN);
+  return Number.isNaN(number) ? undefined : number;
+}
+
+/** Names of the messages that `roots` contain, and of themselves. */
+function insideOf(roots: Iterable<DescMessage>, found = new Set<string>()): Set<string> {
+  for (const desc of roots) {
+    if (found.has(desc.typeName)) continue;
+    found.add(desc.typeName);
+    insideOf(
+      desc.fields.flatMap(({ message }) => message ?? []),
+      found,
+    );
+  }
+  return found;
+}
+
+/** Fields that a request must have: those that the rules miss in an empty message. */
+function demandedOf(desc: DescMessage): string[] {
+  const missed = new Set(violationsOf(desc, create(desc)).map(({ path }) => path));
+  return desc.fields.map(({ name }) => name).filter((name) => missed.has(name));
+}
+
+/** Fields that an answer always has: those without presence, and those that are null instead of absent. */
+function alwaysThere(desc: DescMessage): string[] {
+  if (desc.typeName === ErrorDetailsSchema.typeName) return []; // each refusal sets the fields of its kind
+  return desc.fields
+    .filter((field) => field.oneof === undefined && (!hasPresence(field) || getOption(field, nullable)))
+    .map(({ name }) => name);
+}
+
+/** The messages that are written by RFC 7644's convention, which names fields by their JSON names. */
+const isScim = (desc: DescMessage): boolean => desc.file.proto.package === "limber.scim.v2";
+
+const nameOf = (field: DescField): string => (isScim(field.parent) ? field.jsonName : field.name);
+
+const hasPresence = (field: DescField): boolean =>
+  field.fieldKind === "message" ||
+  (field.fieldKind !== "list" && field.fieldKind !== "map" && field.proto.proto3Optional);
+
+function orNull(schema: Keywords): Keywords {
+  const { type, $ref, description, default: usual, enum: words, ...rest } = schema;
+  const said = {
+    ...(usual !== undefined && { default: usual }),
+    ...(description !== undefined && { description }),
+  };
+  if ($ref !== undefined) return { anyOf: [{ $ref }, { type: "null" }], ...said };
+  const either = { ...(type !== undefined && { type: [type, "null"] }), ...rest, ...said };
+  return Array.isArray(words) ? { ...either, enum: [...words, null] } : either;
+}
+
+/** JSON Schema keywords and their values. */
+export type Keywords = Readonly<Record<string, unknown>>;
+
+/** The keywords for one value of a field: the field's own, or an item's where the field is repeated or a map. */
+function valueBounds(field: DescField): Keywords {
+  const { type } = getOption(field, fieldRules);
+  if (field.fieldKind === "list") return type.case === "repeated" ? boundsOf(type.value.items?.type) : {};
+  if (field.fieldKind === "map") return type.case === "map" ? boundsOf(type.value.values?.type) : {};
+  return boundsOf(type);
+}
+
+/** The keywords for how many items or members a repeated field or a map has. */
+function countBounds(field: DescField): Keywords {
+  const { type } = getOption(field, fieldRules);
+  if (type.case === "repeated") {
+    const { minItems, maxItems, unique } = type.value;
+    return defined({ minItems: count(minItems), maxItems: count(maxItems), uniqueItems: unique || undefined });
+  }
+  if (type.case !== "map") return {};
+  const { minPairs, maxPairs, keys } = type.value;
+  const names = boundsOf(keys?.type);
+  return defined({
+    minProperties: count(minPairs),
+    maxProperties: count(maxPairs),
+    propertyNames: Object.keys(names).length > 0 ? names : undefined,
+  });
+}
+
+function boundsOf(type: FieldRules["type"] | undefined): Keywords {
+  switch (type?.case) {
+    case "string": {
+      const { minLen, maxLen, pattern, in: words, wellKnown } = type.value;
+      return defined({
+        minLength: count(minLen),
+        maxLength: count(maxLen),
+        pattern: pattern || undefined,
+        enum: words.length > 0 ? words : undefined,
+        format: FORMATS[wellKnown.case ?? ""],
+      });
+    }
+    case "bytes":
+      // Four letters for every three bytes.
+      return defined({ maxLength: type.value.maxLen > 0n ? Math.ceil(Number(type.value.maxLen) / 3) * 4 : undefined });
+    case "double":
+    case "uint32":
+    case "int32": {
+      const { greaterThan, lessThan } = type.value;
+      return defined({
+        [LOWER[greaterThan.case ?? ""] ?? ""]: greaterThan.value,
+        [UPPER[lessThan.case ?? ""] ?? ""]: lessThan.value,
+      });
+    }
+    default:
+      return {};
+  }
+}
+
+const FORMATS: Readonly<Record<string, string>> = { email: "email", uri: "uri" };
+const LOWER: Readonly<Record<string, string>> = { gt: "exclusiveMinimum", gte: "minimum" };
+const UPPER: Readonly<Record<string, string>> = { lt: "exclusiveMaximum", lte: "maximum" };
+
+const count = (value: bigint): number | undefined => (value > 0n ? Number(value) : undefined);
+
+const defined = (keywords: Keywords): Keywords =>
+  Object.fromEntries(Object.entries(keywords).filter(([name, value]) => name !== "" && value !== undefined));
+
+/** The keywords of a scalar type as REST JSON writes it. */
+function scalarType(scalar: ScalarType): Keywords {
+  switch (scalar) {
+    case ScalarType.STRING:
+      return { type: "string" };
+    case ScalarType.BOOL:
+      return { type: "boolean" };
+    case ScalarType.BYTES:
+      return { type: "string", contentEncoding: "base64" };
+    case ScalarType.DOUBLE:
+    case ScalarType.FLOAT:
+      return { type: "number" };
+    case ScalarType.UINT32:
+    case ScalarType.FIXED32:
+      return { type: "integer", minimum: 0, maximum: 2 ** 32 - 1 };
+    default:
+      return { type: "integer" };
+  }
+}
+
+/** What of the schema bears a comment here. */
+type Commented = DescMessage | DescField | DescEnum | DescEnumValue | DescService | DescMethod;
+
+// Numbers of fields in google/protobuf/descriptor.proto, which paths of source locations consist of.
+const FILE_MESSAGE = 4;
+const FILE_ENUM = 5;
+const FILE_SERVICE = 6;
+const MESSAGE_FIELD = 2;
+const MESSAGE_MESSAGE = 3;
+const MESSAGE_ENUM = 4;
+const ENUM_VALUE = 2;
+const SERVICE_METHOD = 2;
+
+/** The comment before `desc` as one text without line breaks; empty where its file was compiled without source information. */
+export function commentOf(desc: Commented): string {
+  const file = "file" in desc ? desc.file : desc.parent.file;
+  const path = pathOf(desc).join(".");
+  const location = file.proto.sourceCodeInfo?.location.find((each) => each.path.join(".") === path);
+  return (location?.leadingComments ?? "").replaceAll(/\s+/g, " ").trim();
+}
+
+function pathOf(desc: Commented): number[] {
+  switch (desc.kind) {
+    case "message":
+      return desc.parent === undefined
+        ? [FILE_MESSAGE, desc.file.proto.messageType.indexOf(desc.proto)]
+        : [...pathOf(desc.parent), MESSAGE_MESSAGE, desc.parent.proto.nestedType.indexOf(desc.proto)];
+    case "enum":
+      return desc.parent === undefined
+        ? [FILE_ENUM, desc.file.proto.enumType.indexOf(desc.proto)]
+        : [...pathOf(desc.parent), MESSAGE_ENUM, desc.parent.proto.enumType.indexOf(desc.proto)];
+    case "field":
+      return [...pathOf(desc.parent), MESSAGE_FIELD, desc.parent.proto.field.indexOf(desc.proto)];
+    case "enum_value":
+      return [...pathOf(desc.parent), ENUM_VALUE, desc.parent.proto.value.indexOf(desc.proto)];
+    case "service":
+      return [FILE_SERVICE, desc.file.proto.service.indexOf(desc.proto)];
+    case "rpc":
+      return [...pathOf(desc.parent), SERVICE_METHOD, desc.parent.proto.method.indexOf(desc.proto)];
+  }
 }

@@ -76,7 +76,7 @@ export function serveDocs(fastify: FastifyInstance, addresses: ServedAddresses =
 }
 
 /** Where callers reach the gateway: by its public address, and by one without a proxy's time-out. */
-export interface ServedAddresses {
+interface ServedAddresses {
   readonly publicUrl?: string | undefined;
   readonly directUrl?: string | undefined;
 }

@@ -3,10 +3,8 @@ import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type { ToolFacts } from "../transports/mcp/tool.ts";
-import type { Keywords } from "./bounds.ts";
-import { commentOf } from "./comments.ts";
-import { Schemas } from "./schemas.ts";
+import type { ToolFacts } from "../transports/mcp.ts";
+import { commentOf, type Keywords, Schemas } from "./document.ts";
 
 const REFERENCE = "#/components/schemas/";
 

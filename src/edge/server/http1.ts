@@ -1,7 +1,7 @@
 /** The HTTP/1 half of the port: checks each head before the handler sees it, and answers what it refuses. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { ConnectionServer, UpgradeTaker } from "./port.ts";
+import type { ConnectionServer, UpgradeTaker } from "./whole-requests.ts";
 import {
   answerTo,
   bytesOf,

@@ -10,19 +10,22 @@ import {
 } from "node:http2";
 import type { Readable } from "node:stream";
 import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { after, everyTogether } from "../../clock.ts";
-import { Arrivals, type Arriving } from "./arrivals.ts";
-import { OwnedHttp2Request, OwnedHttp2Response } from "./error-listeners.ts";
-import { RequestTurns } from "./event-loop-turn.ts";
-import { type BudgetOptions, Costs, WastedBytes } from "./http2-costs.ts";
-import { boundPieces } from "./pieces.ts";
-import type { ConnectionServer } from "./port.ts";
-import { RunningCalls } from "./running-calls.ts";
+import { after, everyTogether, steadyNow } from "../../clock.ts";
 import { type Slot, slotOf } from "./slots.ts";
-import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
+import { RequestTurns, RunningCalls } from "./turns.ts";
+import type { ConnectionServer } from "./whole-requests.ts";
+import {
+  answerTo,
+  FAULTS,
+  OwnedHttp2Request,
+  OwnedHttp2Response,
+  type RefusalBody,
+  sizeOf,
+  type WireFault,
+} from "./wire-faults.ts";
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
-export interface Http2Limits {
+interface Http2Limits {
   readonly maxSessionStreams: number;
   readonly streamWindow: number;
   readonly sessionWindow: number;
@@ -70,7 +73,7 @@ const WASTE_LOOK_MS = 500;
 const ignore = (): void => undefined;
 
 /** What `nodeHttp2` is opened with. */
-export interface NodeHttp2Options {
+interface NodeHttp2Options {
   readonly handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void;
   /** Makes the JSON body of what is refused at this level. */
   readonly refusal: RefusalBody;
@@ -273,4 +276,193 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
 function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
   if (REFUSALS.has(Number(sentHeaders[":status"]))) return true;
   return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
+}
+
+/** A request whose body may still be coming. */
+interface Arriving {
+  /** How many looks its watch had taken when it began. */
+  readonly since: number;
+  /** Set by the watch, once. */
+  isLate: boolean;
+  /** Nothing more has to come. */
+  readonly isWhole: boolean;
+  /** Answers that the request is late, unless an answer has begun. */
+  refuse(): void;
+  /** Ends what is left of it, if anything is. */
+  reset(): void;
+}
+
+/** How long the peer has to read why it was turned away, before its stream is reset. */
+const LINGER_MS = 100;
+/** How often one looks: the share of the limit that an answer may come too early by. */
+const LOOKS = 10;
+
+/** The watch over the requests of one connection. */
+class Arrivals {
+  /** Watches no longer. */
+  readonly end: () => void;
+  #looks = 0;
+
+  /** Refuses whatever `each` shows that is not whole after `limitMs`, and then resets it. */
+  constructor(limitMs: number, each: (visit: (arriving: Arriving) => void) => void) {
+    this.end = everyTogether(limitMs / LOOKS, () => {
+      this.#looks++;
+      each(this.#look);
+    });
+  }
+
+  /** How many looks it has taken: what a request notes when it begins. */
+  get looks(): number {
+    return this.#looks;
+  }
+
+  readonly #look = (arriving: Arriving): void => {
+    if (this.#looks - arriving.since < LOOKS || arriving.isLate || arriving.isWhole) return;
+    arriving.isLate = true;
+    arriving.refuse();
+    after(LINGER_MS, () => arriving.reset());
+  };
+}
+
+/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
+export interface BudgetOptions {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+/** A head that is too large to be read costs as much as so many frames. */
+const LARGE_HEAD = 10;
+/** Refusals in words, and resets of answered streams, cost less: their budgets fill so many times as fast. */
+const SPOKEN = 5;
+/** A balancer sends calls of many clients over one connection, and some of them have no key. */
+const REFUSED_BURST = 2.5;
+
+/** The costs of one connection. */
+class Costs {
+  readonly #patience: BudgetOptions;
+  readonly #idle: TimedBudget;
+  /** Full, until something is spent. */
+  #refused: TimedBudget | undefined;
+  #resets: TimedBudget | undefined;
+
+  constructor(patience: BudgetOptions) {
+    this.#patience = patience;
+    this.#idle = new TimedBudget(patience);
+  }
+
+  /** Something that asks for nothing; false when it is one too many, as below. */
+  spend(): boolean {
+    return this.#idle.spend();
+  }
+
+  /** As `spend`, for a head that is far too large. */
+  spendLarge(): boolean {
+    let isLeft = true;
+    for (let i = 0; i < LARGE_HEAD; i++) isLeft = this.spend() && isLeft;
+    return isLeft;
+  }
+
+  /** A call that the gate refused to its caller. */
+  spendRefused(): boolean {
+    const { burst, perSecond } = this.#patience;
+    this.#refused ??= new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
+    return this.#refused.spend();
+  }
+
+  /** A reset, whatever it was of. */
+  spendReset(): boolean {
+    const { burst, perSecond } = this.#patience;
+    this.#resets ??= new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
+    return this.#resets.spend();
+  }
+
+  /** Whether it has lately cost a good part of what it may. */
+  get isDear(): boolean {
+    return this.#idle.isLow;
+  }
+}
+
+/** Bytes that a session may waste at once, and at each look. */
+const WASTE_BYTES = { burst: 4 << 20, look: 128 << 10 } as const;
+/** What a frame costs beside what it carries, and what a client sends for each frame that it reads. */
+const FRAME_BYTES = 64;
+
+/**
+ * Bytes of a session that reach no handler: padding, frames of closed streams, heads that nghttp2 refuses. Node counts none of them, and reads
+ * them for as long as they come. So they are what a session has read beside what its handlers have received.
+ */
+class WastedBytes {
+  #used = 0;
+  #seen = 0;
+  #wasted = 0;
+
+  /** A frame came whose payload has so many bytes. */
+  use(bytes: number): void {
+    this.#used += bytes + FRAME_BYTES;
+  }
+
+  /** Whether a session that has read so many bytes in all has wasted no more than it may. Call it at even intervals. */
+  look(read: number): boolean {
+    this.#wasted = Math.max(0, this.#wasted + read - this.#seen - this.#used - WASTE_BYTES.look);
+    this.#seen = read;
+    this.#used = 0;
+    return this.#wasted <= WASTE_BYTES.burst;
+  }
+}
+
+/** A budget that fills at a steady rate: what was spent is forgotten with time. */
+class TimedBudget {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #left: number;
+  #at = steadyNow();
+
+  constructor({ burst, perSecond }: BudgetOptions) {
+    this.#burst = burst;
+    this.#perSecond = perSecond;
+    this.#left = burst;
+  }
+
+  /** Spends one; false when there was none. */
+  spend(): boolean {
+    this.#fill();
+    return --this.#left >= 0;
+  }
+
+  /** Whether more than half of it is spent. */
+  get isLow(): boolean {
+    this.#fill();
+    return this.#left < this.#burst / 2;
+  }
+
+  #fill(): void {
+    const time = steadyNow();
+    this.#left = Math.min(this.#burst, this.#left + ((time - this.#at) * this.#perSecond) / 1000);
+    this.#at = time;
+  }
+}
+
+/** More pieces than these are not held unread: 64 to a kilobyte in a window of 1 MiB. */
+const MOST_PIECES = 16_384;
+
+/** Takes no more pieces once so many wait to be read, and calls `tooMany` in the next turn. `came` gets the bytes of each piece. */
+function boundPieces(body: Readable, tooMany: () => void, came?: (bytes: number) => void): void {
+  let held = 0;
+  let isOver = false;
+  const { push, read } = body;
+  body.push = (piece: unknown, encoding?: BufferEncoding) => {
+    if (piece instanceof Uint8Array) came?.(piece.length);
+    held = body.readableLength === 0 ? 1 : held + 1;
+    if (piece === null || (held <= MOST_PIECES && !isOver)) return push.call(body, piece, encoding);
+    // Not now: node is in the middle of reading.
+    if (!isOver) setImmediate(tooMany);
+    isOver = true;
+    return false;
+  };
+  body.read = (size?: number) => {
+    const piece: unknown = read.call(body, size);
+    // All that waited, or one piece where they are passed on; `push` notices the former.
+    if (piece !== null) held--;
+    return piece;
+  };
 }

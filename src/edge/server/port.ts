@@ -3,37 +3,18 @@ import * as http from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import * as https from "node:https";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { after } from "../../clock.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
 import { http1Side } from "./http1.ts";
-import { nodeHttp2, type StreamServer } from "./http2.ts";
-import type { BudgetOptions } from "./http2-costs.ts";
-import { Penalties } from "./penalties.ts";
-import { tellProtocol } from "./preface.ts";
-import { Slots } from "./slots.ts";
-import type { WholeRequestHandler } from "./whole-requests.ts";
-import type { RefusalBody } from "./wire-faults.ts";
+import { type BudgetOptions, nodeHttp2, type StreamServer } from "./http2.ts";
+import { Penalties, Slots } from "./slots.ts";
+import type { ConnectionServer, UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
+import { hearErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
 export type PortHandler = (
   request: http.IncomingMessage | Http2ServerRequest,
   response: http.ServerResponse | Http2ServerResponse,
 ) => void;
-
-/** Serves the connections of one protocol. */
-export interface ConnectionServer {
-  /** Serves `socket`, paused, from its first byte; `greeted` is called once, when the client has said its first whole word: a head, or an acknowledgement. */
-  accept(socket: Socket, greeted: () => void): void;
-  /** Asks every client, with its next answer, to send its next request on another connection, and serves what it sends here all the same. */
-  leave(): void;
-  /**
-   * Ends every connection after the answers that it owes. Over HTTP/2 the last GOAWAY names the last stream that was begun, so that a
-   * client may send the later ones elsewhere. A server that cannot ask idle clients first reads them for `idleMs`, and ends each with its
-   * next answer.
-   */
-  drain(idleMs?: number): void;
-}
 
 /** Opens a server for HTTP/1 connections in front of node:http, to which it hands over every connection that it does not serve. */
 export type OpenHttp1 = (deps: {
@@ -42,14 +23,6 @@ export type OpenHttp1 = (deps: {
   /** Takes a connection, paused, with all its unused bytes before it. */
   readonly handOver: ConnectionServer["accept"];
 }) => ConnectionServer;
-
-/** What takes over HTTP/1 connections, such as a transport that speaks WebSocket. */
-export interface UpgradeTaker {
-  wants(request: http.IncomingMessage): boolean;
-  take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
-  /** Ends each connection behind its next answer, an idle one after `idleMs` at the latest, and takes no other. */
-  drain(idleMs: number): void;
-}
 
 /** The port's limits and extension points; sizes in bytes, times in milliseconds. */
 export interface PortOptions {
@@ -289,4 +262,28 @@ function listenerFor(limits: PortLimits): http.Server | https.Server {
   // Node would drop the headers past its count in silence, and hide them from the checks; their size is bounded anyway.
   server.maxHeadersCount = 0;
   return server;
+}
+
+/** What a client of HTTP/2 says first. */
+const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
+
+/**
+ * Reads `socket` until its bytes match the HTTP/2 preface (RFC 9113 section 3.4) or differ from it, gives them all back
+ * and calls `tell`, with the socket paused. A peer that leaves before either is destroyed; a silent one is the caller's
+ * to time out.
+ */
+function tellProtocol(socket: Socket, tell: (protocol: "http1" | "http2") => void): void {
+  let got: Buffer = Buffer.alloc(0);
+  const leave = (): unknown => socket.destroy();
+  const read = (chunk: Buffer): void => {
+    got = got.length === 0 ? chunk : Buffer.concat([got, chunk]);
+    const length = Math.min(got.length, PREFACE.length);
+    const same = got.compare(PREFACE, 0, length, 0, length) === 0;
+    if (same && length < PREFACE.length) return;
+    socket.off("data", read).off("end", leave);
+    socket.pause();
+    socket.unshift(got);
+    tell(same ? "http2" : "http1");
+  };
+  socket.on("data", read).on("end", leave);
 }

@@ -1,5 +1,7 @@
 /** Requests that have come whole before they are served, as an HTTP/1 server in front of node:http hands them on. */
+import type * as http from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /** A request with its body. Its headers came once each. */
 export interface WholeRequest {
@@ -55,3 +57,25 @@ export interface WholeRequestHandler {
 
 /** Whether a response is that of a whole request. */
 export const isWhole = (response: object): response is WholeResponse => "hold" in response;
+
+/** Serves the connections of one protocol. */
+export interface ConnectionServer {
+  /** Serves `socket`, paused, from its first byte; `greeted` is called once, when the client has said its first whole word: a head, or an acknowledgement. */
+  accept(socket: Socket, greeted: () => void): void;
+  /** Asks every client, with its next answer, to send its next request on another connection, and serves what it sends here all the same. */
+  leave(): void;
+  /**
+   * Ends every connection after the answers that it owes. Over HTTP/2 the last GOAWAY names the last stream that was begun, so that a
+   * client may send the later ones elsewhere. A server that cannot ask idle clients first reads them for `idleMs`, and ends each with its
+   * next answer.
+   */
+  drain(idleMs?: number): void;
+}
+
+/** What takes over HTTP/1 connections, such as a transport that speaks WebSocket. */
+export interface UpgradeTaker {
+  wants(request: http.IncomingMessage): boolean;
+  take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Ends each connection behind its next answer, an idle one after `idleMs` at the latest, and takes no other. */
+  drain(idleMs: number): void;
+}

@@ -1,6 +1,8 @@
-/** What a caller can do wrong before there is a request to route: the table of wire faults and how each is answered. */
-import type { IncomingMessage } from "node:http";
-import { STATUS_CODES } from "node:http";
+/** Answers to requests that break HTTP, and listeners for the errors of sockets, requests and responses. */
+import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { now } from "../../clock.ts";
 import { factsOf, Reason } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -106,4 +108,41 @@ export function sizeOf(rawHeaders: readonly string[]): number {
   let size = 16 * rawHeaders.length;
   for (const each of rawHeaders) size += each.length;
   return size;
+}
+
+const heard = (): void => undefined;
+
+/** Hears the errors of a socket until it is gone. */
+export const hearErrors = (socket: Duplex): void => void socket.on("error", heard);
+
+/** A request of node:http. */
+export class OwnedRequest extends IncomingMessage {
+  constructor(socket: Socket) {
+    super(socket);
+    this.on("error", heard);
+  }
+}
+
+/** A response of node:http. */
+export class OwnedResponse extends ServerResponse<OwnedRequest> {
+  constructor(...args: ConstructorParameters<typeof ServerResponse<OwnedRequest>>) {
+    super(...args);
+    this.on("error", heard);
+  }
+}
+
+/** A request of node:http2, which emits the errors of its stream too. */
+export class OwnedHttp2Request extends Http2ServerRequest {
+  constructor(...args: ConstructorParameters<typeof Http2ServerRequest>) {
+    super(...args);
+    this.on("error", heard);
+  }
+}
+
+/** A response of node:http2. */
+export class OwnedHttp2Response extends Http2ServerResponse<OwnedHttp2Request> {
+  constructor(...args: ConstructorParameters<typeof Http2ServerResponse<OwnedHttp2Request>>) {
+    super(...args);
+    this.on("error", heard);
+  }
 }

@@ -6,13 +6,12 @@ import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { LoopOpener } from "../../inference/armed/attended.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
-import { aboveOf } from "../gate/authenticate.ts";
+import { aboveOf, isNarrowed } from "../gate/authenticate.ts";
 import type { Gate } from "../gate/gate.ts";
-import { isNarrowed } from "../gate/principal.ts";
 import type { RateLimits } from "../gate/rate-limits.ts";
 
 /** What such loops depend on. */
-export interface ArmedLoopsDeps {
+interface ArmedLoopsDeps {
   readonly gate: Gate;
   readonly limits: Pick<RateLimits, "enter">;
   /** A key as the database has it now. */

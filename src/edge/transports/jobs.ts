@@ -7,17 +7,16 @@ import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import type { CallLog } from "../call-log.ts";
-import { aboveOf } from "../gate/authenticate.ts";
+import { aboveOf, principalOf } from "../gate/authenticate.ts";
 import type { Gate } from "../gate/gate.ts";
-import { principalOf } from "../gate/principal.ts";
 import type { ConcurrencySlot, KeyLimit, RateLimits } from "../gate/rate-limits.ts";
-import { encodedOnce } from "../messages/encoded-once.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
-import { decoderOf, encoderOf, Faults } from "../messages/json.ts";
+import { decoderOf, encodedOnce, encoderOf } from "../messages/json.ts";
+import { Faults } from "../messages/json-text.ts";
 import { invalid, violationOf, violationsOf } from "../messages/validate.ts";
 
 /** One call to be made. */
-export interface JobCall {
+interface JobCall {
   readonly contract: "act" | "predict";
   /** The request as JSON. */
   readonly request: object;
@@ -30,7 +29,7 @@ export interface JobCall {
 }
 
 /** How it was answered. A refusal that is `retryable` says nothing of the call itself; `againMs` is when the caller may come again. */
-export type JobAnswer =
+type JobAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
   | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean; readonly againMs?: number };
 
@@ -48,10 +47,10 @@ const PASSING: ReadonlySet<Reason> = new Set([
 ]);
 
 /** A place in the limits of a key, taken before its call is made. */
-export type JobCallSlot = Pick<ConcurrencySlot, "leave" | "unused">;
+type JobCallSlot = Pick<ConcurrencySlot, "leave" | "unused">;
 
 /** What calls that are made later depends on. */
-export interface JobCallsDeps {
+interface JobCallsDeps {
   readonly gate: Gate;
   readonly limits: Pick<RateLimits, "spare" | "turn">;
   /** A key as the database has it now. */
@@ -61,7 +60,7 @@ export interface JobCallsDeps {
 }
 
 /** Calls in the name of keys, within their limits; the key is looked at just before, and asked for what its own call would need. */
-export interface JobCalls {
+interface JobCalls {
   /**
    * Places for up to `most` calls of a key, and after how many milliseconds there may be more. A key that may not call at all gets places that
    * take nothing: its calls are refused each by its own answer.

@@ -4,7 +4,7 @@ import type { Refusal } from "../../errors.ts";
 import { lineOf } from "../messages/errors.ts";
 
 /** Where a client's message has the parts of an act request. */
-export interface OwnKeys {
+interface OwnKeys {
   /** The key of each camera's picture, by the camera that it was read as. */
   readonly cameras: ReadonlyMap<string, string>;
   /** Where pictures stand. */

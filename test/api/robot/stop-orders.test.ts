@@ -1,9 +1,10 @@
 /** Emergency stops on their way to the database, where words between replicas are lost. */
+
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { StopRobotsRequestSchema } from "../../../gen/limber/v1/robot_service_pb.ts";
 import { after } from "../../../src/clock.ts";
-import { principalOf } from "../../../src/edge/gate/principal.ts";
+import { principalOf } from "../../../src/edge/gate/authenticate.ts";
 import { newId } from "../../../src/ids.ts";
 import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
 import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";

@@ -1,8 +1,8 @@
 /** Whose share of an overloaded gateway a browser's call takes, before anything is made for it. */
+
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { BrowserHead } from "../../../src/call.ts";
-import { createAuthenticator } from "../../../src/edge/gate/authenticate.ts";
-import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
+import { createAuthenticator, proxiesOf } from "../../../src/edge/gate/authenticate.ts";
 import type { Overload } from "../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
 import { KeyCache } from "../../../src/store/account/key-cache.ts";

@@ -9,8 +9,8 @@ import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts
 import { SERVICES } from "../../../src/app/services.ts";
 import { BodyMemory } from "../../../src/edge/body-memory.ts";
 import { buildServer } from "../../../src/edge/edge.ts";
-import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
-import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
+import { LoadShedder } from "../../../src/edge/gate/admission.ts";
+import { proxiesOf } from "../../../src/edge/gate/authenticate.ts";
 import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";

@@ -1,12 +1,14 @@
 /** The fast lane of HTTP/1: nobody can tell it from node:http, and what it does not surely understand is node:http's. */
+
 import { once } from "node:events";
 import * as http from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../../gen/limber/v1/operations_service_pb.ts";
-import type { CallContext } from "../../../src/edge/gate/gate.ts";
-import type { PortOptions, UpgradeTaker } from "../../../src/edge/server/port.ts";
+import type { CallContext } from "../../../src/edge/gate/authenticate.ts";
+import type { PortOptions } from "../../../src/edge/server/port.ts";
+import type { UpgradeTaker } from "../../../src/edge/server/whole-requests.ts";
 import { Reason, refuse } from "../../../src/errors.ts";
 import { readPlainHead } from "../../../src/fast/http1/head.ts";
 import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../../edge/gateway.ts";

@@ -1,4 +1,5 @@
 /** Canary secrets of many kinds go down every route, good and bad; then everything that was written is searched for them. */
+
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -7,7 +8,7 @@ import { join } from "node:path";
 import { connect, type NatsConnection } from "nats";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { SERVICES } from "../../../src/app/services.ts";
-import { routesOf } from "../../../src/edge/transports/rest/route.ts";
+import { routesOf } from "../../../src/edge/transports/rest/routes.ts";
 import { ACT_DECLARATION, callRest } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";

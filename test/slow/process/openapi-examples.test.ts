@@ -2,10 +2,11 @@
  * Every example of the OpenAPI document, sent as it stands to a gateway as `npm start` opens it: with the reference provider. Only names that
  * each caller has of its own are put in, and addresses of servers that the caller runs.
  */
+
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { SERVICES } from "../../../src/app/services.ts";
-import { type RestRoute, routesOf } from "../../../src/edge/transports/rest/route.ts";
+import { type RestRoute, routesOf } from "../../../src/edge/transports/rest/routes.ts";
 import { UNSUBSCRIBE_CONTEXT } from "../../../src/store/events/mail.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { createVault } from "../../../src/vault.ts";

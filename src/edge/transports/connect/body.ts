@@ -2,7 +2,6 @@
  * The bodies of requests on their way to Connect, which would read, unpack and decode whatever comes: read to their limit, unpacked
  * to their limit and counted before anything is made of them. Connect gets plain messages.
  */
-
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 import type { DescMethod } from "@bufbuild/protobuf";
@@ -13,9 +12,8 @@ import { frameMessage, MessageReader } from "../../../codecs/grpc.ts";
 import { Refusal } from "../../../errors.ts";
 import { inSlices } from "../../../slices.ts";
 import { UNCOUNTED_BYTES } from "../../body-memory.ts";
-import { assertBounded, boundsOf, tooLarge } from "../../messages/bounds.ts";
-import { GatheredBody } from "../../messages/gathered-body.ts";
-import { COUNTED_BYTES, countingJson } from "../../messages/json.ts";
+import { assertBounded, boundsOf, GatheredBody, tooLarge } from "../../messages/bounds.ts";
+import { COUNTED_BYTES, countingJson } from "../../messages/json-text.ts";
 import { type Coding, codingOf } from "../grpc/compression.ts";
 import { refusalOfFrames } from "../grpc/status.ts";
 

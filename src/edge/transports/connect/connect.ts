@@ -1,6 +1,13 @@
 /** The Connect, gRPC and gRPC-Web transports: every RPC of the schema through the gate, by Connect. */
-
-import { type DescMethod, type DescService, type Message, toBinary } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  type Message,
+  toBinary,
+  toJsonString,
+} from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
@@ -22,31 +29,29 @@ import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
-import type { CallTrail, Speaker } from "../../../call.ts";
+import { type CallTrail, isShared, type Listener, type Speaker } from "../../../call.ts";
 import { Cancel, type Signal, untilAbort } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
+import { frameMessage } from "../../../codecs/grpc.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { SideNote } from "../../../side-note.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf, type Transport } from "../../call-log.ts";
-import { browserOf, type OwnAddress } from "../../gate/browser.ts";
-import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
-import { boundsOf } from "../../messages/bounds.ts";
+import type { Admission, CallContext } from "../../gate/authenticate.ts";
+import { browserOf, type OwnAddress } from "../../gate/authenticate.ts";
+import type { Gate } from "../../gate/gate.ts";
+import { boundsOf, refuseStream, wantsStream } from "../../messages/bounds.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "../../messages/errors.ts";
-import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { slotOf } from "../../server/slots.ts";
 import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
 import { NotSpoken } from "../grpc/status.ts";
 import { whileRead } from "../stalled-reader.ts";
 import { type BodyReader, boundedRequest } from "./body.ts";
-import { converse } from "./conversation.ts";
-import { healthService, type Readiness } from "./health.ts";
-import { serveReflection } from "./reflection.ts";
-import { SharedFrames } from "./shared-frames.ts";
+import { healthService, type Readiness, serveReflection } from "./standard-services.ts";
 
 /** What these transports depend on. */
-export interface ConnectOptions {
+interface ConnectOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
   readonly log: CallLog;
@@ -445,4 +450,116 @@ async function* readable(messages: AsyncIterable<Message>, exchange: ConnectExch
     if (exchange.refusal !== undefined) throw exchange.refusal;
     throw thrown.code === Code.Unimplemented ? new NotSpoken(thrown.rawMessage) : refusalOfConnect(thrown);
   }
+}
+
+/** Messages that may wait to be read before the reader counts as slow. */
+const MOST_UNREAD = 1;
+
+/**
+ * What a service says to `requests`. `open` begins the conversation; a refusal on either side ends it by being thrown. Where the caller
+ * has `left`, the service knows.
+ */
+async function* converse(
+  requests: AsyncIterable<Message>,
+  left: Signal,
+  open: (speaker: Speaker<Message>) => Listener<Message>,
+): AsyncGenerator<Message, void, undefined> {
+  const said = new ConversationMessage();
+  const listener = open(said);
+  hearAll(requests, listener).catch((thrown: unknown) => {
+    // The service brings what it began to its end; one that had ended before has nothing more to say.
+    if (thrown instanceof Refusal && !left.aborted) listener.cut(thrown);
+    else said.end(thrown);
+  });
+  yield* said.read(listener);
+}
+
+async function hearAll(requests: AsyncIterable<Message>, listener: Listener<Message>): Promise<void> {
+  for await (const request of requests) listener.hear(request);
+  listener.close();
+}
+
+/** What was said and is not read yet. */
+class ConversationMessage implements Speaker<Message> {
+  readonly #messages: Message[] = [];
+  #over = false;
+  #refusal: unknown;
+  #wake = (): void => {};
+
+  get behind(): boolean {
+    return this.#messages.length > MOST_UNREAD;
+  }
+
+  say(message: Message): void {
+    if (this.#over) return;
+    this.#messages.push(message);
+    this.#wake();
+  }
+
+  end(refusal?: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#refusal = refusal;
+    this.#wake();
+  }
+
+  async *read(listener: Listener<Message>): AsyncGenerator<Message, void, undefined> {
+    for (;;) {
+      while (this.#messages.length > 0) {
+        const wasBehind = this.behind;
+        yield this.#messages.shift()!;
+        if (wasBehind && !this.behind) listener.room();
+      }
+      if (this.#over) break;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    if (this.#refusal !== undefined) throw this.#refusal;
+  }
+}
+
+/** What one stream has in Connect's hands: it asks for a message only after the one before was sent. */
+class SharedFrames {
+  readonly #output: DescMessage;
+  readonly #isJson: boolean;
+  #message: Message | undefined;
+
+  /** `output` is the type of the stream's messages; without `isJson` they are sent in binary. */
+  constructor(output: DescMessage, isJson: boolean) {
+    this.#output = output;
+    this.#isJson = isJson;
+  }
+
+  /** What Connect is given for a message: the message itself, or an empty one for one that is shared. */
+  pass(message: Message): Message {
+    this.#message = isShared(message) ? message : undefined;
+    return this.#message === undefined ? message : emptyOf(this.#output);
+  }
+
+  /** What is sent for an envelope of Connect's: the envelope itself, or the frame of the message that it stands for. */
+  sent(envelope: Uint8Array): Uint8Array {
+    const message = this.#message;
+    this.#message = undefined;
+    return message === undefined ? envelope : frameOf(this.#output, message, this.#isJson);
+  }
+}
+
+const empties = new WeakMap<DescMessage, Message>();
+
+function emptyOf(desc: DescMessage): Message {
+  const known = empties.get(desc) ?? create(desc);
+  empties.set(desc, known);
+  return known;
+}
+
+/** By message: what it is in JSON, and in binary. They go with it. */
+const frames = { json: new WeakMap<Message, Uint8Array>(), binary: new WeakMap<Message, Uint8Array>() };
+
+function frameOf(desc: DescMessage, message: Message, isJson: boolean): Uint8Array {
+  const known = isJson ? frames.json : frames.binary;
+  const frame =
+    known.get(message) ?? frameMessage(isJson ? Buffer.from(toJsonString(desc, message)) : toBinary(desc, message));
+  known.set(message, frame);
+  return frame;
 }

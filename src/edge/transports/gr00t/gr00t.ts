@@ -25,16 +25,15 @@ import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
-import { encodedOnce } from "../../messages/encoded-once.ts";
 import { refusalOf } from "../../messages/errors.ts";
+import { encodedOnce } from "../../messages/json.ts";
 import { Slots, slotOf } from "../../server/slots.ts";
 import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { unreadable } from "../unreadable.ts";
-import { modalitiesOf } from "./modalities.ts";
-import { type AskedAction, actionAsked, modelAsked } from "./observation.ts";
+import { type AskedAction, actionAsked, modalitiesOf, modelAsked } from "./observation.ts";
 
 /** What this transport depends on. */
-export interface Gr00tOptions {
+interface Gr00tOptions {
   readonly gate: Gate;
   readonly log: CallLog;
   readonly memory: BodyMemory;
@@ -54,7 +53,7 @@ export interface Gr00tOptions {
 }
 
 /** The transport while it listens. */
-export interface Gr00tTransport {
+interface Gr00tTransport {
   readonly port: number;
   /** Leaves new connections to another process that listens on the port. */
   refuseConnections(): void;

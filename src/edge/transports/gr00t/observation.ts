@@ -1,10 +1,12 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
 import { create } from "@bufbuild/protobuf";
 import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { ALIAS_PREFIX } from "../../../brand.ts";
 import { type EncodeOptions, headOf, unfit } from "../../../codecs/pictures/raw-pictures.ts";
-import type { Unpacked } from "../../../codecs/python/msgpack.ts";
+import type { Packable, Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
+import { Reason, refuse } from "../../../errors.ts";
 import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
 import type { OwnRequest } from "../own-keys.ts";
 
@@ -23,7 +25,7 @@ export interface AskedAction extends OwnRequest {
 }
 
 /** Whom an observation is for. */
-export interface AskedOf {
+interface AskedOf {
   readonly model: string;
   /** How the model acts, where it is known. */
   readonly embodiment: Embodiment | undefined;
@@ -52,7 +54,7 @@ export async function actionAsked(
   const bare = !(nested instanceof Map);
   // Since N1.6 a client may be wrapped (Gr00tSimPolicyWrapper): its observation is flat as that of N1.5, in the frame of later ones.
   const dotted = bare || [...nested.keys()].some((key) => String(key).includes("."));
-  const fields = dotted ? modalitiesOf(bare ? data : nested) : nested;
+  const fields = dotted ? groupedByModality(bare ? data : nested) : nested;
   const options = data.get("options");
   const option = (name: string): Gr00tValue | undefined => (options instanceof Map ? options.get(name) : undefined);
   const text = (name: string): string | undefined => {
@@ -151,7 +153,7 @@ function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]):
 }
 
 /** `video.ego_view` and its like, by modality. */
-function modalitiesOf(flat: ReadonlyMap<unknown, Gr00tValue>): Map<string, Map<string, Gr00tValue>> {
+function groupedByModality(flat: ReadonlyMap<unknown, Gr00tValue>): Map<string, Map<string, Gr00tValue>> {
   const modalities = new Map<string, Map<string, Gr00tValue>>();
   for (const [key, value] of flat) {
     const [head = "", ...rest] = String(key).split(".");
@@ -227,3 +229,37 @@ function partsOf(value: Gr00tValue | undefined): [string, number][] {
     return [String(name), dim];
   });
 }
+
+/** Where names are the caller's own: clients take no empty list. */
+const ANY = { video: ["image"], state: ["state"], action: ["action"], language: "annotation.human.task_description" };
+/** Steps of a chunk, where the router chooses the model. */
+const USUAL_STEPS = 16;
+
+/** The four modalities of a model. One picture of each camera is enough: the gateway keeps those that a model looks back to. */
+export function modalitiesOf(model: string, embodiment: Embodiment | undefined): Packable {
+  // Of an alias of the router it is found out with each call.
+  if (!embodiment && !model.startsWith(ALIAS_PREFIX))
+    throw refuse(Reason.NO_LIVE_DEPLOYMENT, `nothing live serves ${model}`);
+  const { video = [], state = [], action = [], language = "" } = embodiment?.layout ?? {};
+  const steps = Array.from({ length: embodiment?.chunk ?? USUAL_STEPS }, (_, step) => step);
+  const wanted = state.map(({ name }) => name);
+  return {
+    video: modality([0], video.length > 0 ? video : ANY.video),
+    state: modality([0], wanted.length > 0 ? wanted : ANY.state),
+    action: modality(steps, action.length > 0 ? action.map(([name]) => name) : ANY.action),
+    language: modality([0], [language || ANY.language]),
+  };
+}
+
+/** Under the tags of both generations: a client looks for its own. */
+const modality = (deltas: readonly number[], keys: readonly string[]): Packable => ({
+  __ModalityConfig_class__: true,
+  __ModalityConfig__: true,
+  as_json: {
+    delta_indices: deltas,
+    modality_keys: keys,
+    sin_cos_embedding_keys: null,
+    mean_std_embedding_keys: null,
+    action_configs: null,
+  },
+});

@@ -68,7 +68,7 @@ export const CODINGS: readonly Coding[] = [
 export const codingOf = (name: string): Coding | undefined => CODINGS.find((coding) => coding.name === name);
 
 /** The names of all of them. */
-export const NAMES = CODINGS.map(({ name }) => name).join(",");
+const NAMES = CODINGS.map(({ name }) => name).join(",");
 
 /** What `grpc-accept-encoding` says to a caller who writes in an encoding that is not known; undefined to every other. */
 export const encodingsFor = (encoding: string | null | undefined): string | undefined =>

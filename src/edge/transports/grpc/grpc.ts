@@ -19,14 +19,14 @@ import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
-import { overloaded } from "../../gate/admission/admission.ts";
-import { type Admission, type Advice, type CallContext, type Gate, headersOfAnswer } from "../../gate/gate.ts";
-import { assertBounded, boundsOf } from "../../messages/bounds.ts";
-import { encodedOnce } from "../../messages/encoded-once.ts";
+import { overloaded } from "../../gate/admission.ts";
+import type { Admission, CallContext } from "../../gate/authenticate.ts";
+import { type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
+import { assertBounded, boundsOf, refuseStream, wantsStream } from "../../messages/bounds.ts";
 import { refusalOf } from "../../messages/errors.ts";
-import { refuseStream, wantsStream } from "../../messages/stream.ts";
+import { encodedOnce } from "../../messages/json.ts";
 import type { StreamServer } from "../../server/http2.ts";
-import { RunningCalls } from "../../server/running-calls.ts";
+import { RunningCalls } from "../../server/turns.ts";
 import { UNREAD_MS } from "../stalled-reader.ts";
 import { type CallHandler, CallStream, type HeadFields } from "./call-stream.ts";
 import { type Coding, nameCodings, requestCoding, responseCoding } from "./compression.ts";
@@ -44,7 +44,7 @@ import {
 } from "./status.ts";
 
 /** What is served here, and how. */
-export interface GrpcOptions {
+interface GrpcOptions {
   gate: Gate;
   memory: BodyMemory;
   /** Aborted when the gateway closes; running calls then end as unavailable. */
@@ -512,7 +512,7 @@ class GrpcCall implements CallHandler {
 }
 
 /** The call that a conversation speaks by. */
-export interface CallWriter {
+interface CallWriter {
   /** A message as it goes over the wire: a promise where it has to be compressed. */
   framed(message: Message): Buffer | Promise<Buffer>;
   write(frame: Buffer): void;
@@ -523,7 +523,7 @@ export interface CallWriter {
 }
 
 /** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
-export class CallSpeaker implements Speaker<Message> {
+class CallSpeaker implements Speaker<Message> {
   readonly #call: CallWriter;
   #before: Promise<void> | undefined;
   #unsent = 0;

@@ -1,5 +1,4 @@
 /** The message that carries a chunk to a loop's caller, written in one pass in its usual form. */
-
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import type { LoopChunk } from "../../../../gen/limber/v1/control_loop_pb.ts";
 import { type ActStreamResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";

@@ -42,7 +42,7 @@ export const ROBOARENA_SPACES = [
 export type RoboarenaSpace = (typeof ROBOARENA_SPACES)[number];
 
 /** What a message asks for. */
-export interface OpenpiAsked {
+interface OpenpiAsked {
   readonly endpoint: "infer" | "reset";
   /** The episode that the message names; undefined where it names none. */
   readonly sessionId: string | undefined;

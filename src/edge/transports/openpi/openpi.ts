@@ -28,13 +28,14 @@ import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
-import type { CallHead, Gate } from "../../gate/gate.ts";
+import type { CallHead } from "../../gate/authenticate.ts";
+import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
-import { encodedOnce } from "../../messages/encoded-once.ts";
 import { refusalOf, restAnswer } from "../../messages/errors.ts";
-import { unknown } from "../../messages/json/near.ts";
-import type { UpgradeTaker } from "../../server/port.ts";
+import { encodedOnce } from "../../messages/json.ts";
+import { unknown } from "../../messages/json-text.ts";
 import { slotOf } from "../../server/slots.ts";
+import type { UpgradeTaker } from "../../server/whole-requests.ts";
 import { type OwnRequest, ownLineOf } from "../own-keys.ts";
 import { type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace } from "./observation.ts";
 import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
@@ -42,7 +43,7 @@ import { VlaEvalProtocol } from "./vla-eval.ts";
 import { partsNamed, XPolicyProtocol } from "./xpolicylab.ts";
 
 /** What this transport depends on. */
-export interface OpenpiOptions {
+interface OpenpiOptions {
   readonly gate: Gate;
   readonly log: CallLog;
   readonly memory: BodyMemory;

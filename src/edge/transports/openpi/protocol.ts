@@ -11,7 +11,7 @@ import { unreadable } from "../unreadable.ts";
 import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 
 /** Bytes go as binary frames, texts as text. */
-export type RobotFrame = Buffer | string;
+type RobotFrame = Buffer | string;
 
 /** What a message comes to: an act, or frames that answer it without one. */
 export type Heard =

@@ -1,10 +1,10 @@
 /** A request's body: the right type, no more than the limit, whole. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Signal } from "../../../cancellation.ts";
 import { Reason, refuse } from "../../../errors.ts";
-import { tooLarge } from "../../messages/bounds.ts";
-import { GatheredBody } from "../../messages/gathered-body.ts";
-import type { WholeRequest } from "../../server/whole-requests.ts";
-import type { HttpRequest } from "./exchange.ts";
+import { GatheredBody, tooLarge } from "../../messages/bounds.ts";
+import type { WholeRequest, WholeResponse } from "../../server/whole-requests.ts";
 
 /** What a body may be, and what is told of its size. */
 export interface BodyLimits {
@@ -73,4 +73,16 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
     // The caller may have left while its key was looked up: then the request says so no more, and one of HTTP/2 is not even destroyed.
     if (request.destroyed || signal.aborted) left();
   });
+}
+
+/** A request of HTTP/1.1 or HTTP/2. */
+export type HttpRequest = IncomingMessage | Http2ServerRequest | WholeRequest;
+
+/** Its response. */
+export type HttpResponse = ServerResponse | Http2ServerResponse | WholeResponse;
+
+/** A header that may be given once; undefined where it is not. */
+export function headerOf(request: HttpRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === "string" ? value : undefined;
 }

@@ -11,23 +11,29 @@ import { newId } from "../../../ids.ts";
 import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
-import { overloaded } from "../../gate/admission/admission.ts";
-import { browserOf, type OwnAddress } from "../../gate/browser.ts";
-import { type Admission, type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
-import { encodedOnce } from "../../messages/encoded-once.ts";
+import { overloaded } from "../../gate/admission.ts";
+import type { Admission } from "../../gate/authenticate.ts";
+import { browserOf, type OwnAddress } from "../../gate/authenticate.ts";
+import { type Advice, type Gate, headersOfAnswer } from "../../gate/gate.ts";
+import { refuseStream, wantsStream } from "../../messages/bounds.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
-import { encoderOf, toText, writingJson } from "../../messages/json.ts";
-import { refuseStream, wantsStream } from "../../messages/stream.ts";
-import { RunningCalls } from "../../server/running-calls.ts";
+import { encodedOnce, encoderOf, toText, writingJson } from "../../messages/json.ts";
 import { slotOf } from "../../server/slots.ts";
+import { RunningCalls } from "../../server/turns.ts";
 import { isWhole, type WholeRequestHandler } from "../../server/whole-requests.ts";
-import { type Dialect, native } from "./dialects/index.ts";
-import { eventMaker, eventsOfAnswer } from "./events.ts";
-import { HttpExchange, type HttpRequest, type HttpResponse, headerOf, type Parameters } from "./exchange.ts";
-import { givenOf, readMessage } from "./message.ts";
-import { pushEvents } from "./push-events.ts";
-import { conversationsOf, type RestRoute, routesOf } from "./route.ts";
-import { EVENTS, eventWriter, LINES, outletOf, type ServerEvent } from "./sse.ts";
+import { type HttpRequest, type HttpResponse, headerOf } from "./body.ts";
+import {
+  EVENTS,
+  eventMaker,
+  eventsOfAnswer,
+  eventWriter,
+  LINES,
+  outletOf,
+  pushEvents,
+  type ServerEvent,
+} from "./events.ts";
+import { givenOf, HttpExchange, type Parameters, readMessage } from "./request.ts";
+import { conversationsOf, type Dialect, native, type RestRoute, routesOf } from "./routes.ts";
 
 /** What the REST transport depends on. */
 export interface RestOptions {

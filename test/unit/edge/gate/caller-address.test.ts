@@ -1,6 +1,7 @@
 /** Which address a call is counted by. */
+
 import { describe, expect, it } from "vitest";
-import { callerAddress, proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
+import { callerAddress, proxiesOf } from "../../../../src/edge/gate/authenticate.ts";
 
 const PROXIES = proxiesOf(["10.0.0.0/8", "192.0.2.7", "fd00::/8"]);
 

@@ -1,10 +1,11 @@
 /** The gate of a gateway that takes no work: not yet, because its state is not loaded, or no longer, because it closes. */
+
 import type { DescService } from "@bufbuild/protobuf";
 import { expect, it, onTestFinished } from "vitest";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../../../gen/limber/v1/operations_service_pb.ts";
-import { LoadShedder } from "../../../../src/edge/gate/admission/admission.ts";
-import { proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
+import { LoadShedder } from "../../../../src/edge/gate/admission.ts";
+import { proxiesOf } from "../../../../src/edge/gate/authenticate.ts";
 import { createGate } from "../../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../../src/edge/gate/rate-limits.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";

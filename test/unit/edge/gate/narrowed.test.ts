@@ -1,7 +1,8 @@
 /** What of a key's change ends the streams that it opened. */
+
 import { expect, it } from "vitest";
 import type { KeyPrincipal } from "../../../../src/call.ts";
-import { isNarrowed } from "../../../../src/edge/gate/principal.ts";
+import { isNarrowed } from "../../../../src/edge/gate/authenticate.ts";
 import { DEVELOPER } from "../../../support/key-call.ts";
 
 type Change = Partial<Omit<KeyPrincipal, "settings">> & { settings?: Partial<KeyPrincipal["settings"]> };

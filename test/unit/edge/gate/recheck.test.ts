@@ -1,7 +1,8 @@
 /** Callers who stay: what looks at them again ends with them. */
+
 import { expect, it, onTestFinished } from "vitest";
 import { Cancel } from "../../../../src/cancellation.ts";
-import { recheckWhileOpen } from "../../../../src/edge/gate/recheck.ts";
+import { recheckWhileOpen } from "../../../../src/edge/gate/gate.ts";
 import { replaceAmbient } from "../../../support/ambient.ts";
 import { DEVELOPER } from "../../../support/key-call.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";

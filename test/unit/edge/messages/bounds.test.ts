@@ -1,4 +1,5 @@
 /** Bounds of request messages: what is counted before anything is made of the bytes. */
+
 import { create, type DescMessage, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
@@ -13,7 +14,8 @@ import { RegistryService } from "../../../../gen/limber/v1/registry_service_pb.t
 import { ReportEpisodeRequestSchema } from "../../../../gen/limber/v1/runner_service_pb.ts";
 import { SERVICES } from "../../../../src/app/services.ts";
 import { assertBounded, boundsFor, boundsOf } from "../../../../src/edge/messages/bounds.ts";
-import { countingJson, decoderOf, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json.ts";
+import { decoderOf } from "../../../../src/edge/messages/json.ts";
+import { countingJson, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json-text.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 import { atOnce, inSlices } from "../../../../src/slices.ts";

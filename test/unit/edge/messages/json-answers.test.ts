@@ -1,4 +1,5 @@
 /** REST JSON of answers: what is written, at once and in slices. */
+
 import { create, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
@@ -11,7 +12,8 @@ import { PredictedFrameSchema } from "../../../../gen/limber/v1/prediction_pb.ts
 import { ListRoutesResponseSchema } from "../../../../gen/limber/v1/registry_service_pb.ts";
 import { AttemptFailure, AttemptStatus } from "../../../../gen/limber/v1/route_pb.ts";
 import { SERVICES } from "../../../../src/app/services.ts";
-import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../../src/edge/messages/json.ts";
+import { decoderOf, encoderOf, toText, writingJson } from "../../../../src/edge/messages/json.ts";
+import { Faults, parseBody } from "../../../../src/edge/messages/json-text.ts";
 import { atOnce } from "../../../../src/slices.ts";
 import { dice, messageOf } from "../../../support/messages.ts";
 import { runs } from "../../../support/runs.ts";

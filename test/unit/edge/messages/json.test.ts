@@ -6,7 +6,8 @@ import { describe, expect, it } from "vitest";
 import { ActRequestSchema, PredictRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { Preference, SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
-import { decoderOf, Faults, parseBody } from "../../../../src/edge/messages/json.ts";
+import { decoderOf } from "../../../../src/edge/messages/json.ts";
+import { Faults, parseBody } from "../../../../src/edge/messages/json-text.ts";
 import { Refusal } from "../../../../src/errors.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {

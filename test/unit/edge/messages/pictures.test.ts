@@ -1,8 +1,10 @@
 /** Pictures in addresses are decoded where they stand in a body; what comes of it is what reading the whole body gives. */
+
 import { type DescMessage, equals, type MessageShape } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { asSent, decoderOf, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json.ts";
+import { decoderOf } from "../../../../src/edge/messages/json.ts";
+import { asSent, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json-text.ts";
 import { Refusal } from "../../../../src/errors.ts";
 
 const BOUNDS = { bytes: 32 << 20, elements: 100_000 };

@@ -12,7 +12,8 @@ import {
   PredictStreamRequestSchema,
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_service_pb.ts";
-import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
+import { decoderOf } from "../../../../src/edge/messages/json.ts";
+import { Faults } from "../../../../src/edge/messages/json-text.ts";
 import { surelyObeys } from "../../../../src/edge/messages/quick-validation.ts";
 import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";

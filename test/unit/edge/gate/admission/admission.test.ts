@@ -1,9 +1,9 @@
 /** Overload: which calls are worked on, which wait, which are refused, and when a gateway is calm again. */
+
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { Priority } from "../../../../../gen/limber/edge/v1/options_pb.ts";
-import { type AdmittedWork, LoadShedder } from "../../../../../src/edge/gate/admission/admission.ts";
-import { GradientLimit } from "../../../../../src/edge/gate/admission/concurrency-limit.ts";
-import { FairQueue, type QueuedCall } from "../../../../../src/edge/gate/admission/queue.ts";
+import { type AdmittedWork, GradientLimit, LoadShedder } from "../../../../../src/edge/gate/admission.ts";
+import { FairQueue, type QueuedCall } from "../../../../../src/edge/gate/queue.ts";
 import { Reason, Refusal } from "../../../../../src/errors.ts";
 import { replaceAmbient } from "../../../../support/ambient.ts";
 import { ManualClock, settle } from "../../../../support/manual-clock.ts";

@@ -1,8 +1,8 @@
 /** How what comes is told as events: in order, no faster than it is read, and with one end. */
+
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Cancel } from "../../../../../src/cancellation.ts";
-import { pushEvents } from "../../../../../src/edge/transports/rest/push-events.ts";
-import type { EventWriter, ServerEvent } from "../../../../../src/edge/transports/rest/sse.ts";
+import { type EventWriter, pushEvents, type ServerEvent } from "../../../../../src/edge/transports/rest/events.ts";
 import { replaceAmbient } from "../../../../support/ambient.ts";
 import { ManualClock } from "../../../../support/manual-clock.ts";
 

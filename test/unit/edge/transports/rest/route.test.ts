@@ -1,11 +1,12 @@
 /** The REST routes are the schema's. */
+
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { http } from "../../../../../gen/google/api/annotations_pb.ts";
 import { SERVICES } from "../../../../../src/app/services.ts";
-import { Faults } from "../../../../../src/edge/messages/json.ts";
-import { queryOf, valuesOf } from "../../../../../src/edge/transports/rest/query.ts";
-import { routesOf } from "../../../../../src/edge/transports/rest/route.ts";
+import { Faults } from "../../../../../src/edge/messages/json-text.ts";
+import { queryOf, valuesOf } from "../../../../../src/edge/transports/rest/request.ts";
+import { routesOf } from "../../../../../src/edge/transports/rest/routes.ts";
 
 const routes = routesOf(SERVICES);
 const named = (name: string) => {

@@ -3,11 +3,10 @@
  * does not count: the limit is on calls that this process works on, and turns of its event loop are what it is judged by. A gateway that
  * is not overloaded pays for a few counters a call, and for one look at the clock in a turn.
  */
-import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { after, cpuMs, steadyNow } from "../../../clock.ts";
-import { Reason, type Refusal, refuse } from "../../../errors.ts";
-import { random } from "../../../random.ts";
-import { DEFAULT_BOUNDS, GradientLimit, type LimitBounds } from "./concurrency-limit.ts";
+import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { after, cpuMs, steadyNow } from "../../clock.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { random } from "../../random.ts";
 import { FairQueue, type QueuedCall } from "./queue.ts";
 
 /** A call that was let in, from then until its answer is out. */
@@ -25,7 +24,7 @@ export interface AdmittedWork {
 }
 
 /** Why a call was refused: no place in the queue, its place given to another, too long in it, or too late for its deadline. */
-export type ShedReason = "queue_full" | "evicted" | "queue_timeout" | "deadline";
+type ShedReason = "queue_full" | "evicted" | "queue_timeout" | "deadline";
 
 /** What is shown of the load of one replica. */
 export interface LoadFigures {
@@ -550,3 +549,59 @@ const UNCOUNTED: AdmittedWork = {
   back() {},
   end() {},
 };
+
+/** Turns of the event loop up to this long are no overload, in milliseconds. */
+const TURN_MS = 20;
+/** Turns may be this many times as long as the shortest that this machine has shown of late. */
+const TOLERANCE = 2;
+/** The floor rises by this share of the difference in a calm window, so that it forgets a faster past. */
+const FLOOR_RISE = 0.02;
+/** One window halves the limit at most, and raises it by a quarter and its root at most. */
+const STEEPEST = 0.5;
+const GROWTH = 1.25;
+
+/** The bounds of a limit, in calls. */
+interface LimitBounds {
+  readonly initial: number;
+  readonly least: number;
+  readonly most: number;
+}
+
+/**
+ * Calls of one turn share their reads, their writes and their commit: fewer than 16 at once cost several times as much each, which an
+ * overloaded processor has least of all.
+ */
+const DEFAULT_BOUNDS: LimitBounds = { initial: 32, least: 16, most: 8192 };
+
+/** One limit. */
+export class GradientLimit {
+  readonly #bounds: LimitBounds;
+  #limit: number;
+  /** Unknown at first, and so no excuse for a long turn. */
+  #floorMs = 0;
+
+  constructor(bounds: LimitBounds = DEFAULT_BOUNDS) {
+    this.#bounds = bounds;
+    this.#limit = bounds.initial;
+  }
+
+  /** In whole calls. */
+  get value(): number {
+    return Math.floor(this.#limit);
+  }
+
+  /** A window is over: how long turns took in the mean, the most calls that were worked on at once, and whether calls waited. */
+  update(turnMs: number, peak: number, waited: boolean): void {
+    if (turnMs < this.#floorMs) this.#floorMs = turnMs;
+    else if (!waited) this.#floorMs += (turnMs - this.#floorMs) * FLOOR_RISE;
+    const targetMs = Math.max(TURN_MS, TOLERANCE * this.#floorMs);
+    const gradient = Math.max(STEEPEST, Math.min(1, targetMs / turnMs));
+    const isUsed = waited || peak * 2 >= this.#limit;
+    const { least, most } = this.#bounds;
+    let next = this.#limit;
+    if (gradient < 1) next = this.#limit * gradient + Math.sqrt(this.#limit) * (gradient - STEEPEST);
+    else if (isUsed && turnMs * 2 <= targetMs) next = this.#limit * GROWTH + Math.sqrt(this.#limit);
+    else if (isUsed) next = this.#limit + Math.sqrt(this.#limit) / 2;
+    this.#limit = Math.max(least, Math.min(most, next));
+  }
+}

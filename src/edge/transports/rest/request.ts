@@ -1,13 +1,86 @@
-/** From a request to its message: what the path, the query, the body and the head say, and where that was said. */
-import { create, type DescField, type Message } from "@bufbuild/protobuf";
+/** One REST request: its exchange, and its message from path, query, body and headers. */
+import { create, type DescField, type Message, ScalarType } from "@bufbuild/protobuf";
 import type { Violation } from "../../../../gen/limber/v1/error_pb.ts";
+import type { CallTrail } from "../../../call.ts";
+import { Cancel } from "../../../cancellation.ts";
+import { steadyNow } from "../../../clock.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import type { Admission, CallContext } from "../../gate/authenticate.ts";
 import { type Given, segmentsOf } from "../../messages/errors.ts";
-import { decoderOf, Faults } from "../../messages/json.ts";
+import { decoderOf } from "../../messages/json.ts";
+import { Faults, unknown } from "../../messages/json-text.ts";
 import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
-import { type HttpExchange, headerOf } from "./exchange.ts";
-import { queryOf, valuesOf } from "./query.ts";
-import type { RestRoute } from "./route.ts";
+import { type HttpRequest, type HttpResponse, headerOf } from "./body.ts";
+import type { RestRoute } from "./routes.ts";
+
+/** Parameters of a path, by their names. */
+export type Parameters = Readonly<Record<string, string>>;
+
+/** One call on its way through the transport. */
+export class HttpExchange {
+  readonly route: RestRoute;
+  readonly request: HttpRequest;
+  readonly response: HttpResponse;
+  readonly context: CallContext;
+  /** Calls it off. */
+  readonly call = new Cancel();
+  readonly startedAt = steadyNow();
+  readonly trail: CallTrail = {};
+  readonly parameters: Parameters;
+  /** What the caller sent, for the answer to a refusal. */
+  body: unknown;
+  query: Record<string, unknown> | undefined;
+  admission: Admission | undefined;
+  readonly #memory: BodyMemory;
+  #held: HeldBytes | undefined;
+  #isOver = false;
+
+  constructor(
+    route: RestRoute,
+    parameters: Parameters,
+    request: HttpRequest,
+    response: HttpResponse,
+    memory: BodyMemory,
+  ) {
+    this.#memory = memory;
+    this.route = route;
+    this.parameters = parameters;
+    this.request = request;
+    this.response = response;
+    this.context = {
+      requestId: ("body" in request && request.requestId) || newId("req"),
+      signal: this.call,
+      arrivedAt: this.startedAt,
+      deadline: undefined,
+      idempotencyKey: headerOf(request, "idempotency-key"),
+      traceparent: headerOf(request, "traceparent"),
+      host: headerOf(request, ":authority") ?? request.headers.host,
+      isUrgent: "body" in request && request.isUrgent === true,
+      trail: this.trail,
+    };
+  }
+
+  /** Holds memory for a body of so many bytes; throws the refusal where there is none. */
+  readonly hold = (bytes: number): void => {
+    this.trail.inputBytes = bytes;
+    if (bytes <= UNCOUNTED_BYTES || this.#isOver) return;
+    this.#held ??= this.#memory.open(this.admission === undefined ? "" : ownerOf(this.admission.principal));
+    this.#held.to(bytes);
+  };
+
+  /** Gives the memory back, and the place. */
+  leave(): void {
+    this.#isOver = true;
+    this.#held?.release();
+    this.admission?.leave();
+  }
+
+  /** The caller has left. */
+  readonly left = (): void =>
+    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+}
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
 export async function readMessage(exchange: HttpExchange): Promise<Message> {
@@ -87,4 +160,42 @@ function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string
   if (route.path.some((field) => field.name === name)) return ["path", name];
   if (route.query.has(name)) return ["query", name, ...rest];
   return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
+}
+
+/** The part of a request's target behind the question mark. */
+export function queryOf(target: string): URLSearchParams | undefined {
+  const mark = target.indexOf("?");
+  return mark < 0 || mark === target.length - 1 ? undefined : new URLSearchParams(target.slice(mark + 1));
+}
+
+/** Parameters as JSON values by the types of their fields, unknown ones noted as faults unless they are to be ignored; what does not fit its type stays text, which its reader refuses. */
+export function valuesOf(
+  query: URLSearchParams,
+  fields: ReadonlyMap<string, DescField>,
+  faults: Faults,
+  ignoresUnknown = false,
+): Map<string, unknown> {
+  const values = new Map<string, unknown>();
+  for (const name of new Set(query.keys())) {
+    const field = fields.get(name);
+    const given = query.getAll(name);
+    if (field === undefined && ignoresUnknown) continue;
+    if (field === undefined) faults.add("extra_forbidden", unknown("parameter", name, fields.keys()), `query.${name}`);
+    else if (field.fieldKind === "list")
+      values.set(
+        name,
+        given.map((text) => jsonOf(text, field.scalar)),
+      );
+    else if (given.length > 1) faults.add("multiple_values", "must be given once", name);
+    else values.set(name, jsonOf(given[0] ?? "", field.scalar));
+  }
+  return values;
+}
+
+const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+
+function jsonOf(text: string, scalar: ScalarType | undefined): unknown {
+  if (scalar === undefined || scalar === ScalarType.STRING || scalar === ScalarType.BYTES) return text;
+  if (scalar === ScalarType.BOOL) return text === "true" || (text === "false" ? false : text);
+  return NUMBER.test(text) ? Number(text) : text;
 }

@@ -1,5 +1,5 @@
 /** Calls that wait for their turn: fair between organisations, and within one the more important class first. */
-import type { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 
 /** A call that waits. */
 export interface QueuedCall {

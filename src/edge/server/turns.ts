@@ -1,12 +1,8 @@
-/**
- * What one turn of the event loop begins. Requests of all connections count: what comes behind the last of them waits for the next turn, so that
- * a flood of requests that are refused at once leaves turns short, and others are heard between them.
- */
-
+/** How many requests begin in one turn of the event loop, and which calls are running. */
 import { steadyNow } from "../../clock.ts";
 
 /** So many requests are begun in a turn. Calls that are served are far fewer: the load shedder sees to that. */
-export const MOST_A_TURN = 256;
+const MOST_A_TURN = 256;
 /** No request is begun once a turn has begun requests for so long, in milliseconds: on a part of a core 256 of them may take a tenth of a second. */
 const TURN_MS = 8;
 /** The clock is read once for so many requests. */
@@ -19,7 +15,7 @@ let isLate = false;
 let isCounted = false;
 
 /** The number of this turn. Between two moments with one number nothing else was read. */
-export function currentTurn(): number {
+function currentTurn(): number {
   if (!isCounted) setImmediate(end);
   isCounted = true;
   return turn;
@@ -86,4 +82,28 @@ export class RequestTurns {
     this.#waiting.splice(0, next);
     if (this.#waiting.length > 0) setImmediate(this.#goOn);
   };
+}
+
+/**
+ * Members that come and go by the thousand a second. Not a Set: one that grows or shrinks leaves a table behind, which the collector takes for
+ * alive until its next full round, with all members that were in it and all that they hold.
+ */
+export class RunningCalls<T> {
+  readonly #places: (T | undefined)[] = [];
+  readonly #free: number[] = [];
+
+  /** Takes a member in; call the returned function once, when it leaves. */
+  enter(member: T): () => void {
+    const place = this.#free.pop() ?? this.#places.length;
+    this.#places[place] = member;
+    return () => {
+      this.#places[place] = undefined;
+      this.#free.push(place);
+    };
+  }
+
+  /** Calls `visit` for every member; members may leave meanwhile. */
+  each(visit: (member: T) => void): void {
+    for (const member of [...this.#places]) if (member !== undefined) visit(member);
+  }
 }

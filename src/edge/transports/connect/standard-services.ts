@@ -1,14 +1,60 @@
-/** Server reflection: the schema itself, for gRPC clients that come without it. */
-import { type DescFile, type DescService, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+/** Services of gRPC's own: health and reflection. */
+import { create, type DescFile, type DescService, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { Code, type ConnectRouter, type ServiceImpl } from "@connectrpc/connect";
+import { Code, ConnectError, type ConnectRouter, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import {
+  type Health,
+  type HealthCheckRequest,
+  type HealthCheckResponse,
+  HealthCheckResponseSchema,
+  HealthCheckResponse_ServingStatus as Status,
+} from "../../../../gen/grpc/health/v1/health_pb.ts";
 import {
   ServerReflection,
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from "../../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionAlpha } from "../../../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
+import { sleep } from "../../../clock.ts";
+
+/** Whether the instance should receive traffic; asked at every check. */
+export type Readiness = () => boolean;
+
+/** How often a watch looks again. */
+const WATCH_INTERVAL_MS = 1000;
+
+/** The service of https://github.com/grpc/grpc/blob/master/doc/health-checking.md for the server and each of `services`. */
+export function healthService(services: Iterable<string>, ready: Readiness): ServiceImpl<typeof Health> {
+  // The caller's word for the whole server is the empty string.
+  const known = new Set(["", ...services]);
+  const statusOf = ({ service }: Pick<HealthCheckRequest, "service">): Status => {
+    if (!known.has(service)) return Status.SERVICE_UNKNOWN;
+    return ready() ? Status.SERVING : Status.NOT_SERVING;
+  };
+  return {
+    check(request) {
+      const status = statusOf(request);
+      if (status === Status.SERVICE_UNKNOWN) throw new ConnectError("there is no such service", Code.NotFound);
+      return create(HealthCheckResponseSchema, { status });
+    },
+    list: () => ({
+      statuses: Object.fromEntries([...known].map((service) => [service, { status: statusOf({ service }) }])),
+    }),
+    watch: (request, context) => changes(() => statusOf(request), context),
+  };
+}
+
+/** The status now, and again whenever it is another one, until the caller leaves or the gateway closes. */
+async function* changes(status: () => Status, { signal }: HandlerContext): AsyncGenerator<HealthCheckResponse> {
+  let last: Status | undefined;
+  while (true) {
+    const now = status();
+    if (now !== last) yield create(HealthCheckResponseSchema, { status: now });
+    last = now;
+    await sleep(WATCH_INTERVAL_MS, signal);
+  }
+}
 
 type ReflectionQuestion = ServerReflectionRequest["messageRequest"];
 type ReflectionAnswer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;

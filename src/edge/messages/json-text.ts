@@ -1,15 +1,27 @@
 /** From the bytes of a body to a JSON value, with the checks that `JSON.parse` leaves out. */
 import { isAscii, isUtf8 } from "node:buffer";
-import { type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
-import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
-import { Reason, Refusal, refuse } from "../../../errors.ts";
-import { breathe, inSlices, type Sliced } from "../../../slices.ts";
-import { type Bounds, MOST_NUMBERS, mostItemsOf, tooMany, tooManyInAll, tooManyItems } from "../bounds.ts";
-import { type AddressText, LEAST_PICTURE_BYTES, picturesAt, putPictures, without } from "./pictures.ts";
+import {
+  type DescEnum,
+  type DescEnumValue,
+  type DescField,
+  type DescMessage,
+  getOption,
+  hasOption,
+  type Message,
+} from "@bufbuild/protobuf";
+import { inline, spelling, synonym } from "../../../gen/limber/edge/v1/options_pb.ts";
+import type { ActRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { type Frame, FrameSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { exactly } from "../../codecs/base64.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import { SideNote } from "../../side-note.ts";
+import { breathe, inSlices, type Sliced } from "../../slices.ts";
+import { type Bounds, MOST_NUMBERS, mostItemsOf, tooMany, tooManyInAll, tooManyItems } from "./bounds.ts";
 
 /** How deep arrays and objects may nest. */
-export const MAX_DEPTH = 64;
+const MAX_DEPTH = 64;
 
 /** Larger bodies are counted before anything is made of them. */
 export const COUNTED_BYTES = 16 << 10;
@@ -303,4 +315,237 @@ function fieldsOf(desc: DescMessage): ReadonlyMap<string, DescField> {
     named.set(desc, fields);
   }
   return fields;
+}
+
+/** Shorter texts are read with the rest of the body. */
+const LEAST_PICTURE_BYTES = 4 << 10;
+
+/** A larger picture is refused when it is wanted, and not before. */
+const MOST_BYTES = 16 << 20;
+
+/** Where the text of a frame's address stands in a body, between its quotes, and in the body's value. */
+interface AddressText {
+  readonly start: number;
+  readonly end: number;
+  /** Keys and places from the outside to the frame's `url`. */
+  readonly path: readonly (string | number)[];
+}
+
+/** A picture that came as an address. */
+export class SentPicture {
+  /** The encoded picture. */
+  readonly bytes: Buffer;
+  readonly #body: Buffer;
+  readonly #text: AddressText;
+
+  constructor(body: Buffer, text: AddressText, bytes: Buffer) {
+    this.#body = body;
+    this.#text = text;
+    this.bytes = bytes;
+  }
+
+  /** The address as it was sent. */
+  get url(): string {
+    return this.#body.toString("latin1", this.#text.start, this.#text.end);
+  }
+}
+
+/** A comma stands behind so many letters at most. */
+const LONGEST_HEAD = 256;
+/** No letter of these is written in another way in JSON. */
+const PLAIN_HEAD = /^data:[ !#-+\--[\]-~]*; *base64,/i;
+
+/**
+ * The pictures at all of these places; undefined where one of them is anything but base64 in its plain form, so that the body has to be
+ * read as a whole.
+ */
+function picturesAt(body: Buffer, texts: readonly AddressText[]): SentPicture[] | undefined {
+  const pictures: SentPicture[] = [];
+  for (const text of texts) {
+    const start = body.toString("latin1", text.start, Math.min(text.end, text.start + LONGEST_HEAD));
+    const head = PLAIN_HEAD.exec(start)?.[0];
+    const bytes =
+      head === undefined ? undefined : plainBytes(head, body.toString("latin1", text.start + head.length, text.end));
+    if (bytes === undefined || bytes.length === 0 || bytes.length > MOST_BYTES) return undefined;
+    pictures.push(new SentPicture(body, text, bytes));
+  }
+  return pictures;
+}
+
+/** Letters that JSON writes in another way, or forbids. */
+const ESCAPED = /[\p{Cc}"\\]/u;
+
+/** The bytes of an address whose text is plain JSON: what decodes to the byte is letters of base64 alone; else it has spaces and percent signs at most. */
+function plainBytes(head: string, text: string): Buffer | undefined {
+  const bytes = exactly(text);
+  if (bytes !== undefined || ESCAPED.test(text)) return bytes;
+  try {
+    return decodeDataUrl(head + text, MOST_BYTES);
+  } catch (thrown) {
+    if (thrown instanceof CodecError) return undefined;
+    throw thrown;
+  }
+}
+
+/** The body with nothing between the quotes of these texts, which stand in their order. */
+function without(body: Buffer, texts: readonly AddressText[]): Buffer {
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (const { start, end } of texts) {
+    parts.push(body.subarray(from, start));
+    from = end;
+  }
+  return Buffer.concat([...parts, body.subarray(from)]);
+}
+
+/**
+ * Puts the pictures into the value that was parsed of the rest, in place of the empty texts that it has there. False where a frame has
+ * bytes as well, or where there is no such place.
+ */
+function putPictures(value: unknown, texts: readonly AddressText[], pictures: readonly SentPicture[]): boolean {
+  for (const [i, { path }] of texts.entries()) {
+    let frame: unknown = value;
+    for (const key of path.slice(0, -1)) frame = (frame as Record<string | number, unknown> | undefined)?.[key];
+    if (typeof frame !== "object" || frame === null || Object.hasOwn(frame, "data")) return false;
+    if (!("url" in frame) || frame.url !== "") return false;
+    frame.url = pictures[i];
+  }
+  return true;
+}
+
+const sent = new SideNote<Frame, SentPicture>("sent");
+
+/** Gives a frame the picture that came as its address. */
+export function setPicture(frame: Frame, picture: SentPicture): void {
+  frame.data = picture.bytes;
+  sent.set(frame, picture);
+}
+
+/** The request with its pictures as they were sent: in addresses, where they came in addresses. */
+export function asSent<M extends Message>(request: M): M {
+  const { observations, goalImage } = request as Partial<ActRequest>;
+  const sentFrame = (frame: Frame): Frame => {
+    const picture = sent.of(frame);
+    return picture === undefined ? frame : { ...frame, url: picture.url, data: NO_BYTES };
+  };
+  return {
+    ...request,
+    ...(observations && {
+      observations: observations.map((each) => ({
+        ...each,
+        frames: each.frames.map(sentFrame),
+        depth: each.depth.map(sentFrame),
+      })),
+    }),
+    ...(goalImage && { goalImage: sentFrame(goalImage) }),
+  };
+}
+
+const NO_BYTES = new Uint8Array();
+
+/** One fault: the path of the field from the message that is being read, the broken rule by pydantic's name, a sentence. */
+export interface Fault {
+  readonly path: (string | number)[];
+  readonly type: string;
+  readonly message: string;
+}
+
+/** The most faults that one answer lists: enough for any honest request, and a bound for the others. */
+export const MAX_FAULTS = 1000;
+
+/** Path segments come from the caller where a key is unknown; longer ones are cut. */
+const MAX_SEGMENT = 128;
+
+/** A list of faults whose paths grow as the reading functions return. */
+export class Faults {
+  readonly list: Fault[] = [];
+
+  /** Notes a fault of the value at hand, or of its member `key`; always returns undefined, which stands for no value. */
+  add(type: string, message: string, key?: string | number): undefined {
+    if (this.list.length < MAX_FAULTS) this.list.push({ path: key === undefined ? [] : [cut(key)], type, message });
+  }
+
+  /** Puts `key` before the paths of all faults from number `first` on: they were found inside it. */
+  inside(key: string | number, first: number): void {
+    for (let i = first; i < this.list.length; i++) this.list[i]?.path.unshift(cut(key));
+  }
+
+  /** There is room for more, so that details are worth computing. */
+  get open(): boolean {
+    return this.list.length < MAX_FAULTS;
+  }
+}
+
+const cut = (key: string | number): string | number =>
+  typeof key === "string" && key.length > MAX_SEGMENT ? `${key.slice(0, MAX_SEGMENT)}…` : key;
+
+/** A name that was cut short, from so many letters on, is as good as one letter wrong. */
+const LEAST_CUT = 4;
+/** Longer names are not worth a guess. */
+const MAX_LENGTH = 64;
+
+/** The name that is fewest edits away from `name`, where that is near enough to be meant. */
+export function nearest(name: string, among: Iterable<string>): string | undefined {
+  if (name.length > MAX_LENGTH) return undefined;
+  let best: string | undefined;
+  let least = Math.max(2, Math.floor(name.length / 3)) + 1;
+  for (const each of among) {
+    const isCut = name.length >= LEAST_CUT && each.toLowerCase().startsWith(name.toLowerCase());
+    if (!isCut && Math.abs(each.length - name.length) >= least) continue;
+    const edits = isCut ? 1 : editsBetween(name.toLowerCase(), each.toLowerCase());
+    if (edits < least) [best, least] = [each, edits];
+  }
+  return best;
+}
+
+/** The sentence about a name that nothing bears. */
+export function unknown(what: "field" | "parameter", name: string, known: Iterable<string>): string {
+  const meant = nearest(name, known);
+  return meant === undefined ? `there is no such ${what}` : `there is no such ${what}; the nearest is ${meant}`;
+}
+
+/** Levenshtein's distance, one row of its table at a time. */
+function editsBetween(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const swap = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(swap, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
+
+/** The words of one enum, both ways. */
+interface EnumWords {
+  /** Number to word, the unspecified value included. */
+  readonly ofNumber: ReadonlyMap<number, string>;
+  /** Word to number; what is unspecified has no word that a caller may send. */
+  readonly toNumber: ReadonlyMap<string, number>;
+  /** Words that a caller may send as well, to number: `(synonym)` names them. Documents and answers have only those of `toNumber`. */
+  readonly synonyms: ReadonlyMap<string, number>;
+}
+
+const wordsByEnum = new WeakMap<DescEnum, EnumWords>();
+
+/** The words of an enum by the one rule (drop the shared prefix, lower the case), or as `(spelling)` gives them. */
+export function wordsOf(desc: DescEnum): EnumWords {
+  let words = wordsByEnum.get(desc);
+  if (words === undefined) {
+    const all = desc.values.map((value) => [value.number, wordOf(desc, value)] as const);
+    words = {
+      ofNumber: new Map(all),
+      toNumber: new Map(all.filter(([number]) => number !== 0).map(([number, word]) => [word, number])),
+      synonyms: new Map(desc.values.flatMap((value) => getOption(value, synonym).map((word) => [word, value.number]))),
+    };
+    wordsByEnum.set(desc, words);
+  }
+  return words;
+}
+
+function wordOf(desc: DescEnum, value: DescEnumValue): string {
+  if (hasOption(value, spelling)) return getOption(value, spelling);
+  return value.name.slice(desc.sharedPrefix?.length ?? 0).toLowerCase();
 }
