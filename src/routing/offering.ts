@@ -1,5 +1,7 @@
-/** What the router knows of an offering: the facts that a plan is made from. */
-import type { Contract } from "../contracts/contract.ts";
+/** What the router knows of an offering, and the aliases and variants that stand for offerings. */
+
+import { ALIAS_PREFIX } from "../brand.ts";
+import { Contract } from "../contracts/contract.ts";
 import type { DeclaredInput } from "../contracts/declared-input.ts";
 import type { Supplier } from "../contracts/trust.ts";
 
@@ -66,4 +68,86 @@ export interface CatalogModel {
   readonly embodiments: readonly string[];
   readonly domain: string;
   readonly family: string;
+}
+
+/** An axis that a plan can be ordered by. Every axis is "lower is better" inside. */
+export type Axis = "price" | "latency" | "throughput" | "reliability" | "quality";
+
+/** A router alias: a named job in place of a model. */
+export interface Alias {
+  readonly id: string;
+  readonly description: string;
+  /** What its offerings have in common; empty for all. */
+  readonly filter: { readonly contract?: Contract; readonly domain?: string; readonly family?: string };
+  /** How it orders unless the request says otherwise. */
+  readonly sort?: Axis;
+}
+
+const alias = (name: string, description: string, filter: Alias["filter"] = {}, sort?: Axis): Alias => ({
+  id: ALIAS_PREFIX + name,
+  description,
+  filter,
+  ...(sort && { sort }),
+});
+
+/** Every router alias. Source: specification, "Router aliases". */
+export const ALIASES: readonly Alias[] = [
+  alias("auto", "The best offering for the request by contract, embodiment, action space and price"),
+  alias("fastest", "The offering with the lowest measured latency", {}, "latency"),
+  alias("cheapest", "The offering with the lowest price", {}, "price"),
+  alias("ground", "Points and boxes in a picture", { contract: Contract.GROUND }),
+  alias("auto:embodied", "Models of the domain embodied", { domain: "embodied" }),
+  alias("auto:general", "Models of the domain general", { domain: "general" }),
+  alias("auto:foundation", "Models of the family foundation", { family: "foundation" }),
+  alias("auto:manipulation", "Models of the family manipulation", { family: "manipulation" }),
+  alias("auto:vla", "Vision-language-action models", { family: "vla" }),
+  alias("auto:vision-3d", "Models of the family vision-3d", { family: "vision-3d" }),
+];
+
+/** Whether an alias stands for an offering. */
+export function standsFor({ filter }: Alias, offering: Offering): boolean {
+  return (
+    (filter.contract === undefined || offering.contracts.includes(filter.contract)) &&
+    (filter.domain === undefined || offering.domain === filter.domain) &&
+    (filter.family === undefined || offering.family === filter.family)
+  );
+}
+
+/** Whether an alias stands for every offering. */
+export const standsForAll = ({ filter }: Alias): boolean => Object.keys(filter).length === 0;
+
+/** A suffix to a slug or alias that orders the plan. */
+export interface ModelVariant {
+  /** With its colon, such as `:turbo`. */
+  readonly suffix: string;
+  readonly description: string;
+  readonly axis: Axis;
+}
+
+/** Every variant suffix. Source: specification, "Model identifiers". */
+export const VARIANTS: readonly ModelVariant[] = [
+  { suffix: ":nitro", description: "Highest frames per second; for batch rollouts", axis: "throughput" },
+  { suffix: ":turbo", description: "Lowest time to first frame; for closed-loop control", axis: "latency" },
+  { suffix: ":floor", description: "Cheapest offering that can serve the request", axis: "price" },
+  { suffix: ":quality", description: "Highest precision and uptime; price ignored", axis: "quality" },
+];
+
+const aliasById = new Map(ALIASES.map((entry) => [entry.id, entry]));
+const variantBySuffix = new Map(VARIANTS.map((entry) => [entry.suffix, entry]));
+
+/** The alias of this name, or undefined. */
+export const aliasOf = (id: string): Alias | undefined => aliasById.get(id);
+
+/** A model identifier, taken apart. */
+interface ModelName {
+  /** Slug or alias without the suffix. */
+  readonly base: string;
+  readonly variant: ModelVariant | undefined;
+}
+
+/** Takes a known suffix off the right; every other colon belongs to the name, as in `service/auto:vla:turbo`. */
+export function parseModelName(name: string): ModelName {
+  const colon = name.lastIndexOf(":");
+  const variant = colon < 0 ? undefined : variantBySuffix.get(name.slice(colon));
+  return variant ? { base: name.slice(0, colon), variant } : { base: name, variant: undefined };
 }

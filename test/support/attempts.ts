@@ -2,7 +2,7 @@
 import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
 import { Refusal } from "../../src/errors.ts";
 import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt/attempt.ts";
-import { HedgeBudget } from "../../src/routing/attempt/hedge.ts";
+import { HedgeBudget } from "../../src/routing/attempt/record.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";
 import { type Plan, type PlanStep, planFor } from "../../src/routing/plan/plan.ts";

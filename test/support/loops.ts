@@ -1,8 +1,8 @@
 /** A control loop, what happens to it, and what it said. */
 import { HoldReasonSchema } from "../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../src/contracts/contract.ts";
-import type { LoopEffect, LoopEvent } from "../../src/routing/loop/events.ts";
 import { Loop, type LoopRules } from "../../src/routing/loop/loop.ts";
+import type { LoopEffect, LoopEvent } from "../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../src/routing/plan/plan.ts";
 import { intent, offering } from "./supply.ts";
 

@@ -1,20 +1,23 @@
-/** Stage 5: down the plan until one answers. Time and I/O come in as arguments. */
+/** Stage 5: tries the steps of a plan until one answers. Time and I/O come in as arguments. */
 
+import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import { Cancel, type Items, type Signal, untilAbort } from "../../cancellation.ts";
+import type { Clock } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Plan, PlanStep } from "../plan/plan.ts";
-import type { Outcome } from "./record.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import type { CallWatcher } from "../health/cell.ts";
+import type { HealthBoard } from "../health/health.ts";
+import { isNeutral, mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
 import {
-  type AttemptEnding,
-  type AttemptOptions,
-  AttemptRun,
-  type AttemptWorld,
-  CALLED_OFF,
-  type RunningAttempt,
-  type Won,
-} from "./run.ts";
-
-export type { AttemptOptions, AttemptWorld } from "./run.ts";
+  type Hedges,
+  type Outcome,
+  type PaidLoser,
+  type Reads,
+  refusalOfTries,
+  routeOf,
+  type Try,
+  type Waker,
+} from "./record.ts";
 
 /** How whole answers are got. Failures come as `UpstreamFailure`; a `Refusal` or a bug ends the request. */
 export interface AttemptCalls<T> {
@@ -185,3 +188,413 @@ class Continued<T> implements Items<T> {
 
 const stoodStill = (failure: AttemptFailure): UpstreamFailure =>
   new UpstreamFailure(failure, "the stream stood still after its first element");
+
+/** What one attempt is given. */
+export interface AttemptOptions {
+  /** Aborted when the answer is no longer wanted. */
+  readonly signal: Signal;
+  /** Milliseconds for this attempt. */
+  readonly budgetMs: number;
+}
+
+/** What attempts depend on. */
+export interface AttemptWorld {
+  readonly clock: Clock;
+  readonly health: Pick<HealthBoard, "admit" | "report"> &
+    Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
+  readonly hedges: Hedges;
+  /** What offerings declared that they read, for callers whose input nobody took. */
+  readonly reads?: Reads | undefined;
+  /** Undefined where nothing is paid for. */
+  readonly wakes?: Waker | undefined;
+  /** Aborted when the caller leaves. */
+  readonly signal: Signal;
+  /** Whose call it is: what its input may have caused counts against an offering with another organisation's failure, or the gateway's own. */
+  readonly orgId?: string;
+  /** Nothing is kept of what servers say of its calls: they may repeat what was sent. */
+  readonly quiet?: boolean;
+}
+
+/** The reason with which an upstream call is cancelled whose answer is not wanted any more. One object for all of them. */
+const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
+
+/**
+ * Tells an offering's owner what is behind a failure, in the words of its server or of the gateway about it. What an input caused may repeat
+ * the input, and is not told.
+ */
+export function tellOwner(
+  { health, quiet }: Pick<AttemptWorld, "health" | "quiet">,
+  step: PlanStep,
+  { failure, message }: UpstreamFailure,
+): void {
+  if (!quiet && failure !== AttemptFailure.INPUT_REJECTED && !isNeutral(step, failure))
+    health.said?.(step.offering.id, failure, message);
+}
+
+/** How an attempt ends. `left`: the caller did not read on. */
+type AttemptEnding = "ok" | "error" | "cancelled" | "left";
+
+/** One attempt under way, from its start until it is over or called off: what its call is given, and what becomes of it. */
+class RunningAttempt<T> implements AttemptOptions, CallWatcher {
+  readonly step: PlanStep;
+  readonly record: Try;
+  /** Calls it off. */
+  readonly signal = new Cancel();
+  readonly budgetMs: number;
+  /** Its time is the request's, not its own. */
+  readonly isLast: boolean;
+  /** As Waiter. */
+  place = -1;
+  readonly #race: AttemptRace<T>;
+  #forgetTimer: () => void = nothing;
+  #over = false;
+
+  constructor(race: AttemptRace<T>, step: PlanStep, startedAt: number, budgetMs: number) {
+    this.step = step;
+    this.record = { step, startedAt, status: "running", latencyMs: 0, reason: undefined };
+    this.budgetMs = budgetMs;
+    this.isLast = budgetMs < step.budgetMs;
+    this.#race = race;
+  }
+
+  /** Tells the race of exactly one end of the call, unless it is called off before. */
+  watch(call: Promise<T>, clock: Clock): void {
+    this.#forgetTimer = clock.after(this.budgetMs, this.#late);
+    call.then(this.#answered, this.#threw);
+  }
+
+  /** As Waiter: it is given up as one that ran out of time, which its offering's silence shows that it would. */
+  forsake(): void {
+    if (!this.#over && !this.signal.aborted && this.#race.mayForsake()) this.#fail(AttemptFailure.TIMEOUT);
+  }
+
+  callOff(): void {
+    this.#forgetTimer();
+    this.signal.abort(CALLED_OFF);
+  }
+
+  /** True the first time, if it was not cancelled. */
+  #end(): boolean {
+    if (this.#over || this.signal.aborted) return false;
+    this.#over = true;
+    this.#forgetTimer();
+    return true;
+  }
+
+  readonly #answered = (answer: T): void => {
+    if (this.#end()) this.#race.answered(this, answer);
+  };
+
+  readonly #threw = (thrown: unknown): void => {
+    if (thrown instanceof UpstreamFailure) {
+      this.record.lack = thrown.lack;
+      this.record.retryAfterMs = thrown.retryAfterMs;
+      this.#fail(thrown.failure, thrown);
+    } else if (this.#end()) this.#race.broke(this, thrown);
+  };
+
+  /** Which clock it ran out on is the request's or its own. */
+  readonly #late = (): void => this.#fail(this.isLast ? AttemptFailure.DEADLINE : AttemptFailure.TIMEOUT);
+
+  #fail(failure: AttemptFailure, cause?: UpstreamFailure): void {
+    if (!this.#end()) return;
+    if (cause) this.#race.said(this, cause);
+    this.signal.abort(CALLED_OFF);
+    this.#race.failed(this, failure);
+  }
+}
+
+const nothing = (): void => {};
+
+/** Whether an attempt ended without a word of its offering. One that has as many calls as it may have was not asked. */
+const isSilence = (how: AttemptEnding, reason: AttemptFailure | undefined): boolean =>
+  how === "cancelled" || (reason !== undefined && SILENCES.has(reason));
+const SILENCES: ReadonlySet<AttemptFailure> = new Set([
+  AttemptFailure.TIMEOUT,
+  AttemptFailure.DEADLINE,
+  AttemptFailure.UPSTREAM_BUSY,
+]);
+
+/** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
+class AttemptRace<T> {
+  readonly #run: AttemptRun<T>;
+  /** Settled by whichever comes first: an answer, the last failure, a bug, or the caller's leaving. */
+  readonly #end = Promise.withResolvers<Won<T> | undefined>();
+  #flying: RunningAttempt<T>[] = [];
+  #cancelHedge: () => void = nothing;
+
+  constructor(run: AttemptRun<T>) {
+    this.#run = run;
+  }
+
+  /** Asks the step; resolves with the winner, or without one when all attempts failed. Rejects with what ends the request. */
+  from(first: PlanStep): Promise<Won<T> | undefined> {
+    const run = this.#run;
+    this.#flying.push(run.fly(this, first));
+    run.world.hedges.earn();
+    const { hedgeAfterMs } = run.plan;
+    if (hedgeAfterMs !== undefined)
+      this.#cancelHedge = run.world.clock.after(hedgeAfterMs, () => {
+        const second = run.hedgeFor(first);
+        if (second) this.#flying.push(run.fly(this, second));
+      });
+    return this.#end.promise;
+  }
+
+  /** Whether its one attempt may be given up for another. A hedge that is under way is another. */
+  mayForsake(): boolean {
+    return this.#flying.length === 1 && this.#run.mayForsake();
+  }
+
+  answered(attempt: RunningAttempt<T>, answer: T): void {
+    this.#land(attempt);
+    for (const loser of this.#flying) this.#run.paysFor(loser.record);
+    this.#finish();
+    this.#end.resolve({ attempt, answer });
+  }
+
+  failed(attempt: RunningAttempt<T>, failure: AttemptFailure): void {
+    this.#land(attempt);
+    this.#run.end(attempt, "error", failure, 0);
+    if (this.#flying.length > 0) return;
+    this.#finish();
+    this.#end.resolve(undefined);
+  }
+
+  /** What is behind a failure. */
+  said({ step }: RunningAttempt<T>, cause: UpstreamFailure): void {
+    tellOwner(this.#run.world, step, cause);
+  }
+
+  broke(attempt: RunningAttempt<T>, thrown: unknown): void {
+    this.#land(attempt);
+    this.#run.end(attempt, "cancelled", undefined, 0);
+    this.#finish();
+    this.#end.reject(thrown);
+  }
+
+  /** The caller has left. */
+  leave(): void {
+    this.#finish();
+    this.#end.reject(this.#run.left());
+  }
+
+  #land(attempt: RunningAttempt<T>): void {
+    this.#flying = this.#flying.filter((other) => other !== attempt);
+  }
+
+  #finish(): void {
+    this.#cancelHedge();
+    this.#run.onLeave(nothing);
+    for (const attempt of this.#flying) {
+      attempt.callOff();
+      this.#run.end(attempt, "cancelled", undefined, 0);
+    }
+  }
+}
+
+/** Who answered first, and what. */
+interface Won<T> {
+  readonly attempt: RunningAttempt<T>;
+  readonly answer: T;
+}
+
+/** The attempts of one request. */
+class AttemptRun<T> {
+  readonly plan: Plan;
+  readonly world: AttemptWorld;
+  private readonly call: (step: PlanStep, options: AttemptOptions) => Promise<T>;
+  private readonly isWhole: boolean;
+  private readonly tries: Try[] = [];
+  private readonly untried: PlanStep[];
+  private outOfTime = false;
+  private hedgeMicro: number | undefined;
+  private losers: PaidLoser[] | undefined;
+  private hedgeWithheld: HedgeWithheld | undefined;
+  /** What the caller's leaving does at the moment. */
+  private leave: () => void = nothing;
+  private readonly onAbort = (): void => this.leave();
+
+  /** `call` throws nothing, but may reject. `isWhole`: an attempt ends with its answer, so that an offering without one is silent. */
+  constructor(
+    plan: Plan,
+    world: AttemptWorld,
+    call: (step: PlanStep, options: AttemptOptions) => Promise<T>,
+    isWhole: boolean,
+  ) {
+    this.isWhole = isWhole;
+    this.plan = plan;
+    this.world = world;
+    this.call = call;
+    this.untried = plan.steps.slice();
+    world.signal.addEventListener("abort", this.onAbort, { once: true });
+  }
+
+  close(): void {
+    this.world.signal.removeEventListener("abort", this.onAbort);
+  }
+
+  outcome(step: PlanStep): Outcome & { step: PlanStep } {
+    const { tries, hedgeMicro, hedgeWithheld, losers } = this;
+    return { tries, step, hedgeMicro, hedgeWithheld, ...(losers && { losers }) };
+  }
+
+  /** Runs down the plan to the first answer; rejects with the failure. */
+  async first(): Promise<Won<T>> {
+    for (;;) {
+      if (this.world.signal.aborted) throw this.left();
+      const step = this.nextStep();
+      if (!step) throw this.refusal();
+      const race = new AttemptRace(this);
+      this.leave = () => race.leave();
+      const winner = await race.from(step);
+      if (winner) return winner;
+    }
+  }
+
+  /** The next step that fits into the time that is left and whose breaker admits it. */
+  private nextStep(): PlanStep | undefined {
+    const at = this.world.clock.steady();
+    this.preferHeard(at);
+    for (let step = this.untried[0]; step !== undefined; step = this.untried[0]) {
+      if (!this.fits(step, at)) this.outOfTime = true;
+      else if (this.admits(step, at)) return step;
+      this.untried.shift();
+    }
+    return undefined;
+  }
+
+  /** Puts a step that may answer before a first one at which calls already wait in vain. */
+  private preferHeard(at: number): void {
+    const [first] = this.untried;
+    if (first === undefined || this.plan.strictOrder || !this.isSilent(first, at)) return;
+    const other = this.untried.findIndex((step) => this.fits(step, at) && !this.isSilent(step, at));
+    if (other > 0) this.untried.unshift(...this.untried.splice(other, 1));
+    this.world.health.forsake?.(first.offering.id, at);
+  }
+
+  /** Whether another step may answer where an attempt under way is given up. */
+  mayForsake(): boolean {
+    if (this.plan.strictOrder) return false;
+    const at = this.world.clock.steady();
+    const rests = ({ offering }: PlanStep): boolean => this.world.health.rests?.(offering.id, at) === true;
+    return this.untried.some((step) => this.fits(step, at) && !this.isSilent(step, at) && !rests(step));
+  }
+
+  private isSilent({ offering }: PlanStep, at: number): boolean {
+    return this.world.health.isSilent?.(offering.id, at) === true;
+  }
+
+  private fits(step: PlanStep, at: number): boolean {
+    const left = this.plan.endsAt - at;
+    return left > 0 && (step.p50Ms <= left || step.p50Ms === Number.POSITIVE_INFINITY);
+  }
+
+  private admits(step: PlanStep, at: number): boolean {
+    return this.world.health.admit(step.offering.id, at, this.budgetOf(step, at), this.plan.strictOrder);
+  }
+
+  private budgetOf(step: PlanStep, at: number): number {
+    return Math.min(step.budgetMs, this.plan.endsAt - at);
+  }
+
+  /** The step to ask beside a late one, which the budget of hedges has paid for; where there is none, the route says why. */
+  hedgeFor(first: PlanStep): PlanStep | undefined {
+    let why: HedgeWithheld = HedgeWithheld.NO_EQUAL;
+    let paid = false;
+    const at = this.world.clock.steady();
+    for (const step of this.untried) {
+      if (!mayHedge(first, step, Number.POSITIVE_INFINITY)) continue;
+      if (!mayHedge(first, step, this.plan.maxCostMicro)) why = HedgeWithheld.MAX_COST_USD;
+      else if (!this.fits(step, at)) why = HedgeWithheld.DEADLINE;
+      else if (!paid && !this.world.hedges.spend()) why = HedgeWithheld.BUDGET;
+      else {
+        paid = true;
+        why = HedgeWithheld.CIRCUIT_OPEN;
+        if (!this.admits(step, at)) continue;
+        this.hedgeMicro ??= 0;
+        this.hedgeWithheld = undefined;
+        return step;
+      }
+    }
+    this.hedgeWithheld = why;
+    return undefined;
+  }
+
+  /** Adds a loser of a hedge to the bill. */
+  paysFor(loser: Try): void {
+    loser.paid = true;
+    if (this.hedgeMicro === undefined) return;
+    const { step } = loser;
+    this.hedgeMicro += step.listMicro;
+    this.losers ??= [];
+    this.losers.push({ step, micro: step.listMicro });
+  }
+
+  /** Starts one attempt, which reports its outcome to the race. */
+  fly(race: AttemptRace<T>, step: PlanStep): RunningAttempt<T> {
+    const place = this.untried.indexOf(step);
+    if (place >= 0) this.untried.splice(place, 1);
+    const { clock } = this.world;
+    const at = clock.steady();
+    const attempt = new RunningAttempt(race, step, at, this.budgetOf(step, at));
+    this.tries.push(attempt.record);
+    if (step.cold) attempt.record.wake = this.world.wakes?.(step, at);
+    if (this.isWhole) this.world.health.begun?.(step.offering.id, at, attempt);
+    attempt.watch(this.call(step, attempt), clock);
+    return attempt;
+  }
+
+  /** Writes down how an attempt ended, for the caller and for the health of its offering. */
+  end(
+    attempt: Pick<RunningAttempt<unknown>, "record" | "step"> & CallWatcher,
+    how: AttemptEnding,
+    reason: AttemptFailure | undefined,
+    units: number,
+  ): void {
+    const { record, step } = attempt;
+    const at = this.world.clock.steady();
+    // A caller that leaves a stream has had an answer as far as it was read.
+    record.status = how === "left" ? "ok" : how;
+    record.latencyMs = at - record.startedAt;
+    record.reason = reason;
+    if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
+    if (how === "ok" || how === "left" || record.paid) record.wake?.answered();
+    else record.wake?.failed();
+    if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), attempt);
+    const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
+    const { latencyMs, lack } = record;
+    const { offering, cold } = step;
+    const lacked = lack !== undefined;
+    this.world.health.report(offering.id, { outcome, latencyMs, units, cold, at, lacked }, this.world.orgId);
+  }
+
+  /** Calls `run` when the time of the whole request is over; the returned function forgets it. */
+  atEnd(run: () => void): () => void {
+    const { clock } = this.world;
+    return clock.after(this.plan.endsAt - clock.steady(), run);
+  }
+
+  /** What the caller's leaving does from now on. */
+  onLeave(leave: () => void): void {
+    this.leave = leave;
+    if (this.world.signal.aborted) leave();
+  }
+
+  /** Why nothing came of it, by what was tried so far. */
+  refusal(): Refusal {
+    return refusalOfTries(this.tries, this.outOfTime, this.world.reads);
+  }
+
+  /** The refusal of a request whose caller left, or that its own signal refused. */
+  left(): Refusal {
+    const route = routeOf({ tries: this.tries, step: undefined, hedgeMicro: this.hedgeMicro });
+    const { reason } = this.world.signal;
+    if (!(reason instanceof Refusal)) return refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left", {}, { route });
+    const { retryAfter } = reason;
+    return refuse(reason.reason, reason.message, reason.details, {
+      route,
+      ...(retryAfter !== undefined && { retryAfter }),
+    });
+  }
+}

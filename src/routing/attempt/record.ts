@@ -1,4 +1,4 @@
-/** Stage 6: the attempts and their outcomes, as the answer reports them. */
+/** Stage 6: the attempts of a call, their outcome and what they owe. Cold starts and hedges are paid for here. */
 import { create } from "@bufbuild/protobuf";
 import {
   type Attempt,
@@ -13,7 +13,6 @@ import {
 import { AttemptFailure, failureWord } from "../../contracts/failure.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { PlanStep } from "../plan/plan.ts";
-import type { Wake } from "./wake.ts";
 
 /** One try while it runs and after. */
 export interface Try {
@@ -82,7 +81,7 @@ export function routeOf({ tries, step, hedgeMicro, hedgeWithheld }: Outcome, pin
 export const directRouteOf = (step: PlanStep): DirectRoute => create(DirectRouteSchema, servedBy(step));
 
 /** The tries as the Route record lists them. */
-export function attemptsOf(tries: readonly Try[]): Attempt[] {
+function attemptsOf(tries: readonly Try[]): Attempt[] {
   return tries.map(({ step, status, latencyMs, reason }) => ({
     $typeName: "limber.v1.Attempt",
     model: step.offering.model,
@@ -163,3 +162,94 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
 
 const spoken = (failure: AttemptFailure | undefined): string =>
   failureWord(failure)?.replaceAll("_", " ") ?? "called off, still at work";
+
+/** A cold start that an attempt of this replica causes. */
+export interface Wake {
+  /** Whether this attempt pays: no other replica's attempt caused it before. Never rejects. */
+  readonly pays: Promise<boolean>;
+  /** The offering answered, or the attempt is paid for without its answer. May be said again while it goes on answering. */
+  answered(): void;
+  /** The attempt ended without an answer: the next attempt pays. */
+  failed(): void;
+}
+
+/** How an attempt that was admitted learns whether it wakes its offering; undefined where it wakes nothing that is paid for. */
+export type Waker = (step: PlanStep, at: number) => Wake | undefined;
+
+/** The step without its wake-up: for attempts that overlap the one that causes it. */
+const unwoken = (step: PlanStep): PlanStep =>
+  step.wakeUpMicro === 0 ? step : { ...step, wakeUpMicro: 0, costMicro: step.listMicro };
+
+/** An outcome at what it owes: wake-ups only for the attempts that caused one. */
+export async function owed<T extends Outcome & { step: PlanStep }>(outcome: T): Promise<T> {
+  const { tries, step } = outcome;
+  if (step.wakeUpMicro === 0 && tries.every(({ wake }) => wake === undefined)) return outcome;
+  let { hedgeMicro, losers } = outcome;
+  let pays = false;
+  for (const { step: asked, wake, paid } of tries) {
+    if (asked === step) pays = (await wake?.pays) ?? false;
+    else if (paid && hedgeMicro !== undefined && (await wake?.pays)) {
+      hedgeMicro += asked.wakeUpMicro;
+      losers = losers?.map((loser) =>
+        loser.step === asked ? { ...loser, micro: loser.micro + asked.wakeUpMicro } : loser,
+      );
+    }
+  }
+  return { ...outcome, hedgeMicro, losers, step: pays ? step : unwoken(step) };
+}
+
+/** A hedge is earned by twenty calls. Source: performance, "Tail". */
+const SHARE = 0.05;
+const BURST = 20;
+
+/** A token bucket that calls fill and hedges empty; `share` is how many hedges a call earns. */
+export class HedgeBudget {
+  readonly #share: number;
+  readonly #burst: number;
+  #tokens: number;
+
+  constructor(share = SHARE) {
+    this.#share = share;
+    // What may come at once shrinks with the share; a share of nothing earns nothing.
+    this.#burst = share === 0 ? 0 : Math.max(1, Math.round(BURST * Math.min(1, share / SHARE)));
+    this.#tokens = this.#burst;
+  }
+
+  /** Notes a call. */
+  earn(): void {
+    this.#tokens = Math.min(this.#burst, this.#tokens + this.#share);
+  }
+
+  /** Whether one hedge is paid for. */
+  get has(): boolean {
+    return this.#tokens >= 1;
+  }
+
+  /** Takes what one hedge costs; false when there is not enough. */
+  spend(): boolean {
+    if (!this.has) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+}
+
+/** What attempts ask of a budget. */
+export type Hedges = Pick<HedgeBudget, "earn" | "spend">;
+
+/** Organizations whose budgets are kept; the one that was made first is dropped for another. */
+const MAX_ORGS = 10_000;
+
+/** The budget of each organization, by its own share: no organization's hedges use up another's. */
+export class HedgeBudgets {
+  readonly #budgets = new Map<string, { readonly share: number; readonly budget: HedgeBudget }>();
+
+  /** The budget of an organization's calls. */
+  of(orgId: string, share: number): Hedges {
+    const known = this.#budgets.get(orgId);
+    if (known?.share === share) return known.budget;
+    const budget = new HedgeBudget(share);
+    if (known === undefined && this.#budgets.size >= MAX_ORGS) this.#budgets.delete(this.#budgets.keys().next().value!);
+    this.#budgets.set(orgId, { share, budget });
+    return budget;
+  }
+}

@@ -2,7 +2,7 @@
 import { AttemptFailure } from "../../contracts/failure.ts";
 
 /** Where a breaker stands. The forced states are an operator's, and only an operator ends them. */
-export type BreakerState = "closed" | "open" | "half_open" | "forced_open" | "forced_closed";
+type BreakerState = "closed" | "open" | "half_open" | "forced_open" | "forced_closed";
 
 /** A breaker at one moment. Times are in milliseconds of one clock. */
 export interface Breaker {

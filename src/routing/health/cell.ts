@@ -1,10 +1,6 @@
-/** One offering as it was measured: what its calls add up to. */
+/** The measurements of one offering: counts, latencies, pace, breaker and suspected failures. */
 import { AttemptFailure } from "../../contracts/failure.ts";
-import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
-import type { Doubted, Doubts } from "./doubts.ts";
-import { Pace } from "./pace.ts";
-import { bucketOf, Sketch } from "./sketch.ts";
-import { type AttemptCounts, Counters, copyOf, newest, since } from "./tally.ts";
+import { type Breaker, type BreakerEvent, blamesProvider, CLOSED, reduce } from "./breaker.ts";
 
 /** How a call at an offering ended. `cancelled`: its answer was not wanted any longer. */
 export interface Report {
@@ -55,7 +51,7 @@ export interface Hearsay {
 export type Verdict = "succeeded" | "failed" | "released";
 
 /** What a failure of a caller's says: `doubted` where its input may have caused it. */
-export type CallVerdict = Verdict | "doubted";
+type CallVerdict = Verdict | "doubted";
 
 /** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
 const ENOUGH_SAMPLES = 4;
@@ -288,5 +284,350 @@ class Recent {
       failures += this.failures[slot]!;
     }
     return calls === 0 ? undefined : failures / calls;
+  }
+}
+
+/** How long a failure waits for another. */
+const WAIT_MS = 30_000;
+/** Organisations whose failures wait, and those of other replicas; with one more the oldest is forgotten. */
+const MOST_CALLERS = 8;
+const MOST_HEARD = 32;
+/** Milliseconds between two questions to one offering, and after one that was answered well. */
+const ASK_MS = 1_000;
+const ASK_AGAIN_MS = 5_000;
+
+/** Failures of one organisation that wait: what stands for its name at other replicas, and how many. */
+interface Doubted {
+  readonly caller: number;
+  readonly count: number;
+}
+
+interface Waiting {
+  count: number;
+  at: number;
+}
+
+/** What waits at one offering. */
+export class Doubts {
+  /** By organisation; the newest last. */
+  readonly #waiting = new Map<string, Waiting>();
+  /** Of other replicas, by what stands for the organisation there; how many of them have counted here. */
+  readonly #heard = new Map<number, Waiting & { used: number }>();
+  /** The breaker as it would be if all of them counted; undefined while it would be as it is. */
+  #supposed: Breaker | undefined;
+  #asking = false;
+  #askAfter = Number.NEGATIVE_INFINITY;
+
+  /**
+   * Takes in a failure of an organisation. Answers how many failures count because of it: two with one that waited here, one with one that
+   * waits at another replica, none while it waits itself.
+   */
+  add(orgId: string, breaker: Breaker, at: number, random: () => number): 0 | 1 | 2 {
+    this.#forget(at);
+    this.#supposed = reduce(this.#supposed ?? breaker, { kind: "failed", at }, random);
+    for (const [other, waiting] of this.#waiting) {
+      if (other === orgId) continue;
+      waiting.count -= 1;
+      if (waiting.count === 0) this.#waiting.delete(other);
+      return 2;
+    }
+    const own = tagOf(orgId);
+    for (const [tag, heard] of this.#heard) {
+      if (tag === own || heard.used >= heard.count) continue;
+      heard.used += 1;
+      return 1;
+    }
+    const count = (this.#waiting.get(orgId)?.count ?? 0) + 1;
+    this.#waiting.delete(orgId);
+    this.#waiting.set(orgId, { count, at });
+    for (const oldest of this.#waiting.keys()) if (this.#waiting.size > MOST_CALLERS) this.#waiting.delete(oldest);
+    return 0;
+  }
+
+  /** What else happens to the breaker. One call that succeeds shows that the offering serves: nothing is supposed of it then. */
+  follow(event: BreakerEvent, after: Breaker, random: () => number): void {
+    const supposed = this.#supposed;
+    if (!supposed) return;
+    const serves = event.kind === "succeeded" && supposed.state !== "closed";
+    this.#supposed = after.state !== "closed" || serves ? undefined : reduce(supposed, event, random);
+  }
+
+  /** Whether the breaker would be open if all counted, so that a question is due. */
+  isAskDue(now: number): boolean {
+    return this.#supposed?.state === "open" && this.mayAsk(now);
+  }
+
+  /** Whether the last question is over, and long enough ago. */
+  mayAsk(now: number): boolean {
+    return !this.#asking && now >= this.#askAfter;
+  }
+
+  /** A question begins. */
+  ask(): void {
+    this.#asking = true;
+  }
+
+  /**
+   * What came of the question. Answers how many failures it makes count, undefined where it changes nothing: it was not answered either way, or a
+   * call has succeeded meanwhile.
+   */
+  answered(verdict: "succeeded" | "failed" | "released", now: number): number | undefined {
+    this.#asking = false;
+    this.#askAfter = now + (verdict === "succeeded" ? ASK_AGAIN_MS : ASK_MS);
+    const supposed = this.#supposed;
+    if (verdict === "released") return undefined;
+    this.#supposed = undefined;
+    this.#forget(now);
+    let count = 0;
+    for (const waiting of this.#waiting.values()) count += waiting.count;
+    // What is its caller's own still waits for another caller's: the question may have been easier than what both ask.
+    if (verdict === "succeeded") return undefined;
+    this.#waiting.clear();
+    return supposed?.state === "open" ? count : undefined;
+  }
+
+  /** What another replica has waiting. */
+  hear(told: readonly Doubted[], at: number): void {
+    for (const { caller, count } of told) {
+      const before = this.#heard.get(caller);
+      this.#heard.delete(caller);
+      this.#heard.set(caller, { count: Math.max(before?.count ?? 0, count), at, used: before?.used ?? 0 });
+    }
+    for (const oldest of this.#heard.keys()) if (this.#heard.size > MOST_HEARD) this.#heard.delete(oldest);
+  }
+
+  /** What waits here. */
+  tell(now: number): Doubted[] {
+    this.#forget(now);
+    return Array.from(this.#waiting, ([orgId, { count }]) => ({ caller: tagOf(orgId), count }));
+  }
+
+  #forget(now: number): void {
+    for (const [orgId, { at }] of this.#waiting) if (now - at >= WAIT_MS) this.#waiting.delete(orgId);
+    for (const [tag, { at }] of this.#heard) if (now - at >= WAIT_MS) this.#heard.delete(tag);
+  }
+}
+
+/** What stands for an organisation at other replicas: FNV-1a, 32 bits. Two organisations that share it are taken for one. */
+function tagOf(orgId: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < orgId.length; i++) hash = Math.imul(hash ^ orgId.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
+}
+
+/** How much a call moves what is usual. */
+const USUAL_SHARE = 0.01;
+/** The most usual calls for which a single one counts in the usual time; else an offering that turns slow would soon be usual. */
+const MOST_USUAL = 1.5;
+/** What is so at the moment is the median of so many calls: no clamp, so that two slow ones can be told apart by how slow they are. */
+const NEWEST = 7;
+/** From here on it is slow. */
+const SLOW = 2;
+/** How steeply the weight falls: an offering that is ten times slower gets one call in fifteen thousand, one that is three times slower one in ten. */
+const STEEPNESS = 3;
+/** Before so many calls nothing is usual. */
+const ENOUGH = 10;
+/** Slow offerings are passed over, so that nothing is measured of them: after this time they are tried once. */
+const FORGIVEN_MS = 10_000;
+
+const sorted = new Float64Array(NEWEST);
+
+/** The pace of one offering. Clocks are in milliseconds. */
+export class Pace {
+  private calls = 0;
+  private usualMs = 0;
+  private readonly newest = new Float64Array(NEWEST);
+  private heardAt = 0;
+
+  /** Notes a warm call. */
+  add(latencyMs: number, at: number): void {
+    this.forgive(at);
+    this.heardAt = at;
+    if (this.calls === 0) this.begin(latencyMs);
+    this.newest[this.calls % NEWEST] = latencyMs;
+    this.calls++;
+    const asUsual = Math.min(latencyMs, this.usualMs * MOST_USUAL);
+    this.usualMs += (asUsual - this.usualMs) * Math.max(USUAL_SHARE, 1 / this.calls);
+  }
+
+  /** What a call takes at the moment where that is much more than usual; undefined while it isn't. */
+  slowMs(now: number): number | undefined {
+    this.forgive(now);
+    if (this.calls < ENOUGH) return undefined;
+    sorted.set(this.newest);
+    const nowMs = sorted.sort()[NEWEST >> 1]!;
+    return nowMs > this.usualMs * SLOW ? nowMs : undefined;
+  }
+
+  /**
+   * 1, and the less the slower it is than usual. Not one small number for all that are slow: a pause of the gateway itself makes all of
+   * them slow, and must not make one that is ten times slower as good as the others.
+   */
+  weight(now: number): number {
+    const slowMs = this.slowMs(now);
+    return slowMs === undefined ? 1 : ((this.usualMs * SLOW) / slowMs) ** STEEPNESS;
+  }
+
+  private forgive(now: number): void {
+    if (now - this.heardAt >= FORGIVEN_MS) this.begin(this.usualMs);
+  }
+
+  private begin(usualMs: number): void {
+    this.usualMs = usualMs;
+    this.newest.fill(usualMs);
+  }
+}
+
+/** Counters of one offering, as they are gossiped to other replicas and rolled up. */
+export interface AttemptCounts {
+  /** Calls that ended with a verdict: neither cancelled nor spoilt by their caller. */
+  readonly calls: number;
+  /** Those that its provider failed. */
+  readonly failures: number;
+  /** Latencies of warm calls, by bucket of the sketch. */
+  readonly latency: Uint32Array;
+}
+
+/** A tally that counts. */
+class Counters implements AttemptCounts {
+  calls = 0;
+  failures = 0;
+  readonly latency = new Uint32Array(BUCKETS);
+}
+
+/** A tally that stands. */
+export const copyOf = ({ calls, failures, latency }: AttemptCounts): AttemptCounts => ({
+  calls,
+  failures,
+  latency: latency.slice(),
+});
+
+/** What a tally counted since it was `before`; nothing where it was ahead, as when two messages overtook each other. */
+export function since(before: AttemptCounts | undefined, tally: AttemptCounts): AttemptCounts {
+  if (!before) return copyOf(tally);
+  return {
+    calls: Math.max(0, tally.calls - before.calls),
+    failures: Math.max(0, tally.failures - before.failures),
+    latency: tally.latency.map((count, i) => Math.max(0, count - before.latency[i]!)),
+  };
+}
+
+/** Two states of one tally, of which each counter's greater one holds. */
+function newest(one: AttemptCounts, other: AttemptCounts): AttemptCounts {
+  return {
+    calls: Math.max(one.calls, other.calls),
+    failures: Math.max(one.failures, other.failures),
+    latency: one.latency.map((count, i) => Math.max(count, other.latency[i]!)),
+  };
+}
+
+/** A mergeable sketch of durations that forgets: quantiles within 10 %, over about the last hundred calls. */
+
+const GROWTH = 1.2;
+const LN_GROWTH = Math.log(GROWTH);
+const SHORTEST_MS = 0.1;
+/** How many buckets there are: they reach past an hour. */
+export const BUCKETS = 100;
+/** Each sample weighs this much more than the one before, so that old ones fade. */
+const FADE = 1.02;
+/** And twice as much after this long, so that idle figures fade too. */
+const HALF_LIFE_MS = 60_000;
+/** It fades in steps of this much, so that calls that come together pay for it once. */
+const FADE_STEP_MS = 10;
+/** Weights are scaled down before they grow out of a double's range. */
+const HEAVIEST = 1e12;
+
+/** More samples at once than this would drown everything that came before. */
+const MOST_AT_ONCE = 50;
+
+/** The bucket of a duration. Every replica has the same ones, so that their counts can be added up. */
+export function bucketOf(durationMs: number): number {
+  const exponent = Math.log(Math.max(durationMs, SHORTEST_MS) / SHORTEST_MS) / LN_GROWTH;
+  return Math.min(Math.floor(exponent), BUCKETS - 1);
+}
+
+/** The duration below which the share `q` of counted ones lies, in milliseconds; undefined when there is none. */
+export function quantileOf(counts: ArrayLike<number>, q: number): number | undefined {
+  let total = 0;
+  for (let i = 0; i < counts.length; i++) total += counts[i]!;
+  let below = 0;
+  for (let i = 0; i < counts.length; i++) {
+    below += counts[i]!;
+    if (below > 0 && below >= total * q) return middleOf(i);
+  }
+  return undefined;
+}
+
+/** The geometric middle of a bucket is at most a tenth off. */
+const middleOf = (bucket: number): number => SHORTEST_MS * GROWTH ** (bucket + 0.5);
+
+/** Durations in milliseconds, in buckets that grow by a fifth. */
+export class Sketch {
+  private readonly buckets = new Float64Array(BUCKETS);
+  private total = 0;
+  /** What the next sample weighs. */
+  private weight = 1;
+  private touchedAt = 0;
+
+  /** Adds a duration that was seen at `now`. */
+  add(durationMs: number, now: number, bucket = bucketOf(durationMs)): void {
+    if (this.touchedAt === 0 || now - this.touchedAt >= FADE_STEP_MS) this.age(now);
+    this.take(bucket, 1);
+    this.heavier(FADE);
+  }
+
+  /** Adds durations that others counted, by bucket, as if they had been seen at `now`. */
+  addCounts(counts: ArrayLike<number>, now: number): void {
+    let sum = 0;
+    for (let i = 0; i < BUCKETS; i++) sum += counts[i] ?? 0;
+    if (sum === 0) return;
+    this.age(now);
+    const share = Math.min(1, MOST_AT_ONCE / sum);
+    for (let i = 0; i < BUCKETS; i++) if (counts[i]) this.take(i, counts[i]! * share);
+    this.heavier(FADE ** (sum * share));
+  }
+
+  /** How many fresh samples the faded ones are worth; at most about fifty. */
+  samples(now: number): number {
+    return this.total / this.weight / this.fading(now);
+  }
+
+  /** The duration below which the share `q` of the weight lies, in milliseconds; NaN when there is none. */
+  quantile(q: number): number {
+    let below = 0;
+    for (let i = 0; i < BUCKETS; i++) {
+      below += this.buckets[i]!;
+      if (below > 0 && below >= this.total * q) return middleOf(i);
+    }
+    return Number.NaN;
+  }
+
+  private take(bucket: number, samples: number): void {
+    this.buckets[bucket]! += this.weight * samples;
+    this.total += this.weight * samples;
+  }
+
+  private heavier(times: number): void {
+    this.weight *= times;
+    if (this.weight > HEAVIEST) this.scale(1 / this.weight);
+  }
+
+  private fading(now: number): number {
+    return this.touchedAt === 0 ? 1 : 2 ** (Math.max(0, now - this.touchedAt) / HALF_LIFE_MS);
+  }
+
+  private age(now: number): void {
+    const fading = this.fading(now);
+    // After days of silence nothing old counts, and the factor itself would overflow.
+    if (fading > HEAVIEST) this.buckets.fill(0);
+    if (fading > HEAVIEST) this.total = 0;
+    else this.weight *= fading;
+    this.touchedAt = Math.max(this.touchedAt, now);
+  }
+
+  private scale(by: number): void {
+    for (let i = 0; i < BUCKETS; i++) this.buckets[i]! *= by;
+    this.total *= by;
+    this.weight *= by;
   }
 }

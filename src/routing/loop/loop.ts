@@ -2,18 +2,21 @@
  * A control loop as a machine of events and time: latest-wins, deadlines, holds, failover inside an episode. It does nothing
  * itself: every event is answered with what is to be done, and the same events give the same answers.
  */
-
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
-import { sameWay } from "../plan/own-keys.ts";
-import { mayHedge, meansTheSame, type PlanStep, sameCheckpoint } from "../plan/plan.ts";
-import { Effects } from "./effects.ts";
-import type { HoldEffect, LoopEffect, LoopEvent, ObservationView } from "./events.ts";
-import { Intake } from "./intake.ts";
-import type { LoopAttempt, ObservationTask } from "./job.ts";
-import { ChunkWindow } from "./window.ts";
+import { isNeutral, mayHedge, meansTheSame, type PlanStep, sameCheckpoint, sameWay } from "../plan/plan.ts";
+import {
+  ChunkWindow,
+  type HoldEffect,
+  Intake,
+  type LoopAttempt,
+  type LoopEffect,
+  type LoopEvent,
+  type ObservationTask,
+  type ObservationView,
+} from "./window.ts";
 
 /** What holds for a whole loop. */
 export interface LoopRules {
@@ -492,5 +495,62 @@ class LoopPatience {
   /** The offering whose equals go first; undefined while none is late again and again. */
   get lost(): string | undefined {
     return this.#inARow >= MOST_LATE ? this.#offering : undefined;
+  }
+}
+
+/** The effects of one event at a time. */
+class Effects<O> {
+  #list: (LoopEffect<O> | undefined)[] = [];
+  /** How many there are. */
+  count = 0;
+
+  /** Begins anew, over the beginning of this list. */
+  begin(list: (LoopEffect<O> | undefined)[]): void {
+    this.#list = list;
+    this.count = 0;
+  }
+
+  /** Asks for one more. */
+  add(effect: LoopEffect<O>): void {
+    this.#list[this.count++] = effect;
+  }
+
+  /** The robot is to hold in place of a job's chunk. `dropped` are all observations so far that gave way. */
+  hold(
+    { view: { step }, sensedAt }: ObservationTask<O>,
+    reason: HoldReason,
+    at: number,
+    dropped: number,
+    { detail = "", tries = [] }: Partial<Pick<HoldEffect, "detail" | "tries">> = {},
+  ): void {
+    this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
+  }
+
+  /** Cancels the calls for a job. A call that had not begun has not failed. */
+  callOff(job: ObservationTask<O>, failure: AttemptFailure | undefined, at: number): void {
+    if (job.underWay === 0) return;
+    for (const attempt of job.tries) {
+      if (attempt.status !== "running") continue;
+      this.add({ kind: "cancel", attempt: attempt.attempt });
+      const fault = attempt.asked ? failure : undefined;
+      this.end(attempt, fault === undefined ? "cancelled" : "error", fault, 0, at);
+    }
+  }
+
+  /** Notes how an attempt ended, for the caller and for the health of its offering. */
+  end(
+    attempt: LoopAttempt<O>,
+    status: "ok" | "error" | "cancelled",
+    reason: AttemptFailure | undefined,
+    units: number,
+    at: number,
+  ): void {
+    attempt.end(status, reason, at);
+    const { step, latencyMs, lack } = attempt;
+    const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
+    const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
+    const { offering, cold } = step;
+    const lacked = lack !== undefined;
+    this.add({ kind: "told", offeringId: offering.id, outcome, latencyMs, units, cold, at, lacked });
   }
 }

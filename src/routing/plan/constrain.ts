@@ -9,14 +9,16 @@ import type { InputFault } from "../../contracts/inputs.ts";
 import { mayServe, narrower, Reach } from "../../contracts/trust.ts";
 import type { Offering } from "../offering.ts";
 import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";
-import { type Ask, meaningAt, meansAlike } from "./intent.ts";
-import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
-import { type OwnKeys, useOf } from "./own-keys.ts";
+import { type Ask, meaningAt, meansAlike, type OwnKeys, useOf } from "./intent.ts";
 import {
   type BitTest,
   type CodeTest,
+  costMicro,
+  expectedMs,
   gathered,
+  type Measure,
   type MeasuredTest,
+  measured,
   type NumberTest,
   type Test,
   type Tests,
@@ -42,7 +44,7 @@ export interface Constraint {
 }
 
 /** A change of the request. */
-export interface Relaxation {
+interface Relaxation {
   /** Path of the field. */
   readonly field: string;
   /** The number that it would have to be, or have. */

@@ -1,4 +1,4 @@
-/** What a request's plan would be and why: the answer of `routes/preview`. Runs nothing. */
+/** What a plan says to others: the preview, the log, and whether an earlier answer may be given again. */
 import { create } from "@bufbuild/protobuf";
 import {
   CostRangeSchema,
@@ -15,12 +15,34 @@ import {
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
 import { differenceOf } from "../../contracts/action-meaning.ts";
-import { TRUSTS, tierOf } from "../../contracts/trust.ts";
-import { factsOf } from "../../errors.ts";
-import { type Drop, droppedOf, dropsOf, refusalOf, unaffordableOf } from "./drops.ts";
-import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
-import { type Ask, declare, meaningAt, type PlanArgs } from "./intent.ts";
-import { affordable, mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
+import { Reach, TRUSTS, tierOf } from "../../contracts/trust.ts";
+import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
+import { inScope } from "../snapshot/snapshot.ts";
+import {
+  type Ask,
+  consideredRows,
+  declare,
+  meaningAt,
+  type PlanArgs,
+  universeOf,
+  withoutSupply,
+  wrongActionSpace,
+} from "./intent.ts";
+import {
+  affordable,
+  bitsOf,
+  type Drop,
+  dropOf,
+  droppedOf,
+  dropsOf,
+  mayHedge,
+  type Plan,
+  type PlanStep,
+  planOf,
+  refusalOf,
+  unaffordableOf,
+  wordOf,
+} from "./plan.ts";
 
 /** The most steps that a preview lists; a call tries fewer. */
 const MOST_EXPLAINED = 256;
@@ -159,3 +181,129 @@ function hedgeOf(plan: Plan): PlanStep | undefined {
   if (!first || plan.hedgeAfterMs === undefined) return undefined;
   return plan.steps.find((step) => step !== first && mayHedge(first, step, plan.maxCostMicro));
 }
+
+/** An offering of a digest. */
+interface DigestedOffering {
+  readonly offering_id: string;
+  readonly model: string;
+  readonly provider: string;
+}
+
+/** The part of a plan that it has in common with those of alike requests. Kept as JSON. */
+export interface PlanDigest {
+  readonly considered: number;
+  /** What could serve, by the names of the offerings; none where so much was considered that it was not looked at. */
+  readonly able: readonly DigestedOffering[];
+  /** By the word of the reason: how many were dropped. */
+  readonly drops: Readonly<Record<string, number>>;
+  /** The first of them. */
+  readonly dropped: readonly (DigestedOffering & { readonly reason: string })[];
+}
+
+/** More offerings than this are counted and not looked at. */
+const MOST_CONSIDERED = 2_000;
+/** Of what could serve, so many are named. */
+const MOST_ABLE = 64;
+/** Of what was dropped, so many are named. */
+const MOST_DROPPED = 8;
+
+/** The digest of a request's plan; undefined where the request itself is wrong. */
+export function digestOf(args: PlanArgs): PlanDigest | undefined {
+  try {
+    return made(args);
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}
+
+function made(args: PlanArgs): PlanDigest {
+  const ask = declare(args);
+  const rows = [...consideredRows(ask)];
+  const nothing = { considered: rows.length, able: [], drops: {}, dropped: [] };
+  if (rows.length > MOST_CONSIDERED || wrongActionSpace(ask) || withoutSupply(ask)) return nothing;
+  const all = dropsOf(ask);
+  const drops: Record<string, number> = {};
+  const dropped = droppedOf(ask, all).map(({ offeringId, model, provider, reason }) => {
+    const word = wordOf(reason);
+    drops[word] = (drops[word] ?? 0) + 1;
+    return { offering_id: offeringId, model, provider, reason: word };
+  });
+  const gone = new Set(all.map(({ row }) => row));
+  const able = rows
+    .filter((row) => !gone.has(row))
+    .map((row) => {
+      const { id, model, provider } = ask.snapshot.offerings[row]!;
+      return { offering_id: id, model, provider };
+    })
+    .sort((a, b) => (a.offering_id < b.offering_id ? -1 : 1));
+  return {
+    considered: rows.length,
+    able: able.slice(0, MOST_ABLE),
+    drops,
+    // Named in one order, so that alike plans have one digest: the rarest reasons first, which say the most.
+    dropped: dropped
+      .sort(
+        (a, b) => drops[a.reason]! - drops[b.reason]! || (a.reason + a.offering_id < b.reason + b.offering_id ? -1 : 1),
+      )
+      .slice(0, MOST_DROPPED),
+  };
+}
+
+/** Who answered, as the answer says it. */
+export interface AnsweredBy {
+  readonly offeringId: string;
+  readonly model: string;
+  readonly simulated: boolean;
+}
+
+/** What an offering is to this caller, whatever it costs, how it does and what it reads at the moment. */
+const AUTHORITY = bitsOf(
+  DropReason.NOT_SIMULATED_ALLOWED,
+  DropReason.KEY_SCOPE,
+  DropReason.ZDR,
+  DropReason.REGION,
+  DropReason.NOT_IN_ONLY,
+  DropReason.NOT_IN_OFFERINGS,
+  DropReason.IN_IGNORE,
+  DropReason.TRUST,
+  DropReason.UNSIGNED,
+  DropReason.DATA_COLLECTION,
+);
+
+/** Refuses as a new call would be refused whose only offering is the one that answered. */
+export function assertMayReplay(args: PlanArgs, by: AnsweredBy): void {
+  const { snapshot } = args;
+  if (snapshot.rowOf(by.offeringId) < 0) {
+    assertUnrestricted(args, by);
+    return;
+  }
+  const ask = declare(args);
+  const row = snapshot.rowOf(by.offeringId);
+  const broken = (dropOf(ask, row)?.broken ?? 0) & AUTHORITY;
+  if (broken === 0 && stands(ask, row)) return;
+  if (planOf(ask, 1) === undefined) throw refusalOf(ask);
+  const dropped = broken === 0 ? [] : droppedOf(ask, [{ row, broken }]);
+  const why = dropped[0]?.detail ?? "the request does not stand for it any more";
+  throw refuse(Reason.NO_ROUTE_AVAILABLE, `the offering that answered first cannot serve this call: ${why}`, {
+    dropped,
+  });
+}
+
+const stands = (ask: Ask, row: number): boolean => ask.targets.some((target) => universeOf(ask, target).includes(row));
+
+/** The trust of a removed offering is unknown, so its answers are replayed only to callers without restrictions. */
+function assertUnrestricted({ scope, intent }: PlanArgs, by: AnsweredBy): void {
+  if (!inScope(scope.models, by.model)) throw outOfScope(by);
+  const { reach, requireSigned = false, settings, environment } = scope;
+  const isRestricted =
+    reach < Reach.COMMUNITY || requireSigned || settings?.zdr === true || settings?.allowedRegions !== undefined;
+  const isPlaceholder = by.simulated && (environment === "hardware" || intent.provider?.allowSimulated !== true);
+  if (!isRestricted && !isPlaceholder) return;
+  const text =
+    "the offering that answered the first call is gone, so its answer is not given again to a restricted key";
+  throw refuse(Reason.NO_LIVE_DEPLOYMENT, text, {}, { param: "model" });
+}
+
+const outOfScope = ({ model }: AnsweredBy): Refusal =>
+  refuse(Reason.MODEL_NOT_IN_SCOPE, `the key may not use ${model}`, { needed: [model] }, { param: "model" });

@@ -1,5 +1,4 @@
-/** Stage 1: what the request asks of the router, in the snapshot's own terms. */
-
+/** Stages 1 and 2: the request in terms of the snapshot, and the offerings that its models and aliases name. */
 import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
@@ -7,13 +6,24 @@ import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
 import type { InputFault, ReadPicture } from "../../contracts/inputs.ts";
 import { narrower, type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
-import { Reason, refuse } from "../../errors.ts";
-import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
-import type { HealthView } from "../health/health-view.ts";
-import { inScope, parameterBits, type Snapshot, servesBits } from "../snapshot/snapshot.ts";
-import { nearNames } from "./near.ts";
-import type { OwnKeys } from "./own-keys.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import type { HealthView } from "../health/health.ts";
+import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../offering.ts";
+import { type Candidates, Flag, inScope, parameterBits, type Snapshot, servesBits } from "../snapshot/snapshot.ts";
 import type { Pin } from "./pin.ts";
+
+/** When the caller's own key at a provider is used. `barred`: the provider may not serve, for want of one. */
+export type OwnKeyUse = "never" | "last" | "first" | "only" | "barred";
+
+/** The caller's own keys at providers. */
+export interface OwnKeys {
+  readonly byProvider: ReadonlyMap<string, OwnKeyUse>;
+  /** Of every provider that is not named. */
+  readonly otherwise: "never" | "barred";
+}
+
+/** When the caller's own key is used at a provider. */
+export const useOf = (keys: OwnKeys, provider: string): OwnKeyUse => keys.byProvider.get(provider) ?? keys.otherwise;
 
 /** What the key may have. */
 export interface KeyScope {
@@ -288,4 +298,157 @@ export function contractOf(model: string, snapshot: Snapshot): Contract {
   return (
     order.find((contract) => rows.some((row) => snapshot.offerings[row]!.contracts.includes(contract))) ?? Contract.ACT
   );
+}
+
+const NONE = new Uint32Array(0);
+
+/** The rows that a target stands for, whatever they can serve: what a refusal names. */
+export function universeOf(ask: Ask, target: RoutingTarget): Uint32Array {
+  const { snapshot } = ask;
+  const rows = target.alias ? snapshot.rowsOfAlias(target.alias) : (snapshot.rowsOfModel(target.name) ?? NONE);
+  if (ask.allowSimulated) return rows;
+  // The catalog's placeholders are no supply: only requests that allow them get them. They come last.
+  let end = rows.length;
+  while (end > 0 && !snapshot.isRegistered(rows[end - 1]!)) end--;
+  return rows.subarray(0, end);
+}
+
+/** The rows that the constraints start from. An alias's are listed beforehand; a model has few, and each counts as a kind of its own. */
+export function expand(ask: Ask, target: RoutingTarget): Candidates {
+  if (target.alias) return ask.snapshot.serving(target.alias, ask.serves, ask.allowSimulated);
+  const rows = universeOf(ask, target);
+  return { rows, kinds: ownKinds.of(rows.length), samples: rows };
+}
+
+/** An array that plans reuse. It grows and never shrinks; its content is valid until the next call of `of`. */
+export class Reused<A extends { readonly length: number }> {
+  readonly #make: (length: number) => A;
+  #array: A;
+
+  constructor(make: (length: number) => A) {
+    this.#make = make;
+    this.#array = make(1024);
+  }
+
+  /** The array, with at least `length` elements. */
+  of(length: number): A {
+    if (this.#array.length < length) this.#array = this.#make(2 * length);
+    return this.#array;
+  }
+}
+
+const ownKinds = new Reused((length) => Uint32Array.from({ length }, (_, place) => place));
+
+/** Every row that the request stands for, once. */
+export function consideredRows(ask: Ask): Iterable<number> {
+  if (ask.targets.length === 1) return universeOf(ask, ask.targets[0]!);
+  return new Set(ask.targets.flatMap((target) => [...universeOf(ask, target)]));
+}
+
+/** Whether anything stands behind a target that may serve at all: live supply, or placeholders that the request admits. */
+function hasSupply(ask: Ask, target: RoutingTarget): boolean {
+  const unwanted = ask.allowSimulated ? 0 : Flag.SIMULATED;
+  return universeOf(ask, target).some((row) => (ask.snapshot.columns.traits[row]! & unwanted) === 0);
+}
+
+/** The refusal of a request that no live supply stands behind, whatever its constraints; undefined when some does. */
+export function withoutSupply(ask: Ask): Refusal | undefined {
+  if (ask.targets.some((target) => hasSupply(ask, target))) return undefined;
+  const names = ask.targets.map((target) => target.name).join(", ");
+  const hint = ask.scope.environment === "hardware" ? "" : "; provider.allow_simulated would admit placeholders";
+  return refuse(Reason.NO_LIVE_DEPLOYMENT, `nothing live serves ${names}${hint}`, {}, { param: "model" });
+}
+
+/** The refusal of a named model that does not emit the action space asked for; undefined when every named model does. */
+export function wrongActionSpace(ask: Ask): Refusal | undefined {
+  const space = ask.intent.actionSpace;
+  if (space === undefined) return undefined;
+  for (const target of ask.targets) {
+    if (target.alias) continue;
+    const rows = universeOf(ask, target);
+    if (!servesAny(ask, rows, servesBits(ask.contract, undefined)) || servesAny(ask, rows, ask.serves)) continue;
+    const emitted = spacesOf(ask, target, rows);
+    if (emitted.includes(space)) continue;
+    return refuse(
+      Reason.ACTION_SPACE_MISMATCH,
+      `${target.name} does not emit ${space}; it emits ${emitted.join(", ")}`,
+      { needed: emitted },
+      { param: "action_space" },
+    );
+  }
+  return undefined;
+}
+
+function servesAny({ snapshot }: Ask, rows: Uint32Array, bits: number): boolean {
+  return rows.some((row) => (snapshot.columns.traits[row]! & bits) === bits);
+}
+
+function spacesOf({ snapshot }: Ask, target: RoutingTarget, rows: Uint32Array): string[] {
+  const spaces = new Set(snapshot.catalogModel(target.name)?.actionSpaces);
+  for (const row of rows) for (const space of snapshot.offerings[row]!.actionSpaces) spaces.add(space);
+  return [...spaces].sort();
+}
+
+/** Which known names a misspelt one may have meant. */
+
+const MOST_NEAR = 5;
+const LONGEST = 128;
+
+/** A name that was cut short, from so many letters on, is as good as one letter wrong. */
+const LEAST_CUT = 4;
+
+/**
+ * Up to five of `known`, nearest first, that are at most a third of the name's letters away from it. Case, separators and letters in another form
+ * (`π₀.₅`) make no distance; a name without an owner is compared with what stands behind the owner too. Costs time in proportion to `known`, so
+ * it is for refusals alone.
+ */
+export function nearNames(name: string, known: Iterable<string>): string[] {
+  if (name.length > LONGEST) return [];
+  const asked = plain(name);
+  const reach = Math.max(2, Math.floor(name.length / 3));
+  const found: { candidate: string; distance: number; letters: number }[] = [];
+  for (const candidate of known) {
+    const forms = name.includes("/") ? [candidate] : [candidate, candidate.slice(candidate.indexOf("/") + 1)];
+    const distance = Math.min(...forms.map((form) => distanceBetween(name.toLowerCase(), asked, form, reach)));
+    // Of names that differ in case and separators alone the one with fewer of these differences goes first.
+    if (distance <= reach) found.push({ candidate, distance, letters: editDistance(name, candidate, 2 * LONGEST) });
+  }
+  found.sort((a, b) => a.distance - b.distance || a.letters - b.letters || (a.candidate < b.candidate ? -1 : 1));
+  return found.slice(0, MOST_NEAR).map((hit) => hit.candidate);
+}
+
+/** A name as its letters and digits alone, with its owner and its suffix. */
+const plain = (name: string): string =>
+  name
+    .normalize("NFKC")
+    .toLowerCase()
+    .replaceAll("π", "pi")
+    .replace(/^(https?:\/\/[^/]+\/|models\/|hf:(\/\/)?)/, "")
+    .replaceAll(/[\s._-]/g, "");
+
+/** The number of mistakes between two names: 0 if their plain forms are equal; otherwise the lesser of their edit distance and that of their plain forms plus one. */
+function distanceBetween(name: string, asked: string, form: string, reach: number): number {
+  const whole = plain(form);
+  if (asked === whole && asked !== "") return 0;
+  if (asked.length >= LEAST_CUT && whole.startsWith(asked)) return 1;
+  return Math.min(editDistance(name, form.toLowerCase(), reach), editDistance(asked, whole, reach) + 1);
+}
+
+/** Levenshtein's distance, given up (as `reach + 1`) once it must exceed `reach`. */
+function editDistance(a: string, b: string, reach: number): number {
+  if (Math.abs(a.length - b.length) > reach) return reach + 1;
+  let above = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    let least = i;
+    for (let j = 1; j <= b.length; j++) {
+      const swap = above[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const cost = Math.min(swap, above[j]! + 1, row[j - 1]! + 1);
+      row.push(cost);
+      least = Math.min(least, cost);
+    }
+    if (least > reach) return reach + 1;
+    above = row;
+  }
+  return above[b.length]!;
 }

@@ -1,8 +1,8 @@
 /** Stage 4: the order of what survived. Live figures stand above advertised ones, because the health view holds them so. */
-import type { Axis } from "../aliases.ts";
+import type { Axis } from "../offering.ts";
 import { Flag } from "../snapshot/snapshot.ts";
-import type { Ask, Ordering, RoutingTarget } from "./intent.ts";
-import { cost, MEASURES } from "./measure.ts";
+import { type Ask, type Ordering, Reused, type RoutingTarget } from "./intent.ts";
+import { cost, MEASURES } from "./sift.ts";
 
 /** The best rows found so far: first by group, then by score, then by place. Lower is better in all three. */
 export class Shortlist {
@@ -94,8 +94,8 @@ export class Shortlist {
   }
 }
 
-let scores = new Float64Array(1024);
-let values = new Float64Array(1024);
+const scoreBuffer = new Reused((length) => new Float64Array(length));
+const valueBuffer = new Reused((length) => new Float64Array(length));
 
 /** Puts the best of the first `count` survivors of one target into `best`; `place` is the target's in the request. */
 export function rank(
@@ -106,11 +106,8 @@ export function rank(
   count: number,
   best: Shortlist,
 ): void {
-  if (scores.length < count) {
-    scores = new Float64Array(count * 2);
-    values = new Float64Array(count * 2);
-  }
-  score(ask, target.ordering, survivors, count);
+  const scores = scoreBuffer.of(count);
+  score(ask, target.ordering, survivors, count, scores);
   const group = place * PER_TARGET;
   const groupOf = groupsOf(ask, group);
   if (groupOf) best.offerGrouped(survivors, scores, count, groupOf);
@@ -169,10 +166,10 @@ function keyedOf({ ownKeys, snapshot }: Ask): Uint8Array | undefined {
   return any ? keyed : undefined;
 }
 
-function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number): void {
+function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number, scores: Float64Array): void {
   if (ordering.kind === "axis") MEASURES[ordering.axis](ask, rows, count, scores);
-  else if (ordering.kind === "objective") weigh(ask, ordering.weights, rows, count);
-  else shuffle(ask, rows, count);
+  else if (ordering.kind === "objective") weigh(ask, ordering.weights, rows, count, scores);
+  else shuffle(ask, rows, count, scores);
 }
 
 /** One axis of an objective over the survivors: what `value - least` is multiplied by. */
@@ -183,15 +180,21 @@ interface Axle {
 }
 
 /** Each axis is spread over 0 to 1 among the survivors, so that only the ratios of the weights matter. */
-function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Uint32Array, count: number): void {
+function weigh(
+  ask: Ask,
+  weights: readonly (readonly [Axis, number])[],
+  rows: Uint32Array,
+  count: number,
+  scores: Float64Array,
+): void {
   // Weights may be as great or as small as numbers are: their sum alone could be beyond all of them.
   let greatest = 0;
   for (const [, weight] of weights) greatest = Math.max(greatest, weight);
   let sum = 0;
   for (const [, weight] of weights) sum += weight / greatest;
   const axles = weights.map(([axis, weight], i): Axle => {
-    if ((figures[i]?.length ?? 0) < count) figures[i] = new Float64Array(count * 2);
-    const values = figures[i]!;
+    figures[i] ??= new Reused((length) => new Float64Array(length));
+    const values = figures[i].of(count);
     MEASURES[axis](ask, rows, count, values);
     return axleOf(values, count, weight / greatest / sum);
   });
@@ -199,7 +202,7 @@ function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Ui
 }
 
 /** Where the figures of each axis are written. */
-const figures: Float64Array[] = [];
+const figures: Reused<Float64Array>[] = [];
 
 function axleOf(values: Float64Array, count: number, share: number): Axle {
   let least = Number.POSITIVE_INFINITY;
@@ -246,9 +249,10 @@ const LEAST_MICRO = 1;
  * first. Weights fall with the square of the price and rise with the square of the share of calls that succeed, and who is
  * slower than usual gets next to nothing.
  */
-function shuffle(ask: Ask, rows: Uint32Array, count: number): void {
+function shuffle(ask: Ask, rows: Uint32Array, count: number, scores: Float64Array): void {
   const { success, pace } = ask.health;
   const { place } = ask.snapshot;
+  const values = valueBuffer.of(count);
   cost(ask, rows, count, values);
   const salt = mix(Math.floor(ask.seed) | 0);
   for (let i = 0; i < count; i++) {

@@ -1,8 +1,90 @@
-/** How rows are tested against columns: the loops of stage 3, several tests at a time. */
-
+/** Measures rows and tests them against columns: the inner loops of stages 3 and 4. */
+import { microOf } from "../../contracts/price.ts";
+import type { Axis } from "../offering.ts";
 import type { Candidates } from "../snapshot/snapshot.ts";
-import { type Ask, unitsAt } from "./intent.ts";
-import { costMicro, type Measure, measured } from "./measure.ts";
+import { type Ask, Reused, unitsAt } from "./intent.ts";
+
+/** Writes the figure of each of the first `count` rows to the same place of `into`. */
+export type Measure = (ask: Ask, rows: Uint32Array, count: number, into: Float64Array) => void;
+
+/** What the whole call would cost, in micro-dollars: list price, and the wake-up where it is cold. */
+export const costMicro: Measure = (ask, rows, count, into) => {
+  const { priceNano, now, health, snapshot } = ask;
+  const { usedAt } = health;
+  const { warmMs, wakeMicro } = snapshot.columns;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    const list = microOf(unitsAt(ask, row), priceNano[row]!);
+    into[i] = now - usedAt[row]! > warmMs[row]! ? list + wakeMicro[row]! : list;
+  }
+};
+
+/** The same without rounding, which would cost more than all else here: what offerings are ordered by. */
+export const cost: Measure = (ask, rows, count, into) => {
+  const { priceNano, now, health, snapshot } = ask;
+  const { usedAt } = health;
+  const { warmMs, wakeMicro } = snapshot.columns;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    const list = (unitsAt(ask, row) / 1000) * priceNano[row]!;
+    into[i] = now - usedAt[row]! > warmMs[row]! ? list + wakeMicro[row]! : list;
+  }
+};
+
+/** How long the call is expected to take, in milliseconds; Infinity when nothing is known. */
+export const expectedMs: Measure = ({ now, health, snapshot }, rows, count, into) => {
+  const { usedAt, coldMs, p50Ms } = health;
+  const { warmMs } = snapshot.columns;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    into[i] = now - usedAt[row]! > warmMs[row]! ? coldMs[row]! : p50Ms[row]!;
+  }
+};
+
+const throughput: Measure = ({ health: { unitsPerS } }, rows, count, into) => {
+  for (let i = 0; i < count; i++) into[i] = -unitsPerS[rows[i]!]!;
+};
+
+/** Uptime to the thousandth, worn down by what fails at the moment; then precision. */
+const reliability: Measure = ({ health: { uptime, success }, snapshot }, rows, count, into) => {
+  const { precisionBits } = snapshot.columns;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    into[i] = -(Math.floor(uptime[row]! * success[row]! * 1000 + 0.5) + precisionBits[row]! / 128);
+  }
+};
+
+/** Precision; then uptime. */
+const quality: Measure = ({ health: { uptime, success }, snapshot }, rows, count, into) => {
+  const { precisionBits } = snapshot.columns;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    into[i] = -(precisionBits[row]! + uptime[row]! * success[row]!);
+  }
+};
+
+/** The axes of `sort`, `objective`, suffixes and preferences. */
+export const MEASURES: Readonly<Record<Axis, Measure>> = {
+  price: cost,
+  latency: expectedMs,
+  throughput,
+  reliability,
+  quality,
+};
+
+const oneRow = new Uint32Array(1);
+const oneFigure = new Float64Array(1);
+
+/** The figure of one row. */
+export function measured(measure: Measure, ask: Ask, row: number): number {
+  oneRow[0] = row;
+  measure(ask, oneRow, 1, oneFigure);
+  return oneFigure[0]!;
+}
+
+/** Whether a row would have to be woken. */
+export const isCold = ({ now, health, snapshot }: Ask, row: number): boolean =>
+  now - health.usedAt[row]! > snapshot.columns.warmMs[row]!;
 
 /** A column's number is at most a limit; with `sign` -1 it is at least the limit's opposite. */
 export interface NumberTest {
@@ -20,20 +102,20 @@ export interface CodeTest {
 }
 
 /** A column's code is good, which is found out when it is first met; 0 always is. */
-export interface LazyTest {
+interface LazyTest {
   readonly kind: "lazy";
   readonly column: Uint32Array;
   readonly isGood: (code: number) => boolean;
 }
 
 /** The code of the model is marked. */
-export interface ModelTest {
+interface ModelTest {
   readonly kind: "model";
   readonly marks: Uint8Array;
 }
 
 /** The row is one of these. */
-export interface RowTest {
+interface RowTest {
   readonly kind: "rows";
   readonly rows: ReadonlySet<number>;
 }
@@ -53,7 +135,7 @@ export interface MeasuredTest {
 }
 
 /** The whole call costs at most so many whole micro-dollars. */
-export interface CostTest {
+interface CostTest {
   readonly kind: "cost";
   readonly limit: number;
 }
@@ -137,13 +219,12 @@ export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32A
   return left;
 }
 
-let marked = new Uint8Array(1024);
+const marked = new Reused((length) => new Uint8Array(length));
 
 /** What is asked of kinds is asked of one row of each. No loop has a branch: which row passes is nothing that could be guessed. */
 function keepKinds(ask: Ask, { codes, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
   const { rows, kinds, samples } = candidates;
-  if (marked.length < samples.length) marked = new Uint8Array(samples.length * 2);
-  const passed = marked;
+  const passed = marked.of(samples.length);
   markByBits(ask, bits, samples, passed);
   for (let i = 0; i < codes.length; i += CODES_AT_ONCE) markByCodes(codes, i, samples, passed);
   let kept = 0;
@@ -245,12 +326,12 @@ function keepAffordable(ask: Ask, limitMicro: number, rows: Uint32Array, count: 
   return kept;
 }
 
-let figures = new Float64Array(1024);
+const figures = new Reused((length) => new Float64Array(length));
 
 function keepMeasured(ask: Ask, test: MeasuredTest, rows: Uint32Array, count: number): number {
-  if (figures.length < count) figures = new Float64Array(count * 2);
-  test.measure(ask, rows, count, figures);
+  const measures = figures.of(count);
+  test.measure(ask, rows, count, measures);
   let kept = 0;
-  for (let i = 0; i < count; i++) if (figures[i]! <= test.limit) rows[kept++] = rows[i]!;
+  for (let i = 0; i < count; i++) if (measures[i]! <= test.limit) rows[kept++] = rows[i]!;
   return kept;
 }

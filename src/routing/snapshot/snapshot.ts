@@ -1,12 +1,12 @@
-/** What the router knows at one moment: every offering as columns, and the lists that a plan starts from. Immutable. */
+/** The supply at one moment: every offering as columns, and the lists of rows that a plan starts from. Immutable. */
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
-import { type Contract, PARAMETERS } from "../../contracts/contract.ts";
-import { EMBODIMENTS, type Embodiment } from "../../contracts/embodiments.ts";
-import type { Alias } from "../aliases.ts";
-import type { CatalogModel, Offering } from "../offering.ts";
-import type { Ground } from "./base-table.ts";
-import type { Serving } from "./serving.ts";
-import { type Caller, TrustedSuppliers } from "./suppliers.ts";
+import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
+import { Contract, PARAMETERS } from "../../contracts/contract.ts";
+import type { DeclaredInput } from "../../contracts/declared-input.ts";
+import { EMBODIMENTS, Embodiment } from "../../contracts/embodiments.ts";
+import { mayServe, type Reach, type Standing, type Supplier } from "../../contracts/trust.ts";
+import { atOnce, type Sliced } from "../../slices.ts";
+import type { Alias, CatalogModel, Offering } from "../offering.ts";
 
 /** What a snapshot is made from. */
 export interface RoutingSupply {
@@ -105,7 +105,7 @@ export interface Codes {
 }
 
 /** What a snapshot is put together from. */
-export interface SnapshotParts {
+interface SnapshotParts {
   /** What it was made from beside offerings. */
   readonly source: Pick<RoutingSupply, "catalog" | "providers">;
   readonly ground: Ground;
@@ -193,4 +193,461 @@ export function inScope(globs: readonly string[], slug: string): boolean {
     globs.length === 0 ||
     globs.some((glob) => glob === slug || glob === "*" || (glob.endsWith("/*") && slug.startsWith(glob.slice(0, -1))))
   );
+}
+
+/** A number of each offering, by the name of its column. */
+export type OfferingNumbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
+
+const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNano[contract] ?? 0;
+
+/** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
+export const NUMBERS: {
+  readonly plain: OfferingNumbers<"maxHorizon" | "chunk" | "precisionBits" | "wakeMicro" | "warmMs">;
+  /** One for each contract, in their order. */
+  readonly priceNano: readonly ((offering: Offering) => number)[];
+  readonly advertised: OfferingNumbers<keyof Columns["advertised"]>;
+} = {
+  plain: {
+    maxHorizon: ({ maxHorizon }) => maxHorizon,
+    chunk: ({ chunk, maxHorizon }) => Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
+    precisionBits: ({ precision }) => precisionBits(precision),
+    wakeMicro: ({ coldTimeoutMs, costNanoPerSecond }) =>
+      Math.round(((coldTimeoutMs ?? 0) / 1000) * (costNanoPerSecond / 1000)),
+    warmMs: ({ scaledownS }) => (scaledownS === undefined ? Number.POSITIVE_INFINITY : scaledownS * 1000),
+  },
+  priceNano: Object.values(Contract).map(priceOf),
+  advertised: {
+    p50Ms: ({ advertised }) => advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
+    p95Ms: ({ advertised }) => advertised.p95Ms ?? advertised.p50Ms ?? Number.POSITIVE_INFINITY,
+    // Waking that was not said to take time takes none.
+    coldMs: ({ coldTimeoutMs, advertised }) =>
+      coldTimeoutMs ?? advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
+    unitsPerS: ({ advertised }) => advertised.unitsPerS ?? 0,
+    uptime: ({ advertised }) => advertised.uptime30d ?? 0,
+    judgedP95Ms: ({ advertised, probed }) => advertised.p95Ms ?? probed?.p95Ms ?? Number.POSITIVE_INFINITY,
+    judgedUptime: ({ advertised, probed }) => advertised.uptime30d ?? probed?.uptime ?? 0,
+  },
+};
+
+/** Columns with so many rows and nothing in them. */
+export function* emptyColumns(rows: number): Sliced<Columns> {
+  const codes = ["model", "provider", "region", "traits", "supplier", "bodies", "declared", "kind"] as const;
+  const words = {} as Record<(typeof codes)[number], Uint32Array>;
+  for (const name of codes) words[name] = new Uint32Array(rows);
+  yield;
+  const priceNano: Float64Array[] = [];
+  for (const _ of NUMBERS.priceNano) priceNano.push(new Float64Array(rows));
+  yield;
+  const plain = emptyEach(NUMBERS.plain, rows);
+  yield;
+  return { ...words, ...plain, priceNano, advertised: emptyEach(NUMBERS.advertised, rows) };
+}
+
+function emptyEach<K extends string>(numbers: OfferingNumbers<K>, rows: number): Record<K, Float64Array> {
+  const columns = {} as Record<K, Float64Array>;
+  for (const name of Object.keys(numbers) as K[]) columns[name] = new Float64Array(rows);
+  return columns;
+}
+
+/** Writes all columns of an offering into a row that was not read yet. */
+export function writeRow(columns: Columns, ground: Ground, row: number, offering: Offering): void {
+  const provider = ground.providers.of(offering.provider);
+  const region = ground.regions.add(offering.region);
+  const traits = traitsOf(offering);
+  const bodies = bodiesOf(offering);
+  columns.model[row] = ground.models.of(offering.model);
+  columns.provider[row] = provider;
+  columns.region[row] = region;
+  columns.traits[row] = traits;
+  columns.supplier[row] = supplierCode(provider, offering.supplier);
+  columns.bodies[row] = bodies;
+  columns.declared[row] = ground.declaredOf(offering.declared);
+  columns.kind[row] = ground.kindOf(provider, region, bodies, traits);
+  writeNumbers(columns, NUMBERS.plain, row, offering);
+  writeNumbers(columns.advertised, NUMBERS.advertised, row, offering);
+  for (let i = 0; i < columns.priceNano.length; i++) columns.priceNano[i]![row] = NUMBERS.priceNano[i]!(offering);
+}
+
+function writeNumbers<K extends string>(
+  columns: Readonly<Record<K, Float64Array>>,
+  numbers: OfferingNumbers<K>,
+  row: number,
+  offering: Offering,
+): void {
+  for (const name in numbers) columns[name][row] = numbers[name](offering);
+}
+
+/** The bits of one number at a precision: `bf16` and `fp16` 16, `int8` 8. */
+function precisionBits(precision: string): number {
+  return Math.min(64, Number(/\d+/.exec(precision)?.[0] ?? 0));
+}
+
+/** Everything about an offering that is a yes or a no. */
+export function traitsOf({
+  contracts,
+  actionSpaces,
+  parameters,
+  simulated,
+  retainsFrames,
+  supplier,
+  signed,
+}: Offering): number {
+  const bits =
+    parameterBits(parameters) |
+    (signed ? Flag.SIGNED : 0) |
+    (supplier.ownsName ? Flag.OWNS_NAME : 0) |
+    (simulated ? Flag.SIMULATED : 0) |
+    (retainsFrames ? Flag.RETAINS_FRAMES : 0);
+  return bits | servedBits(contracts, actionSpaces);
+}
+
+/** The bodies that an offering is made for. One for any body is one for each. */
+export function bodiesOf({ embodiments }: Offering): number {
+  let bits = 0;
+  for (const word of embodiments) bits |= BODIES.get(word) ?? 0;
+  return bits;
+}
+
+/** The bits of a word. Without a body there is nothing that `agnostic` would stand for. */
+const BODIES: ReadonlyMap<string, number> = new Map(
+  Object.entries(EMBODIMENTS).map(([word, body]) => [
+    word,
+    body === Embodiment.AGNOSTIC ? BODY_SETS - 1 - bodyBit(Embodiment.NONE) : bodyBit(body),
+  ]),
+);
+
+/** The part of it that says what it serves. */
+export function servedBits(contracts: readonly Contract[], actionSpaces: readonly string[]): number {
+  let bits = 0;
+  for (const contract of contracts) bits |= servesBits(contract, undefined);
+  for (const space of actionSpaces) bits |= servesBits(Contract.UNSPECIFIED, space);
+  return bits;
+}
+
+/** For every eighth row there is a spare one, and some for a supply that is small. */
+const roomFor = (rows: number): number => rows + (rows >> 3) + 64;
+
+/** Rows and codes. A row that was taken is never given to another offering, so that a snapshot in use stays what it is. */
+export class Ground {
+  /** How many rows there are, taken or not: the length of every column. */
+  readonly room: number;
+  /** Every model and every provider there may be. */
+  readonly models: Names;
+  readonly providers: Names;
+  readonly regions: Names;
+  /** Of offerings. */
+  readonly ids: Names;
+  /** What offerings say that they read, by code; the first says nothing. */
+  readonly declared: (DeclaredInput | undefined)[] = [undefined];
+  readonly #declared = new Map<string, number>();
+  readonly #kinds = new Map<number, Map<number, number>>();
+  #kindCount = 0;
+  #taken: number;
+  readonly #scopes = new WeakMap<readonly string[], Uint8Array>();
+
+  /** The ground of a snapshot with so many rows. */
+  constructor(rows: number, models: Names, providers: Names) {
+    this.room = roomFor(rows);
+    this.models = models;
+    this.providers = providers;
+    this.regions = new Names(this.room);
+    this.ids = new Names(this.room);
+    this.#taken = rows;
+  }
+
+  /** How many rows are left to take. */
+  get spare(): number {
+    return this.room - this.#taken;
+  }
+
+  /** A row that was never used. Throws a RangeError when none is left. */
+  take(): number {
+    if (this.spare === 0) throw new RangeError("no row is left");
+    return this.#taken++;
+  }
+
+  /** The code of what an offering says that it reads; 0 where it says nothing. */
+  declaredOf(declared: DeclaredInput | undefined): number {
+    if (declared === undefined) return 0;
+    const known = this.#declared.get(declared.key);
+    if (known !== undefined) return known;
+    const code = this.declared.push(declared) - 1;
+    this.#declared.set(declared.key, code);
+    return code;
+  }
+
+  /** The kind of a provider and a region, by their codes, with these bodies and traits. */
+  kindOf(provider: number, region: number, bodies: number, traits: number): number {
+    let known = this.#kinds.get(traits);
+    if (!known) {
+      known = new Map();
+      this.#kinds.set(traits, known);
+    }
+    const place = (provider * this.room + region) * BODY_SETS + bodies;
+    let kind = known.get(place);
+    if (kind === undefined) {
+      kind = this.#kindCount++;
+      known.set(place, kind);
+    }
+    return kind;
+  }
+
+  /** By model code: 1 where a key with these globs may use the model. */
+  scopeOf(globs: readonly string[]): Uint8Array {
+    let allowed = this.#scopes.get(globs);
+    if (!allowed) {
+      allowed = Uint8Array.from(this.models.names, (slug) => (inScope(globs, slug) ? 1 : 0));
+      this.#scopes.set(globs, allowed);
+    }
+    return allowed;
+  }
+}
+
+interface List {
+  readonly alias: Alias;
+  /** What everything in it serves, and the flag of placeholders where they are unwanted: it is none of the bits that are asked for. */
+  readonly wanted: number;
+  readonly candidates: Candidates;
+  /** A plan began with it. */
+  asked: boolean;
+}
+
+/** How many rows are looked at between two yields. */
+const STEPS = 4096;
+
+/** Lists of one snapshot: made when a plan asks for them first, or beforehand. */
+export class Serving {
+  readonly #columns: Pick<Columns, "traits" | "kind">;
+  readonly #aliased: ReadonlyMap<Alias, Uint32Array>;
+  readonly #lists = new Map<string, Map<number, List>>();
+
+  constructor(columns: Pick<Columns, "traits" | "kind">, aliased: ReadonlyMap<Alias, Uint32Array>) {
+    this.#columns = columns;
+    this.#aliased = aliased;
+  }
+
+  /** How many lists are made. */
+  get size(): number {
+    return [...this.#lists.values()].reduce((sum, lists) => sum + lists.size, 0);
+  }
+
+  /** The rows of an alias that serve all of `bits`; with placeholders or without. */
+  of(alias: Alias, bits: number, simulated: boolean): Candidates {
+    const wanted = simulated ? bits : bits | Flag.SIMULATED;
+    const list = this.#lists.get(alias.id)?.get(wanted) ?? atOnce(this.#listing(alias, wanted));
+    list.asked = true;
+    return list.candidates;
+  }
+
+  /** Makes what plans over another snapshot asked for, so that none over this one is the first to ask. */
+  *warming(before: Serving): Sliced<void> {
+    yield* this.taking(before, () => true);
+  }
+
+  /** The same, where lists that are not `touched` hold what they held. */
+  *taking(before: Serving, touched: (alias: Alias, wanted: number) => boolean): Sliced<void> {
+    for (const lists of before.#lists.values()) {
+      for (const list of lists.values()) {
+        const { alias, wanted, asked } = list;
+        if (!asked || this.#lists.get(alias.id)?.has(wanted)) continue;
+        if (touched(alias, wanted)) yield* this.#listing(alias, wanted);
+        else this.#keep({ ...list, asked: false });
+      }
+    }
+  }
+
+  /** Rows and their kinds, numbered as they come. */
+  *#listing(alias: Alias, wanted: number): Sliced<List> {
+    const { traits, kind } = this.#columns;
+    const all = this.#aliased.get(alias)!;
+    const bits = bitsOf(wanted);
+    let count = 0;
+    for (let i = 0; i < all.length; i++) {
+      if (i % STEPS === STEPS - 1) yield;
+      if ((traits[all[i]!]! & wanted) === bits) count++;
+    }
+    const rows = new Uint32Array(count);
+    const kinds = new Uint32Array(count);
+    const numbers = new Map<number, number>();
+    const samples: number[] = [];
+    let place = 0;
+    for (let i = 0; i < all.length; i++) {
+      if (i % STEPS === STEPS - 1) yield;
+      const row = all[i]!;
+      if ((traits[row]! & wanted) !== bits) continue;
+      let number = numbers.get(kind[row]!);
+      if (number === undefined) {
+        number = samples.push(row) - 1;
+        numbers.set(kind[row]!, number);
+      }
+      rows[place] = row;
+      kinds[place++] = number;
+    }
+    const list = { alias, wanted, candidates: { rows, kinds, samples: Uint32Array.from(samples) }, asked: false };
+    this.#keep(list);
+    yield;
+    return list;
+  }
+
+  #keep(list: List): void {
+    const lists = this.#lists.get(list.alias.id);
+    if (lists) lists.set(list.wanted, list);
+    else this.#lists.set(list.alias.id, new Map([[list.wanted, list]]));
+  }
+}
+
+/** Of what is looked at, the bits that have to be there. */
+export const bitsOf = (wanted: number): number => wanted & ~Flag.SIMULATED;
+
+/** Who asks, and how far it reaches. */
+interface Caller {
+  /** Its organisation. */
+  readonly orgId: string;
+  readonly reach: Reach;
+  /** It names the model in full, and no alias. */
+  readonly isNamed: boolean;
+  /** Providers that it names, whose community supply may serve it therefore; absent where it may not or names none. */
+  readonly providers?: readonly string[] | undefined;
+}
+
+/** Codes of one provider. */
+const CODES = 8;
+const STANDINGS: readonly Standing[] = ["community", "verified", "rejected"];
+
+/** The code of a supplier, by the code of its provider. */
+const supplierCode = (provider: number, { standing, ownsName }: Supplier): number =>
+  provider * CODES + STANDINGS.indexOf(standing) * 2 + (ownsName ? 1 : 0);
+
+/** Marks of one snapshot, made when they are first asked for. */
+class TrustedSuppliers {
+  readonly #parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">;
+  /** By code, an offering of that supplier; made once. */
+  #samples: Map<number, Offering> | undefined;
+  /** By organisation: codes of its own suppliers. */
+  readonly #own = new Map<string, number[]>();
+  /** By reach, and whether models are named: what an organisation without supply of its own may have; undefined: everything. */
+  readonly #strangers = new Map<number, Uint8Array | undefined>();
+
+  constructor(parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">) {
+    this.#parts = parts;
+  }
+
+  trusted({ orgId, reach, isNamed, providers }: Caller): Uint8Array | undefined {
+    const shared = this.#ofStrangers(reach, isNamed);
+    if (shared === undefined) return undefined;
+    const own = this.#own.get(orgId);
+    if (own === undefined && !providers?.length) return shared;
+    const marks = shared.slice();
+    for (const code of own ?? []) marks[code] = 1;
+    for (const name of providers ?? []) {
+      const provider = this.#parts.ground.providers.of(name);
+      if (provider < 0) continue;
+      for (const ownsName of [false, true])
+        marks[supplierCode(provider, { orgId: "", standing: "community", ownsName })] = 1;
+    }
+    return marks;
+  }
+
+  #ofStrangers(reach: Reach, isNamed: boolean): Uint8Array | undefined {
+    const name = reach * 2 + Number(isNamed);
+    if (this.#strangers.has(name)) return this.#strangers.get(name);
+    const samples = this.#sampled();
+    const marks = new Uint8Array(this.#parts.ground.providers.names.length * CODES);
+    let isWhole = true;
+    for (const [code, { supplier }] of samples) {
+      if (mayServe(supplier, NOBODY, reach, isNamed)) marks[code] = 1;
+      else isWhole = false;
+    }
+    const made = isWhole ? undefined : marks;
+    this.#strangers.set(name, made);
+    return made;
+  }
+
+  #sampled(): ReadonlyMap<number, Offering> {
+    if (this.#samples) return this.#samples;
+    const { order, columns, offerings } = this.#parts;
+    const samples = new Map<number, Offering>();
+    for (const row of order) {
+      const code = columns.supplier[row]!;
+      if (samples.has(code)) continue;
+      const offering = offerings[row]!;
+      samples.set(code, offering);
+      const { orgId } = offering.supplier;
+      const own = this.#own.get(orgId);
+      if (own) own.push(code);
+      else this.#own.set(orgId, [code]);
+    }
+    this.#samples = samples;
+    return samples;
+  }
+}
+
+/** An organisation that has no supply. */
+const NOBODY = "-";
+
+/** Names numbered from 0 in the order in which they came; equal names have one number. */
+export class Names {
+  /** By number. Nobody else writes to it. */
+  readonly names: string[] = [];
+  /** By hash: a name's number plus one, at its place or at the next free one behind it; 0 is free. */
+  readonly #slots: Uint32Array;
+  readonly #mask: number;
+
+  /** Takes up to `most` names. */
+  constructor(most: number) {
+    const slots = 2 ** Math.ceil(Math.log2(2 * most + 2));
+    this.#slots = new Uint32Array(slots);
+    this.#mask = slots - 1;
+  }
+
+  /** The number of a name, or -1. */
+  of(name: string): number {
+    return this.#slots[this.#placeOf(name)]! - 1;
+  }
+
+  /** The number of a name, which gets one where it has none. Throws a RangeError when no number is left. */
+  add(name: string): number {
+    const place = this.#placeOf(name);
+    const known = this.#slots[place]!;
+    if (known > 0) return known - 1;
+    if (this.names.length > this.#mask >> 1) throw new RangeError("more names than there is room for");
+    const count = this.names.push(name);
+    this.#slots[place] = count;
+    return count - 1;
+  }
+
+  #placeOf(name: string): number {
+    let place = hashOf(name) & this.#mask;
+    for (;;) {
+      const slot = this.#slots[place]!;
+      if (slot === 0 || this.names[slot - 1] === name) return place;
+      place = (place + 1) & this.#mask;
+    }
+  }
+}
+
+/** How many names are looked at between two yields. */
+const STRIDE = 128;
+
+/** The numbers of the names of `all`, in order: those of `before` itself where they are the same. */
+export function* naming<T>(all: ArrayLike<T>, nameOf: (each: T) => string, before: Names): Sliced<Names> {
+  let same = before.names.length === all.length;
+  for (let i = 0; same && i < all.length; i++) {
+    same = before.names[i] === nameOf(all[i]!);
+    if (i % STRIDE === 0) yield;
+  }
+  if (same) return before;
+  const names = new Names(all.length);
+  for (let i = 0; i < all.length; i++) {
+    names.add(nameOf(all[i]!));
+    if (i % STRIDE === 0) yield;
+  }
+  return names;
+}
+
+/** FNV-1a over the letters, its upper bits folded into those that count. */
+function hashOf(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return hash ^ (hash >>> 15);
 }

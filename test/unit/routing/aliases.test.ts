@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Contract } from "../../../src/contracts/contract.ts";
-import { ALIASES, aliasOf, parseModelName, VARIANTS } from "../../../src/routing/aliases.ts";
+import { ALIASES, aliasOf, parseModelName, VARIANTS } from "../../../src/routing/offering.ts";
 
 describe("parseModelName", () => {
   test.each([

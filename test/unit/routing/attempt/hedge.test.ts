@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { HedgeBudget, HedgeBudgets } from "../../../../src/routing/attempt/hedge.ts";
+import { HedgeBudget, HedgeBudgets } from "../../../../src/routing/attempt/record.ts";
 
 test("a burst of twenty, then one hedge for twenty calls", () => {
   const budget = new HedgeBudget();

@@ -1,9 +1,9 @@
 /** Who pays for waking an offering, of all attempts that find it asleep. */
 import { describe, expect, test } from "vitest";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import type { AttemptWorld } from "../../../../src/routing/attempt/attempt.ts";
 import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
-import type { AttemptWorld } from "../../../../src/routing/attempt/run.ts";
-import { owed } from "../../../../src/routing/attempt/wake.ts";
+import { owed } from "../../../../src/routing/attempt/record.ts";
 import { answers, calls, fails, gateway, late } from "../../../support/attempts.ts";
 import { offering } from "../../../support/supply.ts";
 

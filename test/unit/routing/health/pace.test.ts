@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Pace } from "../../../../src/routing/health/pace.ts";
+import { Pace } from "../../../../src/routing/health/cell.ts";
 
 const usual = (): Pace => {
   const pace = new Pace();

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { BUCKETS, bucketOf, Sketch } from "../../../../src/routing/health/sketch.ts";
+import { BUCKETS, bucketOf, Sketch } from "../../../../src/routing/health/cell.ts";
 import { seeded } from "../../../support/chance.ts";
 
 function sketchOf(durations: readonly number[], now = 1): Sketch {

@@ -1,7 +1,7 @@
 /** What is counted of loops, and how old what robots see is. */
 import { expect, test } from "vitest";
 import { LoopGauge } from "../../../../src/routing/loop/gauge.ts";
-import { ObservationAge } from "../../../../src/routing/loop/intake.ts";
+import { ObservationAge } from "../../../../src/routing/loop/window.ts";
 
 test("a gauge counts the rate of chunks, their jitter and what came too late", () => {
   const gauge = new LoopGauge();

@@ -7,7 +7,7 @@ import { exceeds } from "../../../../src/contracts/bounds.ts";
 import type { ActAnswer } from "../../../../src/contracts/contract.ts";
 import { declaredInput } from "../../../../src/contracts/declared-input.ts";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
-import type { LoopEvent } from "../../../../src/routing/loop/events.ts";
+import type { LoopEvent } from "../../../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
 import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../../support/loops.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearNames } from "../../../../src/routing/plan/near.ts";
+import { nearNames } from "../../../../src/routing/plan/intent.ts";
 
 const KNOWN = ["acme/arm", "acme/arm-2", "openpi/pi0", "openpi/pi05", "service/auto"];
 

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { declare } from "../../../../src/routing/plan/intent.ts";
-import { costMicro } from "../../../../src/routing/plan/measure.ts";
-import { gathered, passes, sift, type Test } from "../../../../src/routing/plan/sift.ts";
+import { costMicro, gathered, passes, sift, type Test } from "../../../../src/routing/plan/sift.ts";
 import { runs } from "../../../support/runs.ts";
 import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { Names } from "../../../../src/routing/snapshot/names.ts";
-import { sorting } from "../../../../src/routing/snapshot/sorting.ts";
+import { sorting } from "../../../../src/routing/snapshot/build.ts";
+import { Names } from "../../../../src/routing/snapshot/snapshot.ts";
 import { atOnce } from "../../../../src/slices.ts";
 
 describe("Names", () => {

@@ -6,9 +6,9 @@ import { ContractSource, InputContractSchema } from "../../../../gen/limber/v1/i
 import { SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { declaredInput } from "../../../../src/contracts/declared-input.ts";
-import { ALIASES } from "../../../../src/routing/aliases.ts";
+import type { HealthView } from "../../../../src/routing/health/health.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
-import type { HealthView } from "../../../../src/routing/health/health-view.ts";
+import { ALIASES } from "../../../../src/routing/offering.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { type RoutingSupply, type Snapshot, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Contract } from "../../../../src/contracts/contract.ts";
-import { aliasOf } from "../../../../src/routing/aliases.ts";
+import { aliasOf } from "../../../../src/routing/offering.ts";
 import { contractOf } from "../../../../src/routing/plan/intent.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { inScope, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
