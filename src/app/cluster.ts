@@ -3,6 +3,7 @@
  * those that crash, hang or are to be renewed. It also runs what exists once: the embedded PostgreSQL, the reference provider and the
  * operations port. It serves no calls.
  */
+
 import cluster, { type Worker } from "node:cluster";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";

@@ -1,7 +1,6 @@
 /** What every subsystem of a process is opened with. */
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
-import type { Closers } from "./closers.ts";
 
 /** The process that subsystems are opened for. */
 export interface AppContext {
@@ -41,4 +40,19 @@ export interface MemberWork {
   refuseConnections(): void;
   /** Drains and ends the process. */
   drain(delayMs: number, patienceMs?: number): void;
+}
+
+/** What closes later closes first. */
+export class Closers {
+  readonly #all: (() => Promise<unknown>)[] = [];
+
+  /** Notes what is to be done at the end. */
+  add(close: () => Promise<unknown>): void {
+    this.#all.unshift(close);
+  }
+
+  /** Does all of it, in turn. */
+  async close(): Promise<void> {
+    for (const close of this.#all.splice(0)) await close();
+  }
 }

@@ -1,6 +1,13 @@
-/** The gate over all services. */
-import { proxiesOf } from "../edge/gate/authenticate.ts";
-import { createGate, type Gate } from "../edge/gate/gate.ts";
+/** The gate of a process, and what stands in for it until everything is open. */
+
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import { GetHealthResponseSchema, OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { API_VERSION } from "../brand.ts";
+import type { KeyPrincipal, Listener, Speaker } from "../call.ts";
+import { type Admission, type CallContext, type CallHead, proxiesOf } from "../edge/gate/authenticate.ts";
+import { createGate, type Gate, type Overload } from "../edge/gate/gate.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
+import type { KeyRecord } from "../store/account/keys.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { openServices, type Subsystems } from "./services.ts";
 
@@ -37,5 +44,81 @@ function openedBy(vault: Vault, sealed: Uint8Array, place: string): Uint8Array |
   } catch (thrown) {
     if (thrown instanceof VaultError) return undefined;
     throw thrown;
+  }
+}
+
+const { getHealth } = OperationsService.method;
+
+/** Says that the process lives, and refuses everything else with `not_ready`, until `open` gives it the gate that serves. */
+export class LateGate implements Gate {
+  #gate: Gate | undefined;
+  #refusal = refuse(
+    Reason.NOT_READY,
+    "the gateway is starting and waits for its database; call again",
+    {},
+    { retryAfter: 1 },
+  );
+
+  /** From now on every call but health is refused by this. */
+  refuse(refusal: Refusal): void {
+    this.#refusal = refusal;
+  }
+
+  /** From now on every call passes `gate`. */
+  open(gate: Gate): void {
+    this.#gate = gate;
+  }
+
+  get overload(): Overload | undefined {
+    return this.#gate?.overload;
+  }
+
+  // What is handed on whole is not awaited: each call would pay for the promise between.
+  admit(method: DescMethod, head: CallHead): Promise<Admission> {
+    return this.#gate?.admit(method, head) ?? this.#admitEarly(method);
+  }
+
+  async identify(authorization: string | undefined): Promise<KeyPrincipal> {
+    if (!this.#gate) throw this.#refusal;
+    return this.#gate.identify(authorization);
+  }
+
+  inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal {
+    if (!this.#gate) throw this.#refusal;
+    return this.#gate.inNameOf(method, record);
+  }
+
+  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
+    return this.#gate?.unary(method, admission, request, context) ?? this.#answerEarly(method);
+  }
+
+  serverStream(
+    method: DescMethod,
+    admission: Admission,
+    request: Message,
+    context: CallContext,
+  ): AsyncIterable<Message> {
+    if (!this.#gate) throw this.#refusal;
+    return this.#gate.serverStream(method, admission, request, context);
+  }
+
+  conversation(
+    method: DescMethod,
+    admission: Admission,
+    speaker: Speaker<Message>,
+    context: CallContext,
+  ): Listener<Message> {
+    if (!this.#gate) throw this.#refusal;
+    return this.#gate.conversation(method, admission, speaker, context);
+  }
+
+  async #admitEarly(method: DescMethod): Promise<Admission> {
+    if (method !== getHealth) throw this.#refusal;
+    return { principal: { kind: "public" }, headers: [], leave: () => {} };
+  }
+
+  async #answerEarly(method: DescMethod): Promise<Message> {
+    if (method !== getHealth) throw this.#refusal;
+    return create(GetHealthResponseSchema, { status: "ok", inference: "simulated", version: API_VERSION });
   }
 }

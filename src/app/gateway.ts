@@ -1,4 +1,5 @@
 /** The composition root: opens one subsystem after the other, and closes them in reverse. */
+
 import { pino } from "pino";
 import { now, sleep, steadyNow } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
@@ -10,28 +11,24 @@ import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/embodiment.ts";
+import { startReference } from "../reference/launch.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { OidcClients } from "../services/issuer/oidc.ts";
 import { JobSeals } from "../services/job/seal.ts";
+import { bringReference, lastReferencePorts } from "../services/supply/reference.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
 import { SessionCache } from "../store/account/session-cache.ts";
 import { endOf, findSession } from "../store/account/sessions.ts";
 import { isDamaged } from "../store/database/unavailable.ts";
-import { openBilling } from "./billing.ts";
-import { Closers } from "./closers.ts";
-import type { AppContext, ClusterMember } from "./context.ts";
-import { openEvents } from "./events.ts";
+import { type AppContext, Closers, type ClusterMember } from "./context.ts";
 import { openGate } from "./gate.ts";
-import { openInference } from "./inference.ts";
-import { type OpenedPort, openPort } from "./port.ts";
-import { openReference } from "./reference.ts";
 import type { Subsystems } from "./services.ts";
+import { supplyDeps } from "./services.ts";
 import { openStorage, patiently, type Storage } from "./storage.ts";
-import { openSupply, samplesOf } from "./supply.ts";
-import type { Transports } from "./transports.ts";
-import { openUpstream } from "./upstream.ts";
+import { openBilling, openEvents, openInference, openSupply, openUpstream, samplesOf } from "./subsystems.ts";
+import { type OpenedPort, openPort, type Transports } from "./transports.ts";
 import { startWorkers } from "./workers.ts";
 
 /** A gateway that answers. */
@@ -283,4 +280,20 @@ async function drain(
   // A call whose caller has left may still have to be settled.
   await Promise.race([idle, over]);
   patience.abort();
+}
+
+/** Starts the reference provider and declares what it serves. Nobody calls yet. */
+async function openReference({ log, closers }: AppContext, subsystems: Subsystems): Promise<void> {
+  const { storage, outward } = subsystems;
+  const ports = await patiently(log, () => lastReferencePorts(storage.sql));
+  const options = { log: (text: string) => log.warn(text) };
+  // Another program may listen there now; elsewhere its offerings are new ones.
+  const reference = await startReference({ ...options, ...ports }).catch(() => startReference(options));
+  closers.add(() => reference.stop());
+  outward.own.add(reference.grpc).add(reference.openpi);
+  // Supply is read once everything is declared.
+  const deps = { ...supplyDeps(subsystems), allowPrivate: true, refresh: async () => {} };
+  await patiently(log, async () => {
+    for (const fault of await bringReference(deps, reference.grpc)) log.error(`reference provider: ${fault}`);
+  });
 }

@@ -1,4 +1,5 @@
 /** Every public service and what serves it, in one table: a new service is one row here. */
+
 import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
@@ -72,12 +73,8 @@ import type { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
 import type { SessionCache } from "../store/account/session-cache.ts";
 import type { SupplyDeps } from "../supply/deps.ts";
-import type { Billing } from "./billing.ts";
-import type { Events } from "./events.ts";
-import type { Inference } from "./inference.ts";
 import type { Storage } from "./storage.ts";
-import type { OpenedSupply } from "./supply.ts";
-import type { OpenedUpstream } from "./upstream.ts";
+import type { Billing, Events, Inference, OpenedSupply, OpenedUpstream } from "./subsystems.ts";
 
 /** Everything that services are built on. */
 export interface Subsystems {

@@ -1,4 +1,5 @@
 /** What a process stands on: the database, the vault, and how it hears of what others did. */
+
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { sleep } from "../clock.ts";
@@ -20,8 +21,7 @@ import { connect, databaseReachable, type Sql, sameDatabase } from "../store/dat
 import { mayPass } from "../store/database/unavailable.ts";
 import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault, VaultError } from "../vault.ts";
-import type { Closers } from "./closers.ts";
-import type { AppContext } from "./context.ts";
+import type { AppContext, Closers } from "./context.ts";
 
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;

@@ -3,20 +3,21 @@ import { X509Certificate } from "node:crypto";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { type CertificatePair, type Config, ConfigError } from "../config.ts";
-import type { BodyMemory } from "../edge/body-memory.ts";
+import { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type CallLog, type LogLine } from "../edge/call-log.ts";
 import { buildServer, type EdgeServer } from "../edge/edge.ts";
 import type { LoadShedder } from "../edge/gate/admission.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/authenticate.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import { explainAt } from "../edge/messages/errors.ts";
-import type { Metrics } from "../edge/metrics.ts";
+import { type MetricSources, Metrics, type Standing } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
 import { fastHttp1 } from "../fast/http1/http1.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
-import type { Closers } from "./closers.ts";
-import { naming } from "./listening.ts";
+import type { AppContext, Closers } from "./context.ts";
+import { LateGate } from "./gate.ts";
+import { unhandledErrors } from "./process.ts";
 import { SERVICES } from "./services.ts";
 
 /** What the transports depend on. */
@@ -63,7 +64,7 @@ export interface Transports {
 }
 
 /** Opens the transports. */
-export async function openTransports(deps: TransportsDeps): Promise<Transports> {
+async function openTransports(deps: TransportsDeps): Promise<Transports> {
   const { config, gate, load, log, logged, metrics, memory, adminToken, ready, embodimentOf, record, closers } = deps;
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
@@ -196,4 +197,108 @@ function hostsOf(host: string): string[] {
     .filter(({ internal, family, scopeid }) => !internal && !scopeid && (host === "::" || family === "IPv4"))
     .map(({ address }) => address);
   return ["127.0.0.1", ...new Set(others)];
+}
+
+/** What the port serves once everything else is open. */
+interface PortContent {
+  readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
+    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait">;
+  };
+  readonly adminToken: string;
+  isReady(): boolean;
+  embodimentOf(model: string): Embodiment | undefined;
+  /** Puts calls on record that no bill does. */
+  record: CallLog;
+}
+
+/** The port, listening. */
+export interface OpenedPort {
+  readonly transports: Transports;
+  /** Refuses every call but health until it is opened. */
+  readonly gate: LateGate;
+  /** From now on metrics and readiness show this. */
+  fill(content: PortContent): void;
+}
+
+/** Opens the port. */
+export async function openPort(
+  { config, log, closers, member }: AppContext,
+  logLines: { write(text: string): unknown },
+  load: LoadShedder,
+): Promise<OpenedPort> {
+  let content: PortContent | undefined;
+  let transports: Transports | undefined;
+  const memory = new BodyMemory(config.bodyMemory);
+  const metrics = new Metrics({
+    standing: () => ({
+      isReady: content?.isReady() ?? false,
+      // What was never reached does not answer.
+      isDatabaseUp: content?.sources.storage().isDatabaseUp ?? false,
+      doEventsWait: content?.sources.storage().doEventsWait ?? false,
+      certificateEnds: transports?.certificateEnds,
+    }),
+    offerings: () => content?.sources.offerings() ?? [],
+    loops: () => content?.sources.loops() ?? { open: 0, offerings: [], sessions: [] },
+    leaser: () => content?.sources.leaser() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
+    callsRunning: () => content?.sources.callsRunning() ?? 0,
+    undecidedPayments: () => content?.sources.undecidedPayments() ?? 0,
+    unhandledErrors,
+    bodyBytes: () => memory.held,
+    load: () => load.figures,
+  });
+  closers.add(async () => metrics.close());
+  member?.serve({ measure: () => metrics.parts() });
+  if (member) metrics.join(member.name, () => member.metrics());
+  const gate = new LateGate();
+  transports = await openTransports({
+    config,
+    gate,
+    load,
+    log,
+    logged: logLines,
+    metrics,
+    memory,
+    adminToken: () => content?.adminToken ?? config.adminToken,
+    ready: () => content?.isReady() ?? false,
+    embodimentOf: (model) => content?.embodimentOf(model),
+    record: (line) => content?.record(line),
+    closers,
+  });
+  const opened = transports;
+  closers.add(() => opened.drain(0));
+  member?.serve({ connections: opened.connections, refuseConnections: opened.refuseConnections });
+  return {
+    transports: opened,
+    gate,
+    fill(filled) {
+      content = filled;
+    },
+  };
+}
+
+/** Why nothing can listen at an address, by the error's code. */
+const PORT_FAULTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "something else listens there",
+  EACCES: "this account may not listen there",
+};
+const HOST_FAULTS: Readonly<Record<string, string>> = {
+  EADDRNOTAVAIL: "this machine has no such address",
+  ENOTFOUND: "no address has this name",
+  EAI_AGAIN: "the name servers do not answer",
+  EINVAL: "it is no address of this machine",
+};
+
+/** Listens; what the system refuses is thrown as a `ConfigError` that names the setting. */
+async function naming<T>(at: { setting: string; host: string; port: number }, listen: () => Promise<T>): Promise<T> {
+  try {
+    return await listen();
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+    const ofHost = HOST_FAULTS[code];
+    if (ofHost !== undefined) throw new ConfigError([`HOST ${at.host} can't be listened at: ${ofHost}`]);
+    const ofPort = PORT_FAULTS[code];
+    if (ofPort !== undefined)
+      throw new ConfigError([`${at.setting} ${at.port} on ${at.host} can't be listened at: ${ofPort}`]);
+    throw cause;
+  }
 }

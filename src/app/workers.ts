@@ -1,4 +1,5 @@
 /** What a process does in the role of a worker: jobs, webhooks, probes by schedule, and forgetting what is over. */
+
 import { availableParallelism } from "node:os";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../clock.ts";
@@ -44,7 +45,7 @@ import { keepProbing } from "../supply/probe/schedule.ts";
 import { post } from "../upstream/post/post.ts";
 import type { AppContext } from "./context.ts";
 import { addressOf, type Subsystems, supplyDeps } from "./services.ts";
-import { HOOK_MS } from "./upstream.ts";
+import { HOOK_MS } from "./subsystems.ts";
 
 const PRUNE_MS = 3_600_000;
 /** A month is closed this long after its end: clocks of replicas differ a little. */

@@ -1,7 +1,30 @@
-/** What systemd is told of this process, by its own program: Node has no datagrams over unix sockets. */
+/** Unhandled errors of this process, and its service manager. */
 import { execFile } from "node:child_process";
 import { every } from "../clock.ts";
 import type { Config } from "../config.ts";
+
+/** One error that no owner heard. */
+interface UnhandledError {
+  readonly kind: "unhandled rejection" | "uncaught exception";
+  readonly error: unknown;
+}
+
+let count = 0;
+
+/** How many there were in this process. */
+export const unhandledErrors = (): number => count;
+
+/** Tells `hear` of each from now on; `isFirst` is true once. Without a caller of this, Node ends the process at the first one. */
+export function onUnhandledErrors(hear: (unhandled: UnhandledError, isFirst: boolean) => void): void {
+  const on =
+    (kind: UnhandledError["kind"]) =>
+    (error: unknown): void => {
+      count++;
+      hear({ kind, error }, count === 1);
+    };
+  process.on("unhandledRejection", on("unhandled rejection"));
+  process.on("uncaughtException", on("uncaught exception"));
+}
 
 /** A service manager that waits to be told. */
 export interface ServiceManager {

@@ -1,0 +1,401 @@
+/** Opens the subsystems of a process: billing, upstream, events, supply, inference. */
+
+import type { Logger } from "pino";
+import type { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { CreditLeaser } from "../billing/credit-leaser.ts";
+import { type Processor, stripeProcessor } from "../billing/payments.ts";
+import type { Implementation } from "../call.ts";
+import { after, every, nowSeconds, steadyNow } from "../clock.ts";
+import type { OfferingSample } from "../edge/metrics.ts";
+import { Broadcaster } from "../events/broadcast/broadcaster.ts";
+import type { EventExporterDeps } from "../events/broadcast/event-exporter.ts";
+import { EventBell } from "../events/event-bell.ts";
+import { GossipTransport } from "../events/gossip-transport.ts";
+import { type Mailer, openMailer } from "../events/mail/smtp.ts";
+import { StopTransport } from "../events/stop-transport.ts";
+import { AttendedRobots } from "../inference/armed/attended.ts";
+import type { InferenceServiceDeps } from "../inference/call.ts";
+import type { Leaser } from "../inference/call-billing.ts";
+import { LiveLoops } from "../inference/loops/live-loops.ts";
+import { LoopRegistry } from "../inference/loops/loop-registry.ts";
+import { Resumption } from "../inference/loops/resumption.ts";
+import { OwnKeyCache } from "../inference/own-keys.ts";
+import { PlanDigests } from "../inference/plan-digests.ts";
+import { PresetCache } from "../inference/presets.ts";
+import { Sessions } from "../inference/sessions.ts";
+import { ActiveStops } from "../inference/stops/active-stops.ts";
+import { StopOrders } from "../inference/stops/stop-orders.ts";
+import { triedSpaces } from "../scenarios/index.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import { BalanceAlerts } from "../services/billing/alerts.ts";
+import { askForgotten } from "../services/billing/pay.ts";
+import { headersOf } from "../services/broadcast.ts";
+import { inferenceService } from "../services/inference.ts";
+import { writeStop } from "../services/robot.ts";
+import { inSlices, pause } from "../slices.ts";
+import { addUpServed } from "../store/billing/earnings.ts";
+import { Claims } from "../store/billing/idempotency.ts";
+import { Ledger } from "../store/billing/ledger.ts";
+import { addUpSeries } from "../store/billing/series.ts";
+import { keepDigests } from "../store/events/plan-digests.ts";
+import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
+import { livingReplicas } from "../store/replicas/replicas.ts";
+import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
+import { releaseServer, takeServer } from "../store/replicas/server-leases.ts";
+import { loadCatalog } from "../store/supply/catalog.ts";
+import { addTroubles } from "../store/supply/offering-days.ts";
+import { SupplyReader } from "../store/supply/supply-reader.ts";
+import { Circuits } from "../supply/circuits.ts";
+import { SupplyOpener } from "../supply/facts.ts";
+import { Gossip } from "../supply/gossip.ts";
+import { LiveSupply } from "../supply/live-supply.ts";
+import { SupplyLoader } from "../supply/loader.ts";
+import { Prober } from "../supply/prober.ts";
+import { dividing, provenProviders } from "../supply/public-models.ts";
+import { Registry } from "../supply/registry/registry.ts";
+import { ReplicaRelay } from "../supply/replica-relay.ts";
+import { Rollup } from "../supply/rollup.ts";
+import { Troubles } from "../supply/troubles.ts";
+import { Wakes } from "../supply/wakes.ts";
+import { createUpstream, type Upstream } from "../upstream/index.ts";
+import { openOtlp } from "../upstream/post/otlp.ts";
+import { guardedAgent, guardedLookup } from "../upstream/transport/guard.ts";
+import type { AppContext, Closers } from "./context.ts";
+import { openReplicaLine, patiently, type Storage } from "./storage.ts";
+
+/** Billing, opened. */
+export interface Billing {
+  readonly leaser: Leaser;
+  /** Undefined where no payment processor is configured. */
+  readonly processor: Processor | undefined;
+  readonly alerts: BalanceAlerts;
+  /** Claims of idempotency keys. */
+  readonly claims: Claims;
+  /** Hears of what an operator should know. */
+  warn(text: string): void;
+  /** Logs at level error, and counts for `/metrics`, what an operator has to decide. */
+  alert(text: string): void;
+  /** How often that happened in this process. */
+  undecidedPayments(): number;
+  /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
+  readonly askForgotten: (() => Promise<unknown>) | undefined;
+}
+
+/** Opens billing: recovers what earlier processes of this replica left, then leases anew. A database that is away is waited for. */
+export async function openBilling(
+  { config, log, replica, closers }: AppContext,
+  { sql, line, notifications }: Storage,
+): Promise<Billing> {
+  // The embedded database has one process at a time, which is the same replica at each start.
+  const ledger = new Ledger({ sql, line, notifications, replica: config.databaseUrl ? replica : "embedded" });
+  const leaser: Leaser = await patiently(log, () => CreditLeaser.open(ledger));
+  closers.add(() => leaser.close());
+  const warn = (text: string): void => log.warn(text);
+  let undecided = 0;
+  const alert = (text: string): void => {
+    undecided += 1;
+    log.error(text);
+  };
+  const alerts = new BalanceAlerts({ sql, notifications, warn });
+  closers.add(() => alerts.close());
+  const claims = new Claims(sql);
+  closers.add(async () => claims.close());
+  const { secretKey, webhookSecret, apiBase } = config.stripe;
+  const processor = secretKey === undefined ? undefined : stripeProcessor({ secretKey, webhookSecret, apiBase });
+  return {
+    leaser,
+    processor,
+    alerts,
+    claims,
+    warn,
+    alert,
+    undecidedPayments: () => undecided,
+    askForgotten: processor && (() => askForgotten({ sql, leaser, warn, alert, processor })),
+  };
+}
+
+/** How long the receiver of an event has, in milliseconds. */
+export const HOOK_MS = 10_000;
+
+/** The way out, opened. */
+export interface OpenedUpstream {
+  readonly upstream: Upstream;
+  /** Fetches what callers and providers name by URL. */
+  readonly agent: ReturnType<typeof guardedAgent>;
+  /** Posts events and spans to receivers. */
+  readonly hookAgent: ReturnType<typeof guardedAgent>;
+  /** Servers that connected to other replicas. */
+  readonly relay: ReplicaRelay;
+  readonly allowPrivate: boolean;
+  /** Addresses of the reference provider, which the guard lets pass. */
+  readonly own: Set<string>;
+}
+
+/** Opens the way out. */
+export function openUpstream(
+  { config, log, replica, closers, member }: AppContext,
+  { sql, notifications, replicaLine }: Storage,
+): OpenedUpstream {
+  const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
+  const guard = { allowPrivate, dnsServers };
+  const agent = guardedAgent(guard);
+  closers.add(() => agent.destroy());
+  const hookAgent = guardedAgent(guard, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
+  closers.add(() => hookAgent.destroy());
+  const own = new Set<string>(member?.own);
+  const upstream = createUpstream(
+    { ...guard, own },
+    {
+      take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
+      release: (server, released) => releaseServer(sql, { server, ...released }),
+    },
+  );
+  closers.add(() => upstream.close());
+  const { hub } = upstream;
+  const relay = new ReplicaRelay({ sql, notifications, hub, replica, replicaLine, warn: (text) => log.warn(text) });
+  closers.add(() => relay.close());
+  return { upstream, agent, hookAgent, relay, allowPrivate, own };
+}
+
+/** Events, opened. */
+export interface Events {
+  readonly broadcaster: Broadcaster;
+  /** Rings when events were written. */
+  readonly bell: EventBell;
+  /** How receivers of spans are reached. */
+  readonly reach: Parameters<typeof openOtlp>[0];
+  readonly openTarget: EventExporterDeps["open"];
+  /** Sends mail; undefined where the operator has named no mail server. */
+  readonly mailer: Mailer | undefined;
+}
+
+/** Opens events. */
+export function openEvents(
+  { config, log, closers }: AppContext,
+  { sql, notifications, vault }: Storage,
+  { hookAgent, allowPrivate }: OpenedUpstream,
+): Events {
+  const reach = {
+    agent: hookAgent,
+    lookup: guardedLookup({ allowPrivate, dnsServers: config.dnsServers }),
+    allowPrivate,
+  };
+  const openTarget: EventExporterDeps["open"] = (target) =>
+    openOtlp(reach, { ...target, headers: headersOf(vault, target) });
+  const broadcaster = new Broadcaster({
+    sql,
+    notifications,
+    open: openTarget,
+    warn: (text, cause) => log.warn({ err: cause }, text),
+  });
+  closers.add(() => broadcaster.close());
+  const bell = new EventBell(notifications);
+  closers.add(async () => bell.close());
+  const mailer = config.mail && openMailer(config.mail.url, config.mail.from);
+  closers.add(async () => mailer?.close());
+  return { broadcaster, bell, mailer, reach, openTarget };
+}
+
+/** How often figures that nobody adds to are looked at, so that old ones fade. */
+const AGE_MS = 5_000;
+/** How often replicas tell each other what they measured. */
+const GOSSIP_MS = 1_000;
+/** How often what offerings did is written down; what a crash loses is no older. */
+const ROLL_MS = 10_000;
+
+/** What supply depends on. */
+interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replicaLine" | "vault"> {
+  /** Names this process among all. */
+  replica: string;
+  outward: Pick<OpenedUpstream, "upstream" | "agent" | "allowPrivate">;
+  scenarios: ReadonlyMap<string, Scenario>;
+  log: Logger;
+  closers: Closers;
+}
+
+/** The supply that this process routes to. */
+export interface OpenedSupply {
+  supply: LiveSupply;
+  registry: Registry;
+  /** Reads it again. */
+  loader: SupplyLoader;
+  rollup: Rollup;
+  troubles: Troubles;
+  /** Action spaces that a scenario is here for. */
+  evaluated: ReadonlySet<string>;
+}
+
+/** Opens it, empty until `loader` loads: what there is, how it does, and what other replicas tell of that. */
+export function openSupply({
+  sql,
+  notifications,
+  replicaLine,
+  vault,
+  replica,
+  outward,
+  scenarios,
+  log,
+  closers,
+}: OpenSupplyDeps): OpenedSupply {
+  const { upstream, agent, allowPrivate } = outward;
+  const supply = new LiveSupply(upstream);
+  const prober = new Prober(supply, { agent, allowPrivate, native: upstream.native });
+  closers.add(() => prober.close());
+  const registry = new Registry(supply, scenarios.values());
+  const circuits = new Circuits({ sql, notifications, health: supply.health, warn: (text) => log.warn(text) });
+  closers.add(() => circuits.close());
+  const reader = new SupplyReader(sql);
+  const evaluated = triedSpaces(scenarios.values());
+  const opener = new SupplyOpener({ vault, upstream, evaluated, log: (text) => log.error(text) });
+  const warn = (text: string, cause: unknown): void => log.error({ err: cause }, text);
+  const loader = new SupplyLoader(async () => {
+    const [all, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
+    const { open, own } = await inSlices(dividing(all), pause);
+    await inSlices(supply.adopting(await inSlices(opener.facts(open), pause), own), pause);
+    await circuits.refresh();
+    const providers = await inSlices(provenProviders(all), pause);
+    await inSlices(registry.adopting({ ...open, providers }, catalog), pause);
+  }, warn);
+  closers.add(async () => loader.close());
+
+  const ageing = every(AGE_MS, () => void inSlices(supply.health.age(steadyNow())));
+  closers.add(async () => ageing());
+
+  const rollup = new Rollup(supply.health, {
+    put: (records) => putMinutes(sql, replica, records),
+    rollUp: async (minute) => {
+      const rolled = await rollUp(sql, minute);
+      // Whichever replica rolls up adds up what was earned too, and what calls came to.
+      if (rolled) await Promise.all([addUpServed(sql), addUpSeries(sql)]);
+      return rolled;
+    },
+    uptimes: () => loadUptimes(sql, Math.floor(nowSeconds() / 3600)),
+    latencies: (minute) => loadLatencies(sql, minute),
+  });
+  const troubles = new Troubles((records) => addTroubles(sql, records));
+  supply.health.onTrouble = troubles.note;
+  const rolling = every(ROLL_MS, () => {
+    void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed"));
+    void troubles.write().catch((error) => log.warn({ err: error }, "failures of offerings could not be written"));
+  });
+  closers.add(async () => {
+    rolling();
+    await Promise.all([rollup.tick(), troubles.write()].map((written) => written.catch(() => {})));
+  });
+
+  const gossip = new Gossip(replica, supply.health);
+  const gossipTransport = new GossipTransport({
+    topic: "gossip",
+    ...{ sql, notifications, replicaLine },
+    hear: (message) => gossip.hear(message),
+  });
+  closers.add(async () => gossipTransport.close());
+  const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));
+  closers.add(async () => gossiping());
+  return { supply, registry, loader, rollup, troubles, evaluated };
+}
+
+/** What the metrics show of live supply. */
+export function* samplesOf({ health }: LiveSupply): Iterable<OfferingSample> {
+  const at = steadyNow();
+  for (const { offering, breaker, p50Ms, p95Ms, p99Ms } of health.figures(at)) {
+    if (offering.simulated) continue;
+    const { id, provider, model } = offering;
+    const { calls = 0, failures = 0 } = health.tell(id, at)?.tally ?? {};
+    yield { offering: id, provider, model, breaker: breaker.state, attempts: calls, failures, p50Ms, p95Ms, p99Ms };
+  }
+}
+
+/** Inference, opened. */
+export interface Inference {
+  /** The inference RPCs. */
+  readonly service: Implementation<typeof InferenceService>;
+  readonly loops: LoopRegistry;
+  /** The loops of all replicas, for those who watch. */
+  readonly liveLoops: LiveLoops;
+  readonly sessions: Sessions;
+  readonly presets: PresetCache;
+  readonly ownKeys: OwnKeyCache;
+  readonly stops: ActiveStops;
+  readonly stopOrders: StopOrders;
+  /** The robots that wait here for runs of agents. */
+  readonly robots: AttendedRobots;
+}
+
+/** The subsystems that inference is opened over. */
+interface InferenceBase {
+  readonly storage: Storage;
+  readonly billing: Billing;
+  readonly supply: OpenedSupply;
+  readonly outward: OpenedUpstream;
+  readonly events: Events;
+}
+
+/** Opens inference. Emergency stops are known when it resolves: no robot moves before. */
+export async function openInference(
+  { config, log, replica, closers }: AppContext,
+  { storage, billing, supply: { supply, evaluated }, outward: { agent, allowPrivate }, events }: InferenceBase,
+): Promise<Inference> {
+  const { sql, notifications, natsUrl, replicaLine, vault } = storage;
+  const sessions = new Sessions(sql, notifications);
+  closers.add(() => sessions.close());
+  const loops = new LoopRegistry((summary) => log.info(summary, "loop"));
+  closers.add(async () => loops.close());
+  const loopTransport = new GossipTransport({
+    topic: "loops",
+    ...{ sql, notifications, replicaLine },
+    hear: (message) => liveLoops.hear(message),
+  });
+  // The embedded database has one process at a time.
+  const others = async (): Promise<string[]> =>
+    config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
+  const liveLoops: LiveLoops = new LiveLoops({ replica, loops, sender: loopTransport, others });
+  closers.add(async () => loopTransport.close());
+  closers.add(async () => liveLoops.close());
+  const resumption = new Resumption({ sql, notifications, vault }, loops);
+  closers.add(async () => resumption.close());
+
+  const stops = new ActiveStops(sql, notifications, after);
+  closers.add(async () => stops.close());
+  const stopOrders: StopOrders = new StopOrders({
+    stops,
+    replica,
+    write: (order) => writeStop(sql, order),
+    tell: (order) => stopTransport.tell(order),
+    warn: (text, cause) => log.error({ err: cause }, text),
+  });
+  const stopLine = openReplicaLine({ log, closers }, natsUrl, false);
+  const stopTransport = new StopTransport({ line: stopLine, replica, hear: (order) => stopOrders.hear(order) });
+  closers.add(async () => stopTransport.close());
+  closers.add(async () => stopOrders.close());
+  await patiently(log, () => stops.load());
+  loops.obey(stops);
+  const warn = (text: string, cause: unknown): void => log.warn({ err: cause }, text);
+  const robots = new AttendedRobots({ sql, notifications, stops, warn });
+  closers.add(async () => robots.close());
+
+  const presets = new PresetCache(sql, notifications);
+  closers.add(async () => presets.close());
+  const ownKeys = new OwnKeyCache(sql, notifications, vault);
+  closers.add(async () => ownKeys.close());
+  const digests = new PlanDigests((kept) => keepDigests(sql, kept));
+  closers.add(() => digests.close());
+  const deps: InferenceServiceDeps = {
+    supply,
+    evaluated,
+    leaser: billing.leaser,
+    loops,
+    resumption,
+    stops,
+    agent,
+    allowPrivate,
+    presets,
+    ownKeys,
+    sessions,
+    wakes: new Wakes(sql, supply.health),
+    digests,
+    broadcast: events.broadcaster,
+    unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
+  };
+  return { service: inferenceService(deps), loops, liveLoops, sessions, presets, ownKeys, stops, stopOrders, robots };
+}
