@@ -36,7 +36,7 @@ async function enteredFiles(dataDir: string, endpoint: string): Promise<string[]
     LOG_LEVEL: "info",
     DATA_DIR: dataDir,
   };
-  const launched = launchGateway(env, undefined, ["--inspect=127.0.0.1:0"]);
+  const launched = launchGateway(env, ["--inspect=127.0.0.1:0"], { fromSources: true });
   const gateway = await launched.ready;
   const well = async (path: string, body: object, as: object) => {
     const { status, text, body: answer } = await callRest(gateway.url, path, body, as);

@@ -6,10 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { START_FLAGS } from "../../src/app/collector.ts";
-import { compiled } from "./compiled.ts";
+import { bundledGateway } from "./bundled.ts";
 
-/** The source tree that runs unless a test names another. */
-const HOME_TREE = fileURLToPath(new URL("../..", import.meta.url));
+const SOURCES = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
 /** How a process ended. */
 export interface Ended {
@@ -40,8 +39,8 @@ export function scratchDir(): { path: string; remove(): void } {
 /** Nothing of the environment of the tests reaches the process but what finds its programs. */
 function launch(
   env: Readonly<Record<string, string>>,
-  tree = HOME_TREE,
   flags: readonly string[] = [],
+  main = join(bundledGateway(), "main.mjs"),
 ): {
   child: ChildProcess;
   stdout: string[];
@@ -49,12 +48,12 @@ function launch(
   ended: Promise<Ended>;
 } {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
-  const child = spawn(process.execPath, [...START_FLAGS, ...flags, join(tree, "src/main.ts")], {
+  const child = spawn(process.execPath, [...START_FLAGS, ...flags, main], {
     env: {
       PATH,
       HOME,
       ...(TMPDIR !== undefined && { TMPDIR }),
-      NODE_COMPILE_CACHE: compiled(tree, tree === HOME_TREE),
+      NODE_COMPILE_CACHE: join(bundledGateway(), "compiled"),
       PORT: "0",
       // No balancer has to see that it ends.
       LIMBER_DRAIN_DELAY_S: "0",
@@ -90,13 +89,13 @@ export interface Launched {
   readonly stderr: () => string;
 }
 
-/** Starts a gateway from the source tree `tree`, with Node's own `flags`, and waits for nothing. */
+/** Starts a gateway with Node's own `flags`, and waits for nothing. It runs as a bundle, or from its sources. */
 export function launchGateway(
   env: Readonly<Record<string, string>>,
-  tree?: string,
   flags: readonly string[] = [],
+  { fromSources = false } = {},
 ): Launched {
-  const { child, stdout, stderr, ended } = launch(env, tree, flags);
+  const { child, stdout, stderr, ended } = launch(env, flags, fromSources ? SOURCES : undefined);
   const ready = readyOf({ child, stdout, stderr, ended });
   ready.catch(() => {});
   return { pid: child.pid!, child, ready, ended, stderr: () => stderr.join("") };

@@ -8,8 +8,6 @@ import { type Model, startModel } from "./model.ts";
 
 /** How a pair differs from a plain one. */
 export interface PairOptions {
-  /** The source tree that the gateways run. */
-  readonly tree?: string;
   /** More of their environment. */
   readonly env?: Readonly<Record<string, string>>;
   /** Every commit takes this much longer, as on a slow disk; 100 ms at most. */
@@ -25,7 +23,6 @@ export class Pair {
   readonly postgres: EmbeddedPostgres;
   readonly sql: Sql;
   readonly #env: Readonly<Record<string, string>>;
-  readonly #tree: string | undefined;
   readonly #dir: { remove(): void };
   /** What ended although nobody killed it, in words. */
   readonly mishaps: string[] = [];
@@ -37,7 +34,6 @@ export class Pair {
     this.postgres = postgres;
     this.sql = connect(postgres.url, { max: 3 });
     this.#dir = dir;
-    this.#tree = options.tree;
     this.#env = {
       LOG_LEVEL: "error",
       DATABASE_URL: postgres.url,
@@ -81,7 +77,7 @@ export class Pair {
 
   /** Starts a gateway at place 0 or 1; resolves when it's ready, or when it was killed before. */
   async start(place: number): Promise<Gateway | undefined> {
-    const launched = launchGateway(this.#env, this.#tree);
+    const launched = launchGateway(this.#env);
     this.#places[place] = launched;
     const gone = launched.ended.then(({ signal }) => {
       if (signal !== "SIGKILL") throw new Error("a gateway did not start");

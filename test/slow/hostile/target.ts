@@ -58,7 +58,7 @@ export async function openTarget(env: Readonly<Record<string, string>> = {}): Pr
     LIMBER_GR00T_PORT: String(gr00tPort),
     ...env,
   };
-  const { child, ready, ended } = launchGateway(settings, undefined, FLAGS);
+  const { child, ready, ended } = launchGateway(settings, FLAGS);
   const gateway = await ready;
   const { url } = gateway;
   let end: string | undefined;
