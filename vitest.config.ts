@@ -6,6 +6,7 @@ const FAST = [
   "test/*.test.ts",
   "test/{api,clients,edge,events,plans,sidecar,store,story,unit,upstream,wires,world}/**/*.test.ts",
 ];
+const MEMORY = ["test/slow/memory/*.test.ts"];
 
 export default defineConfig({
   test: {
@@ -31,9 +32,11 @@ export default defineConfig({
         : [["json", { outputFile: process.env.REPORT }] as [string, { outputFile: string }]]),
     ],
     projects: [
-      // Loading the gateway's modules takes half of a file's time, so these files share three processes, one file after the other in each.
+      // Loading the gateway's modules takes half of a file's time, so these files share a few processes, one file after the other in each.
       { extends: true, test: { name: "fast", include: FAST, isolate: false } },
-      { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"] } },
+      { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"], exclude: MEMORY, isolate: false } },
+      // What these measure is the heap, so each has a process of its own.
+      { extends: true, test: { name: "slow-memory", include: MEMORY } },
       { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"] } },
     ],
   },

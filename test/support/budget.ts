@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync, writeSync } from "node:fs";
 import { relative } from "node:path";
 import type { Reporter, TestModule } from "vitest/node";
-import { type ProjectBudget, readBudget, recordOf } from "./budget-file.ts";
+import { type ProjectBudget, readBudget, recordOf, suiteOf } from "./budget-file.ts";
 import { childSeconds, ownSeconds } from "./cpu.ts";
 
 /** CPU-seconds that the calibration loop takes on the machine for which budgets are written, when nothing else runs. */
@@ -34,12 +34,12 @@ export default class BudgetReporter implements Reporter {
     printFlaky(modules);
     this.#calibrations.push(calibrate());
     const scale = CALIBRATION_S / (this.#calibrations.reduce((sum, each) => sum + each, 0) / this.#calibrations.length);
-    const projects = Map.groupBy(modules, ({ project }) => project.name);
+    const suites = Map.groupBy(modules, ({ project }) => suiteOf(project.name));
     // PostgreSQL and the workers count once they have exited, which is after this.
     process.once("exit", () => {
       const totalS = (ownSeconds() + childSeconds()) * scale;
-      for (const [name, files] of projects)
-        report(name, costsOf(files, scale), projects.size === 1 ? totalS : undefined, scale);
+      for (const [name, files] of suites)
+        report(name, costsOf(files, scale), suites.size === 1 ? totalS : undefined, scale);
     });
   }
 }
