@@ -196,7 +196,7 @@ const GATE_STATUS: Readonly<Record<string, number>> = {
 };
 
 describe("every RPC", () => {
-  it("needs a permission of the matrix, or has a place among those that need none", () => {
+  it("requires a permission of the table or is listed as open", () => {
     const faults = METHODS.filter((method) => {
       const { access, permission } = getOption(method, rpc);
       const name = nameOf(method);
@@ -207,7 +207,7 @@ describe("every RPC", () => {
     expect(faults.map(nameOf)).toEqual([]);
   });
 
-  it(`is opened by the gate to exactly those whom the matrix lets in: ${METHODS.length} RPCs by every principal`, async () => {
+  it(`is open to exactly the callers in the table: ${METHODS.length} RPCs by every kind of caller`, async () => {
     const notifications = await Notifications.open(app.database.url);
     const keys = new KeyCache(app.sql, notifications);
     const sessions = new SessionCache(app.sql, notifications);
@@ -264,7 +264,7 @@ describe("every RPC", () => {
     expect(all.length).toBeGreaterThanOrEqual(14);
   });
 
-  it("answers over REST as the gate decides, whosever things a path names", async () => {
+  it("answers over REST as the gate decides, whatever ids the path names", async () => {
     const things = {
       own: await belongings(app, caller, "own"),
       "another's": await belongings(app, await app.caller(1), "anothers"),

@@ -152,7 +152,7 @@ const NARROWED_BY_THEMSELVES = new Set([
 const nameOf = (method: DescMethod): string => `${method.parent.name}.${method.name}`;
 
 describe("every RPC", () => {
-  it("that writes keys, members, roles, applications or settings says what it yields", () => {
+  it("that changes keys, members, roles, applications or settings declares what it grants", () => {
     const silent = METHODS.filter((method) => {
       const { permission, access, yields } = getOption(method, rpc);
       const signsUp =
@@ -163,13 +163,13 @@ describe("every RPC", () => {
     expect(silent.map(nameOf)).toEqual([]);
   });
 
-  it("that yields authority is tried below", () => {
+  it("that grants authority is tested below", () => {
     const yielding = METHODS.filter((method) => yields(method) === Yield.AUTHORITY).map(nameOf);
     const tried = [...Object.keys(ATTEMPTS), ...NARROWED_BY_THEMSELVES];
     expect(yielding.toSorted()).toEqual(tried.toSorted());
   });
 
-  it("that yields authority refuses a key that is narrowed in any dimension, and names the dimension", async () => {
+  it("that grants authority refuses a key narrowed in any dimension and names the dimension", async () => {
     const faults: string[] = [];
     let tried = 0;
     for (const [dimension, facts] of Object.entries(narrow())) {
@@ -189,14 +189,14 @@ describe("every RPC", () => {
 });
 
 describe("what was found from outside", () => {
-  it("a key with bounds does not rotate an unbounded sibling", async () => {
+  it("a key with bounds cannot rotate an unbounded key", async () => {
     const { key } = await app.admin(keysPath(), { role: "admin", bounds: { lowest: [-1], highest: [1] } });
     const { id } = await app.admin(keysPath(), { role: "developer" });
     const { status, body } = await app.call(keysPath(`/${id}/rotate`), {}, { key });
     expect([status, body.error.code, body.error.details.exceeds]).toEqual([403, "scope_denied", ["bounds"]]);
   });
 
-  it("a key does not take its own limits off", async () => {
+  it("a key cannot lift its own limits", async () => {
     const limits = { robot_id: "arm-7", rate_limit: { requests: 5, window_s: 60, burst: 50 }, expires_at: end };
     const { id, key } = await app.admin(keysPath(), { role: "admin", ...limits });
     const change = (body: object) => app.call(keysPath(`/${id}`), body, { key, method: "PATCH" });
@@ -216,7 +216,7 @@ describe("what was found from outside", () => {
     expect((await change({ rate_limit: { requests: 4, window_s: 60 }, scopes: ["act"] })).status).toBe(200);
   });
 
-  it("consent gives an application no more than the consenting key has, and ends with it", async () => {
+  it("consent gives an application at most the consenting key's authority, and ends with it", async () => {
     const limits = {
       bounds: { lowest: [-1], highest: [1] },
       robot_id: "arm-7",
@@ -236,7 +236,7 @@ describe("what was found from outside", () => {
     await eventually(async () => expect((await look()).status).toBe(401));
   });
 
-  it("nobody gets a role beyond the caller's by leaving a group, or by one that is deleted", async () => {
+  it("leaving or deleting a group gives no role beyond the caller's", async () => {
     const boss = await person(app, caller.org, "owner");
     const crew = (await app.call("/v1/scim/v2/Groups", { displayName: "demoted" }, caller)).body.id;
     await app.call(`/v1/scim/v2/Groups/${crew}/map`, { role: "viewer" }, caller);
@@ -264,7 +264,7 @@ describe("a key that a key made", () => {
   const codeOf = async (key: string, gateway: App) =>
     (await gateway.call("/v1/key", undefined, { key })).body.error?.code;
 
-  it("is narrowed, switched off and on, and revoked with every key above it, on every replica", async () => {
+  it("is narrowed, disabled, enabled and revoked with every key above it, on every replica", async () => {
     const top = await app.admin(keysPath(), { role: "admin" });
     const middle = await child(top.key, { role: "admin" });
     const leaf = await child(middle.key);
@@ -289,7 +289,7 @@ describe("a key that a key made", () => {
     expect(told).toHaveLength(3);
   });
 
-  it("changes and ends none of the keys that it descends from", async () => {
+  it("cannot change or revoke its ancestors", async () => {
     const top = await app.admin(keysPath(), { role: "admin" });
     const leaf = await child(top.key, { role: "admin" });
     const options = { key: leaf.key };
@@ -298,7 +298,7 @@ describe("a key that a key made", () => {
     expect((await app.call(keysPath(`/${top.id}`), undefined, { ...options, method: "DELETE" })).status).toBe(403);
   });
 
-  it("descends from eight keys at most", async () => {
+  it("has at most eight ancestors", async () => {
     let { key } = await app.admin(keysPath(), { role: "admin" });
     for (let i = 0; i < 8; i++) ({ key } = await child(key, { role: "admin" }));
     const { status, body } = await app.call(keysPath(), {}, { key });
@@ -307,7 +307,7 @@ describe("a key that a key made", () => {
 });
 
 describe("a walk over the real API", () => {
-  it("by a narrowed key and all keys that it gets never shows a key outside its authority", async () => {
+  it("a narrowed key and all keys it obtains never show a key outside its authority", async () => {
     const random = seeded(16);
     const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
     const facts = {

@@ -16,13 +16,13 @@ const refused = async (path: string, body?: object) => {
   return { ...answer.error, detail: answer.detail };
 };
 
-it("name the page that explains them by its whole address, and the document names the server", async () => {
+it("errors link their documentation page, and OpenAPI names the server", async () => {
   expect((await refused("/v1/models/a/b")).docs_url).toBe("https://api.example.com/docs/errors#model_not_found");
   const { body } = await app.call("/openapi.json");
   expect(body.servers).toEqual([{ url: "https://api.example.com/base", description: "public" }]);
 });
 
-it("name the path that was meant, and redirect to no other host", async () => {
+it("errors suggest the intended path and redirect to no other host", async () => {
   expect((await refused("/v1/act/", {})).message).toBe("there is no such path; the nearest is /v1/act");
   expect((await refused("/v1/usages")).message).toContain("/v1/usage");
   const docs = await fetch(`${app.url}/docs/`, { redirect: "manual" });
@@ -31,7 +31,7 @@ it("name the path that was meant, and redirect to no other host", async () => {
   expect(outside.status).toBe(404);
 });
 
-it("say of a blocked port that it is the port, and of anything else what an address must be", async () => {
+it("errors distinguish blocked ports from invalid addresses", async () => {
   const { key } = caller;
   await app.call("/v1/supply/providers", { name: "walls" }, { key });
   const model = { model: "walls/one", runtime: "limber-policy", hardware: "cpu", contracts: ["act"] };
@@ -53,7 +53,7 @@ it("say of a blocked port that it is the port, and of anything else what an addr
   );
 });
 
-it("list the events that there are", async () => {
+it("errors list the known events", async () => {
   const { message, param, details } = await refused("/v1/webhooks", {
     url: "https://example.com/",
     events: ["batch.complete"],

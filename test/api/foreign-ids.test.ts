@@ -41,7 +41,7 @@ afterAll(async () => {
 });
 
 describe("the ids of another organisation in a path", () => {
-  it("answer as ids that do not exist, by status and body", async () => {
+  it("answer like unknown ids, by status and body", async () => {
     const faults: string[] = [];
     let looked = 0;
     for (const method of METHODS) {
@@ -71,7 +71,7 @@ describe("the ids of another organisation in a path", () => {
     expect(looked).toBeGreaterThan(50);
   }, 60_000);
 
-  it("leave a key at work that another organisation stops by its id", async () => {
+  it("do not stop a key when another organization names its id", async () => {
     const other = await app.caller(1);
     const { body: own } = await app.call("/v1/key", undefined, { key: other.key });
     const stop = await app.call("/v1/robots/stop", { key_id: own.id, reason: "spite" }, { key: stranger.key });
@@ -82,7 +82,7 @@ describe("the ids of another organisation in a path", () => {
 });
 
 describe("the ids of another organisation in a query or a body", () => {
-  it("are refused wherever they would be kept without an effect; a filter of a list finds nothing", async () => {
+  it("are refused where they would be stored without effect; a list filter finds nothing", async () => {
     const taken: string[] = [];
     for (const { method, field, many, names } of METHODS.flatMap(sitesOf)) {
       const { verb, path } = patternOf(method);

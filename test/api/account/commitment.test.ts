@@ -13,7 +13,7 @@ const set = (org: string, body: unknown, options: object = { admin: ADMIN_TOKEN 
   app.call(`/v1/orgs/${org}/commitment`, body, options);
 
 describe("200", () => {
-  it("sets the minimum of a month, which the balance shows and the audit log remembers", async () => {
+  it("sets a monthly minimum, shown in the balance and the audit log", async () => {
     const { org, key } = await app.caller(10);
     const { status, body } = await set(org, { min_monthly_usd: 31 });
     const [start, end] = [body.period_start, body.period_end].map((at) => new Date(at * 1000));
@@ -36,7 +36,7 @@ describe("200", () => {
 });
 
 describe("refusals", () => {
-  it("are for everybody but the operator, for organisations that there aren't, and for what makes no sense", async () => {
+  it("refuses callers other than the operator, unknown organizations and invalid values", async () => {
     const { org, key } = await app.caller(0);
     expect((await set(org, { min_monthly_usd: 1 }, { key })).body.error.code).toBe("admin_token_required");
     expect((await set("org_nobody", { min_monthly_usd: 1 })).status).toBe(404);

@@ -17,7 +17,7 @@ const told = async (org: string) =>
     ({ payload }) => fromBinary(EventSchema, payload).data.value,
   );
 
-it("is told once for each end, seven days before, by any number of replicas at once", async () => {
+it("reports each expiring key once, seven days before, with any number of replicas", async () => {
   const { org } = await app.caller(0);
   const now = Math.floor(Date.now() / 1000);
   const make = async (facts: object): Promise<string> => (await app.admin(`/v1/orgs/${org}/keys`, facts)).id;
@@ -49,7 +49,7 @@ it("is told once for each end, seven days before, by any number of replicas at o
   );
 });
 
-it("is told of more keys than are looked at at once", async () => {
+it("reports more keys than one query reads", async () => {
   const { org } = await app.caller(0);
   const { id } = await app.admin(`/v1/orgs/${org}/keys`, {});
   await app.sql`

@@ -19,7 +19,7 @@ const make = (org: string, body: unknown, options: object = { admin: ADMIN_TOKEN
   app.call(`/v1/orgs/${org}/keys`, body, options);
 
 describe("POST /v1/orgs/{org_id}/keys", () => {
-  it("makes a key with the defaults, whose secret is in this answer and nowhere else", async () => {
+  it("makes a key with the defaults and returns its secret only once", async () => {
     const { status, body } = await make(caller.org, {});
     expect(status).toBe(201);
     expect(body).toEqual({
@@ -47,12 +47,12 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(row?.text).not.toContain(body.key);
   });
 
-  it("takes a call without a body", async () => {
+  it("accepts a call without a body", async () => {
     const { status } = await app.call(`/v1/orgs/${caller.org}/keys`, undefined, { admin: ADMIN_TOKEN, method: "POST" });
     expect(status).toBe(201);
   });
 
-  it("keeps everything that it is told", async () => {
+  it("stores every field of the request", async () => {
     const facts = {
       name: "arm 7",
       scopes: ["act", "ground"],
@@ -69,7 +69,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(shown).toMatchObject({ ...facts, rate_limit: facts.rate_limit });
   });
 
-  it("lets owners and admins make keys of their own organisation, and nobody else", async () => {
+  it("lets only owners and admins make keys, in their own organization", async () => {
     for (const role of ["owner", "admin"]) {
       const key = await app.key(caller.org, { role });
       expect((await make(caller.org, {}, { key })).status, role).toBe(201);
@@ -83,7 +83,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect((await make(caller.org, {}, { admin: "wrong" })).body.error.code).toBe("invalid_admin_token");
   });
 
-  it("must not make a key that may do more than the one that makes it", async () => {
+  it("refuses a key with more authority than its creator", async () => {
     const narrow = { role: "admin", scopes: ["act", "ground"], models: [`${named.acme}/base`, "other/*"] };
     const key = await app.key(caller.org, narrow);
     const made = async (more: object) => (await make(caller.org, { ...narrow, ...more }, { key })).status;
@@ -95,7 +95,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(await made({ models: [`${named.acme}/*`] })).toBe(403);
   });
 
-  it("gives a key what its maker has where the request leaves it out", async () => {
+  it("inherits absent fields from the creating key", async () => {
     const lab = (await app.admin(`/v1/orgs/${caller.org}/workspaces`, { name: "left out" })).id;
     const facts = {
       role: "admin",
@@ -116,7 +116,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(body).toMatchObject(inherited);
   });
 
-  it("shows another organisation's as if there were none", async () => {
+  it("returns 404 for another organization's keys", async () => {
     const stranger = await app.caller(0);
     for (const org of [stranger.org, "org_nobody"]) {
       const { status, body } = await make(org, {}, { key: caller.key });
@@ -125,13 +125,13 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect((await make("org_nobody", {})).status).toBe(404);
   });
 
-  it("needs both to be right where token and key are sent", async () => {
+  it("requires both to be valid if token and key are sent", async () => {
     expect((await make(caller.org, {}, { admin: ADMIN_TOKEN, key: "lmb_sk_nobody" })).status).toBe(401);
     expect((await make(caller.org, {}, { admin: "wrong", key: caller.key })).status).toBe(403);
     expect((await make(caller.org, {}, { admin: ADMIN_TOKEN, key: caller.key })).status).toBe(201);
   });
 
-  it("refuses what makes no sense", async () => {
+  it("refuses invalid fields", async () => {
     for (const body of [
       { scopes: ["fly"] },
       { role: "king" },
@@ -177,7 +177,7 @@ describe("GET /v1/key", () => {
     expect(text).not.toContain(key);
   });
 
-  it("takes no body, no query and no other verb", async () => {
+  it("refuses a body, a query and other methods", async () => {
     const { key } = caller;
     expect((await app.call("/v1/key?verbose=1", undefined, { key })).status).toBe(422);
     const { status, headers } = await app.call("/v1/key", {}, { key });

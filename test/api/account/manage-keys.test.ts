@@ -28,7 +28,7 @@ const on = (id: string, method: string, body?: object, options: object = { key: 
   app.call(`/v1/orgs/${caller.org}/keys/${id}`, body, { method, ...options });
 
 describe("GET /v1/orgs/{org_id}/keys", () => {
-  it("lists an organisation's keys, oldest first, without their secrets, page by page", async () => {
+  it("lists an organization's keys, oldest first, without secrets, by page", async () => {
     const { org, key } = await app.caller(0);
     const ws = (await app.call(`/v1/orgs/${org}/workspaces`, { name: "w" }, { key })).body.id;
     for (const facts of [{ name: "a" }, { name: "b", workspace_id: ws, robot_id: "arm-7" }]) await app.key(org, facts);
@@ -47,7 +47,7 @@ describe("GET /v1/orgs/{org_id}/keys", () => {
     for (const query of ["?limit=0", "?limit=501", "?limit=x"]) expect((await list(query)).status, query).toBe(422);
   });
 
-  it("is read by owners, admins, viewers and the operator, of no other organisation", async () => {
+  it("is readable by owners, admins, viewers and the operator of that organization", async () => {
     const path = `/v1/orgs/${caller.org}/keys`;
     for (const role of ["owner", "admin", "viewer"])
       expect((await app.call(path, undefined, { key: await app.key(caller.org, { role }) })).status, role).toBe(200);
@@ -57,7 +57,7 @@ describe("GET /v1/orgs/{org_id}/keys", () => {
     expect((await app.call(path, undefined, { key: (await app.caller(0)).key })).status).toBe(404);
   });
 
-  it("shows one with its spending", async () => {
+  it("shows a key with its spending", async () => {
     const key = await made({ budget: { limit_usd: 1, interval: "daily" } });
     expect((await act(key.key)).status).toBe(200);
     const { body } = await on(key.id, "GET");
@@ -72,7 +72,7 @@ describe("GET /v1/orgs/{org_id}/keys", () => {
 });
 
 describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
-  it("changes what is named and leaves the rest", async () => {
+  it("changes only the given fields", async () => {
     // A key that drives simulations makes none that drives hardware.
     const owner = { key: await app.key(caller.org, { role: "owner", environment: "hardware" }) };
     const facts = { name: "old", robot_id: "r1", scopes: ["act"], budget: { limit_usd: 1 } };
@@ -102,7 +102,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     });
   });
 
-  it("switches a key off and on again, and narrows it, on every replica within a second", async () => {
+  it("disables, enables and narrows a key on every replica within a second", async () => {
     const key = await made();
     for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const everywhere = async (code: string | undefined) => {
@@ -117,7 +117,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     await everywhere("model_not_in_scope");
   });
 
-  it("holds a budget that is set below what was spent, at once", async () => {
+  it("applies at once a budget below the amount spent", async () => {
     const key = await made({ budget: { limit_usd: 1, interval: "monthly" } });
     for (let i = 0; i < 3; i++) expect((await act(key.key)).status).toBe(200);
     const { body } = await on(key.id, "PATCH", { budget: { limit_usd: 0.001, interval: "monthly" } });
@@ -131,7 +131,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     expect(shown.budget).toMatchObject({ spent_usd: 0.003, remaining_usd: 0 });
   });
 
-  it("refuses what makes no sense, and what is set and taken away at once", async () => {
+  it("refuses invalid fields, and a field that is set and cleared at once", async () => {
     const { id } = await made();
     for (const body of [
       { expires_at: 1 },
@@ -149,7 +149,7 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
 });
 
 describe("DELETE /v1/orgs/{org_id}/keys/{key_id}", () => {
-  it("revokes for ever: no replica takes the key after a second, and it is in no list", async () => {
+  it("revokes a key for good: every replica refuses it within a second, and no list shows it", async () => {
     const key = await made();
     for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const { status, body } = await on(key.id, "DELETE");
@@ -167,7 +167,7 @@ describe("DELETE /v1/orgs/{org_id}/keys/{key_id}", () => {
 });
 
 describe("POST /v1/orgs/{org_id}/keys/{key_id}/rotate", () => {
-  it("gives a new secret once and ends the old one everywhere", async () => {
+  it("returns a new secret once and refuses the old one everywhere", async () => {
     const key = await made({ name: "spin" });
     for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const { status, body } = await app.call(`/v1/orgs/${caller.org}/keys/${key.id}/rotate`, {}, { key: caller.key });
@@ -181,7 +181,7 @@ describe("POST /v1/orgs/{org_id}/keys/{key_id}/rotate", () => {
 });
 
 describe("a key that manages keys", () => {
-  it("reaches none above its role, none of another workspace, and none of another organisation", async () => {
+  it("cannot change keys above its role, in other workspaces or other organizations", async () => {
     const owners = await made({ role: "owner" });
     const admin = await app.key(caller.org, { role: "admin" });
     for (const [method, body] of [["PATCH", { name: "x" }], ["DELETE"]] as const)
@@ -215,7 +215,7 @@ describe("a key that makes keys", () => {
   const makes = async (facts: object, wanted: object) =>
     app.call(`/v1/orgs/${caller.org}/keys`, wanted, { key: await app.key(caller.org, { role: "admin", ...facts }) });
 
-  it("makes keys that spend from its budget, and none with a larger one", async () => {
+  it("makes keys that spend from its budget, with no larger budget", async () => {
     const budget = { limit_usd: 1, interval: "daily" };
     expect((await makes({ budget }, {})).body).toMatchObject({ budget });
     expect((await makes({ budget }, { budget: { limit_usd: 0.5, interval: "daily" } })).status).toBe(201);
@@ -226,7 +226,7 @@ describe("a key that makes keys", () => {
       expect((await makes({ budget }, { budget: wider })).status).toBeGreaterThanOrEqual(403);
   });
 
-  it("takes no limit off itself, and gets no secret of a key that may do more", async () => {
+  it("cannot lift its own limits or rotate a wider key", async () => {
     const soon = Math.floor(Date.now() / 1000) + 1000;
     const rotate = (id: string, key: string) => app.call(`/v1/orgs/${caller.org}/keys/${id}/rotate`, {}, { key });
     const wide = await made({ role: "admin" });
@@ -250,7 +250,7 @@ describe("a key that makes keys", () => {
     }
   });
 
-  it("makes none that outlives it", async () => {
+  it("cannot make a key that outlives it", async () => {
     const soon = Math.floor(Date.now() / 1000) + 1000;
     expect((await makes({ expires_at: soon }, { expires_at: soon + 1 })).status).toBe(403);
     expect((await makes({ expires_at: soon }, {})).body.expires_at).toBe(soon);
@@ -259,7 +259,7 @@ describe("a key that makes keys", () => {
 });
 
 describe("GET /v1/key", () => {
-  it("has every field that a key can have", async () => {
+  it("returns every field of a key", async () => {
     const ws = (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "all" }, { key: caller.key })).body.id;
     const facts = {
       name: "arm",

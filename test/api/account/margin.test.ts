@@ -36,7 +36,7 @@ const request = (caller: Caller, offeringId: string, model: string, agoS: number
   });
 
 describe("200", () => {
-  it("sets what was charged against busy and warm time, for each organisation and each model", async () => {
+  it("compares charges with busy and warm time, per organization and model", async () => {
     const [one, two] = [await app.caller(0), await app.caller(0)];
     // Five seconds apart: a second of work and two of warmth each. The third comes half a second after the second one's end.
     await request(one, declared, "acme/base", 100, 10);
@@ -92,7 +92,7 @@ describe("200", () => {
     expect((await margin(`?until=${now - 60}`)).body.totals.requests).toBe(3);
   });
 
-  it("agrees with the ledger about calls that were really made", async () => {
+  it("matches the ledger for real calls", async () => {
     const caller = await app.caller(1000);
     const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0] }] };
     for (let i = 0; i < 3; i++) expect((await app.call("/v1/act", body, { key: caller.key })).status).toBe(200);
@@ -103,7 +103,7 @@ describe("200", () => {
     expect(report.reconciliation.ledger_usd).toBe(report.totals.revenue_usd);
   });
 
-  it("is empty, and whole, of an organisation without calls", async () => {
+  it("returns complete, empty figures for an organization without calls", async () => {
     const { org } = await app.caller(0);
     expect((await margin(`?org_id=${org}`)).body).toMatchObject({
       organisations: [],
@@ -114,7 +114,7 @@ describe("200", () => {
 });
 
 describe("refusals", () => {
-  it("are for everybody but the operator, unknown organisations and limits out of range", async () => {
+  it("refuses callers other than the operator, unknown organizations and limits out of range", async () => {
     const { key } = await app.caller(0);
     expect((await margin("", { key })).body.error.code).toBe("admin_token_required");
     expect((await margin("", { admin: "wrong" })).status).toBe(403);

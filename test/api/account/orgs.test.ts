@@ -13,7 +13,7 @@ beforeAll(async () => {
 const byOperator = { admin: ADMIN_TOKEN };
 
 describe("POST /v1/orgs", () => {
-  it("makes an organisation for the operator", async () => {
+  it("creates an organization for the operator", async () => {
     const { status, body } = await app.call("/v1/orgs", { name: "Acme", email: "a@acme.example" }, byOperator);
     expect([status, body]).toEqual([
       201,
@@ -26,7 +26,7 @@ describe("POST /v1/orgs", () => {
     ]);
   });
 
-  it("is the operator's alone where there is no public signup", async () => {
+  it("refuses other callers without public signup", async () => {
     const none = await app.call("/v1/orgs", { name: "Acme" });
     expect([none.status, none.body.error.code]).toEqual([401, "admin_token_required"]);
     const wrong = await app.call("/v1/orgs", { name: "Acme" }, { admin: `${ADMIN_TOKEN}x` });
@@ -35,7 +35,7 @@ describe("POST /v1/orgs", () => {
     expect((await app.call("/v1/orgs", { name: "Acme" }, { key })).status).toBe(401);
   });
 
-  it("is open to all with public signup, who get a first key that works, once, and no credit", async () => {
+  it("with public signup lets anyone create an organization with one working key and no credit", async () => {
     const { status, body } = await open.call("/v1/orgs", { name: "Newcomer" });
     expect([status, body.key.key]).toEqual([201, expect.stringMatching(/^lmb_sk_/)]);
     const balance = await open.call("/v1/billing/balance", undefined, { key: body.key.key });
@@ -44,7 +44,7 @@ describe("POST /v1/orgs", () => {
     expect([credits.status, credits.body.error.code]).toEqual([401, "admin_token_required"]);
   });
 
-  it("limits how many sign up from one address", async () => {
+  it("limits signups per address", async () => {
     const statuses: number[] = [];
     const second = await ownGateway({ publicSignup: true, database: open.database });
     for (let i = 0; i < 12; i++)
@@ -55,7 +55,7 @@ describe("POST /v1/orgs", () => {
     expect((await open.call("/v1/orgs", { name: "Acme" }, byOperator)).status).toBe(201);
   });
 
-  it("needs a name, and an address that is one", async () => {
+  it("requires a name and a valid e-mail address", async () => {
     const { status, body } = await app.call("/v1/orgs", { email: "nobody" }, byOperator);
     expect(status).toBe(422);
     expect(body.detail).toMatchObject([{ loc: ["body", "name"], type: "missing" }, { loc: ["body", "email"] }]);
@@ -78,7 +78,7 @@ describe("POST /v1/orgs/{org_id}/credits", () => {
     expect((await app.call("/v1/billing/balance", undefined, { key })).body.granted_usd).toBe(12.340001);
   });
 
-  it("adds it once for one idempotency key, and refuses the key for another amount", async () => {
+  it("adds credit once per idempotency key, and refuses the key for another amount", async () => {
     const { org } = await app.caller(0);
     const grant = { amount_usd: 5, idempotency_key: "march" };
     const [first, again] = [
@@ -97,7 +97,7 @@ describe("POST /v1/orgs/{org_id}/credits", () => {
     expect(many[0].balance_usd).toBe(6);
   });
 
-  it("takes only sums that there are", async () => {
+  it("refuses invalid amounts", async () => {
     const { org } = await app.caller(0);
     for (const amount_usd of [0, -1, 1e9, "5", null, 0.0000001]) {
       const { status } = await app.call(`/v1/orgs/${org}/credits`, { amount_usd }, byOperator);
@@ -105,7 +105,7 @@ describe("POST /v1/orgs/{org_id}/credits", () => {
     }
   });
 
-  it("knows no organisation that there isn't", async () => {
+  it("returns 404 for an unknown organization", async () => {
     const { status, body } = await app.call("/v1/orgs/org_nobody/credits", { amount_usd: 1 }, byOperator);
     expect([status, body.error.code]).toEqual([404, "not_found"]);
   });

@@ -35,7 +35,7 @@ const dropped = (body: { error: { details: { dropped: Drop[] } } }) =>
   body.error.details.dropped.map(({ provider, reason }) => [provider, reason]).sort();
 
 describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
-  it("show what holds, and change what is named", async () => {
+  it("shows the effective settings and changes only the given ones", async () => {
     const caller = await app.caller(0);
     const look = async () => (await app.call(at(caller), undefined, { key: caller.key })).body;
     expect(await look()).toEqual({
@@ -79,7 +79,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
     expect(body.data).toHaveLength(3);
   });
 
-  it("refuses what makes no sense", async () => {
+  it("refuses invalid settings", async () => {
     const caller = await app.caller(0);
     for (const body of [
       { retention_days: -1 },
@@ -98,7 +98,7 @@ describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
     expect((await patch(caller, { default_preset: "nobody" })).body.error.code).toBe("preset_not_found");
   });
 
-  it("are changed by owners, admins and the operator, of no other organisation", async () => {
+  it("lets owners, admins and the operator change their organization's settings", async () => {
     const [caller, stranger] = [await app.caller(0), await app.caller(0)];
     for (const role of ["developer", "operator", "billing", "viewer", "supplier"])
       expect((await patch(caller, {}, await app.key(caller.org, { role }))).status, role).toBe(403);
@@ -125,7 +125,7 @@ describe("zero data retention", () => {
     for (let i = 0; i < 5; i++) expect((await act(caller)).body.route.provider).toBe("forgets");
   });
 
-  it("keeps nothing of what callers send on record", async () => {
+  it("stores nothing that callers send", async () => {
     const caller = await app.caller(1);
     await patch(caller, { zdr: true });
     const metadata = { note: "canary-4711" };
@@ -138,7 +138,7 @@ describe("zero data retention", () => {
 });
 
 describe("allowed regions", () => {
-  it("drop all others, and a request can only narrow them", async () => {
+  it("drops offerings of other regions; a request can only narrow them", async () => {
     const caller = await app.caller(1);
     await patch(caller, { allowed_regions: ["us"] });
     const { body } = await act(caller, { provider: { region: ["eu"] } });
@@ -151,7 +151,7 @@ describe("allowed regions", () => {
 });
 
 describe("the settings of a workspace", () => {
-  it("hold for its keys alone", async () => {
+  it("apply only to its keys", async () => {
     const caller = await app.caller(1);
     const { body: ws } = await app.call(
       `/v1/orgs/${caller.org}/workspaces`,

@@ -24,7 +24,7 @@ const act = ({ key }: Caller, horizon: number) =>
 const usage = ({ key }: Caller, query = "") => app.call(`/v1/usage${query}`, undefined, { key });
 
 describe("200", () => {
-  it("lists what was charged, newest first, and sums it up", async () => {
+  it("lists charges, newest first, with their sum", async () => {
     const caller = await app.caller(1);
     const ids: string[] = [];
     for (const horizon of [1, 2, 3]) ids.unshift((await act(caller, horizon)).headers.get("x-request-id") ?? "");
@@ -51,7 +51,7 @@ describe("200", () => {
     });
   });
 
-  it("pages with a cursor, each row once", async () => {
+  it("pages with a cursor and returns each row once", async () => {
     const caller = await app.caller(1);
     for (let i = 0; i < 7; i++) await act(caller, 1);
     await expect.poll(async () => (await usage(caller)).body.totals.requests).toBe(7);
@@ -71,7 +71,7 @@ describe("200", () => {
     expect([...seen].sort().reverse()).toEqual(seen);
   });
 
-  it("filters by key, workspace, model, provider, contract and time, and sums up what it selects", async () => {
+  it("filters by key, workspace, model, provider, contract and time, and sums up the selection", async () => {
     const caller = await app.caller(1);
     const { body: ws } = await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "w" }, { key: caller.key });
     const inside = { org: caller.org, key: await app.key(caller.org, { workspace_id: ws.id }) };
@@ -98,7 +98,7 @@ describe("200", () => {
     expect((await usage(stranger, `?key_id=${own.id}`)).body.data).toEqual([]);
   });
 
-  it("shows no other organisation's, and no failures", async () => {
+  it("excludes other organizations and failed calls", async () => {
     const [caller, stranger] = [await app.caller(1), await app.caller(1)];
     await act(stranger, 1);
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
@@ -108,7 +108,7 @@ describe("200", () => {
     expect((await usage(caller)).body).toMatchObject({ data: [], totals: { requests: 0, cost_usd: 0 } });
   });
 
-  it("is read by every role but the supplier's", async () => {
+  it("is readable by every role except supplier", async () => {
     const { org } = await app.caller(0);
     for (const role of ["owner", "admin", "developer", "operator", "billing", "viewer"])
       expect((await usage({ org, key: await app.key(org, { role }) })).status, role).toBe(200);
@@ -117,7 +117,7 @@ describe("200", () => {
 });
 
 describe("422", () => {
-  it("takes a limit from 1 to 500, a cursor that is one, and nothing else", async () => {
+  it("accepts only a limit from 1 to 500 and a valid cursor", async () => {
     const caller = await app.caller(0);
     for (const query of [
       "?limit=0",

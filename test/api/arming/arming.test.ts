@@ -104,7 +104,7 @@ const auditOf = async (): Promise<{ action: string; actor: string; subject: stri
   (await app.call(`/v1/audit?org_id=${people.org}&limit=500`, undefined, { admin: ADMIN_TOKEN })).body.data;
 
 describe("an agent's run", () => {
-  it("moves the robot that was armed for it, costs the agent's key, and is on record", async () => {
+  it("moves the armed robot, charges the agent's key, and is recorded", async () => {
     const { robotId, robot, run: began } = await moving();
     expect((await mcp.use("list_armings")).body.data).toMatchObject([{ robot_id: robotId, stands: true }]);
     const { body } = await mcp.use("cancel_run", { run_id: began.id });
@@ -128,7 +128,7 @@ describe("an agent's run", () => {
       expect(acts).toContain(act);
   });
 
-  it("is answered when it has ended, at its own time", async () => {
+  it("is answered when it ends at its own time limit", async () => {
     const robotId = freshRobot();
     const robot = await waiting(robotId);
     await arm(robotId);
@@ -137,13 +137,13 @@ describe("an agent's run", () => {
     await isOver(robot, "max_seconds");
   });
 
-  it("moves a robot that waits at another replica", async () => {
+  it("moves a robot that attends on another replica", async () => {
     const { robot, run: began } = await moving({ at: elsewhere });
     await mcp.use("cancel_run", { run_id: began.id });
     await isOver(robot, "cancelled");
   });
 
-  it("begins again after one has ended, and never beside another", async () => {
+  it("can start again after it ended, and never twice at once", async () => {
     const { robotId, robot, run: began } = await moving();
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_busy" } } });
     await mcp.use("cancel_run", { run_id: began.id });
@@ -153,7 +153,7 @@ describe("an agent's run", () => {
     await eventually(() => expect(robot.chunks).toBeGreaterThan(before));
   });
 
-  it("of a robot that does not attend is refused, and begins nothing later", async () => {
+  it("is refused for a robot that does not attend, and does not start later", async () => {
     const robotId = freshRobot();
     await arm(robotId);
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_absent" } } });
@@ -194,7 +194,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
   });
 
-  it("a stop leaves no chunk behind it: none comes once it was answered", async () => {
+  it("an answered stop lets no further chunk through", async () => {
     const { robotId, robot } = await moving();
     await post("/v1/robots/stop", { robot_id: robotId, reason: "x" });
     const after = robot.heard.length;
@@ -204,7 +204,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     for (const { id } of data) await post("/v1/robots/release", { stop_id: id }, people.key);
   });
 
-  it("the end of the arming's own time", async () => {
+  it("the arming's expiry ends the run", async () => {
     let isMoving = false;
     // On a busy machine a short arming may have ended before the run begins.
     for (let expires_in = 2; !isMoving; expires_in *= 2) {
@@ -216,7 +216,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     }
   });
 
-  it("the end of the authority of who armed it", async () => {
+  it("the armer's lost permission ends the run and the arming", async () => {
     const leaving = await made({ role: "operator" });
     const robotId = freshRobot();
     const robot = await waiting(robotId);
@@ -228,7 +228,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
   });
 
-  it("the end of the session of who armed it", async () => {
+  it("the end of the armer's session ends the run and the arming", async () => {
     const { userId } = await person(app, people.org, "operator");
     const browser = await signedIn(app, people.org, userId);
     const robotId = freshRobot();
@@ -242,7 +242,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     expect(await run(robotId)).toMatchObject({ isError: true, body: { error: { code: "robot_not_armed" } } });
   });
 
-  it("the end of the agent's key, and of the robot's", async () => {
+  it("revoking the agent's key or the robot's ends the run", async () => {
     const short = await made({ role: "developer" });
     const theirs = await agent(app, short.key);
     const robotId = freshRobot();
@@ -259,7 +259,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     expect(String(await second.ended)).toContain("not valid here");
   });
 
-  it("the robot's leaving, and an agent's that waits", async () => {
+  it("a disconnect of the robot or of the waiting agent ends the run", async () => {
     const { robot, run: began } = await moving();
     robot.leave();
     await eventually(async () =>
@@ -281,7 +281,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
 describe("authority only narrows", () => {
   const refused = (code: string) => ({ isError: true, body: { error: { code } } });
 
-  it("by the arming: its robot, its models, its time, its agent", async () => {
+  it("the arming limits robot, models, time and agent", async () => {
     const robotId = freshRobot();
     await waiting(robotId);
     await arm(robotId, { max_seconds: 5 });
@@ -294,7 +294,7 @@ describe("authority only narrows", () => {
     await other.close();
   });
 
-  it("by its bounds, and by the robot's own", async () => {
+  it("the arming's bounds and the robot's own both apply", async () => {
     const tight = { lowest: [-0.001], highest: [0.001] };
     for (const [arming, open] of [
       [{ bounds: tight }, {}],
@@ -310,7 +310,7 @@ describe("authority only narrows", () => {
     }
   });
 
-  it("by the agent's own key, and by the robot's: models, robots", async () => {
+  it("the agent's and the robot's keys limit models and robots", async () => {
     const narrow = await made({ role: "developer", models: ["acme/other"] });
     const theirs = await agent(app, narrow.key);
     const robotId = freshRobot();
@@ -329,7 +329,7 @@ describe("authority only narrows", () => {
     expect(String(await bound.ended)).toContain("another robot");
   });
 
-  it("of who arms: nobody arms for itself, an application not at all, a narrowed key no further than itself", async () => {
+  it("a key cannot arm for itself, an application cannot arm, and a narrowed key grants no more than it holds", async () => {
     const body = (more: object) => ({ robot_id: "r", key_id: agentKey.id, ...ARM, ...more });
     const code = async (more: object, key: string) => (await post("/v1/robots/arm", body(more), key)).body.error?.code;
     expect(await code({ key_id: operator.id }, operator.key)).toBe("validation_failed");
@@ -346,7 +346,7 @@ describe("authority only narrows", () => {
     expect((await app.call("/v1/robots/armings", undefined, { key: stranger.key })).body.data).toEqual([]);
   });
 
-  it("by workspaces: what is armed in one moves that one's robots alone", async () => {
+  it("arming in one workspace moves only that workspace's robots", async () => {
     const workspace = async (name: string): Promise<string> =>
       (await post(`/v1/orgs/${people.org}/workspaces`, { name }, people.key)).body.id;
     const [a, b] = [await workspace("a"), await workspace("b")];

@@ -16,7 +16,7 @@ const read = (query: string, options: object = byOperator) => app.call(`/v1/audi
 type Row = { action: string; actor: string; subject: string; seq: number };
 
 describe("200", () => {
-  it("has every act on an organisation once, with who did it and by which call", async () => {
+  it("records each action of an organization once, with actor and call", async () => {
     const { org, key } = await app.caller(5);
     const { body: own } = await app.call("/v1/key", undefined, { key });
     const made = await app.call(`/v1/orgs/${org}/keys`, { name: "second", role: "viewer" }, { key });
@@ -49,7 +49,7 @@ describe("200", () => {
     expect(check.body).toEqual({ org_id: org, intact: true, faults: [] });
   });
 
-  it("knows of signing up, and of supply", async () => {
+  it("records signup and supply changes", async () => {
     const { body: org } = await app.call("/v1/orgs", { name: "Newcomer" });
     const signedUp = await read("", { key: org.key.key });
     expect(signedUp.body.data.map(({ actor, action }: Row) => [actor, action])).toEqual([
@@ -68,7 +68,7 @@ describe("200", () => {
     expect([body.data[0].subject, body.data[1].subject]).toEqual([offering, offering]);
   });
 
-  it("pages with a cursor, each record once, and looks for an act, an actor or a subject", async () => {
+  it("pages with a cursor and filters by action, actor and subject", async () => {
     const { org } = await app.caller(0);
     for (let i = 0; i < 5; i++) await app.key(org);
     const seen: number[] = [];
@@ -86,7 +86,7 @@ describe("200", () => {
     expect(await count(`subject=${org}`)).toBe(1);
   });
 
-  it("is read by owners and admins, each of his own organisation", async () => {
+  it("is readable by owners and admins of that organization", async () => {
     const [mine, other] = [await app.caller(0), await app.caller(0)];
     for (const role of ["owner", "admin"])
       expect((await read("", { key: await app.key(mine.org, { role }) })).body.data[0].org_id).toBe(mine.org);
@@ -98,7 +98,7 @@ describe("200", () => {
     expect((await read("", {})).status).toBe(401);
   });
 
-  it("tells where a chain was broken", async () => {
+  it("reports where a chain is broken", async () => {
     const { org } = await app.caller(1);
     await app.sql.unsafe(`
       alter table audit disable trigger audit_append_only;
@@ -114,7 +114,7 @@ describe("200", () => {
 });
 
 describe("422", () => {
-  it("takes a limit from 1 to 500, a cursor that is one, and an organisation from the operator", async () => {
+  it("accepts a limit from 1 to 500, a valid cursor, and an organization from the operator", async () => {
     const { org } = await app.caller(0);
     for (const query of ["?limit=1", `?org_id=${org}&limit=0`, `?org_id=${org}&limit=501`, `?org_id=${org}&cursor=x`])
       expect((await read(query)).status, query).toBe(422);

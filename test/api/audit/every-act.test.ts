@@ -65,7 +65,7 @@ const recordsOf = async (org: string): Promise<Row[]> =>
   (await stage.app.call(`/v1/audit?org_id=${org}&limit=500`, undefined, { admin: ADMIN_TOKEN })).body.data;
 
 describe("every RPC that may change something", () => {
-  it("is known here", () => {
+  it("is listed in this test", () => {
     const changing = METHODS.filter(mayChange).map(({ name }) => name);
     expect(changing.filter((name) => !ON_RECORD_AS_WORK.has(name)).sort()).toEqual(Object.keys(ACTS).sort());
   });
@@ -90,7 +90,7 @@ describe("every RPC that may change something", () => {
     else expect(left[0]?.actor).toBe(actor);
   });
 
-  it("leaves a chain that holds", async () => {
+  it("leaves a valid chain", async () => {
     const { body } = await stage.app.call(`/v1/audit/verify?org_id=${stage.owner.org}`, undefined, {
       admin: ADMIN_TOKEN,
     });

@@ -34,7 +34,7 @@ const shares = async (org: string): Promise<BudgetThreshold[]> =>
 const percents = async (org: string) => (await shares(org)).map(({ percent }) => percent);
 
 describe("balance.low and balance.exhausted", () => {
-  it("are told once for each crossing, by whichever gateway, and again after credit was added", async () => {
+  it("are emitted once per crossing by one gateway, and again after credit was added", async () => {
     const { org, key } = await one.caller(1);
     for (let calls = 0; calls < 80; calls++) expect(await act(calls % 2 ? one : two, key)).toBe(200);
     expect(await names(org)).toEqual([]);
@@ -55,7 +55,7 @@ describe("balance.low and balance.exhausted", () => {
     await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceExhausted", "balanceLow", "balanceLow"]);
   });
 
-  it("are not told of a balance that is far from its end, nor of a key that is out of budget", async () => {
+  it("are not emitted for a sufficient balance or an exhausted key budget", async () => {
     const { org } = await one.caller(1);
     const key = await one.key(org, { role: "owner", budget: { limit_usd: 0.05 } });
     for (let calls = 0; calls < 5; calls++) expect(await act(one, key)).toBe(200);
@@ -68,7 +68,7 @@ describe("balance.low and balance.exhausted", () => {
 });
 
 describe("budget.threshold", () => {
-  it("is told at 80 and at 100 percent of a key's budget, once each, by whichever gateway", async () => {
+  it("is emitted once at 80 and once at 100 percent of a key's budget, by one gateway", async () => {
     const { org, key: owner } = await one.caller(10);
     const key = await one.key(org, { role: "owner", budget: { limit_usd: 0.5, interval: "daily" } });
     const { id } = (await one.call("/v1/key", undefined, { key })).body;
@@ -95,7 +95,7 @@ describe("budget.threshold", () => {
       .toEqual([80, 100, 80, 100]);
   });
 
-  it("is told of a workspace's budget, which all its keys use together", async () => {
+  it("is emitted for a workspace budget that all its keys share", async () => {
     const { org, key: owner } = await one.caller(10);
     const body = { name: "lab", budget: { limit_usd: 0.2, interval: "monthly" } };
     const workspace = (await one.call(`/v1/orgs/${org}/workspaces`, body, { key: owner })).body.id;
@@ -107,7 +107,7 @@ describe("budget.threshold", () => {
     expect((await shares(org))[0]).toMatchObject({ scope: "workspace", subject: workspace, limitUsd: 0.2 });
   });
 
-  it("is told of a call that what is left does not cover, and of no budget that has enough", async () => {
+  it("is emitted for a call that the remaining budget does not cover, and for no sufficient budget", async () => {
     const { org } = await one.caller(10);
     const small = await one.key(org, { role: "developer", budget: { limit_usd: 0.005 } });
     const large = await one.key(org, { role: "developer", budget: { limit_usd: 5 } });

@@ -78,7 +78,7 @@ describe("invalid_argument and no credit over gRPC", () => {
 });
 
 describe("credit", () => {
-  it("of the finest and of the largest amount is added to the micro-dollar", async () => {
+  it("adds the smallest and the largest amount exactly to the micro-dollar", async () => {
     const { org, key } = await app.caller(0);
     await app.admin(`/v1/orgs/${org}/credits`, { amount_usd: 0.000001 });
     await app.admin(`/v1/orgs/${org}/credits`, { amount_usd: 99_999_999.999999 });
@@ -86,7 +86,7 @@ describe("credit", () => {
     expect(body.balance_usd).toBe(100_000_000);
   });
 
-  it("is added once for an idempotency key in the header too; the field wins", async () => {
+  it("adds credit once per idempotency key in the header; the field wins", async () => {
     const { org, key } = await app.caller(0);
     const add = (body: object, header: string) =>
       app.call(`/v1/orgs/${org}/credits`, body, { admin: ADMIN_TOKEN, headers: { "idempotency-key": header } });

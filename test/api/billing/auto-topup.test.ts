@@ -68,7 +68,7 @@ async function withCard(usd: number, card: Parameters<StripeServer["storeCard"]>
 const ON = { enabled: true, threshold_usd: 5, amount_usd: 20, monthly_ceiling_usd: 100 };
 
 describe("the rule", () => {
-  it("is off, and is turned on with a stored payment method, a threshold, an amount and a ceiling", async () => {
+  it("is off by default and needs a stored payment method, a threshold, an amount and a ceiling", async () => {
     const { key, org } = await one.caller(50);
     expect((await one.call(RULE, undefined, { key })).body).toMatchObject({ enabled: false, payment_method: null });
     const refusals: [object, number, string][] = [
@@ -102,7 +102,7 @@ describe("the rule", () => {
     ]);
   });
 
-  it("is off without a payment method, which is forgotten at the processor too", async () => {
+  it("turns off when the payment method is deleted, also at the processor", async () => {
     const { key, org } = await withCard(50);
     expect((await patch(key, ON)).status).toBe(200);
     const { status, body } = await one.call(METHOD, undefined, { key, method: "DELETE" });
@@ -111,7 +111,7 @@ describe("the rule", () => {
     expect((await patch(key, { enabled: true })).body.error.code).toBe("payment_method_missing");
   });
 
-  it("stores what was given on the organisation's newest page alone, and nothing that was not given", async () => {
+  it("stores only the payment method from the organization's newest page", async () => {
     const { key, org } = await one.caller(50);
     await one.call(METHOD, {}, { key });
     const first = stripe.storeCard(org, { last4: "1111" });
@@ -130,7 +130,7 @@ describe("the rule", () => {
 });
 
 describe("a balance below the threshold", () => {
-  it("is charged once by two gateways, for each of many organisations at once", async () => {
+  it("is charged once by two gateways, for each of many organizations at once", async () => {
     const callers = await Promise.all(Array.from({ length: 5 }, () => withCard(1)));
     await Promise.all(callers.map(({ key }, at) => patch(key, ON, at % 2 ? one : two)));
     for (const { key, org } of callers) {
@@ -146,7 +146,7 @@ describe("a balance below the threshold", () => {
     }
   });
 
-  it("is charged again and again up to the month's ceiling, which is told once", async () => {
+  it("is charged repeatedly up to the monthly ceiling, which is reported once", async () => {
     const { key, org } = await withCard(1);
     await patch(key, { ...ON, threshold_usd: 1000, monthly_ceiling_usd: 50 });
     await untilAgain(org, async () =>
@@ -164,7 +164,7 @@ describe("a balance below the threshold", () => {
     await eventually(async () => expect(await balance(key)).toBe(61));
   });
 
-  it("is told of when the card is declined, and turned off after the third time in a row", async () => {
+  it("is reported when the card is declined, and turned off after three declines in a row", async () => {
     const { key, org } = await withCard(1, { decline: { code: "card_declined", decline_code: "insufficient_funds" } });
     await patch(key, ON);
     await untilAgain(org, async () => expect(await failures(org)).toHaveLength(3));
@@ -182,7 +182,7 @@ describe("a balance below the threshold", () => {
     await eventually(async () => expect(await balance(key)).toBe(21));
   });
 
-  it("is charged no more once the rule or the organisation is off", async () => {
+  it("is no longer charged once the rule or the organization is disabled", async () => {
     const { key, org } = await withCard(50);
     await patch(key, ON);
     await one.sql`update org set status = 'suspended' where id = ${org}`;
@@ -215,14 +215,14 @@ describe("what became of a charge", () => {
     return { ...caller, id };
   }
 
-  it("is asked for by another gateway where the one that began it died, once", async () => {
+  it("is queried once by another gateway after the first one died", async () => {
     const { key, org, id } = await begun();
     expect(stripe.chargesOf(org)).toEqual([]);
     await untilAgain(org, async () => expect(await payments(key)).toMatchObject([{ id, status: "succeeded" }]));
     expect([await balance(key), stripe.chargesOf(org).length]).toEqual([70, 1]);
   });
 
-  it("is asked for again under the same name where the answer was lost, and charged once", async () => {
+  it("is requested again under the same key after a lost response, and charged once", async () => {
     const { key, org } = await begun();
     stripe.trouble = "hang up";
     await untilAgain(org, async () => expect(stripe.chargesOf(org)).toHaveLength(1));
@@ -233,7 +233,7 @@ describe("what became of a charge", () => {
     expect([await balance(key), stripe.chargesOf(org).length]).toEqual([70, 1]);
   });
 
-  it("is looked up after the processor forgot the name, and never charged then", async () => {
+  it("is looked up after the processor dropped the key, and not charged again", async () => {
     const [lost, never] = [await begun(), await begun()];
     stripe.trouble = "hang up";
     await untilAgain(lost.org, async () => expect(stripe.chargesOf(lost.org)).toHaveLength(1));
@@ -245,7 +245,7 @@ describe("what became of a charge", () => {
     expect([stripe.chargesOf(lost.org).length, stripe.chargesOf(never.org).length]).toEqual([1, 0]);
   });
 
-  it("is not believed of another amount, payer, currency or payment, and stays in doubt", async () => {
+  it("stays pending if amount, payer, currency or payment differ", async () => {
     const { key, org, id } = await begun();
     const lies: ((intent: Record<string, unknown>) => Record<string, unknown>)[] = [
       (intent) => ({ ...intent, amount: 100_000, amount_received: 100_000 }),
@@ -270,7 +270,7 @@ describe("what became of a charge", () => {
     expect([await balance(key), stripe.chargesOf(org).length]).toEqual([70, 1]);
   });
 
-  it("is heard by messages too, however often, late and out of order, and credited once", async () => {
+  it("is credited once for any number of late and reordered webhooks", async () => {
     const { key, org } = await begun();
     stripe.isSlowBank = true;
     await untilAgain(org, async () => expect(stripe.chargesOf(org)).toHaveLength(1));
@@ -287,7 +287,7 @@ describe("what became of a charge", () => {
     expect([await statuses(key), await balance(key)]).toEqual([["succeeded"], 70]);
   });
 
-  it("is taken back by a refund whose message overtook that of the charge", async () => {
+  it("is reversed by a refund whose webhook arrives before the charge's", async () => {
     const { key, org, id } = await begun();
     stripe.trouble = "hang up";
     await untilAgain(org, async () => expect(stripe.chargesOf(org)).toHaveLength(1));
@@ -318,7 +318,7 @@ describe("an organisation that is deleted", () => {
   };
   const left = async (): Promise<number> => (await one.sql`select from method_to_forget`).count;
 
-  it("leaves no card at the processor, which may be away for a while", async () => {
+  it("has its card deleted at the processor, even after the processor's outage", async () => {
     const { org } = await withCard(10);
     const [card] = stripe.cardsOf(org);
     expect(card?.attached).toBe(true);
@@ -338,7 +338,7 @@ describe("an organisation that is deleted", () => {
     });
   }, 60_000);
 
-  it("leaves none that is given afterwards on a page that was open", async () => {
+  it("has a card deleted that was entered later on an open page", async () => {
     const { org, key } = await one.caller(10);
     expect((await one.call(METHOD, {}, { key })).status).toBe(201);
     await deleted(org);

@@ -21,7 +21,7 @@ beforeAll(async () => {
 const act = (key: string, horizon: number, model: (typeof MODELS)[number] = "acme/base") =>
   app.call("/v1/act", { model, action_space: "base_twist_2d", horizon, observations: [{ proprio: [0] }] }, { key });
 
-it("is granted less spent, to the micro-dollar, after many calls at once and failures among them", async () => {
+it("equals credit minus charges to the micro-dollar after concurrent calls and failures", async () => {
   const { org, key } = await app.caller(3);
   const random = seeded(11);
   model.script.act = (call, answer) => {
@@ -61,7 +61,7 @@ it("is granted less spent, to the micro-dollar, after many calls at once and fai
   expect(await brokenInvariants(app.sql)).toEqual([]);
 });
 
-it("shows what running calls hold, and gives it back when they fail", async () => {
+it("shows credit held by running calls and returns it when they fail", async () => {
   const { key } = await app.caller(1);
   const asked = Promise.withResolvers<void>();
   const fail = Promise.withResolvers<void>();
@@ -80,7 +80,7 @@ it("shows what running calls hold, and gives it back when they fail", async () =
   await expect.poll(balance).toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });
 });
 
-it("is true right after the answer that changed it", async () => {
+it("is current right after the answer that changed it", async () => {
   const price = 1_370;
   // With credit for just these calls nothing is idle that could be given back.
   for (const credit of [1, (10 * price) / 1e6]) {
@@ -96,7 +96,7 @@ it("is true right after the answer that changed it", async () => {
   }
 });
 
-it("is read by who may read bills", async () => {
+it("is readable by callers with billing permissions", async () => {
   const { org } = await app.caller(0);
   for (const [role, status] of [
     ["owner", 200],

@@ -39,7 +39,7 @@ async function listed(key: string): Promise<number> {
   return sum;
 }
 
-it("the sum of the lists is the balance, after credits, payments, refunds, calls and availability fees", async () => {
+it("the lists add up to the balance after credits, payments, refunds, calls and availability fees", async () => {
   const { org, key } = await app.caller(3);
   const steps: (() => Promise<unknown>)[] = [
     async () => deliver(stripe.pay(await open(key, 20))),
@@ -77,7 +77,7 @@ it("the sum of the lists is the balance, after credits, payments, refunds, calls
   expect(paged).toEqual(all.map(({ id }: { id: string }) => id));
 });
 
-it("shows an organisation its own movements alone", async () => {
+it("shows only the organization's own movements", async () => {
   const { key } = await app.caller(0);
   const other = await app.caller(7);
   const [credit] = await payments(other.key);

@@ -23,7 +23,7 @@ afterEach(endEach);
 afterAll(end);
 
 describe("a payment", () => {
-  it("is credited once when it is paid, however often and by whomever that is heard", async () => {
+  it("is credited once for any number of webhooks on any replica", async () => {
     const { org, key } = await app.caller(0);
     const id = await open(key);
     const event = stripe.pay(id);
@@ -44,7 +44,7 @@ describe("a payment", () => {
     expect(await audited(org)).toEqual(["payment.requested", "payment.succeeded"]);
   });
 
-  it("waits for the bank where the bank takes its time, and is credited when it has the money", async () => {
+  it("waits for a slow bank transfer and is credited when it arrives", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     const first = stripe.pay(id, { later: true });
@@ -56,7 +56,7 @@ describe("a payment", () => {
     expect((await balance(key)).balance_usd).toBe(20);
   });
 
-  it.each(["failed", "expired"] as const)("that %s is not credited, and told of once", async (status) => {
+  it.each(["failed", "expired"] as const)("that %s is not credited, and is reported once", async (status) => {
     const { org, key } = await app.caller(0);
     const id = await open(key);
     if (status === "failed") stripe.pay(id, { later: true });
@@ -67,7 +67,7 @@ describe("a payment", () => {
     expect(await events(org)).toEqual(["paymentFailed"]);
   });
 
-  it("is paid whatever is said before it and after it", async () => {
+  it("stays paid whatever webhooks arrive before and after it", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     const waiting = stripe.pay(id, { later: true });
@@ -91,7 +91,7 @@ describe("a payment", () => {
 });
 
 describe("POST /v1/billing/payments/{id}/reconcile", () => {
-  it("200 with what became of it, for each way it can go", async () => {
+  it("returns 200 with the payment's state for each outcome", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     expect((await reconcile(key, id)).body).toMatchObject({ id, status: "pending" });
@@ -105,7 +105,7 @@ describe("POST /v1/billing/payments/{id}/reconcile", () => {
     expect((await balance(key)).balance_usd).toBe(15);
   });
 
-  it("404 for a payment that is not ours, whether it exists or not", async () => {
+  it("returns 404 for foreign and unknown payments", async () => {
     const { key } = await app.caller(0);
     const other = await open((await app.caller(0)).key);
     const asked = stripe.requests.length;
@@ -116,7 +116,7 @@ describe("POST /v1/billing/payments/{id}/reconcile", () => {
     expect(stripe.requests.length).toBe(asked);
   });
 
-  it("503 while the processor is away; nothing is changed", async () => {
+  it("returns 503 while the processor is unavailable and changes nothing", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     stripe.pay(id);
@@ -128,7 +128,7 @@ describe("POST /v1/billing/payments/{id}/reconcile", () => {
 });
 
 describe("money that goes back", () => {
-  it("is taken from the balance, part by part, once each, whatever order it is told in", async () => {
+  it("is deducted part by part, once each, in any order of webhooks", async () => {
     const { org, key, id } = await paid();
     const first = stripe.refund(id, 500);
     const second = stripe.refund(id, 1500);
@@ -144,14 +144,14 @@ describe("money that goes back", () => {
     ]);
   });
 
-  it("is found by what is said of the charge alone", async () => {
+  it("is matched by the charge alone", async () => {
     const { key, id } = await paid();
     stripe.refund(id, 700);
     expect(await deliver(stripe.chargeRefunded(id))).toBe(200);
     expect((await balance(key)).balance_usd).toBe(13);
   });
 
-  it("may be told of before the payment itself was", async () => {
+  it("may be reported before the payment itself", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     const success = stripe.pay(id);
@@ -161,7 +161,7 @@ describe("money that goes back", () => {
     expect((await balance(key)).balance_usd).toBe(15);
   });
 
-  it("comes back when the refund fails, also when that is told first", async () => {
+  it("is restored when the refund fails, even if that is reported first", async () => {
     for (const order of ["right", "wrong"] as const) {
       const { key, id } = await paid();
       const { id: refund, event: taken } = stripe.refund(id, 2000);
@@ -173,7 +173,7 @@ describe("money that goes back", () => {
     }
   });
 
-  it("by a dispute is gone while it is open and when it is lost, and comes back when it is won", async () => {
+  it("is deducted while a dispute is open or lost, and restored when it is won", async () => {
     for (const end of ["won", "lost"] as const) {
       const { key, id } = await paid();
       const { id: dispute, event } = stripe.dispute(id);
@@ -185,7 +185,7 @@ describe("money that goes back", () => {
     }
   });
 
-  it("beyond what is left is owed, never below zero, and taken from the next credit first", async () => {
+  it("above the balance becomes due, never negative, and is taken from the next credit first", async () => {
     const { org, key, id } = await paid();
     // What was spent meanwhile.
     await app.sql`update account set available_micro = available_micro - 15000000 where org_id = ${org}`;

@@ -43,7 +43,7 @@ function textOf(base64: string): string {
 }
 
 describe("a receipt", () => {
-  it("is of a payment that was paid, and of no other", async () => {
+  it("exists only for completed payments", async () => {
     const { body } = await app.call("/v1/billing/topup", { amount_usd: 25 }, caller);
     const path = `/v1/billing/payments/${body.payment_id}/receipt`;
     expect((await app.call(path, undefined, caller)).status).toBe(404);
@@ -64,7 +64,7 @@ describe("a receipt", () => {
 });
 
 describe("an invoice", () => {
-  it("has what each key was charged for, and sums up to it", async () => {
+  it("lists the charges of each key and adds up", async () => {
     const { org, key } = await app.caller(10);
     const keys = await Promise.all(
       ["arm in cell 4", "( ) \\ %%EOF \u65e5\u672c <script>"].map((name) =>
@@ -87,7 +87,7 @@ describe("an invoice", () => {
     expect(text).toContain("( ) \\ %%EOF ? <script>");
   });
 
-  it("is of a month that has begun, and says so where it is not over", async () => {
+  it("can be requested for a started month and is marked as incomplete until its end", async () => {
     const month = new Date().toISOString().slice(0, 7);
     const { body } = await app.call(`/v1/billing/invoice?month=${month}`, undefined, caller);
     expect([body.open, body.total_usd]).toEqual([true, 0]);

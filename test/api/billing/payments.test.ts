@@ -7,7 +7,7 @@ afterEach(endEach);
 afterAll(end);
 
 describe("GET /v1/billing", () => {
-  it("says to anybody whether there is self-serve billing, and its limits", async () => {
+  it("shows without a key whether self-serve billing is on, and its limits", async () => {
     const { status, body } = await app.call("/v1/billing");
     expect([status, body]).toEqual([
       200,
@@ -18,7 +18,7 @@ describe("GET /v1/billing", () => {
 });
 
 describe("POST /v1/billing/topup", () => {
-  it("201 with a checkout, opened at the processor with the amount in cents and our names", async () => {
+  it("returns 201 with a checkout opened at the processor, in cents and with our ids", async () => {
     const { org, key } = await app.caller(0);
     const { status, body } = await topUp(key, {
       amount_usd: 12.34,
@@ -56,7 +56,7 @@ describe("POST /v1/billing/topup", () => {
     expect((await balance(key)).balance_usd).toBe(0);
   });
 
-  it("sends payers home who were given no other address", async () => {
+  it("redirects payers without a return address to the gateway", async () => {
     const { key } = await app.caller(0);
     const id = await open(key);
     expect(stripe.sessionOf(id)).toMatchObject({
@@ -65,7 +65,7 @@ describe("POST /v1/billing/topup", () => {
     });
   });
 
-  it("opens one checkout for one idempotency key, in the body or in the header, also when asked many times at once", async () => {
+  it("opens one checkout per idempotency key in body or header, even for concurrent calls", async () => {
     const { key } = await app.caller(0);
     const before = stripe.sessions.size;
     const body = { amount_usd: 7, idempotency_key: "once" };
@@ -81,7 +81,7 @@ describe("POST /v1/billing/topup", () => {
     expect(await payments(key)).toHaveLength(1);
   });
 
-  it("503 while the processor fails; the same key finds the checkout afterwards, even one whose answer was lost", async () => {
+  it("returns 503 while the processor fails; the same key finds the checkout later, even after a lost response", async () => {
     const { key } = await app.caller(0);
     const body = { amount_usd: 9, idempotency_key: "lost" };
     const before = stripe.sessions.size;
@@ -101,7 +101,7 @@ describe("POST /v1/billing/topup", () => {
     expect(answer.checkout_url).toBe(stripe.sessionOf(answer.payment_id).url);
   });
 
-  it("501 where no processor is set up, for every call that needs one", async () => {
+  it("returns 501 without a processor, for every call that needs one", async () => {
     const { key } = await poor.caller(0);
     for (const path of ["/v1/billing/topup", "/v1/billing/webhook"]) {
       const { status, body } = await poor.call(path, { amount_usd: 20 }, { key });
@@ -155,12 +155,12 @@ describe("POST /v1/billing/topup", () => {
     }
   });
 
-  it("takes an address of loopback, for development", async () => {
+  it("accepts a loopback address for development", async () => {
     const { key } = await app.caller(0);
     expect((await topUp(key, { amount_usd: 20, success_url: "http://localhost:3000/paid" })).status).toBe(201);
   });
 
-  it("is for who may pay; reading is for who may read bills", async () => {
+  it("requires billing permissions to pay and to read", async () => {
     const { org } = await app.caller(0);
     for (const [role, write, read] of [
       ["owner", 201, 200],
@@ -177,7 +177,7 @@ describe("POST /v1/billing/topup", () => {
 });
 
 describe("GET /v1/billing/payments", () => {
-  it("lists an organisation's own payments, newest first, in pages", async () => {
+  it("lists an organization's own payments, newest first, by page", async () => {
     const { key } = await app.caller(0);
     await open((await app.caller(0)).key);
     const ids: string[] = [];

@@ -35,7 +35,7 @@ const statusOf = async (key: string): Promise<string> =>
   (await app.call("/v1/billing/payments", undefined, { key })).body.data[0].status;
 
 describe("200", () => {
-  it("for what the processor signed, without any key", async () => {
+  it("accepts signed messages without a key", async () => {
     const { key, id } = await pending();
     const payload = stripe.pay(id);
     const { status, body } = await post(payload, stripe.sign(payload));
@@ -43,7 +43,7 @@ describe("200", () => {
     expect(await statusOf(key)).toBe("succeeded");
   });
 
-  it("for a message as old as may be, and one signed with several secrets while they are changed", async () => {
+  it("accepts the oldest allowed message, and several signatures during a rotation", async () => {
     for (const sign of [
       (payload: string) => stripe.sign(payload, { at: now() - 290 }),
       (payload: string) => `${stripe.sign(payload, { secret: "whsec_old" })},${stripe.sign(payload).split(",")[1]}`,
@@ -55,7 +55,7 @@ describe("200", () => {
     }
   });
 
-  it("for events of no concern: other kinds, checkouts of others, refunds of what nobody here has paid", async () => {
+  it("ignores other event types, foreign checkouts, and refunds of unknown payments", async () => {
     const { key, id } = await pending();
     const session = stripe.sessionOf(id);
     for (const [type, object] of [
@@ -83,7 +83,7 @@ describe("200", () => {
     expect(await statusOf(key)).toBe("pending");
   });
 
-  it("and no credit for a checkout of another name, another amount or another currency than was asked for", async () => {
+  it("credits no checkout with another name, amount or currency", async () => {
     for (const twist of [
       { id: "cs_test_other" },
       { amount_subtotal: 100 },
@@ -130,7 +130,7 @@ describe("400 invalid_signature", () => {
     expect(await statusOf(key)).toBe("pending");
   });
 
-  it("for a message that was changed by a byte after it was signed", async () => {
+  it("refuses a message changed after signing", async () => {
     const { key, id } = await pending();
     const payload = stripe.pay(id);
     const signature = stripe.sign(payload);
@@ -141,7 +141,7 @@ describe("400 invalid_signature", () => {
 });
 
 describe("4xx", () => {
-  it("for what is signed and no event", async () => {
+  it("refuses signed content that is not an event", async () => {
     for (const payload of ["nonsense", "[", "{"]) {
       const { status, body } = await post(payload, stripe.sign(payload));
       expect([status, body.error.code]).toEqual([400, "malformed_body"]);
@@ -158,7 +158,7 @@ describe("4xx", () => {
     }
   });
 
-  it("for a message of more than a mebibyte, and one of another type", async () => {
+  it("refuses a message above 1 MiB, and other content types", async () => {
     const large = JSON.stringify({ filler: "x".repeat(1 << 20) });
     expect((await post(large, stripe.sign(large))).status).toBe(413);
     expect((await post("a=1", stripe.sign("a=1"), "application/x-www-form-urlencoded")).status).toBe(415);

@@ -9,7 +9,7 @@ useScene();
 describe("the events of an organisation", () => {
   const eventsAt = ({ spans }: OtlpReceiver) => spans.filter(({ name }) => name.startsWith("event."));
 
-  it("reach a target that asks for them as spans of no length, and no other, on every protocol", async () => {
+  it("reach only targets that ask for them, as zero-length spans, on every protocol", async () => {
     const [binary, json, grpc, silent] = [await receiver(), await receiver(), await receiver(true), await receiver()];
     await register({ endpoint: binary.url, events: true });
     await register({ endpoint: json.url, events: true, protocol: "http/json" });
@@ -35,7 +35,7 @@ describe("the events of an organisation", () => {
     await eventually(async () => expect(await app.sql`select 1 from broadcast_event`).toHaveLength(0));
   });
 
-  it("of one workspace alone reach a target whose filter names it", async () => {
+  it("reach a target with a workspace filter only from that workspace", async () => {
     const [all, some] = [await receiver(), await receiver()];
     const [lab, field] = [await workspace("lab"), await workspace("field")];
     await register({ endpoint: all.url, events: true });
@@ -50,7 +50,7 @@ describe("the events of an organisation", () => {
     expect(told(some)).toEqual([ids[2]]);
   });
 
-  it("wait for a receiver that fails for a while, and come under the same names", async () => {
+  it("wait for a failing receiver and arrive under the same ids", async () => {
     const to = await receiver();
     await register({ endpoint: to.url, events: true });
     to.answer(503);
@@ -61,7 +61,7 @@ describe("the events of an organisation", () => {
     await eventually(async () => expect((await targets())[0]).toMatchObject({ status: "active", dropped_spans: 0 }));
   });
 
-  it("that a receiver refuses are given up and counted", async () => {
+  it("that a receiver keeps refusing are dropped and counted", async () => {
     const to = await receiver();
     await register({ endpoint: to.url, events: true });
     to.answer(400);

@@ -9,7 +9,7 @@ import { act, app, caller, ground, real, receiver, register, rootsOf, traces, us
 useScene();
 
 describe("the spans of a call", () => {
-  it.each(["http/protobuf", "http/json", "grpc"])("come by %s: root, attempt and upstream", async (protocol) => {
+  it.each(["http/protobuf", "http/json", "grpc"])("arrive by %s: root, attempt and upstream", async (protocol) => {
     const to = await receiver(protocol === "grpc");
     const made = await register({ endpoint: to.url, protocol, headers: { "X-Key": "k" } });
     expect(made.status).toBe(201);
@@ -43,7 +43,7 @@ describe("the spans of a call", () => {
     expect(root.endNano > root.startNano).toBe(true);
   });
 
-  it("go on from the caller's trace, which is handed on even where nobody watches", async () => {
+  it("continue the caller's trace, which is forwarded even without a target", async () => {
     const to = await receiver();
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     expect((await ground({ traceparent })).status).toBe(200);
@@ -62,7 +62,7 @@ describe("the spans of a call", () => {
     expect(traces).toEqual([`00-0af7651916cd43dd8448eb211c80319c-${real(to)[2]!.spanId}-01`]);
   });
 
-  it("go on from the trace in the metadata of gRPC", async () => {
+  it("continue the trace in gRPC metadata", async () => {
     const to = await receiver();
     await register({ endpoint: to.url });
     const headers = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00" };
@@ -75,7 +75,7 @@ describe("the spans of a call", () => {
     for (const { traceId } of rootsOf(to)) expect(traceId).toBe("0af7651916cd43dd8448eb211c80319c");
   });
 
-  it("tell of failures and fallbacks", async () => {
+  it("show failures and fallbacks", async () => {
     const to = await receiver();
     await register({ endpoint: to.url });
     const { status } = await act({ model: "broken/base" });
@@ -94,7 +94,7 @@ describe("the spans of a call", () => {
     });
   });
 
-  it("in privacy mode say nothing of who called", async () => {
+  it("omit the caller in privacy mode", async () => {
     const to = await receiver();
     await register({ endpoint: to.url, privacy_mode: true });
     await act({ provider: { session_id: "Ada's kitchen" }, metadata: { who: "Ada" } });
@@ -104,7 +104,7 @@ describe("the spans of a call", () => {
     expect(attributes["session.id"]).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  it("are sent for whole sessions or not at all", async () => {
+  it("are sampled by session", async () => {
     const [some, all] = [await receiver(), await receiver()];
     await register({ endpoint: some.url, sampling_rate: 0.5 });
     await register({ endpoint: all.url });
@@ -119,7 +119,7 @@ describe("the spans of a call", () => {
     expect(new Set(counts.values())).toEqual(new Set([2]));
   });
 
-  it("come only of the calls that the filter lets through", async () => {
+  it("are limited to calls that match the filter", async () => {
     const [models, keys, predicts] = [await receiver(), await receiver(), await receiver()];
     const second = await app.key(caller.org, { role: "owner" });
     const inspected = await app.call("/v1/key", undefined, { key: second });
@@ -135,7 +135,7 @@ describe("the spans of a call", () => {
 });
 
 describe("a receiver that fails", () => {
-  it("costs its spans, which are counted, and the next success clears the error", async () => {
+  it("loses its spans, which are counted, until the next success clears the error", async () => {
     const to = await receiver();
     const { id } = (await register({ endpoint: to.url })).body;
     const shown = async () => (await app.call(`/v1/broadcast/${id}`, undefined, { key: caller.key })).body;
@@ -154,7 +154,7 @@ describe("a receiver that fails", () => {
     });
   });
 
-  it("for a while gets them later", async () => {
+  it("gets its spans later after a short outage", async () => {
     const to = await receiver();
     const { id } = (await register({ endpoint: to.url })).body;
     to.answer(503);

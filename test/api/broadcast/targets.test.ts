@@ -5,7 +5,7 @@ import { act, app, caller, real, receiver, register, targets, useScene, workspac
 useScene();
 
 describe("a target", () => {
-  it("is saved once it took an empty test span, with its headers, which are never shown", async () => {
+  it("is stored after it accepted an empty test span, with headers that are never shown", async () => {
     const to = await receiver();
     const made = await register({
       name: "ours",
@@ -47,7 +47,7 @@ describe("a target", () => {
     expect(body).toEqual({ object: "list", data: [made.body], has_more: false });
   });
 
-  it("given as the base that Grafana and Langfuse print stores the address of traces, and a refusal names what was tried", async () => {
+  it("accepts base addresses as Grafana and Langfuse print them, and errors name the tried address", async () => {
     const to = await receiver();
     for (const base of ["/otlp", "/otlp/", "/otlp/v1/traces", "/otlp/v1/traces/"]) {
       const { status, body } = await register({ endpoint: to.url + base });
@@ -64,7 +64,7 @@ describe("a target", () => {
     ["answers 401", 401],
     ["answers 500", 500],
     ["redirects", 302],
-  ])("that %s is not saved, and the refusal says why", async (_, status) => {
+  ])("that %s is refused with the reason", async (_, status) => {
     const to = await receiver();
     to.answer(status);
     const { status: refused, body } = await register({ endpoint: to.url });
@@ -108,7 +108,7 @@ describe("a target", () => {
     expect(to.requests).toEqual([]);
   });
 
-  it("is of its organisation alone, and may be changed and deleted", async () => {
+  it("belongs to its organization and can be changed and deleted", async () => {
     const [to, other] = [await receiver(), await receiver()];
     const { id } = (await register({ endpoint: to.url })).body;
     const stranger = await app.caller();
@@ -134,13 +134,13 @@ describe("a target", () => {
     expect(real(to)).toEqual([]);
   });
 
-  it("is one of ten at most", async () => {
+  it("is limited to ten per organization", async () => {
     const to = await receiver();
     for (let i = 0; i < 10; i++) expect((await register({ endpoint: to.url })).status).toBe(201);
     expect((await register({ endpoint: to.url })).body.error.code).toBe("too_many");
   });
 
-  it("of a workspace's key is of that workspace, and no other is there for that key", async () => {
+  it("made by a workspace key belongs to that workspace, which sees no others", async () => {
     const to = await receiver();
     const [lab, field] = [await workspace("lab"), await workspace("field")];
     const key = await app.key(caller.org, { role: "owner", workspace_id: lab });

@@ -78,7 +78,7 @@ const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...AC
 const REQUIRED = { provider: { require_signed: true } };
 
 describe("a maker's key", () => {
-  it("is added by the organisation that owns the name, once, and shown to it", async () => {
+  it("can be added once by the organization that owns the name, which can list it", async () => {
     const { status, body } = await keys({ public_key: pemOf(first.publicKey), name: "release" });
     expect([status, body.owner, body.name, body.public_key]).toEqual([
       201,
@@ -92,7 +92,7 @@ describe("a maker's key", () => {
     expect(act?.action).toBe("maker_key.added");
   });
 
-  it("is nobody else's to add, see or take away", async () => {
+  it("cannot be added, read or removed by other organizations", async () => {
     const [known] = (await keys()).body.data;
     expect((await keys({ public_key: pemOf(second.publicKey) }, host)).status).toBe(404);
     expect((await keys(undefined, host)).status).toBe(404);
@@ -112,12 +112,12 @@ describe("a maker's key", () => {
     ["another curve", pemOf(generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey)],
     ["a private one", first.privateKey.export({ type: "pkcs8", format: "pem" })],
     ["no key", "ssh-ed25519 AAAA"],
-  ])("is refused where it is %s", async (_, public_key) => {
+  ])("is refused if it is %s", async (_, public_key) => {
     const { status, body } = await keys({ public_key });
     expect([status, body.error.param]).toEqual([422, "public_key"]);
   });
 
-  it("is one of eight at most", async () => {
+  it("is limited to eight", async () => {
     const pems = Array.from({ length: 8 }, () => pemOf(generateKeyPairSync("ed25519").publicKey));
     const answers = [];
     for (const public_key of pems) answers.push(await keys({ public_key }));
@@ -146,7 +146,7 @@ describe("a declaration with a checkpoint", () => {
     expect([status, body.error.param]).toEqual([422, "checkpoint.signature"]);
   });
 
-  it("is refused where it is cut short, of another maker without keys, or says not what it reads", async () => {
+  it("is refused if it is truncated, from a maker without keys, or lacks an input contract", async () => {
     const signature = await signatureOf();
     const cut = Buffer.from(signature, "base64").subarray(0, 63).toString("base64");
     expect((await declare({ digest: DIGEST, signature: cut })).body.error.param).toBe("checkpoint.signature");
@@ -168,11 +168,11 @@ describe("who requires signed checkpoints", () => {
     makerKey = (await keys()).body.data[0].id;
   });
 
-  it("sees of an offering whether it is signed", async () => {
+  it("sees whether an offering is signed", async () => {
     expect((await offering(signed)).checkpoint).toEqual({ digest: DIGEST, signed: true });
   });
 
-  it("sees its revision of control loops that run, and none where no checkpoint is declared", async () => {
+  it("sees the revision of running control loops with a declared checkpoint", async () => {
     const signed = { model: `${named.acme}/revised` };
     const checkpoint = { digest: DIGEST, signature: await signatureOf(signed) };
     await live(await declare(checkpoint, signed));
@@ -194,12 +194,12 @@ describe("who requires signed checkpoints", () => {
     }
   });
 
-  it("is served by them alone; who does not, by what is cheapest", async () => {
+  it("is served only by signed offerings; other callers by the cheapest", async () => {
     expect((await act({ preference: "cheapest" })).body.route.provider).toBe(named.plain);
     expect((await act({ preference: "cheapest", ...REQUIRED })).body.route.provider).toBe(named.host);
   });
 
-  it("may be an organisation, a workspace, a key or a preset, and no request lifts it", async () => {
+  it("may be an organization, workspace, key or preset, and a request cannot lift it", async () => {
     const lifted = { provider: { require_signed: false } };
     const org = await app.caller(10);
     const settings = (require_signed: boolean) =>
@@ -224,7 +224,7 @@ describe("who requires signed checkpoints", () => {
     );
   });
 
-  it("gives no key away that does not, and lifts it for nobody", async () => {
+  it("cannot grant a key without it, and no key lifts it", async () => {
     const strict = await app.key(caller.org, { role: "owner", require_signed: true });
     const made = await app.call(`/v1/orgs/${caller.org}/keys`, { name: "inherits" }, { key: strict });
     expect([made.status, made.body.require_signed]).toEqual([201, true]);
@@ -241,7 +241,7 @@ describe("who requires signed checkpoints", () => {
     expect((await settings(caller.key)).status).toBe(200);
   });
 
-  it("reads in the refusal why nothing is left, and what it could relax", async () => {
+  it("sees in the error why no offering is left and what to relax", async () => {
     const wanted = { ...REQUIRED.provider, only: [named.plain] };
     const { status, body } = await act({ provider: wanted });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
@@ -250,7 +250,7 @@ describe("who requires signed checkpoints", () => {
     );
   });
 
-  it("loses a checkpoint when its maker takes the key away, and has it back with the key", async () => {
+  it("loses a checkpoint when its maker removes the key, and regains it with the key", async () => {
     const path = `/v1/supply/owners/${named.acme}/keys/${makerKey}`;
     expect((await app.call(path, undefined, { key: maker.key, method: "DELETE" })).status).toBe(200);
     expect((await act(REQUIRED)).status).toBe(409);
@@ -260,7 +260,7 @@ describe("who requires signed checkpoints", () => {
     expect((await act(REQUIRED)).status).toBe(200);
   });
 
-  it("loses it when what was signed is altered in the store, or the name goes to another organisation", async () => {
+  it("loses it when the signed content changes or the name moves to another organization", async () => {
     await app.sql`update offering set bounds = null where id = ${signed}`;
     await eventually(async () => expect((await act(REQUIRED)).status).toBe(409));
     await app.sql`update offering set bounds = ${app.sql.json(BOUNDS)} where id = ${signed}`;

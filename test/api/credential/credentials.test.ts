@@ -27,7 +27,7 @@ const remove = (provider: string, key = caller.key) =>
   app.call(`/v1/credentials/${provider}`, undefined, { key, method: "DELETE" });
 
 describe("200", () => {
-  it("keeps a key sealed and shows its last four letters", async () => {
+  it("seals a key and shows its last four characters", async () => {
     const { status, body, text } = await put(named.acme, { secret: SECRET, label: "lab", mode: "require" });
     expect([status, body]).toEqual([
       200,
@@ -53,11 +53,11 @@ describe("200", () => {
     expect((await put("short", { secret: "ab" })).body.fingerprint).toBe("");
   });
 
-  it("says that a key at an unknown provider goes to nobody", async () => {
+  it("reports that a key for an unknown provider is not used", async () => {
     expect((await put("nobody-yet", { secret: SECRET })).body.provider_known).toBe(false);
   });
 
-  it("verifies that what is stored opens, and notes when", async () => {
+  it("verifies that a stored key opens, and records when", async () => {
     await put(named.acme, { secret: SECRET });
     const { status, body } = await verify(named.acme);
     expect([status, body]).toEqual([200, { provider: named.acme, ok: true, checked_at: expect.any(Number) }]);
@@ -66,7 +66,7 @@ describe("200", () => {
     );
   });
 
-  it("says why a key doesn't open any more", async () => {
+  it("reports why a key no longer opens", async () => {
     const { key, org } = await app.caller(0);
     await put(named.acme, { secret: SECRET }, key);
     await app.sql`update credential set sealed = set_byte(sealed, length(sealed) - 1, get_byte(sealed, length(sealed) - 1) # 1) where org_id = ${org}`;
@@ -75,7 +75,7 @@ describe("200", () => {
     expect((await verify(named.acme, key)).body).toMatchObject({ ok: false, reason: "unknown_master_key" });
   });
 
-  it("replaces and forgets", async () => {
+  it("replaces and deletes a key", async () => {
     const { key, org } = await app.caller(0);
     await put(named.acme, { secret: SECRET }, key);
     await put(named.acme, { secret: "another-key-0123" }, key);
@@ -88,7 +88,7 @@ describe("200", () => {
 });
 
 describe("403 and 404", () => {
-  it("an operator sees and changes nothing; another organisation's key is not there", async () => {
+  it("refuses the role operator, and returns 404 for another organization's key", async () => {
     await put(named.acme, { secret: SECRET });
     const operator = await app.key(caller.org, { role: "operator" });
     expect((await put(named.acme, { secret: SECRET }, operator)).body.error.code).toBe("permission_denied");
@@ -101,7 +101,7 @@ describe("403 and 404", () => {
 });
 
 describe("422", () => {
-  it("refuses what is no key, and sends nothing of it back", async () => {
+  it("refuses an invalid key without echoing it", async () => {
     const faults = [
       { secret: "" },
       { secret: "with space" },
@@ -127,7 +127,7 @@ describe("422", () => {
 });
 
 describe("sealed bytes in the database", () => {
-  it("open in no other row, for no other organisation or provider, and not when an older version is put back", async () => {
+  it("open only in their row, for their organization and provider, and not if an older version is restored", async () => {
     const [a, b] = [await app.caller(0), await app.caller(0)];
     await put(named.acme, { secret: SECRET }, a.key);
     await put(named.acme, { secret: SECRET }, b.key);

@@ -65,7 +65,7 @@ const damage = () =>
   app.sql`update credential set sealed = set_byte(sealed, 90, get_byte(sealed, 90) # 1) where org_id = ${caller.org}`;
 
 describe("prefer", () => {
-  it("asks with the own key first, and charges 5 % of the list price for it", async () => {
+  it("tries the own key first and charges 5 % of the list price", async () => {
     await store("prefer");
     const { status, body } = await act();
     expect([status, seen, body.route.byok, body.usage.cost_usd]).toEqual([200, [OWN], true, 0.00005]);
@@ -74,7 +74,7 @@ describe("prefer", () => {
     expect(balance.spent_usd).toBe(0.00005);
   });
 
-  it("goes on with the gateway's own access when the provider refuses the key, at list price, and calls no fault of it the provider's", async () => {
+  it("falls back to the gateway's access at list price if the provider refuses the key, without blaming the provider", async () => {
     await store("prefer");
     refused = [OWN];
     for (let i = 0; i < 8; i++) {
@@ -94,13 +94,13 @@ describe("prefer", () => {
     expect(body.providers[0].offerings.map(({ state }: { state: string }) => state)).toEqual(["closed", "closed"]);
   });
 
-  it("is what a key without a mode of its own does", async () => {
+  it("is the default mode", async () => {
     await store(undefined);
     await act();
     expect(seen).toEqual([OWN]);
   });
 
-  it("puts providers with a key before those without, within their model and behind the request's own order", async () => {
+  it("ranks providers with a key first, within their model and after the request's order", async () => {
     await app.supply({
       provider: named.bolt,
       model: `${named.acme}/base`,
@@ -123,7 +123,7 @@ describe("prefer", () => {
     ]);
   });
 
-  it("goes with the gateway's own access where the key doesn't open any more", async () => {
+  it("uses the gateway's access if the key no longer opens", async () => {
     await store("prefer");
     await damage();
     await eventually(async () => {
@@ -133,7 +133,7 @@ describe("prefer", () => {
     });
   });
 
-  it("serves predict, its stream and ground with the key", async () => {
+  it("applies to predict, streamed predict and ground", async () => {
     await store("prefer");
     const body = { model: `${named.acme}/world`, observations: BODY.observations, horizon: 2 };
     const predicted = await app.call("/v1/predict", body, { key: caller.key });
@@ -146,7 +146,7 @@ describe("prefer", () => {
 });
 
 describe("fallback", () => {
-  it("asks with the own key where the gateway's own access failed", async () => {
+  it("tries the own key after the gateway's access failed", async () => {
     await store("fallback");
     const only = { provider: { only: [named.acme] } };
     expect(statuses((await act(only)).body)).toEqual([["ok", false]]);
@@ -163,20 +163,20 @@ describe("fallback", () => {
 });
 
 describe("require", () => {
-  it("never asks with the gateway's own access", async () => {
+  it("never uses the gateway's access", async () => {
     await store("require");
     refused = [OWN];
     const { status, body } = await act({ provider: { only: [named.acme] } });
     expect([status, body.error.code, seen]).toEqual([502, "all_attempts_failed", [OWN]]);
   });
 
-  it("needs no more credit than the gateway's share", async () => {
+  it("requires credit only for the gateway's share", async () => {
     await store("require", 0.00005);
     expect((await act({ provider: { only: [named.acme] } })).status).toBe(200);
     expect((await act({ provider: { only: [named.acme] } })).status).toBe(402);
   });
 
-  it("fails with 409 and says why when the key doesn't open any more", async () => {
+  it("returns 409 with the reason if the key no longer opens", async () => {
     await store("require");
     await damage();
     await eventually(async () => {
@@ -189,7 +189,7 @@ describe("require", () => {
 });
 
 describe("off", () => {
-  it("leaves the key alone", async () => {
+  it("does not use the key", async () => {
     await store("off");
     expect((await act({ provider: { only: [named.acme] } })).body.route.byok).toBeUndefined();
     expect(seen).toEqual([PLATFORM]);
@@ -197,7 +197,7 @@ describe("off", () => {
 });
 
 describe("a key stored before its provider joined", () => {
-  it("goes to nobody, even when a provider of that name appears", async () => {
+  it("is not used when a provider with that name appears later", async () => {
     caller = await app.caller(10);
     await app.call(
       `/v1/credentials/${named.late}`,
@@ -212,7 +212,7 @@ describe("a key stored before its provider joined", () => {
 });
 
 describe("another organisation", () => {
-  it("is never served over a connection that somebody else's key opened", async () => {
+  it("is never served over a connection opened with another organization's key", async () => {
     await store("prefer");
     await act({ provider: { only: [named.acme] } });
     caller = await app.caller(10);
@@ -222,7 +222,7 @@ describe("another organisation", () => {
 });
 
 describe("the organisation's mode", () => {
-  it("holds for providers whose key has none of its own, and for those without a key", async () => {
+  it("applies to keys without a mode and to providers without a key", async () => {
     await store(undefined);
     const settle = (byok_mode: string) =>
       app.call(`/v1/orgs/${caller.org}/settings`, { byok_mode }, { key: caller.key, method: "PATCH" });

@@ -35,7 +35,7 @@ const ended = (id: string) =>
   );
 
 describe("202", () => {
-  it("tries a model of the gateway, and ends with scores, seeds, digests and an exact bill", async () => {
+  it("evaluates a gateway model and ends with scores, seeds, digests and an exact charge", async () => {
     const before = (await app.call("/v1/billing/balance", undefined, { key: caller.key })).body;
     const taken = await evaluate({ ...NAV, seed: 7, media: "strip", metadata: { run: "a" } });
     expect(taken.status, taken.text).toBe(202);
@@ -86,7 +86,7 @@ describe("202", () => {
     );
   });
 
-  it("tells of each episode as it ends, and of the whole at last", async () => {
+  it("reports each episode as it ends, then the result", async () => {
     const { body } = await evaluate({ ...NAV, episodes: 2 });
     const stream = await readEvents(app, `/v1/evaluate/${body.id}/events`, undefined, caller.key);
     const events = await stream.rest();
@@ -94,7 +94,7 @@ describe("202", () => {
     expect(events.at(-1)?.data).toMatchObject({ status: "completed", scores: { success_rate: { n: 2 } } });
   });
 
-  it("counts episodes in which the policy failed as failures, bills none of them, and says why", async () => {
+  it("counts episodes that the policy failed as failures, without a charge and with the reason", async () => {
     model.script.act = (_call, _answer, served) => served.stream.close();
     const { body } = await evaluate({ ...NAV, episodes: 2, policy_timeout_ms: 500 });
     const end = await ended(body.id);
@@ -109,7 +109,7 @@ describe("202", () => {
     ["hangs", "policy_timeout", () => {}],
     ["answers NaN", "invalid_action", (_: Served, answer: Answering) => answer([[Number.NaN, 0]])],
   ])(
-    "fails the episode in whose middle the policy %s, with its reason, and goes on with the next",
+    "fails the episode in which the policy %s, with its reason, and continues with the next",
     async (_, termination, fail) => {
       let asked = 0;
       const sessions: (string | undefined)[] = [];
@@ -139,7 +139,7 @@ describe("202", () => {
   it.each([
     ["a policy of the right dimension is tried", 2, "completed", "max_steps"],
     ["one of a wrong dimension is told from a bad one", 7, "failed", "action_dim_mismatch"],
-  ])("reaches a policy at an address over its wire: %s", async (_, dim, status, termination) => {
+  ])("calls a policy at an address over its wire: %s", async (_, dim, status, termination) => {
     const server = await startOpenpiServer();
     try {
       server.behave({ kind: "steps", steps: Array.from({ length: 16 }, () => Array.from({ length: dim }, () => 0)) });
@@ -154,7 +154,7 @@ describe("202", () => {
 });
 
 describe("DELETE", () => {
-  it("calls an evaluation off in the middle of an episode, keeps what ended, and then says 409", async () => {
+  it("cancels an evaluation inside an episode, keeps completed ones, then returns 409", async () => {
     model.script.act = () => {};
     const { body } = await evaluate({ ...NAV, episodes: 5, policy_timeout_ms: 60_000 });
     await eventually(async () => expect((await shown(body.id)).body.status).toBe("running"));
@@ -195,12 +195,12 @@ describe("refusals", () => {
     ["a scheme that no wire has", { ...NAV, policy_endpoint: "ftp://127.0.0.1/" }, 422, "validation_failed"],
     ["more steps than are asked for", { ...NAV, horizon: 4, replan_steps: 5 }, 422, "validation_failed"],
     ["an unknown field", { ...NAV, epsiodes: 3 }, 422, "validation_failed"],
-  ])("says no to %s", async (_, body, status, code) => {
+  ])("refuses %s", async (_, body, status, code) => {
     const answer = await evaluate(body);
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
   });
 
-  it("takes 10,000 episodes, the most, and gives them back when they are called off", async () => {
+  it("accepts at most 10,000 episodes and returns their credit on cancellation", async () => {
     const rich = await app.caller(1_500);
     const { status, body } = await evaluate({ ...NAV, episodes: 10_000 }, rich.key);
     expect([status, body.progress]).toEqual([202, { completed: 0, total: 10_000 }]);
@@ -208,25 +208,25 @@ describe("refusals", () => {
     await eventually(async () => expect((await shown(body.id, rich.key)).body.status).toBe("cancelled"));
   });
 
-  it("names what is near to a misspelt scenario", async () => {
+  it("suggests names near a misspelled scenario", async () => {
     expect((await evaluate({ ...NAV, scenario: "base-nap" })).body.error.message).toContain("base-nav");
   });
 
-  it("refuses before anything runs when the balance does not cover the episodes", async () => {
+  it("refuses before anything runs if the balance does not cover the episodes", async () => {
     const poor = await app.caller(0.02);
     const { status, body } = await evaluate(NAV, poor.key);
     expect([status, body.error.code]).toEqual([402, "insufficient_credits"]);
     expect((await app.call("/v1/jobs", undefined, { key: poor.key })).body.data).toEqual([]);
   });
 
-  it("answers another organisation's evaluation as one that never was", async () => {
+  it("returns 404 for another organization's evaluation", async () => {
     const { body } = await evaluate({ ...NAV, episodes: 1 });
     const stranger = await app.caller();
     expect((await shown(body.id, stranger.key)).status).toBe(404);
     await ended(body.id);
   });
 
-  it("needs a key with the scope evaluate", async () => {
+  it("requires the scope evaluate", async () => {
     const key = await app.key(caller.org, { role: "developer", scopes: ["act"] });
     expect((await evaluate(NAV, key)).status).toBe(403);
   });

@@ -38,7 +38,7 @@ async function evaluated() {
   );
 }
 
-it("lists and runs what is right, and tells the operator what is wrong with the rest", async () => {
+it("lists and runs valid packs and reports the faults of others to the operator", async () => {
   const { status, body } = await app.call("/v1/scenarios");
   expect(status).toBe(200);
   expect(body.data.find(({ id }: { id: string }) => id === "hold-up")).toMatchObject({
@@ -51,7 +51,7 @@ it("lists and runs what is right, and tells the operator what is wrong with the 
   ]);
 });
 
-it("runs what it digested, whatever becomes of the files meanwhile", async () => {
+it("runs the digested files even if they change meanwhile", async () => {
   const before = await evaluated();
   expect(before).toMatchObject({ status: "completed", scenario: { id: "hold-up", action_dim: 2, dt_ms: 50 } });
   writeFileSync(join(folder, "good", "hold.xml"), MJCF.replace('mass="1"', 'mass="3"'));
@@ -61,7 +61,7 @@ it("runs what it digested, whatever becomes of the files meanwhile", async () =>
   expect(after.reproducibility.hash).toBe(before.reproducibility.hash);
 });
 
-it("runs nothing in the name of a scenario that is another one by now", async () => {
+it("does not run a scenario whose digest has changed", async () => {
   const other = await ownGateway({ database: app.database, roles: new Set(["api"]), scenarioPacks: folder });
   try {
     const taken = await other.call("/v1/evaluate", HOLD, { key: caller.key });

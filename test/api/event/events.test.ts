@@ -38,7 +38,7 @@ async function keysOf(stream: EventReader, count: number): Promise<string[]> {
 }
 
 describe("a stream of events", () => {
-  it("begins with a place, and shows what happens from then on, on any replica, with its cursor as id", async () => {
+  it("starts with a checkpoint, then shows events of every replica with their cursor as id", async () => {
     const caller = await one.caller(0);
     const stream = await watch(two, caller);
     expect([stream.status, stream.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
@@ -58,7 +58,7 @@ describe("a stream of events", () => {
     stream.leave();
   });
 
-  it("goes on behind a cursor without a gap or a repetition: by the query, and by the header that browsers send", async () => {
+  it("resumes after a cursor in query or header, without gaps or repetitions", async () => {
     const caller = await one.caller(0);
     const stream = await watch(one, caller);
     const place = (await stream.next())?.id;
@@ -84,7 +84,7 @@ describe("a stream of events", () => {
     expect([text.includes(keys[0]!), text.includes(keys[1]!)]).toEqual([false, true]);
   });
 
-  it("misses no event of a transaction that began earlier and ends later than another", async () => {
+  it("includes events of a transaction that started earlier and ended later than another", async () => {
     const caller = await one.caller(0);
     const stream = await watch(two, caller);
     const begun = Promise.withResolvers<void>();
@@ -106,7 +106,7 @@ describe("a stream of events", () => {
     (await late).leave();
   });
 
-  it("shows a key of a workspace what is of that workspace, and nobody what is another organisation's", async () => {
+  it("limits workspace keys to their workspace and every key to its organization", async () => {
     const caller = await one.caller(0);
     const { body: lab } = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
     const inside = await one.key(caller.org, { role: "owner", workspace_id: lab.id });
@@ -124,7 +124,7 @@ describe("a stream of events", () => {
     expect([taken.status, taken.body.error.param]).toEqual([422, "cursor"]);
   });
 
-  it("shows the kinds of events that are asked for, since a moment that is asked for", async () => {
+  it("filters by type and start time", async () => {
     const caller = await one.caller(0);
     const keyId = await makeKey(caller);
     await one.call(`/v1/orgs/${caller.org}/keys/${keyId}`, undefined, { key: caller.key, method: "DELETE" });
@@ -151,7 +151,7 @@ describe("a stream of events", () => {
     expect([unknown.status, unknown.body.error.param]).toEqual([422, "events.0"]);
   });
 
-  it("carries the same over gRPC and Connect", async () => {
+  it("works the same over gRPC and Connect", async () => {
     const caller = await one.caller(0);
     const transports = [
       createGrpcTransport({ baseUrl: two.url }),
@@ -190,7 +190,7 @@ describe("a cursor", () => {
       .toString("base64url")}`;
   const days = (count: number): number => Math.floor(Date.now() / 1000) - count * 86_400;
 
-  it("that is older than events are kept is refused with 410", async () => {
+  it("older than the retention is refused with 410", async () => {
     const { org, key } = await one.caller(0);
     const old = await one.call(`/v1/events?cursor=${cursorOf(org, `1 ${days(7)}`)}`, undefined, { key });
     expect([old.status, old.body.error.code, old.body.error.param]).toEqual([410, "cursor_expired", "cursor"]);
@@ -200,7 +200,7 @@ describe("a cursor", () => {
   });
 
   it.each(["evc_", "evc_AAAA", `evc_${"A".repeat(200)}`, "x", "evc_..%2f", `evc_${"A".repeat(300)}`])(
-    "that is none is refused with 422: %s",
+    "that is invalid is refused with 422: %s",
     async (cursor) => {
       const { key } = await one.caller(0);
       const { status, body } = await one.call(`/v1/events?cursor=${encodeURIComponent(cursor)}`, undefined, { key });

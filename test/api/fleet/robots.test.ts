@@ -42,7 +42,7 @@ const remove = (id: string, { key }: Pick<Caller, "key"> = owner, query = "") =>
   app.call(`/v1/robots/${id}${query}`, undefined, { key, method: "DELETE" });
 
 describe("a robot", () => {
-  it("is kept as it was written down, with the keys that are bound to it, over REST, gRPC and Connect", async () => {
+  it("is stored as registered, with its keys, over REST, gRPC and Connect", async () => {
     const mine = await app.caller(0);
     const bound = await app.admin(`/v1/orgs/${mine.org}/keys`, { robot_id: "arm 1" });
     const revoked = await app.admin(`/v1/orgs/${mine.org}/keys`, { robot_id: "arm 1" });
@@ -70,7 +70,7 @@ describe("a robot", () => {
     expect([(await get("/arm%201", mine)).status, (await remove("arm%201", mine)).status]).toEqual([404, 404]);
   });
 
-  it("is of the workspace whose key wrote it, which no other reaches; robots of two workspaces may bear one name", async () => {
+  it("belongs to the registering key's workspace; two workspaces may use one name", async () => {
     const mine = await app.caller(0);
     const space = async (name: string) =>
       (await app.call(`/v1/orgs/${mine.org}/workspaces`, { name }, { key: mine.key })).body.id as string;
@@ -132,12 +132,12 @@ describe("a robot", () => {
     ["embodiment", { ...ARM, embodiment: "ghost" }],
     ["control_hz", { ...ARM, control_hz: 0 }],
     ["colour", { ...ARM, colour: "red" }],
-  ])("whose %s contradicts something is refused by name", async (param, config) => {
+  ])("whose %s contradicts something is refused with the field", async (param, config) => {
     const { status, body } = await put("arm", config);
     expect([status, body.error.param]).toEqual([422, param]);
   });
 
-  it("bears no name of a path of the emergency stop", async () => {
+  it("cannot take a name used by emergency stop paths", async () => {
     for (const id of ["stop", "stops", "release", "armings", "runs"])
       expect((await put(id, BASE)).status, id).toBeGreaterThanOrEqual(400);
     const client = createClient(FleetService, createGrpcTransport({ baseUrl: app.url }));
@@ -179,7 +179,7 @@ describe("what can drive a robot", () => {
       ]),
     );
 
-  it("is told offering by offering, with the field of the robot that stands against each that cannot", async () => {
+  it("is listed per offering, with the robot's fields that do not match", async () => {
     const robot = {
       action_space: "base_twist_2d",
       embodiment: "mobile-base",
@@ -203,7 +203,7 @@ describe("what can drive a robot", () => {
     expect(message).toMatch(/640/);
   });
 
-  it("includes what reads just this, and what says nothing", async () => {
+  it("includes offerings that read exactly this, and those that declare nothing", async () => {
     const robot = {
       ...BASE,
       embodiment: "mobile-base",
@@ -223,7 +223,7 @@ describe("what can drive a robot", () => {
     ]);
   });
 
-  it("tells what keeps an offering out beside the robot, and refuses a model that there is not", async () => {
+  it("names other drop reasons and refuses an unknown model", async () => {
     await put("checked", BASE);
     const narrow = await app.key(owner.org, { role: "owner", models: [`${named.acme}/other`] });
     const denied = await app.call("/v1/robots/checked/check", undefined, { key: narrow });

@@ -26,7 +26,7 @@ const remove = (userId: string, options: object = { key: owner.key }, org = call
 const looks = (gateway: App, key: string) => gateway.call("/v1/key", undefined, { key });
 
 describe("POST /v1/orgs/{org_id}/members", () => {
-  it("invites, with an invite that is shown once and stored as a hash", async () => {
+  it("invites with a link shown once and stored as a hash", async () => {
     const { status, body } = await invite({ email: "ada@example.com", role: "developer", workspace_ids: [] });
     expect(status).toBe(201);
     expect(body).toEqual({
@@ -46,7 +46,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
     expect(row?.text).not.toContain(body.invite);
   });
 
-  it("invites once more who has not accepted, and the first invite is worth nothing then", async () => {
+  it("re-invites a pending member and invalidates the first invite", async () => {
     const first = await invite({ email: "again@example.com", role: "developer" });
     const second = await invite({ email: "AGAIN@example.com", role: "viewer" });
     expect(second.body.user_id).toBe(first.body.user_id);
@@ -55,7 +55,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
     expect((await app.call("/v1/members/accept", { invite: second.body.invite })).body.member.role).toBe("viewer");
   });
 
-  it("refuses to invite a member, whatever the case of his address", async () => {
+  it("refuses to invite a member, ignoring case", async () => {
     const { status, body } = await invite({ email: owner.email.toUpperCase(), role: "viewer" });
     expect([status, body.error.code]).toEqual([409, "already_exists"]);
   });
@@ -67,7 +67,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
     expect((await invite({ email: "y@example.com", role: "admin" }, admin.key)).status).toBe(201);
   });
 
-  it("is for owners, admins and the operator", async () => {
+  it("requires an owner, an admin or the operator", async () => {
     for (const role of ["developer", "operator", "billing", "viewer", "supplier"]) {
       const { key } = await person(app, caller.org, role);
       expect((await invite({ email: "z@example.com", role: "viewer" }, key)).status, role).toBe(403);
@@ -77,7 +77,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
     expect((await app.call(members(), { email: "z@example.com", role: "viewer" })).status).toBe(401);
   });
 
-  it("refuses what makes no sense", async () => {
+  it("refuses invalid fields", async () => {
     for (const body of [
       {},
       { email: "ada@example.com" },
@@ -92,7 +92,7 @@ describe("POST /v1/orgs/{org_id}/members", () => {
 });
 
 describe("POST /v1/members/accept", () => {
-  it("yields a member with a first key that carries his name and role, and tells of both", async () => {
+  it("creates a member with a first key of that name and role, and emits both events", async () => {
     const { body: invited } = await invite({ email: "bob@example.com", role: "operator" });
     const { status, body } = await app.call("/v1/members/accept", { invite: invited.invite, key_name: "laptop" });
     expect(status).toBe(201);
@@ -104,7 +104,7 @@ describe("POST /v1/members/accept", () => {
     expect(told.length).toBeGreaterThan(0);
   });
 
-  it("takes an invite once, of any number that come at once", async () => {
+  it("accepts an invite once, even for concurrent calls", async () => {
     const { body } = await invite({ email: "race@example.com", role: "viewer" });
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => app.call("/v1/members/accept", { invite: body.invite })),
@@ -115,7 +115,7 @@ describe("POST /v1/members/accept", () => {
     expect(keys).toHaveLength(1);
   });
 
-  it("takes none after its time, and none that nobody made", async () => {
+  it("refuses expired and unknown invites", async () => {
     const { body } = await invite({ email: "late@example.com", role: "viewer" });
     await app.sql`update member set invite_ends = now() - interval '1 second' where id = ${body.user_id}`;
     for (const text of [body.invite, "lmb_inv_x", "null", "\\", "é"])
@@ -126,7 +126,7 @@ describe("POST /v1/members/accept", () => {
 });
 
 describe("GET /v1/orgs/{org_id}/members", () => {
-  it("lists every member once over pages, oldest first, without invites", async () => {
+  it("lists each member once over pages, oldest first, without invites", async () => {
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
@@ -145,7 +145,7 @@ describe("GET /v1/orgs/{org_id}/members", () => {
     expect([...seen].sort()).toEqual(seen);
   });
 
-  it("answers another organisation's ids as unknown ones", async () => {
+  it("returns 404 for another organization's ids", async () => {
     const stranger = await app.caller(0);
     const theirs = await person(app, stranger.org, "viewer");
     for (const path of [
@@ -164,7 +164,7 @@ describe("GET /v1/orgs/{org_id}/members", () => {
 });
 
 describe("PATCH /v1/orgs/{org_id}/members/{user_id}", () => {
-  it("moves the keys that act in the old role, or beyond the new one, on every replica within a second", async () => {
+  it("changes keys in the old role, or above the new one, on every replica within a second", async () => {
     const ada = await person(app, caller.org, "admin");
     const robot = await app.admin(`/v1/orgs/${caller.org}/keys`, { role: "operator", user_id: ada.userId });
     const dev = await app.admin(`/v1/orgs/${caller.org}/keys`, { role: "developer", user_id: ada.userId });
@@ -179,13 +179,13 @@ describe("PATCH /v1/orgs/{org_id}/members/{user_id}", () => {
     expect((await change(ada.userId, { role: "admin" })).body.role).toBe("admin");
   });
 
-  it("keeps the role when only workspaces change, and takes an empty list for everywhere", async () => {
+  it("keeps the role if only workspaces change; an empty list means all", async () => {
     const ada = await person(app, caller.org, "viewer");
     const { body } = await change(ada.userId, { workspace_ids: [] });
     expect(body).toMatchObject({ role: "viewer", workspace_ids: [] });
   });
 
-  it("does not let an admin touch an owner, nor the last owner step down", async () => {
+  it("stops an admin from changing an owner, and the last owner from stepping down", async () => {
     const admin = await person(app, caller.org, "admin");
     expect((await change(owner.userId, { role: "viewer" }, admin.key)).status).toBe(403);
     expect((await remove(owner.userId, { key: admin.key })).status).toBe(403);
@@ -213,7 +213,7 @@ describe("DELETE /v1/orgs/{org_id}/members/{user_id}", () => {
     expect(told.length).toBeGreaterThan(0);
   });
 
-  it("never removes the last owner, whoever asks", async () => {
+  it("never removes the last owner", async () => {
     const { org } = await app.caller(0);
     const ada = await person(app, org, "owner");
     for (const options of [{ key: ada.key }, { admin: ADMIN_TOKEN }]) {
@@ -222,7 +222,7 @@ describe("DELETE /v1/orgs/{org_id}/members/{user_id}", () => {
     }
   });
 
-  it("leaves one of two owners who remove each other at once", async () => {
+  it("keeps one of two owners who remove each other concurrently", async () => {
     for (let round = 0; round < 5; round++) {
       const { org } = await app.caller(0);
       const [ada, bob] = await Promise.all([person(app, org, "owner"), person(app, org, "owner")]);
@@ -236,7 +236,7 @@ describe("DELETE /v1/orgs/{org_id}/members/{user_id}", () => {
     }
   });
 
-  it("takes no invited owner for a stand-in", async () => {
+  it("does not count an invited owner as the last owner", async () => {
     const { org } = await app.caller(0);
     const ada = await person(app, org, "owner");
     await app.admin(members(org), { email: "maybe@example.com", role: "owner" });
@@ -258,7 +258,7 @@ describe("POST /v1/orgs/{org_id}/transfer", () => {
     expect((await looks(app, bob.key)).body.role).toBe("owner");
   });
 
-  it("is for owners, and to active members", async () => {
+  it("requires an owner and an active member", async () => {
     const { org } = await app.caller(0);
     const [ada, admin] = await Promise.all([person(app, org, "owner"), person(app, org, "admin")]);
     const { user_id: invited } = await app.admin(members(org), { email: "soon@example.com", role: "viewer" });
@@ -272,7 +272,7 @@ describe("POST /v1/orgs/{org_id}/transfer", () => {
 });
 
 describe("keys of members", () => {
-  it("are made by developers for themselves alone", async () => {
+  it("can be made by developers only for themselves", async () => {
     const [ada, bob] = await Promise.all([person(app, caller.org, "developer"), person(app, caller.org, "developer")]);
     const make = (body: object, key: string) => app.call(`/v1/orgs/${caller.org}/keys`, body, { key });
     expect((await make({}, ada.key)).body).toMatchObject({ user_id: ada.userId, role: "developer" });
@@ -282,7 +282,7 @@ describe("keys of members", () => {
     expect((await make({}, await app.key(caller.org, { role: "developer" }))).status).toBe(403);
   });
 
-  it("act in no role beyond their member's", async () => {
+  it("never act above their member's role", async () => {
     const ada = await person(app, caller.org, "viewer");
     const make = (body: object) => app.call(`/v1/orgs/${caller.org}/keys`, body, { key: owner.key });
     expect((await make({ user_id: ada.userId, role: "developer" })).status).toBe(403);
@@ -295,7 +295,7 @@ describe("members of workspaces", () => {
   const workspace = async (): Promise<string> =>
     (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: `w${Math.random()}` }, { key: owner.key })).body.id;
 
-  it("have keys of their workspaces alone, from the first one on", async () => {
+  it("have keys only in their workspaces", async () => {
     const [lab, barn] = [await workspace(), await workspace()];
     const ada = await person(app, caller.org, "developer", { workspace_ids: [lab] });
     expect((await looks(app, ada.key)).body.workspace_id).toBe(lab);
@@ -305,7 +305,7 @@ describe("members of workspaces", () => {
     expect([elsewhere.status, elsewhere.body.error.code]).toEqual([403, "scope_denied"]);
   });
 
-  it("lose the keys of workspaces that they are taken from", async () => {
+  it("lose keys of workspaces they leave", async () => {
     const [lab, barn] = [await workspace(), await workspace()];
     const ada = await person(app, caller.org, "developer", { workspace_ids: [lab] });
     expect((await change(ada.userId, { workspace_ids: [lab, barn] })).status).toBe(200);
@@ -314,14 +314,14 @@ describe("members of workspaces", () => {
     await eventually(async () => expect((await looks(other, ada.key)).status).toBe(401));
   });
 
-  it("are confined to none that is not there", async () => {
+  it("cannot be assigned an unknown workspace", async () => {
     const { status, body } = await invite({ email: "w@example.com", role: "viewer", workspace_ids: ["ws_nobody"] });
     expect([status, body.error.param]).toEqual([404, "workspace_ids.0"]);
   });
 });
 
 describe("the audit log", () => {
-  it("has one record for every change of a member, by whoever made it", async () => {
+  it("has one record per change of a member", async () => {
     const { org } = await app.caller(0);
     const ada = await person(app, org, "owner");
     const bob = await person(app, org, "viewer");

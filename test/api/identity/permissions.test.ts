@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 
 describe("GET /v1/permissions", () => {
-  it("shows the seven roles, every permission, and which role holds which, to anyone", async () => {
+  it("shows the seven roles, every permission, and the roles that hold it, without a key", async () => {
     const { status, body } = await app.call("/v1/permissions");
     expect(status).toBe(200);
     expect(body.object).toBe("permission_matrix");
@@ -43,7 +43,7 @@ describe("GET /v1/permissions", () => {
     ]);
   });
 
-  it("names under every permission exactly the calls whose schema asks for it", async () => {
+  it("lists under each permission exactly the calls that require it", async () => {
     const { body } = await app.call("/v1/permissions");
     const listed = body.permissions.flatMap(({ endpoints }: { endpoints: string[] }) => endpoints);
     const asking = SERVICES.flatMap(({ methods }) => methods).filter((each) => getOption(each, rpc).permission !== "");

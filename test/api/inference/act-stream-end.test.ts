@@ -20,7 +20,7 @@ beforeAll(begin);
 afterEach(endEach);
 
 describe("the end", () => {
-  it("comes when the key is revoked", async () => {
+  it("follows when the key is revoked", async () => {
     const key = await app.key(caller.org, { role: "operator" });
     const { body } = await app.call("/v1/key", undefined, { key });
     const loop = robot(app, key, OPEN);
@@ -38,7 +38,7 @@ describe("the end", () => {
     ["what it may drive", { environment: "hardware" }, "key_narrowed"],
     ["its robot", { robot_id: "another" }, "key_narrowed"],
     ["its budget", { budget: { limit_usd: 0 } }, "key_budget_exhausted"],
-  ])("comes when the key is narrowed in %s", async (_what, change, code) => {
+  ])("follows when the key is narrowed in %s", async (_what, change, code) => {
     const key = await app.key(caller.org, { role: "operator" });
     const { body } = await app.call("/v1/key", undefined, { key });
     const loop = robot(app, key, OPEN);
@@ -56,7 +56,7 @@ describe("the end", () => {
     expect(await refusalIn(loop.next())).toMatchObject({ reason: code });
   });
 
-  it("comes when the organisation settles that nobody may retain frames", async () => {
+  it("follows when the organization turns on zero data retention", async () => {
     const mine = await app.caller(1);
     const settle = (settings: object) =>
       app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
@@ -66,7 +66,7 @@ describe("the end", () => {
     expect(await loop.expect("ended")).toMatchObject({ code: "key_narrowed" });
   });
 
-  it("does not come when the key's rate limit is lowered: its next steps are held by the new one", async () => {
+  it("does not follow a lowered rate limit: further steps are held by the new one", async () => {
     const key = await app.key(caller.org, { role: "operator" });
     const { body } = await app.call("/v1/key", undefined, { key });
     const loop = robot(app, key, OPEN);
@@ -82,7 +82,7 @@ describe("the end", () => {
     loop.leave();
   });
 
-  it("comes to a stream whose session another one opens, which goes on in its stead", async () => {
+  it("reaches a stream whose session another stream takes over", async () => {
     const open = { ...OPEN, provider: { sessionId: "twice" } };
     const first = robot(app, caller.key, open);
     await first.expect("opened");
@@ -97,7 +97,7 @@ describe("the end", () => {
     second.leave();
   });
 
-  it("does not come by a late notice of the stream before, and comes by one of the stream behind", async () => {
+  it("ignores a late notification of the previous stream and accepts the next stream's", async () => {
     const open = { ...OPEN, provider: { sessionId: "noticed late" } };
     const first = robot(app, caller.key, open);
     const { id } = await first.expect("opened");
@@ -125,7 +125,7 @@ describe("the end", () => {
     await expect(first.next()).rejects.toThrow();
   });
 
-  it("waits for the answer that is under way when the caller has ended its side", async () => {
+  it("waits for the answer in flight after the caller closed its side", async () => {
     const later = Promise.withResolvers<void>();
     one.script.act = two.script.act = async (call, answer) => {
       await later.promise;
@@ -144,7 +144,7 @@ describe("the end", () => {
     ]);
   });
 
-  it("calls off what is under way when the caller leaves, and gives the credit back", async () => {
+  it("cancels requests in flight when the caller leaves, and returns the credit", async () => {
     const rich = await app.caller(1);
     one.script.act = two.script.act = () => {};
     const cancelled = one.cancelled() + two.cancelled();
@@ -160,7 +160,7 @@ describe("the end", () => {
       .toMatchObject({ spent_usd: 0, held_usd: 0 });
   });
 
-  it("comes as unavailable with a last message when the gateway closes", async () => {
+  it("is reported as unavailable with a last message when the gateway closes", async () => {
     const closing = await ownGateway({ database: app.database });
     await expect.poll(async () => (await closing.call("/v1/models/acme/base", undefined, caller)).status).toBe(200);
     const loop = robot(closing, caller.key, OPEN);
@@ -176,7 +176,7 @@ describe("the end", () => {
 });
 
 describe("hostile traffic", () => {
-  it("observations of 20 MB are taken, and no more than two are kept", async () => {
+  it("observations of 20 MB are accepted, and at most two are kept", async () => {
     const loop = robot(app, caller.key, { ...OPEN, horizon: 100 });
     await loop.expect("opened");
     const frames = [0, 1].map((i) => ({ camera: `c${i}`, data: new Uint8Array(10 << 20) }));
@@ -213,7 +213,7 @@ describe("hostile traffic", () => {
     loop.leave();
   }, 120_000);
 
-  it("a caller who does not read is not worked for, and another is not held up by it", async () => {
+  it("a caller that does not read is not served, and delays no other caller", async () => {
     const deaf = http2.connect(app.url, { settings: { initialWindowSize: 1024 } });
     const stream = deaf.request({
       ":path": "/limber.v1.InferenceService/ActStream",
@@ -293,7 +293,7 @@ describe("a dropped connection", () => {
     },
   );
 
-  it("costs nothing twice either who asks again before he hears that the loop is open, drop by drop, on either replica", async () => {
+  it("costs nothing twice, drop by drop, on either replica, for a caller that reconnects before its loop is open", async () => {
     const mine = await app.caller(1);
     const elsewhere = await ownGateway({ database: app.database });
     await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);

@@ -36,7 +36,7 @@ const opened = async (where: App, open: object): Promise<RobotClient> => {
 };
 
 describe("the number of an episode", () => {
-  it("is one at first, one more with each reset or what the reset says, and stands in every chunk and hold", async () => {
+  it("starts at one, grows by one per reset or as the reset says, and is in every chunk and hold", async () => {
     const loop = robot(app, caller.key, LONG);
     expect(await loop.expect("opened")).toMatchObject({ episode: 1 });
     loop.observe(9);
@@ -59,7 +59,7 @@ describe("the number of an episode", () => {
     ["leaves no greater one", [{ episode: 2_147_483_647 }, {}]],
     ["is none", [{ episode: 0 }]],
     ["is too great", [{ episode: 2_147_483_648 }]],
-  ])("that %s ends the loop with a refusal, before it is opened too", async (_what, resets) => {
+  ])("that %s ends the loop with an error, even before it is opened", async (_what, resets) => {
     for (const early of [false, true]) {
       const loop = robot(app, caller.key, LONG);
       if (!early) await loop.expect("opened");
@@ -74,7 +74,7 @@ describe("the number of an episode", () => {
     }
   });
 
-  it("goes on with the session, on either replica, where the robot names none", async () => {
+  it("continues with the session on either replica if the robot names none", async () => {
     const first = robot(app, caller.key, inSession("goes on"));
     let { id } = await first.expect("opened");
     first.say({ case: "reset", value: { episode: 5 } });
@@ -103,7 +103,7 @@ describe("the number of an episode", () => {
   it.each([
     ["greater", 2],
     ["of a robot that counts anew", 1],
-  ])("that the robot opens with and the session was not in begins another episode: %s", async (_what, asked) => {
+  ])("in `open` to an unknown episode starts that episode: %s", async (_what, asked) => {
     for (const where of [app, elsewhere]) {
       const session = `lost on the way ${asked} ${where === app}`;
       const first = await opened(app, inSession(session, asked === 1 ? 7 : 1));
@@ -132,7 +132,7 @@ describe("what a provider keeps by its name of an episode", () => {
     return asked[0]!.sessionId;
   };
 
-  it("is left behind by a reset, on this stream and on the next ones of the session on either replica", async () => {
+  it("is dropped by a reset, on this stream and on later streams of the session on any replica", async () => {
     const first = await opened(app, inSession("kept apart"));
     const names = [await named(first, 1), await named(first, 2)];
     for (const value of [{}, { episode: 9 }]) {
@@ -151,7 +151,7 @@ describe("what a provider keeps by its name of an episode", () => {
     expect(new Set([a, b, c]).size).toBe(3);
   });
 
-  it("is a loop's own where it has no session, and left behind by its resets", async () => {
+  it("is per loop without a session, and dropped by its resets", async () => {
     const names: string[] = [];
     for (let i = 0; i < 2; i++) {
       const loop = await opened(app, LONG);
@@ -168,7 +168,7 @@ describe("what a provider keeps by its name of an episode", () => {
 });
 
 describe("a reset", () => {
-  it("drops the chunk that waits for its record, and it is not charged", async () => {
+  it("drops a chunk that waits for its record, without a charge", async () => {
     const mine = await app.caller(1);
     const loop = robot(app, mine.key, LONG);
     await loop.expect("opened");
@@ -197,7 +197,7 @@ describe("a reset", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("that cannot be put on record is not acknowledged, and nothing of the new episode leaves before", async () => {
+  it("that cannot be recorded is not acknowledged, and nothing of the new episode is sent before", async () => {
     const loop = robot(app, caller.key, inSession("unrecorded"));
     await loop.expect("opened");
     loop.observe(3);
@@ -214,7 +214,7 @@ describe("a reset", () => {
     loop.leave();
   });
 
-  it("that another one follows at once is not acknowledged for itself, however many they are", async () => {
+  it("followed at once by another is not acknowledged itself, however many there are", async () => {
     const loop = await opened(app, inSession("one after the other"));
     for (let i = 0; i < 2_000; i++) loop.say({ case: "reset", value: {} });
     loop.observe(1);
@@ -234,30 +234,33 @@ describe("a reset", () => {
   it.each([
     ["the same replica", () => app],
     ["another replica", () => elsewhere],
-  ])("leaves nothing that a stream on %s repeats, before or after a chunk of the new episode", async (_where, at) => {
-    for (const more of [false, true]) {
-      const session = `forgotten ${_where} ${more}`;
-      const first = await opened(app, inSession(session));
-      first.observe(7);
-      await first.expect("chunk");
-      first.say({ case: "reset", value: {} });
-      await first.expect("episode");
-      if (more) {
-        first.observe(2);
+  ])(
+    "leaves nothing that a stream on %s could repeat, before or after a chunk of the new episode",
+    async (_where, at) => {
+      for (const more of [false, true]) {
+        const session = `forgotten ${_where} ${more}`;
+        const first = await opened(app, inSession(session));
+        first.observe(7);
         await first.expect("chunk");
+        first.say({ case: "reset", value: {} });
+        await first.expect("episode");
+        if (more) {
+          first.observe(2);
+          await first.expect("chunk");
+        }
+        first.leave();
+        const second = robot(at(), caller.key, inSession(session));
+        const told = await second.expect("opened");
+        expect(told).toMatchObject({ episode: 2 });
+        if (!more) expect(told.resumedStep).toBeUndefined();
+        second.observe(7);
+        expect(await second.expect("chunk")).toMatchObject({ startStep: 7, replayed: false, episode: 2 });
+        second.leave();
       }
-      first.leave();
-      const second = robot(at(), caller.key, inSession(session));
-      const told = await second.expect("opened");
-      expect(told).toMatchObject({ episode: 2 });
-      if (!more) expect(told.resumedStep).toBeUndefined();
-      second.observe(7);
-      expect(await second.expect("chunk")).toMatchObject({ startStep: 7, replayed: false, episode: 2 });
-      second.leave();
-    }
-  });
+    },
+  );
 
-  it("on a stream that another replica took over unnoticed leaves nothing to that one either", async () => {
+  it("on a stream that another replica took over leaves nothing to the new stream", async () => {
     const session = "crossed";
     const first = await opened(app, inSession(session));
     first.observe(7);
@@ -271,7 +274,7 @@ describe("a reset", () => {
     first.leave();
   });
 
-  it("is not undone by a chunk of the stream before that is given again after a newer one", async () => {
+  it("is not undone by a chunk of the previous stream that is repeated late", async () => {
     const first = await opened(app, inSession("older"));
     first.observe(7);
     await first.expect("chunk");

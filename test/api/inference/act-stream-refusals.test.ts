@@ -12,7 +12,7 @@ afterEach(endEach);
 describe("a key's rate limit", () => {
   const FEW = { requests: 1, window_s: 3600, burst: 8 };
 
-  it("counts each step as a request; a step beyond it is held with the reason, and the loop goes on", async () => {
+  it("counts each step as a request; a step beyond it is held with the reason, and the loop continues", async () => {
     const key = await app.key(caller.org, { role: "owner", rate_limit: FEW });
     const loop = robot(app, key, OPEN);
     await loop.expect("opened");
@@ -32,7 +32,7 @@ describe("a key's rate limit", () => {
     expect(await loop.expect("ended")).toMatchObject({ code: "", chunks: 7, holds: 2 });
   });
 
-  it("is never used up by another key", async () => {
+  it("is not consumed by other keys", async () => {
     const [noisy, quiet] = await Promise.all([1, 2].map(() => app.key(caller.org, { role: "owner", rate_limit: FEW })));
     const loop = robot(app, quiet!, OPEN);
     await loop.expect("opened");
@@ -47,7 +47,7 @@ describe("a key's rate limit", () => {
 });
 
 describe("402", () => {
-  it("is what a loop meets before anything is asked when there is no credit", async () => {
+  it("is returned before any request if there is no credit", async () => {
     const poor = await app.caller(0.0001);
     const before = one.acts.length + two.acts.length;
     const loop = robot(app, poor.key, OPEN);
@@ -59,7 +59,7 @@ describe("402", () => {
     expect(one.acts.length + two.acts.length).toBe(before);
   });
 
-  it("ends a loop after the last chunk that the balance covers, with its details", async () => {
+  it("ends a loop with its details after the last chunk that the balance covers", async () => {
     const poor = await app.caller(0.0062);
     const loop = robot(app, poor.key, OPEN);
     await loop.expect("opened");
@@ -84,7 +84,7 @@ describe("402", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("comes after exactly the chunks that are paid for, when observations come several at once", async () => {
+  it("follows exactly the paid chunks when several observations arrive at once", async () => {
     const poor = await app.caller(0.0062);
     const loop = robot(app, poor.key, OPEN);
     await loop.expect("opened");
@@ -112,7 +112,7 @@ describe("402", () => {
 });
 
 describe("failover", () => {
-  it("to the same checkpoint leaves no gap, and is told once", async () => {
+  it("to the same checkpoint leaves no gap and is reported once", async () => {
     const loop = robot(app, caller.key, OPEN);
     await loop.expect("opened");
     loop.observe(1);
@@ -130,7 +130,7 @@ describe("failover", () => {
     loop.leave();
   });
 
-  it("to another model happens inside an episode for those who list it alone, and says so", async () => {
+  it("to another model happens inside an episode only if the caller listed it, and is reported", async () => {
     const strict = robot(app, caller.key, { ...OPEN, model: "acme/base" });
     const listing = robot(app, caller.key, { ...OPEN, models: ["other/base"] });
     for (const loop of [strict, listing]) {
@@ -151,7 +151,7 @@ describe("failover", () => {
 });
 
 describe("a hold", () => {
-  it("comes in place of a late answer, which is called off and costs nothing", async () => {
+  it("replaces a late answer, which is canceled and free", async () => {
     const poor = await app.caller(1);
     one.script.act = () => {};
     two.script.act = () => {};
@@ -174,7 +174,7 @@ describe("a hold", () => {
       .toMatchObject({ spent_usd: 0, held_usd: 0 });
   });
 
-  it("comes in place of a chunk beyond the safety bounds", async () => {
+  it("replaces a chunk beyond the safety bounds", async () => {
     const loop = robot(app, caller.key, { ...OPEN, bounds: { lowest: [-1], highest: [1] } });
     await loop.expect("opened");
     loop.observe(1, { observations: [{ proprio: [5] }] });
@@ -184,7 +184,7 @@ describe("a hold", () => {
     loop.leave();
   });
 
-  it("comes for observations whose dimensions change, that lie in the future, or whose picture is none", async () => {
+  it("answers observations with changed dimensions, a future time or an invalid image", async () => {
     const loop = robot(app, caller.key, OPEN);
     await loop.expect("opened");
     loop.observe(1, { observations: [{ proprio: [1, 2], tMs: 1000 }] });
@@ -236,7 +236,7 @@ describe("out of order", () => {
 });
 
 describe("the largest step", () => {
-  it("is answered with a chunk whose own steps can be told, and one beyond it is refused", async () => {
+  it("is answered with a chunk whose steps fit the number range, and a larger one is refused", async () => {
     const loop = robot(app, caller.key, { ...OPEN, horizon: 256 });
     await loop.expect("opened");
     loop.observe(2 ** 32 - 257);
@@ -306,14 +306,14 @@ describe("refused", () => {
     expect(await refusalIn(loop.rest())).toMatchObject({ reason });
   });
 
-  it("over REST, with where it is served, and nothing else at its path", async () => {
+  it("is refused over REST with the right protocol, and no other method exists at its path", async () => {
     const { status, body } = await app.call("/v1/act/stream", {}, caller);
     expect([status, body.error.code]).toEqual([422, "stream_unsupported"]);
     expect(body.error.message).toContain("limber.v1.InferenceService/ActStream");
     expect((await app.call("/v1/act/stream", undefined, caller)).status).toBe(405);
   });
 
-  it("over HTTP/1.1 by Connect", async () => {
+  it("is refused over HTTP/1.1 by Connect", async () => {
     const response = await fetch(`${app.url}/limber.v1.InferenceService/ActStream`, {
       method: "POST",
       headers: { authorization: `Bearer ${caller.key}`, "content-type": "application/connect+proto" },

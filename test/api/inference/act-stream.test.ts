@@ -23,7 +23,7 @@ describe("a control loop over gRPC", () => {
   });
 
   describe("answers", () => {
-    it("each observation with a chunk that says what it is for, how old it is, and what it cost", async () => {
+    it("answers each observation with a chunk that names its observation, age and cost", async () => {
       const loop = robot(app, key, { ...OPEN, provider: { deadlineMs: 9_000 } });
       expect(await loop.expect("opened")).toMatchObject({
         dtMs: ACT_DECLARATION.dt_ms,
@@ -55,7 +55,7 @@ describe("a control loop over gRPC", () => {
       expect(await loop.next()).toBeUndefined();
     });
 
-    it("by a model that gets the robot's pictures, and what their bytes say of them, whatever the robot says", async () => {
+    it("sends the robot's images to the model with the sizes read from their bytes", async () => {
       const [large, small] = await Promise.all([grainyPicture(), redSquare(0.5, 0.5, 16)]);
       const loop = robot(app, key, OPEN);
       await loop.expect("opened");
@@ -83,7 +83,7 @@ describe("a control loop over gRPC", () => {
       loop.leave();
     });
 
-    it("by a model that is told what real-time chunking says, where its wire carries it", async () => {
+    it("forwards real-time chunking hints if the wire carries them", async () => {
       const loop = robot(app, key, OPEN);
       await loop.expect("opened");
       const prevChunkLeftOver = [{ values: [0.25, 0.5] }];
@@ -101,7 +101,7 @@ describe("a control loop over gRPC", () => {
       loop.leave();
     });
 
-    it("only the newest of the observations that wait, and counts the others", async () => {
+    it("answers only the newest waiting observation and counts the others", async () => {
       const later = Promise.withResolvers<void>();
       model.script.act = async (call, answer) => {
         await later.promise;
@@ -120,7 +120,7 @@ describe("a control loop over gRPC", () => {
     });
   });
 
-  it("is settled to the micro-dollar when it has ended", async () => {
+  it("settles to the micro-dollar at the end", async () => {
     const caller = await app.caller(1);
     const loop = robot(app, caller.key, { ...OPEN, provider: { sessionId: "s" } });
     await loop.expect("opened");

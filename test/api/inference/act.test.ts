@@ -42,7 +42,7 @@ const TWIST = {
 const act = (body: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...body }, { key });
 
 describe("200", () => {
-  it("answers with every field of the specification and nothing unknown", async () => {
+  it("returns every field of the specification and no unknown one", async () => {
     const { status, headers, body } = await act();
     expect(status).toBe(200);
     const tail = headers.get("x-request-id")?.slice("req_".length);
@@ -87,7 +87,7 @@ describe("200", () => {
     });
   });
 
-  it("names its version, its request and what the key has left on every answer", async () => {
+  it("returns version, request id and remaining limits on every response", async () => {
     const { headers } = await act();
     expect(headers.get("content-type")).toBe("application/json");
     expect(headers.get("x-api-version")).toBe("0.1.0");
@@ -99,7 +99,7 @@ describe("200", () => {
     expect(Number(headers.get("x-ratelimit-reset"))).toBeGreaterThan(Date.now() / 1000 - 5);
   });
 
-  it("takes ee_delta_6d_grip and 16 steps where the request says nothing", async () => {
+  it("uses ee_delta_6d_grip and 16 steps by default", async () => {
     const { status, body } = await app.call(
       "/v1/act",
       { model: `${named.acme}/arm`, observations: [{ proprio: [0] }] },
@@ -110,7 +110,7 @@ describe("200", () => {
     expect(body.usage).toMatchObject({ action_steps: 16, cost_usd: 0.0016 });
   });
 
-  it("takes null for every field that may be left out", async () => {
+  it("accepts null for every optional field", async () => {
     const { status } = await act({
       models: null,
       preference: null,
@@ -126,7 +126,7 @@ describe("200", () => {
     expect(status).toBe(200);
   });
 
-  it("hands the model what the caller sent, and nothing of who he is", async () => {
+  it("forwards the caller's input and nothing about the caller", async () => {
     const before = model.acts.length;
     await act({ instruction: "go to the door", seed: 7, provider: { session_id: "episode-1" } });
     expect(model.acts.slice(before)).toMatchObject([
@@ -136,13 +136,13 @@ describe("200", () => {
     expect(JSON.stringify(model.acts.at(-1))).not.toContain(caller.org);
   });
 
-  it("says what became of the session's pin", async () => {
+  it("reports what happened to the session's pin", async () => {
     const provider = { session_id: "episode-2" };
     expect((await act({ provider })).body.route.pin).toBe("new");
     expect((await act({ provider })).body.route.pin).toBe("kept");
   });
 
-  it("answers on a preference, a sort and every suffix", async () => {
+  it("follows a preference, a sort and every suffix", async () => {
     for (const preference of ["balanced", "fastest", "cheapest", "reliable"])
       expect((await act({ preference })).status).toBe(200);
     for (const sort of ["price", "latency", "throughput", "quality"])
@@ -153,7 +153,7 @@ describe("200", () => {
 });
 
 describe("stream: true", () => {
-  it("sends route, one event for each step, and done", async () => {
+  it("sends route, one event per step, and done", async () => {
     const events = await readEvents(app, "/v1/act", { ...TWIST, stream: true }, caller.key);
     expect([events.status, events.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
     const read = await events.rest();
@@ -163,7 +163,7 @@ describe("stream: true", () => {
     expect(JSON.stringify(read[4]?.data)).toContain('"cost_usd":0.0003');
   });
 
-  it("is refused as a plain error before the first event", async () => {
+  it("is refused with a plain error before the first event", async () => {
     const { status, body, headers } = await act({ stream: true, model: `${named.acme}/nothing` });
     expect([status, body.error.code, headers.get("content-type")]).toEqual([
       404,
@@ -172,7 +172,7 @@ describe("stream: true", () => {
     ]);
   });
 
-  it("is refused on the transports that answer it whole", async () => {
+  it("is refused on transports without event streams", async () => {
     for (const transport of ["connect", "grpc"] as const) {
       const call = inference(app, transport).act(message({ stream: true }), bearer(caller.key));
       expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "stream_unsupported" });
@@ -189,7 +189,7 @@ const message = (more: object = {}) => ({
 });
 
 describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) => {
-  it("answers as REST does", async () => {
+  it("returns the same as REST", async () => {
     const answer = await inference(app, transport).act(message(), bearer(caller.key));
     expect(answer).toMatchObject({
       object: "world.action",
@@ -231,14 +231,14 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) =
 });
 
 describe("404", () => {
-  it("names models near to an unknown one", async () => {
+  it("suggests models near an unknown one", async () => {
     const { status, body } = await act({ model: `${named.acme}/bade` });
     expect([status, body.error.code, body.error.type]).toEqual([404, "model_not_found", "not_found_error"]);
     expect(body.error.param).toBe("model");
     expect(body.error.details.near).toContain(`${named.acme}/base`);
   });
 
-  it("takes neither an unknown alias nor an unknown suffix for a model", async () => {
+  it("refuses unknown aliases and suffixes", async () => {
     for (const name of ["service/best", `${named.acme}/base:fast`, "service/auto:hand", "base", ":turbo"])
       expect((await act({ model: name })).body.error?.code, name).toBe("model_not_found");
     expect((await act({ models: [`${named.acme}/bade`] })).body.error).toMatchObject({
@@ -247,28 +247,28 @@ describe("404", () => {
     });
   });
 
-  it("says which preset it does not have", async () => {
+  it("names the missing preset", async () => {
     const { status, body } = await act({ preset: "gentle" });
     expect([status, body.error.code, body.error.param]).toEqual([404, "preset_not_found", "preset"]);
   });
 });
 
 describe("409", () => {
-  it("tells a model that is known and not served from one that is not known", async () => {
+  it("distinguishes a known model without supply from an unknown one", async () => {
     await app.catalog(`${named.shelf}/humanoid`);
     const { status, body } = await act({ model: `${named.shelf}/humanoid` });
     expect([status, body.error.type]).toEqual([409, "routing_error"]);
     expect(body.error.message).toContain("allow_simulated");
   });
 
-  it("tells an alias that nothing live serves the same", async () => {
+  it("reports an alias without live supply the same way", async () => {
     const { status, body } = await act({ model: "service/auto:vision-3d" });
     expect([status, body.error.code]).toEqual([409, "no_live_deployment"]);
   });
 });
 
 describe("422", () => {
-  it("is known before dispatch where the named model does not emit the action space", async () => {
+  it("is returned before dispatch if the model does not emit the action space", async () => {
     const before = model.acts.length;
     const { status, body } = await act({ action_space: "joint_pos_7" });
     expect([status, body.error.code]).toEqual([422, "action_space_mismatch"]);
@@ -276,7 +276,7 @@ describe("422", () => {
     expect(model.acts.length).toBe(before);
   });
 
-  it("lists every violation with its place, and the same again as the described service does", async () => {
+  it("lists every violation with its field, and the same again for the described service", async () => {
     const { status, body } = await act({
       horizon: 300,
       temperature: -1,
@@ -309,12 +309,12 @@ describe("422", () => {
     expect(body.error.details.violations.length).toBe(5);
   });
 
-  it("excludes an objective together with a sort", async () => {
+  it("refuses an objective together with a sort", async () => {
     const { status, body } = await act({ provider: { objective: { price: 1 }, sort: "price" } });
     expect([status, body.error.code, body.error.param]).toEqual([422, "conflicting_preferences", "provider.objective"]);
   });
 
-  it("excludes two fallback chains that differ, and takes two that are the same", async () => {
+  it("refuses two different fallback chains and accepts two equal ones", async () => {
     const { status, body } = await act({ models: [`${named.acme}/arm`], provider: { models: [`${named.acme}/base`] } });
     expect([status, body.error.code, body.error.param]).toEqual([422, "conflicting_preferences", "provider.models"]);
     expect((await act({ models: [`${named.acme}/base`], provider: { models: [`${named.acme}/base`] } })).status).toBe(
@@ -322,7 +322,7 @@ describe("422", () => {
     );
   });
 
-  it("never ignores a misspelt constraint, nor a provider in ignore that there is none of", async () => {
+  it("refuses misspelled constraints and unknown providers in ignore", async () => {
     const misspelt = await act({ provider: { max_latency: 5 } });
     expect([misspelt.status, misspelt.body.detail[0].loc]).toEqual([422, ["body", "provider", "max_latency"]]);
     expect(misspelt.body.detail[0].msg).toContain("max_latency_ms");
@@ -331,7 +331,7 @@ describe("422", () => {
     expect(unknown.body.error.details.near).toContain(named.acme);
   });
 
-  it("keeps metadata to 16 keys of 512 characters", async () => {
+  it("limits metadata to 16 keys of 512 characters", async () => {
     const keys = Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, i]));
     expect((await act({ metadata: keys })).status).toBe(422);
     expect((await act({ metadata: { note: "x".repeat(600) } })).body.error.param).toBe("metadata.note");
@@ -340,7 +340,7 @@ describe("422", () => {
 });
 
 describe("a client that leaves", () => {
-  it("has the model's work called off, and is not charged", async () => {
+  it("cancels the model's request and is not charged", async () => {
     const asked = Promise.withResolvers<void>();
     const before = model.cancelled();
     const { org, key } = await app.caller(1);

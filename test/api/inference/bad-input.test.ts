@@ -61,7 +61,7 @@ describe("a body that is no JSON", () => {
     expect([status, code, error.type]).toEqual([400, "malformed_body", "validation_error"]);
   });
 
-  it("but of another shape is 422", async () => {
+  it("of another shape is 422", async () => {
     for (const body of ["[]", "null", "3", `"text"`]) expect((await refused(body)).status, body).toBe(422);
   });
 });
@@ -86,7 +86,7 @@ describe("a body of another kind", () => {
     expect([status, code]).toEqual([413, "payload_too_large"]);
   });
 
-  it("sent with the wrong verb is 405, with the right one named", async () => {
+  it("with the wrong method is 405 with the right one", async () => {
     const { status, body, headers } = await app.call("/v1/act", undefined, { method: "GET", key: caller.key });
     expect([status, body.error.code, headers.get("allow")]).toEqual([405, "method_not_allowed", "POST, OPTIONS"]);
     expect((await app.call("/v1/acts", BODY, { key: caller.key })).body.error.code).toBe("not_found");
@@ -128,7 +128,7 @@ describe("422", () => {
     ).toBe(true);
   });
 
-  it("numbers beyond all bounds are named, not rounded to infinity", async () => {
+  it("numbers out of range are named, not rounded to infinity", async () => {
     for (const number of ["1e999", "-1e999"]) {
       const body = TEXT.replace("[0.5]", `[0.5,${number}]`);
       const { status, detail } = await refused(body);
@@ -136,7 +136,7 @@ describe("422", () => {
     }
   });
 
-  it("an unknown field anywhere is named with the nearest known one", async () => {
+  it("an unknown field at any depth is named with the nearest known one", async () => {
     const { status, detail } = await refused({ ...BODY, horizn: 3, observations: [{ propio: [1] }] });
     expect(status).toBe(422);
     const texts = new Map(detail.map(({ loc, msg }: { loc: unknown[]; msg: string }) => [loc.join("."), msg]));
@@ -155,7 +155,7 @@ describe("422", () => {
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
 
-  it("U+0000 and lone surrogates are refused wherever text is kept", async () => {
+  it("U+0000 and lone surrogates are refused in stored text", async () => {
     for (const bad of ["\\u0000", "\\ud800", "\\udc00x"]) {
       for (const field of [
         `"instruction":"a${bad}"`,
@@ -172,7 +172,7 @@ describe("422", () => {
 });
 
 describe("over Connect", () => {
-  it("U+0000 in text that would be kept is refused, and is no fault of the gateway's", async () => {
+  it("U+0000 in stored text is refused and is not an internal error", async () => {
     const call = createClient(AccountService, createConnectTransport({ baseUrl: app.url, httpVersion: "2" })).createOrg(
       { name: "a\u0000b" },
       { headers: { "x-service-admin-token": ADMIN_TOKEN } },
@@ -180,7 +180,7 @@ describe("over Connect", () => {
     expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "validation_failed" });
   });
 
-  it("U+0000 in what is only logged does no harm", async () => {
+  it("U+0000 in logged text does no harm", async () => {
     const metadata = { note: "a\u0000b" };
     const request = { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{}], metadata };
     const payer = await app.caller(1);
@@ -211,7 +211,7 @@ describe("a frame", () => {
     if (type !== undefined) expect(detail[0].type).toBe(type);
   });
 
-  it("with its own hash, by bytes or by address, is shown to the model as it is", async () => {
+  it("with its own hash, by bytes or by address, is forwarded unchanged", async () => {
     const sha256 = createHash("sha256").update(picture).digest("hex");
     expect((await act(withFrame({ url: dataUrl(picture), sha256 }))).status).toBe(200);
     expect((await act(withFrame({ data: picture.toString("base64") }))).status).toBe(200);

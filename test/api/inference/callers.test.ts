@@ -49,7 +49,7 @@ function acting(name: string, usual: readonly number[]) {
   };
 }
 
-it("a caller whose input a server cannot bear opens no breaker, and waits alone", async () => {
+it("a caller whose input breaks a server opens no breaker and is throttled alone", async () => {
   const { act, state } = await supplied("delicate", delicate);
   const [careless, careful] = [await app.caller(10), await app.caller(10)];
   const codes: string[] = [];
@@ -67,7 +67,7 @@ it("a caller whose input a server cannot bear opens no breaker, and waits alone"
   expect(await state()).toBe("closed");
 });
 
-it("an organisation whose keys all fail waits as a whole", async () => {
+it("an organization whose keys all fail is throttled", async () => {
   const { act } = await supplied("many-keys", delicate);
   const careless = await app.caller(10);
   const keys = await Promise.all(Array.from({ length: 12 }, () => app.key(careless.org)));
@@ -82,7 +82,7 @@ it("an organisation whose keys all fail waits as a whole", async () => {
   expect(await waited()).toContain("your organisation");
 });
 
-it("a preview is shown to a caller that waits", async () => {
+it("a throttled caller can still preview", async () => {
   const { act } = await supplied("previewed", delicate);
   const careless = await app.caller(10);
   while ((await act(careless, [BAD])).status !== 429);
@@ -95,7 +95,7 @@ it("a preview is shown to a caller that waits", async () => {
   expect([status, body.plan.length]).toEqual([200, 1]);
 });
 
-it("a server that fails everybody rests after five calls of one caller, for the gateway asks it too", async () => {
+it("a server that fails every call opens its breaker after five calls of one caller, confirmed by a check", async () => {
   const { act, state } = await supplied("broken", broken);
   const caller = await app.caller(10);
   for (let i = 0; i < 5; i++) expect((await act(caller)).status).toBe(502);
@@ -103,7 +103,7 @@ it("a server that fails everybody rests after five calls of one caller, for the 
   expect((await act(caller)).status).toBe(503);
 });
 
-it("calls of two callers that fail open the breaker without a question", async () => {
+it("failures of two organizations open the breaker without a check", async () => {
   const { act, state } = await supplied("shared", delicate);
   const callers = [await app.caller(10), await app.caller(10)];
   for (let i = 0; i < 3; i++) for (const caller of callers) await act(caller, [BAD]);
@@ -121,7 +121,7 @@ describe("a server that rejects what it declared that it reads", () => {
     [0.125, 0.5],
   ];
 
-  it("rests, where it rejects what the gateway asks too", async () => {
+  it("opens its breaker if it also rejects the gateway's check", async () => {
     const server = await startOpenpiServer();
     servers.push(server);
     server.behave(
@@ -146,7 +146,7 @@ describe("a server that rejects what it declared that it reads", () => {
     await eventually(async () => expect(await state()).toBe("open"));
   });
 
-  it("serves on, where the input did not meet it", async () => {
+  it("stays in routing if the input violated the contract", async () => {
     const server = await startOpenpiServer();
     servers.push(server);
     server.behave(
@@ -169,7 +169,7 @@ describe("a server that rejects what it declared that it reads", () => {
   });
 });
 
-it("a robot whose observations keep failing holds for a while, and its loop lives", async () => {
+it("a robot whose observations keep failing holds for a while, and its loop continues", async () => {
   const { state } = await supplied("loop", delicate);
   const caller = await app.caller(10);
   const loop = robot(app, caller.key, { model: `${named.acme}/loop`, actionSpace: "base_twist_2d", horizon: 2 });

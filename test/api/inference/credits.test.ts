@@ -36,7 +36,7 @@ const BODY = {
 };
 const asked = (): number => model.acts.length + model.predicts.length + model.grounds.length;
 
-it("says what the call needs, what is there, how the sum comes about, and what would pass", async () => {
+it("the error names the price, the balance, the calculation and what would fit", async () => {
   const { key } = await app.caller(0.0042);
   const before = asked();
   const { status, body, headers } = await app.call("/v1/act", BODY, { key });
@@ -61,7 +61,7 @@ it("says what the call needs, what is there, how the sum comes about, and what w
   expect((await app.call("/v1/act", { ...BODY, horizon: 1 }, { key })).status).toBe(402);
 });
 
-it("refuses every contract before any upstream is called when there is nothing", async () => {
+it("refuses every contract before dispatch without credit", async () => {
   const { key } = await app.caller(0);
   const before = asked();
   const observations = [{ proprio: [0] }];
@@ -79,7 +79,7 @@ it("refuses every contract before any upstream is called when there is nothing",
   expect(asked()).toBe(before);
 });
 
-it("is the same over gRPC and Connect", async () => {
+it("works the same over gRPC and Connect", async () => {
   const { key } = await app.caller(0);
   for (const transport of ["grpc", "connect"] as const) {
     const call = inference(app, transport).act({ ...BODY, actionSpace: "base_twist_2d" }, bearer(key));
@@ -91,7 +91,7 @@ it("is the same over gRPC and Connect", async () => {
   }
 });
 
-it("names the key's budget when that is what ran out, and when it is renewed", async () => {
+it("names the key's budget and its renewal if that ran out", async () => {
   const { org, key: rich } = await app.caller(10);
   const key = await app.key(org, { budget: { limit_usd: 0.01, interval: "daily" } });
   expect((await app.call("/v1/act", BODY, { key })).status).toBe(200);
@@ -105,7 +105,7 @@ it("names the key's budget when that is what ran out, and when it is renewed", a
   expect((await app.call("/v1/act", BODY, { key: rich })).status).toBe(200);
 });
 
-it("serves exactly as many calls as the balance has, however many come at once", async () => {
+it("serves exactly as many concurrent calls as the balance covers", async () => {
   const { org, key } = await app.caller(0.025);
   const calls = Array.from({ length: 60 }, () => app.call("/v1/act", { ...BODY, horizon: 10 }, { key }));
   const statuses = (await Promise.all(calls)).map(({ status }) => status);
@@ -123,7 +123,7 @@ const PRICED = {
   provider: { order: [named.dearest, named.cheap] },
 };
 
-it("drops the steps that the balance cannot pay, and serves by the rest", async () => {
+it("drops unaffordable steps and serves with the others", async () => {
   const { key } = await app.caller(0.15);
   const { body: plan } = await app.call("/v1/routes/preview?contract=act", PRICED, { key });
   expect(plan.plan.map(({ provider }: { provider: string }) => provider)).toEqual([named.cheap, named.dear]);
@@ -143,7 +143,7 @@ it("drops the steps that the balance cannot pay, and serves by the rest", async 
   expect(balance).toMatchObject({ spent_usd: 0.001, held_usd: 0 });
 });
 
-it("sends no hedge that the balance does not cover beside the call", async () => {
+it("sends no hedge that the balance does not cover", async () => {
   const { key } = await app.caller(0.1005);
   const provider = { order: [named.dear, named.cheap], hedge: { after_ms: 1 } };
   const { body } = await app.call("/v1/routes/preview?contract=act", { ...PRICED, provider }, { key });
@@ -151,7 +151,7 @@ it("sends no hedge that the balance does not cover beside the call", async () =>
   expect(body.plan.flatMap(({ reason_codes }: { reason_codes: string[] }) => reason_codes)).not.toContain("hedge");
 });
 
-it("refuses for the cheapest step when none is covered, and names them all", async () => {
+it("names all steps and the cheapest price if none is affordable", async () => {
   const { key } = await app.caller(0.0005);
   const { status, body } = await app.call("/v1/act", PRICED, { key });
   expect([status, body.error.code]).toEqual([402, "insufficient_credits"]);
@@ -176,7 +176,7 @@ it("a key's budget narrows a plan as the balance does", async () => {
   expect([status, body.route.provider]).toEqual([200, named.cheap]);
 });
 
-it("a control loop goes on at what can be paid", async () => {
+it("a control loop continues with affordable offerings", async () => {
   const { key } = await app.caller(0.05);
   const provider = { order: [named.dearest, named.cheap] };
   const open = { model: `${named.acme}/priced`, actionSpace: "base_twist_2d", horizon: 10, provider };
