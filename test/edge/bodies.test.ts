@@ -43,15 +43,15 @@ describe("without a key", () => {
 });
 
 describe("with a key", () => {
-  const TOO_MANY = "observations must contain no more than 32 item(s)";
-  const IN_ALL = " must contain no more than 104857 values in all";
+  const TOO_MANY = "observations must have at most 32 items";
+  const IN_ALL = " must have at most 104857 values in total";
   const NESTED = ((): Buffer => {
     const inner = repeated(Buffer.from([0x0a, 0]), MIB);
     return Buffer.concat([Buffer.from([0x12, 0x80, 0x80, 0x40]), inner]);
   })();
   it.each([
     ["empty observations", repeated(Buffer.from([0x12, 0]), MIB), TOO_MANY],
-    ["empty frames of one observation", NESTED, "observations.0.frames must contain no more than 16 item(s)"],
+    ["empty frames of one observation", NESTED, "observations.0.frames must have at most 16 items"],
     ["unknown fields", repeated(Buffer.from([0xfa, 0x7f, 0]), MIB), IN_ALL],
   ])("%s are counted before they are made", async (_, bytes, said) => {
     const fast = await open();
@@ -67,7 +67,7 @@ describe("with a key", () => {
     expect([fast.inside(), general.inside(), fast.memory.held]).toEqual([0, 0, 0]);
   });
 
-  const NUMBERS = " must contain no more than 1000000 numbers in all";
+  const NUMBERS = " must have at most 1000000 numbers in total";
   it.each([
     ["observations", list('{"observations":[', "{}", "]}", MIB), TOO_MANY],
     ["lists in lists", list('{"metadata":{"a":[', "[]", "]}}", MIB), IN_ALL],
@@ -77,7 +77,7 @@ describe("with a key", () => {
     [
       "frames",
       list('{"observations":[{},{"frames":[', "{}", "]}]}", MIB),
-      "observations.1.frames must contain no more than 16 item(s)",
+      "observations.1.frames must have at most 16 items",
     ],
   ])("%s in JSON are counted before they are made", async (_, bytes, said) => {
     const gateway = await open();

@@ -16,8 +16,8 @@ import {
 import type { Listener, Speaker } from "../../src/call.ts";
 import { BodyMemory } from "../../src/edge/body-memory.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
-import type { Gate } from "../../src/edge/gate/gate.ts";
 import type { CallContext } from "../../src/edge/gate/authenticate.ts";
+import type { Gate } from "../../src/edge/gate/gate.ts";
 import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
 import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
 import { Reason, type Refusal } from "../../src/errors.ts";

@@ -168,14 +168,14 @@ describe("422", () => {
       { loc: ["body", "observations", 1], msg: "must be an object", type: "dict_type", input: 3 },
       {
         loc: ["body", "horizn"],
-        msg: "there is no such field; the nearest is horizon",
+        msg: "is not a known field; did you mean `horizon`?",
         type: "extra_forbidden",
         input: 1,
       },
       { loc: ["body", "provider", "hedge", "after_ms"], msg: "is required", type: "missing" },
       {
         loc: ["body", "horizon"],
-        msg: "must be greater than or equal to 1 and less than or equal to 256",
+        msg: "must be between 1 and 256, got 257",
         type: "less_than_equal",
         input: 257,
       },
@@ -206,7 +206,7 @@ describe("422", () => {
     const gateway = await open();
     const usage = await get(gateway, "/v1/usage?limit=abc&lmit=1");
     expect(usage.json.detail).toEqual([
-      { loc: ["query", "lmit"], msg: "there is no such parameter; the nearest is limit", type: "extra_forbidden" },
+      { loc: ["query", "lmit"], msg: "is not a known parameter; did you mean `limit`?", type: "extra_forbidden" },
       { loc: ["query", "limit"], msg: "must be an integer", type: "int_type", input: "abc" },
     ]);
     expect((await get(gateway, "/v1/usage?limit=501")).json.detail).toMatchObject([
@@ -223,7 +223,7 @@ describe("422", () => {
     ]);
     const stream = await post(gateway, "/v1/predict/stream", { ...SOUND, horizon: 0 });
     expect(stream.json.error).toMatchObject({ param: "horizon", details: { violations: [{ path: "horizon" }] } });
-    expect(stream.json.error.message).toMatch(/^horizon must be/);
+    expect(stream.json.error.message).toMatch(/^`horizon` must be/);
     expect(stream.json.detail).toMatchObject([{ loc: ["body", "horizon"], input: 0 }]);
     expect((await post(gateway, "/v1/predict/stream", "null")).json.detail).toMatchObject([{ loc: ["body"] }]);
     expect((await post(gateway, "/v1/supply/offerings/o/verify", { a: 1 })).json.detail).toMatchObject([

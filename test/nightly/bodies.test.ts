@@ -66,8 +66,8 @@ describe("without a key", () => {
 });
 
 describe("with a key", () => {
-  const TOO_MANY = "observations must contain no more than 32 item(s)";
-  const IN_ALL = " must contain no more than 104857 values in all";
+  const TOO_MANY = "observations must have at most 32 items";
+  const IN_ALL = " must have at most 104857 values in total";
   const EMPTY = repeated(Buffer.from([0x12, 0]), 31 * MIB);
   const STRANGE = repeated(Buffer.from([0xfa, 0x7f, 0]), 30 * MIB);
   const NESTED = ((): Buffer => {
@@ -78,7 +78,7 @@ describe("with a key", () => {
   })();
   const BINARY = [
     ["empty observations", EMPTY, TOO_MANY],
-    ["empty frames of one observation", NESTED, "observations.0.frames must contain no more than 16 item(s)"],
+    ["empty frames of one observation", NESTED, "observations.0.frames must have at most 16 items"],
     ["unknown fields", STRANGE, IN_ALL],
   ] as const;
 
@@ -107,12 +107,12 @@ describe("with a key", () => {
     ["observations", list('{"observations":[', "{}", "]}", 31 * MIB), TOO_MANY],
     ["lists in lists", list('{"metadata":{"a":[', "[]", "]}}", 31 * MIB), IN_ALL],
     ["members", list('{"metadata":{', '"a":0', "}}", 31 * MIB), IN_ALL],
-    ["numbers", list('{"metadata":{"a":[', "0", "]}}", 31 * MIB), " must contain no more than 1000000 numbers in all"],
+    ["numbers", list('{"metadata":{"a":[', "0", "]}}", 31 * MIB), " must have at most 1000000 numbers in total"],
     ["words", list('{"metadata":{"a":[', "null", "]}}", 31 * MIB), IN_ALL],
     [
       "frames",
       list('{"observations":[{},{"frames":[', "{}", "]}]}", 31 * MIB),
-      "observations.1.frames must contain no more than 16 item(s)",
+      "observations.1.frames must have at most 16 items",
     ],
   ] as const;
   it.each(JSONS)(

@@ -88,16 +88,16 @@ export const tooLarge = (most: number): Refusal =>
     `the body is larger than ${most >= 1 << 20 ? `${most >> 20} MiB` : `${most >> 10} KiB`}`,
   );
 
-/** What is said of a list or map with too many items, as protovalidate says it. */
+/** The text for a list or map with too many items. */
 export const tooManyItems = (field: DescField, most = mostItemsOf(field)): string =>
-  field.fieldKind === "map" ? `map must be at most ${most} entries` : `must contain no more than ${most} item(s)`;
+  `must have at most ${most} ${field.fieldKind === "map" ? "entries" : "items"}`;
 
 /** The refusal of more than there may be at `path`. */
 export function tooMany(path: string, message: string): Refusal {
   const violation = create(ViolationSchema, { path, message, type: "too_long" });
   return refuse(
     Reason.VALIDATION_FAILED,
-    `${path || "the message"} ${message}`,
+    `${path === "" ? "the message" : `\`${path}\``} ${message}`,
     { violations: [violation] },
     { param: path },
   );
@@ -105,7 +105,7 @@ export function tooMany(path: string, message: string): Refusal {
 
 /** The refusal of a message with more elements or numbers than `most`, wherever they are. */
 export const tooManyInAll = (most: number, what = "values"): Refusal =>
-  tooMany("", `must contain no more than ${most} ${what} in all`);
+  tooMany("", `must have at most ${most} ${what} in total`);
 
 /** How a field stands on the wire, as far as counting goes. */
 interface BoundsPlan {

@@ -121,11 +121,9 @@ function errorOf(facts: ReasonFacts, refusal: Refusal, requestId: string): objec
 /** One sentence about a list of violations: the first, and how many more there are. */
 export function sentenceOf(violations: readonly { readonly path: string; readonly message: string }[]): string {
   const [first] = violations;
-  if (first === undefined) return "the request is wrong";
+  if (first === undefined) return "the request is invalid";
   const more = violations.length > 1 ? `, and ${violations.length - 1} more` : "";
-  // "limit must be a number", but "limt: there is no such parameter".
-  const colon = first.message.startsWith("there ") ? ":" : "";
-  return `${first.path || "the body"}${colon} ${first.message}${more}`;
+  return `${first.path === "" ? "the body" : `\`${first.path}\``} ${first.message}${more}`;
 }
 
 /** Headers that a refusal has on every transport that has headers. */

@@ -498,10 +498,10 @@ export function nearest(name: string, among: Iterable<string>): string | undefin
   return best;
 }
 
-/** The sentence about a name that nothing bears. */
+/** The text for an unknown name, with the nearest known one. */
 export function unknown(what: "field" | "parameter", name: string, known: Iterable<string>): string {
   const meant = nearest(name, known);
-  return meant === undefined ? `there is no such ${what}` : `there is no such ${what}; the nearest is ${meant}`;
+  return `is not a known ${what}${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`;
 }
 
 /** Levenshtein's distance, one row of its table at a time. */

@@ -584,8 +584,8 @@ function integer(least: number, most: number): FieldReader {
   return (value, faults) => {
     if (typeof value !== "number") return faults.add("int_type", "must be an integer");
     if (!Number.isInteger(value)) return faults.add("int_from_float", "must be an integer");
-    if (value < least) return faults.add("greater_than_equal", `must be greater than or equal to ${least}`);
-    return value > most ? faults.add("less_than_equal", `must be less than or equal to ${most}`) : value;
+    if (value < least) return faults.add("greater_than_equal", `must be at least ${least}, got ${value}`);
+    return value > most ? faults.add("less_than_equal", `must be at most ${most}, got ${value}`) : value;
   };
 }
 

@@ -2,10 +2,15 @@
 import { create, type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator, type Violation as RuleViolation } from "@bufbuild/protovalidate";
-import { type FieldRules, field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import {
+  type FieldRules,
+  field as fieldRules,
+  message as messageRules,
+} from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type Violation, ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { tooManyItems } from "./bounds.ts";
 import { sentenceOf } from "./errors.ts";
 import { type Fault, MAX_FAULTS, wordsOf } from "./json-text.ts";
 import { surelyObeys } from "./quick-validation.ts";
@@ -32,7 +37,7 @@ export function violationsOf(desc: DescMessage, message: Message): Violation[] {
   if (result.kind === "error") throw result.error;
   const faults = (result.violations ?? []).map((violation) => ({
     path: pathOf(violation.field),
-    message: messageOf(violation),
+    message: messageOf(violation, message),
     type: typeOf(violation, message),
   }));
   const names = areNamesGood ? [] : brokenNamesOf(desc, message).map((path) => ({ path: [...path], ...NOT_ONE_LINE }));
@@ -110,51 +115,153 @@ function typeOf({ ruleId, field }: RuleViolation, message: Message): string {
 
 /** A rule on a range is broken at its lower end, or else at its upper. */
 function isBelow(path: Path, message: Message): boolean {
-  const owner = path.findLast((part) => part.kind === "field");
   const value = valueAt(path, message);
-  if (owner === undefined || typeof value !== "number") return true;
-  const least = lowerBoundOf(owner, path.at(-1) !== owner);
-  return least === undefined || value <= least || Number.isNaN(value);
+  const least = rulesAt(path)?.greaterThan?.value;
+  if (typeof value !== "number" || typeof least !== "number") return true;
+  return value <= least || Number.isNaN(value);
 }
 
-function lowerBoundOf(owner: DescField, inItem: boolean): number | undefined {
+/** The limits in a field's rules. Each type of field has some of them. */
+interface Limits {
+  readonly minLen?: bigint;
+  readonly maxLen?: bigint;
+  readonly len?: bigint;
+  readonly minItems?: bigint;
+  readonly pattern?: string;
+  readonly in?: readonly unknown[];
+  readonly notIn?: readonly unknown[];
+  readonly const?: unknown;
+  readonly greaterThan?: Bound;
+  readonly lessThan?: Bound;
+}
+
+/** One end of a range: `gt`, `gte`, `lt` or `lte` with its value. */
+interface Bound {
+  readonly case?: string | undefined;
+  readonly value?: unknown;
+}
+
+/** The rules on the value at `path`, or on a map's key there. */
+function rulesAt(path: Path, forKey = false): Limits | undefined {
+  const owner = path.findLast((part) => part.kind === "field");
+  if (owner === undefined) return undefined;
   const { type } = getOption(owner, fieldRules);
-  const rules = !inItem
-    ? type
-    : type.case === "repeated"
-      ? type.value.items?.type
-      : type.case === "map"
-        ? type.value.values?.type
-        : undefined;
-  const value = rules?.value;
-  if (value === undefined || !("greaterThan" in value)) return undefined;
-  const least = value.greaterThan.value;
-  return typeof least === "number" ? least : undefined;
+  if (path.at(-1) === owner) return type.value as Limits | undefined;
+  if (type.case === "repeated") return type.value.items?.type.value as Limits | undefined;
+  if (type.case !== "map") return undefined;
+  return (forKey ? type.value.keys : type.value.values)?.type.value as Limits | undefined;
 }
 
 function valueAt(path: Path, message: Message): unknown {
   let value: unknown = message;
   for (const part of path) {
     if (typeof value !== "object" || value === null) return undefined;
-    const key =
-      part.kind === "list_sub"
-        ? part.index
-        : part.kind === "map_sub"
-          ? String(part.key)
-          : "localName" in part
-            ? part.localName
-            : "";
-    value = (value as Record<string | number, unknown>)[key];
+    const members = value as Record<string | number, unknown>;
+    if (part.kind === "list_sub") value = members[part.index];
+    else if (part.kind === "map_sub") value = members[String(part.key)];
+    else if (part.kind !== "field") return undefined;
+    else if (part.oneof === undefined) value = members[part.localName];
+    else value = (members[part.oneof.localName] as { readonly value?: unknown } | undefined)?.value;
   }
   return value;
 }
 
-// Two of the library's sentences speak of numbers that a caller of REST never sees, and one does not stand after a name.
-function messageOf({ ruleId, field, message }: RuleViolation): string {
+/** What callers read about a broken rule, by the rule's id. Limits and sizes are given; values only if they are numbers. */
+const TEXTS: Readonly<Record<string, (limits: Limits, value: unknown, field: string) => string | undefined>> = {
+  "string.min_len": ({ minLen }, value) =>
+    minLen === 1n ? "must not be empty" : `must have at least ${minLen} characters, got ${lengthOf(value)}`,
+  "string.max_len": ({ maxLen }, value) => `must have at most ${maxLen} characters, got ${lengthOf(value)}`,
+  "string.pattern": ({ pattern }, _, field) => patternText(pattern ?? "", field),
+  "string.in": ({ in: words = [] }) => `must be one of ${words.join(", ")}`,
+  "string.not_in": ({ notIn: words = [] }) => `must not be one of ${words.join(", ")}`,
+  "string.email": () => "must be an e-mail address",
+  "string.email_empty": () => "must be an e-mail address",
+  "string.uri": () => "must be an absolute URI",
+  "string.uri_empty": () => "must be an absolute URI",
+  "bytes.len": ({ len }, value) => `must have exactly ${len} bytes, got ${lengthOf(value)}`,
+  "bytes.max_len": ({ maxLen }, value) => `must have at most ${maxLen} bytes, got ${lengthOf(value)}`,
+  "repeated.min_items": ({ minItems }) =>
+    minItems === 1n ? "must have at least one item" : `must have at least ${minItems} items`,
+  "repeated.unique": () => "must not contain duplicates",
+  "bool.const": ({ const: only }) => `must be ${only}`,
+  "double.finite": () => "must be a finite number",
+};
+
+/** Texts of the schema's patterns. */
+const PATTERNS: Readonly<Record<string, string>> = {
+  "^\\P{C}*$": "must not contain control characters such as line breaks",
+  "^[^\\p{C}]*$": "must not contain control characters such as line breaks",
+  "^[!-~]*$": "must contain only printable ASCII characters without spaces",
+  "^[!-~]{1,255}$": "must be 1 to 255 printable ASCII characters without spaces",
+  "^[\\x20-\\x7e]*$": "must contain only printable ASCII characters",
+  "^[A-Za-z0-9_.-]+$": "must contain only letters, digits, `_`, `.` and `-`",
+  "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$":
+    "must be 1 to 100 letters, digits, `.`, `_` and `-`, and start with a letter or digit",
+  "^[a-z0-9][a-z0-9-]*$": "must contain only lower-case letters, digits and hyphens, and not start with a hyphen",
+  "^[a-z0-9][a-z0-9-]{0,62}$": "must be 1 to 63 lower-case letters, digits and hyphens, and not start with a hyphen",
+  "^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$":
+    "must be 1 to 64 lower-case letters, digits and hyphens, and not start or end with a hyphen",
+  "^[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*$": "must be a lower-case slug such as `owner/name`",
+  "^[^/:\\s*]{1,128}/[^/:\\s*]{1,128}$": "must be an exact slug such as `owner/name`",
+  "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$": "must be a size such as `640x480`",
+  "^[0-9a-f]{64}$": "must be a SHA-256 of 64 lower-case hex digits",
+  "^sha256:[0-9a-f]{64}$": "must be `sha256:` and 64 lower-case hex digits",
+  "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}$": "must be a BCP 47 language tag such as `en`",
+  "^[A-Za-z0-9_-]{43}$": "must be a SHA-256 of 43 base64url characters",
+  "^[0-9]{4}-[0-9]{2}-[0-9]{2}$": "must be a date such as `2026-01-31`",
+  "^20[0-9]{2}-(0[1-9]|1[0-2])$": "must be a month such as `2026-11`",
+  "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])+[a-z][a-z0-9-]{0,61}[a-z0-9]$":
+    "must be a lower-case domain such as `acme.example`",
+  "^/([^/\\\\\\x00-\\x20][^\\\\\\x00-\\x20]*)?$": "must be a path that starts with a single `/`",
+};
+
+/** Fields whose value comes from an earlier answer. Their patterns differ, their text does not. */
+const CURSORS: ReadonlySet<string> = new Set(["cursor", "last_event_id"]);
+
+/** What a string must look like that `pattern` refuses in `field`; undefined for a pattern without a text. */
+export const patternText = (pattern: string, field: string): string | undefined =>
+  CURSORS.has(field) ? "must be a cursor that an earlier response of this call contains" : PATTERNS[pattern];
+
+const lengthOf = (value: unknown): number =>
+  typeof value === "string" ? [...value].length : value instanceof Uint8Array ? value.length : 0;
+
+function messageOf({ ruleId, field: path, forKey, message: byLibrary }: RuleViolation, message: Message): string {
+  const owner = path.findLast((part) => part.kind === "field");
   if (ruleId === "required") return "is required";
-  if (!ruleId.startsWith("enum.")) return message;
-  const owner = field.findLast((part) => part.kind === "field");
-  return owner?.enum === undefined ? message : `must be one of ${[...wordsOf(owner.enum).toNumber.keys()].join(", ")}`;
+  if (ruleId === "message.oneof") return oneofText(owner) ?? byLibrary;
+  if (owner === undefined) return byLibrary;
+  if (ruleId.startsWith("enum.") && owner.enum !== undefined)
+    return `must be one of ${[...wordsOf(owner.enum).toNumber.keys()].join(", ")}`;
+  if (ruleId === "repeated.max_items" || ruleId === "map.max_pairs") return tooManyItems(owner);
+  const limits = rulesAt(path, forKey) ?? {};
+  const part = path.at(-1);
+  const value = forKey && part?.kind === "map_sub" ? part.key : valueAt(path, message);
+  return TEXTS[ruleId]?.(limits, value, owner.name) ?? rangeText(limits, value) ?? byLibrary;
+}
+
+const LIMITS: Readonly<Record<string, string>> = {
+  gt: "greater than",
+  gte: "at least",
+  lt: "less than",
+  lte: "at most",
+};
+
+function rangeText({ greaterThan: lower, lessThan: upper }: Limits, value: unknown): string | undefined {
+  const ends = [lower, upper].filter((end) => end?.case !== undefined);
+  if (ends.length === 0) return undefined;
+  const said =
+    lower?.case === "gte" && upper?.case === "lte"
+      ? `between ${lower.value} and ${upper.value}`
+      : ends.map((end) => `${LIMITS[end!.case!]} ${end!.value}`).join(" and ");
+  return `must be ${said}, got ${value}`;
+}
+
+function oneofText(owner: DescField | undefined): string | undefined {
+  const desc = owner?.message;
+  const fields = desc === undefined ? [] : getOption(desc, messageRules).oneof.flatMap((each) => each.fields);
+  return fields.length === 0
+    ? undefined
+    : `must have exactly one of ${fields.map((name) => `\`${name}\``).join(" and ")}`;
 }
 
 const LONGEST_NAME = 256n;

@@ -231,8 +231,8 @@ describe("a client of RoboArena", () => {
 
   it("is refused an action space that RoboArena has not, and a client of openpi any", async () => {
     for (const [path, said] of [
-      [`roboarena/${named.acme}/arm?roboarena_action_space=joint`, "is one of joint_position"],
-      [`openpi/${named.acme}/arm?roboarena_action_space=joint_position`, "there is no such parameter"],
+      [`roboarena/${named.acme}/arm?roboarena_action_space=joint`, "must be one of joint_position"],
+      [`openpi/${named.acme}/arm?roboarena_action_space=joint_position`, "is not a known parameter"],
     ]) {
       const client = await connect(`/v1/${path}`, apiKey(caller));
       await expect(client.infer(roboarena())).rejects.toThrow(said);
@@ -328,10 +328,10 @@ describe("a refusal", () => {
   });
 
   it.each([
-    ["horizn=4", "horizn: there is no such parameter; the nearest is horizon"],
-    ["action-space=joint_pos_7", "the nearest is action_space"],
-    ["horizon=4.7", "horizon: is a whole number"],
-    ["horizon=soon", "horizon: is a whole number"],
+    ["horizn=4", "`horizn` is not a known parameter; did you mean `horizon`?"],
+    ["action-space=joint_pos_7", "did you mean `action_space`?"],
+    ["horizon=4.7", "`horizon` must be an integer between 1 and 256"],
+    ["horizon=soon", "`horizon` must be an integer between 1 and 256"],
   ])("of an address with %s says so at each request, and never goes on without it", async (query, said) => {
     const client = await connect(`/v1/openpi/${named.acme}/arm?${query}`, apiKey(caller));
     const before = one.acts.length + two.acts.length;

@@ -210,7 +210,7 @@ describe("what the harness's client is refused", () => {
     await expect(wrong).rejects.toThrow("401");
     const client = await connect(`/v1/vla-eval/${named.acme}/arm?horizon=4`, caller);
     expect((await client.ask("hello", {})).get("type")).toBe("hello");
-    expect(String((await client.act({})).get("payload")?.get("error"))).toContain("there is no such parameter");
+    expect(String((await client.act({})).get("payload")?.get("error"))).toContain("is not a known parameter");
     client.socket.close();
   });
 

@@ -168,7 +168,7 @@ describe("before anything runs", () => {
     async (query) => {
       const { ask } = await connect(`/v1/xpolicylab/${named.acme}/arm?${query}`);
       const { payload } = await ask("infer", { observation: seen() });
-      expect(String(payload.get("message"))).toContain(`${query.split("=")[0]}: names parts and how many numbers`);
+      expect(String(payload.get("message"))).toContain(`\`${query.split("=")[0]}\` must list parts with their sizes`);
     },
   );
 

@@ -40,7 +40,7 @@ describe("npx limber plan", () => {
     };
     expect(said("request: { model: acme/arm, provider: { max_latancy_ms: 5 } }")).toEqual([
       1,
-      expect.stringContaining("the nearest is max_latency_ms"),
+      expect.stringContaining("did you mean `max_latency_ms`?"),
     ]);
     expect(said("request: { model: acme/arm, preference: quick }")).toEqual([1, expect.stringContaining("cheapest")]);
     expect(said("plan: [a1]")).toEqual([1, expect.stringContaining("validation_failed")]);

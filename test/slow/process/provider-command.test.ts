@@ -152,7 +152,7 @@ describe("what is wrong", () => {
       [
         ["register", "--model", "acme/x", "--runtime", "openpi", "--endpoint", "ws://x"],
         {},
-        /runtime must be one of .*openpi-ws/,
+        /`runtime` must be one of .*openpi-ws/,
       ],
       [plain("acme/x"), { LIMBER_KEY: "lmb_sk_nobody" }, /key/],
       [plain("acme/x"), { LIMBER_URL: "http://127.0.0.1:1" }, /no gateway answers/],

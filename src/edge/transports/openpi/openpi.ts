@@ -217,18 +217,20 @@ function addressOf(url: string, user = ""): OpenpiAddress {
 /** What is wrong with the query of an address. */
 function faultIn({ protocol, query }: OpenpiAddress): Refusal | undefined {
   const no = (param: string, text: string): Refusal =>
-    refuse(Reason.VALIDATION_FAILED, `${param}: ${text}`, {}, { param });
+    refuse(Reason.VALIDATION_FAILED, `\`${param}\` ${text}`, {}, { param });
   const known = KNOWN[protocol];
   const stranger = [...query.keys()].find((name) => !known.includes(name));
   if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, known));
   const space = query.get(ROBOARENA_SPACE);
   if (space !== null && !isRoboarenaSpace(space))
-    return no(ROBOARENA_SPACE, `is one of ${ROBOARENA_SPACES.join(", ")}`);
+    return no(ROBOARENA_SPACE, `must be one of ${ROBOARENA_SPACES.join(", ")}`);
   const keys = XPOLICY_KEYS.find((name) => query.has(name) && partsNamed(query.get(name)!) === undefined);
   if (keys !== undefined)
-    return no(keys, "names parts and how many numbers each has: left_arm_joint_state:6,left_ee_joint_state:1");
+    return no(keys, "must list parts with their sizes, such as `left_arm_joint_state:6,left_ee_joint_state:1`");
   const horizon = query.get("horizon");
-  return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
+  return horizon === null || /^\d{1,9}$/.test(horizon)
+    ? undefined
+    : no("horizon", "must be an integer between 1 and 256");
 }
 
 const isRoboarenaSpace = (text: string | null): text is RoboarenaSpace =>

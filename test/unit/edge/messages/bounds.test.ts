@@ -73,25 +73,25 @@ describe("protobuf", () => {
       "a list",
       ActRequestSchema,
       Buffer.concat(Array(33).fill(field(2, Buffer.alloc(0)))),
-      "observations must contain no more than 32 item(s)",
+      "`observations` must have at most 32 items",
     ],
     [
       "a list in an item of a list",
       ActRequestSchema,
       Buffer.concat([field(2, frames(16)), field(2, frames(17))]),
-      "observations.1.frames must contain no more than 16 item(s)",
+      "`observations.1.frames` must have at most 16 items",
     ],
     [
       "packed numbers",
       ActRequestSchema,
       field(2, field(2, Buffer.alloc(8 * 4097))),
-      "observations.0.proprio must contain no more than 4096 item(s)",
+      "`observations.0.proprio` must have at most 4096 items",
     ],
     [
       "numbers that are not packed",
       ActRequestSchema,
       field(2, Buffer.concat(Array(4097).fill(Buffer.from([0x11, 0, 0, 0, 0, 0, 0, 0, 0])))),
-      "observations.0.proprio must contain no more than 4096 item(s)",
+      "`observations.0.proprio` must have at most 4096 items",
     ],
     [
       "a map",
@@ -104,7 +104,7 @@ describe("protobuf", () => {
           }),
         ),
       ),
-      "metrics map must be at most 64 entries",
+      "`metrics` must have at most 64 entries",
     ],
     [
       "requests of a batch",
@@ -112,19 +112,19 @@ describe("protobuf", () => {
       Buffer.from(
         toBinary(CreateBatchRequestSchema, create(CreateBatchRequestSchema, { requests: Array(1001).fill({}) })),
       ),
-      "requests must contain no more than 1000 item(s)",
+      "`requests` must have at most 1000 items",
     ],
     [
       "a field that may be there once, over and over",
       ActRequestSchema,
       Buffer.alloc(2 * 200_000, Buffer.from([0x0a, 0])),
-      "the message must contain no more than 104857 values in all",
+      "the message must have at most 104857 values in total",
     ],
     [
       "what the schema does not know",
       ActRequestSchema,
       Buffer.alloc(3 * 200_000, Buffer.from([0xf8, 0x7f, 0])),
-      "the message must contain no more than 104857 values in all",
+      "the message must have at most 104857 values in total",
     ],
   ];
   it.each(REFUSED)("refuses too much of %s, by its name", (_, desc, bytes, said) => {
@@ -136,7 +136,7 @@ describe("protobuf", () => {
     let struct: Buffer = Buffer.alloc(0);
     for (let i = 0; i < 40; i++) struct = field(1, Buffer.concat([key, field(2, field(5, struct))]));
     const told = look(CreateBatchRequestSchema, field(REQUESTS, struct));
-    expect(told?.said).toMatch(/^requests\.0\.fields\..* nests deeper than 100 levels$/);
+    expect(told?.said).toMatch(/^`requests\.0\.fields\..*` nests deeper than 100 levels$/);
   });
 
   it.each([
@@ -228,31 +228,27 @@ describe("JSON", () => {
   const many = (item: string, n: number): string => Array(n).fill(item).join(",");
 
   it.each([
-    ["a list", `{"observations":[${many("{}", 33)}]}`, "observations must contain no more than 32 item(s)"],
+    ["a list", `{"observations":[${many("{}", 33)}]}`, "`observations` must have at most 32 items"],
     [
       "a list in an item",
       `{"model":"a", "observations" : [ {"proprio":[1,2]} , {"frames":[${many("{}", 17)}]}]}`,
-      "observations.1.frames must contain no more than 16 item(s)",
+      "`observations.1.frames` must have at most 16 items",
     ],
     [
       "a list by its name in protobuf's JSON",
       `{"observations":[{"proprioNames":[${many('"a"', 4097)}]}]}`,
-      "observations.0.proprio_names must",
+      "`observations.0.proprio_names` must",
     ],
     [
       "a list in another order",
       `{"observations":[{"frames":[{}],"proprio":[${many("1", 4097)}]}]}`,
-      "observations.0.proprio must",
+      "`observations.0.proprio` must",
     ],
-    [
-      "lists in lists",
-      `{"metadata":[${many("[]", 1001)}]}`,
-      "the message must contain no more than 1000 values in all",
-    ],
-    ["members", `{"metadata":{${many('"a":1', 1001)}}}`, "the message must contain no more than 1000 values in all"],
-    ["words", `[${many("null", 1001)}]`, "the message must contain no more than 1000 values in all"],
-    ["texts", `[${many('"\\""', 1001)}]`, "the message must contain no more than 1000 values in all"],
-    ["numbers", `[${many("0", 1_000_001)}]`, "the message must contain no more than 1000000 numbers in all"],
+    ["lists in lists", `{"metadata":[${many("[]", 1001)}]}`, "the message must have at most 1000 values in total"],
+    ["members", `{"metadata":{${many('"a":1', 1001)}}}`, "the message must have at most 1000 values in total"],
+    ["words", `[${many("null", 1001)}]`, "the message must have at most 1000 values in total"],
+    ["texts", `[${many('"\\""', 1001)}]`, "the message must have at most 1000 values in total"],
+    ["numbers", `[${many("0", 1_000_001)}]`, "the message must have at most 1000000 numbers in total"],
     ["depth", `${"[".repeat(65)}${"]".repeat(65)}`, "the body nests deeper than 64 levels"],
   ])("refuses too much of %s, by its name", (_, text, said) => {
     expect(
@@ -264,7 +260,7 @@ describe("JSON", () => {
     const text = (n: number): string => `{"actions":[[${many("1", 3)}],[${many("1", n)}]]}`;
     const { predict } = InferenceService.method;
     expect(count(text(1024), predict.input)).toBeUndefined();
-    expect(count(text(1025), predict.input)?.said).toBe("actions.1 must contain no more than 1024 item(s)");
+    expect(count(text(1025), predict.input)?.said).toBe("`actions.1` must have at most 1024 items");
   });
 
   it("counts the members that JSON.parse makes, whatever stands in texts", () => {
@@ -321,9 +317,7 @@ describe("JSON", () => {
   it("lists of a value that was read before are counted before they are decoded", () => {
     const faults = new Faults();
     const message = decoderOf(ActRequestSchema).decode({ observations: Array(100_000).fill({}) }, faults);
-    expect(faults.list).toEqual([
-      { path: ["observations"], type: "too_long", message: "must contain no more than 32 item(s)" },
-    ]);
+    expect(faults.list).toEqual([{ path: ["observations"], type: "too_long", message: "must have at most 32 items" }]);
     expect(message).toMatchObject({ observations: [] });
   });
 });

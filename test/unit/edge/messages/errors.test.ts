@@ -93,11 +93,11 @@ describe("over REST", () => {
     const violations = [
       create(ViolationSchema, {
         path: "horizon",
-        message: "must be less than or equal to 256",
+        message: "must be between 1 and 256, got 257",
         type: "less_than_equal",
       }),
       create(ViolationSchema, { path: "observations.0.proprio.1", message: "must be a number", type: "float_type" }),
-      create(ViolationSchema, { path: "model", message: "must be at least 1 characters", type: "string_too_short" }),
+      create(ViolationSchema, { path: "model", message: "must not be empty", type: "string_too_short" }),
     ];
     const inputs = { body: { horizon: 257, observations: [{ proprio: [0, "x".repeat(1000)] }] } };
     const locate = (path: string) => [
@@ -108,13 +108,13 @@ describe("over REST", () => {
       restAnswer(refuse(Reason.VALIDATION_FAILED, "", { violations }), ID, { inputs, locate }).body,
     );
     expect(body.detail).toEqual([
-      { loc: ["body", "horizon"], msg: "must be less than or equal to 256", type: "less_than_equal", input: 257 },
+      { loc: ["body", "horizon"], msg: "must be between 1 and 256, got 257", type: "less_than_equal", input: 257 },
       { loc: ["body", "observations", 0, "proprio", 1], msg: "must be a number", type: "float_type" },
       { loc: ["body", "model"], msg: "is required", type: "missing" },
     ]);
     expect(body.error).toMatchObject({
       param: "horizon",
-      message: "horizon must be less than or equal to 256, and 2 more",
+      message: "`horizon` must be between 1 and 256, got 257, and 2 more",
     });
     expect(body.error.details.violations).toHaveLength(3);
   });

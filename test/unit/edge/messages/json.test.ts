@@ -199,14 +199,14 @@ describe("a request", () => {
   });
 
   it("is told the nearest field it may have meant, and the words it may choose from", () => {
-    expect(messagesOf(ActRequestSchema, '{"horizn":1}')).toEqual(["there is no such field; the nearest is horizon"]);
+    expect(messagesOf(ActRequestSchema, '{"horizn":1}')).toEqual(["is not a known field; did you mean `horizon`?"]);
     expect(messagesOf(ActRequestSchema, '{"provider":{"max_latency":1}}')).toEqual([
-      "there is no such field; the nearest is max_latency_ms",
+      "is not a known field; did you mean `max_latency_ms`?",
     ]);
     expect(messagesOf(ActRequestSchema, '{"actionSpace":"x"}')).toEqual([
-      "there is no such field; the nearest is action_space",
+      "is not a known field; did you mean `action_space`?",
     ]);
-    expect(messagesOf(ActRequestSchema, '{"zzzzzzzzzzzz":1}')).toEqual(["there is no such field"]);
+    expect(messagesOf(ActRequestSchema, '{"zzzzzzzzzzzz":1}')).toEqual(["is not a known field"]);
     expect(messagesOf(ActRequestSchema, '{"preference":"BALANCED"}')).toEqual([
       "must be one of balanced, fastest, cheapest, reliable",
     ]);

@@ -1,7 +1,8 @@
 /** The schema's rules: what they find, by which name, and that the quick yes never disagrees with the judge. */
 
-import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
+import { create, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
 import { createValidator } from "@bufbuild/protovalidate";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CreateKeyRequestSchema, CreateOrgRequestSchema } from "../../../../gen/limber/v1/account_service_pb.ts";
@@ -12,10 +13,11 @@ import {
   PredictStreamRequestSchema,
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_service_pb.ts";
+import { SERVICES } from "../../../../src/app/services.ts";
 import { decoderOf } from "../../../../src/edge/messages/json.ts";
 import { Faults } from "../../../../src/edge/messages/json-text.ts";
 import { surelyObeys } from "../../../../src/edge/messages/quick-validation.ts";
-import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
+import { assertValid, patternText, violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 import { runs } from "../../../support/runs.ts";
 
@@ -41,7 +43,7 @@ describe("a message", () => {
       expect(thrown).toMatchObject({
         reason: Reason.VALIDATION_FAILED,
         param: "model",
-        message: "model must be at least 1 characters, and 2 more",
+        message: "`model` must not be empty, and 2 more",
       });
       expect((thrown as Refusal).details.violations).toHaveLength(3);
     }
@@ -98,6 +100,32 @@ describe("a message", () => {
       "actions.0.1": "finite_number",
       "provider.objective.price": "greater_than_equal",
     });
+  });
+
+  it("names the limit and what was sent, in the gateway's own words", () => {
+    const request = create(ActRequestSchema, {
+      ...ACT,
+      model: "x".repeat(300),
+      horizon: 300,
+      temperature: -1,
+      idempotencyKey: "é",
+      observations: [{ frames: [{}] }],
+      provider: { objective: { cost: 1 } },
+    });
+    const said = violationsOf(ActRequestSchema, request).map(({ path, message }) => `${path} ${message}`);
+    expect(said.toSorted()).toEqual([
+      "horizon must be between 1 and 256, got 300",
+      "idempotency_key must contain only printable ASCII characters without spaces",
+      "model must have at most 256 characters, got 300",
+      "observations.0.frames.0 must have exactly one of `url` and `data`",
+      "provider.objective.cost must be one of price, latency, throughput, reliability, quality",
+      "temperature must be between 0 and 10, got -1",
+    ]);
+  });
+
+  it("has a text for every pattern of the schema", () => {
+    const missing = [...patternsIn(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)))];
+    expect(missing.filter(({ pattern, field }) => patternText(pattern, field) === undefined)).toEqual([]);
   });
 
   it("is told the words of an enum, not its numbers", () => {
@@ -160,6 +188,30 @@ describe("the quick yes", () => {
     expect(yes).toBeGreaterThan(0);
   });
 });
+
+/** Every pattern rule in `descs` and the messages inside them. */
+function* patternsIn(
+  descs: Iterable<DescMessage>,
+  seen = new Set<DescMessage>(),
+): Iterable<{ pattern: string; field: string }> {
+  for (const desc of descs) {
+    if (seen.has(desc)) continue;
+    seen.add(desc);
+    for (const field of desc.fields) {
+      const { type } = getOption(field, fieldRules);
+      const types =
+        type.case === "repeated"
+          ? [type.value.items?.type]
+          : type.case === "map"
+            ? [type.value.keys?.type, type.value.values?.type]
+            : [type];
+      for (const each of types)
+        if (each?.case === "string" && each.value.pattern !== "")
+          yield { pattern: each.value.pattern, field: field.name };
+      if (field.message !== undefined) yield* patternsIn([field.message], seen);
+    }
+  }
+}
 
 /** Objects with one or two fields of a message, three levels down, and values that are near its bounds. */
 function jsonOf(desc: DescMessage, leaf: fc.Arbitrary<unknown>, depth = 3): fc.Arbitrary<object> {
