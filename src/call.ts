@@ -98,7 +98,7 @@ export interface CallTrail {
 
 /** What a request tells of the browser that sent it, and what is kept there. */
 export interface BrowserHead {
-  /** By which it knows the gateway, such as `https://gateway.example`; undefined where the request names no host. */
+  /** By which it knows the gateway, such as `https://gateway.example`; undefined where the `Host` header is missing. */
   readonly origin: string | undefined;
   /** Whether a page of the gateway's own sent the request; undefined where nothing tells, as with callers that are no browsers. */
   readonly isOwn: boolean | undefined;
@@ -170,7 +170,7 @@ export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadli
 
 /** The refusal of a call whose time is over before there is an answer. */
 export const tooLate = (): Refusal =>
-  refuse(Reason.DEADLINE_EXCEEDED, "time ran out before there was an answer; nothing was charged");
+  refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before a provider answered; nothing was charged");
 
 /** The key that calls, and those that it descends from: what one of them made, it may have again. */
 export const lineOf = ({ keyId, ancestors = [] }: Pick<KeyPrincipal, "keyId" | "ancestors">): [string, ...string[]] => [

@@ -161,7 +161,7 @@ function warnOfUnknownSettings(): void {
   const rests = known.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
   for (const name of unknown) {
     const meant = nearest(name.slice(prefix.length), rests);
-    console.error(`limber: ${name} is no setting${meant === undefined ? "" : `; the nearest is ${prefix}${meant}`}`);
+    console.error(`limber: ${name} is not a setting${meant === undefined ? "" : `; did you mean ${prefix}${meant}?`}`);
   }
 }
 

@@ -46,7 +46,7 @@ interface ServerOptions {
   readonly log: CallLog;
   /** Where the bodies of requests are counted; the defaults where it is absent. */
   readonly memory?: BodyMemory;
-  /** Serves `/metrics`; there is no such path where it is undefined. */
+  /** Serves `/metrics`; path not found where it is undefined. */
   readonly metrics?: MetricsAccess;
   /** Where callers reach the gateway from outside, for its documents. */
   readonly publicUrl?: string | undefined;
@@ -91,7 +91,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   // Every running call has a listener.
   setMaxListeners(0, closing.signal);
   const unreadable = (request: FastifyRequest, reply: FastifyReply): void =>
-    answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the request names no host"));
+    answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the `Host` header is missing"));
   const transports = {
     unreadable,
     gate: options.gate,
@@ -167,7 +167,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
       port?.leave();
     },
     async drain(patienceMs, enough, idleMs = 0) {
-      const reason = new ConnectError("the gateway is closing; call again elsewhere", Code.Unavailable);
+      const reason = new ConnectError("the gateway is shutting down; retry on another connection", Code.Unavailable);
       const timers: (() => void)[] = [];
       let closed = false;
       const endAfter = (ms: number): void => {
@@ -251,8 +251,8 @@ function noSuchPath(request: FastifyRequest, reply: FastifyReply, known: readonl
   const reason = isGrpc(request) ? Reason.METHOD_NOT_ALLOWED : Reason.NOT_FOUND;
   const [path = ""] = request.url.split("?", 1);
   const meant = isGrpc(request) ? undefined : nearest(path, known);
-  const text = isGrpc(request) ? "there is no such method" : "there is no such path";
-  answerAny(request, reply, refuse(reason, meant === undefined ? text : `${text}; the nearest is ${meant}`));
+  const text = isGrpc(request) ? "method not found" : "path not found";
+  answerAny(request, reply, refuse(reason, meant === undefined ? text : `${text}; did you mean ${meant}?`));
 }
 
 /** The paths that have no parameters, by which a misspelt one can be known. */
@@ -285,8 +285,7 @@ function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusa
 
 function frameworkRefusal(error: unknown): Refusal {
   const status = typeof error === "object" && error !== null && "statusCode" in error ? error.statusCode : undefined;
-  if (status === 415)
-    return refuse(Reason.UNSUPPORTED_MEDIA_TYPE, "the content type cannot be read", {}, { cause: error });
-  if (status === 400) return refuse(Reason.MALFORMED_BODY, "the request cannot be read", {}, { cause: error });
+  if (status === 415) return refuse(Reason.UNSUPPORTED_MEDIA_TYPE, "unsupported content type", {}, { cause: error });
+  if (status === 400) return refuse(Reason.MALFORMED_BODY, "malformed request", {}, { cause: error });
   return asRefusal(error);
 }

@@ -364,7 +364,7 @@ export function sayMetrics(
           Reason.ADMIN_TOKEN_REQUIRED,
           "metrics are the operator's: send the admin token, or the scraper's as bearer",
         )
-      : refuse(Reason.INVALID_ADMIN_TOKEN, "the token is not the right one");
+      : refuse(Reason.INVALID_ADMIN_TOKEN, "invalid token");
   refuseRequest(response, refusal, requestId);
 }
 

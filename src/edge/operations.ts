@@ -155,7 +155,7 @@ async function answer(
   const served = path === METRICS ? "GET" : route?.verb;
   if (served === undefined) {
     const here = [...routes.keys(), METRICS].join(", ");
-    refuseRequest(response, refuse(Reason.NOT_FOUND, `this port serves operations alone: ${here}`), newId("req"));
+    refuseRequest(response, refuse(Reason.NOT_FOUND, `this port serves only operations: ${here}`), newId("req"));
   } else if ((method === "HEAD" ? "GET" : method) !== served) {
     const allow = served === "GET" ? "GET, HEAD" : served;
     const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);

@@ -104,7 +104,7 @@ async function answer(
   } as const;
   const call = new Cancel();
   request.raw.once("close", () =>
-    call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the browser left before the answer")),
+    call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the browser disconnected before the response")),
   );
   try {
     const admission = await gate.admit(method, {

@@ -23,7 +23,7 @@ it("errors link their documentation page, and OpenAPI names the server", async (
 });
 
 it("errors suggest the intended path and redirect to no other host", async () => {
-  expect((await refused("/v1/act/", {})).message).toBe("there is no such path; the nearest is /v1/act");
+  expect((await refused("/v1/act/", {})).message).toBe("path not found; did you mean /v1/act?");
   expect((await refused("/v1/usages")).message).toContain("/v1/usage");
   const docs = await fetch(`${app.url}/docs/`, { redirect: "manual" });
   expect([docs.status, docs.headers.get("location")]).toEqual([308, "/docs"]);

@@ -77,12 +77,17 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
 
   const assertLoaded = ({ access }: Rpc): void => {
     if (access === Access.PUBLIC || deps.loaded()) return;
-    throw refuse(Reason.NOT_READY, "the gateway's state is not loaded yet; call again", {}, { retryAfter: 1 });
+    throw refuse(Reason.NOT_READY, "the gateway is still loading its state; retry later", {}, { retryAfter: 1 });
   };
 
   const assertOpen = (): void => {
     if (deps.closing())
-      throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
+      throw refuse(
+        Reason.NOT_READY,
+        "the gateway is shutting down; retry on another connection",
+        {},
+        { retryAfter: 1 },
+      );
   };
 
   const isAdmin = (token: string | undefined): boolean =>
@@ -90,9 +95,12 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
 
   const admitAdmin = (head: CallHead): Admission => {
     if (head.adminToken === undefined) {
-      throw refuse(Reason.ADMIN_TOKEN_REQUIRED, "this call is the operator's: send the admin token in its header");
+      throw refuse(
+        Reason.ADMIN_TOKEN_REQUIRED,
+        "this call requires the admin token; send it in `x-service-admin-token`",
+      );
     }
-    if (!isAdmin(head.adminToken)) throw refuse(Reason.INVALID_ADMIN_TOKEN, "the admin token is not the right one");
+    if (!isAdmin(head.adminToken)) throw refuse(Reason.INVALID_ADMIN_TOKEN, "invalid admin token");
     return unlimited({ kind: "admin" });
   };
 
@@ -135,7 +143,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const denial = denialOf(key, rule);
     if (denial) throw denial;
     if (before.kind === "key" && isNarrowed(key, before))
-      throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
+      throw refuse(Reason.KEY_NARROWED, "the key's permissions were reduced; open a new stream");
     const line = [{ id: key.keyId, limit: limitOf(record) }, ...(aboveOf(record) ?? [])];
     for (const { id, limit } of [...line, ...line.map(readsOf)]) deps.limits.change(id, limit);
   };
@@ -352,7 +360,7 @@ function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
     return principalOf(record);
   } catch (thrown) {
     if (!(thrown instanceof Refusal)) throw thrown;
-    throw refuse(Reason.SESSION_ENDED, "this session is over; sign in again");
+    throw refuse(Reason.SESSION_ENDED, "this session has ended; sign in again");
   }
 }
 
@@ -458,7 +466,7 @@ export function browserOf(headers: HeadersOfRequest, verb: string, address: OwnA
   return new Browser(own, isOwn(headers, verb, own), textOf(headers.cookie));
 }
 
-/** The gateway's origin, as browsers write it; undefined where the request names no host. */
+/** The gateway's origin, as browsers write it; undefined where the `Host` header is missing. */
 function originOf(headers: HeadersOfRequest, { publicUrl, isTls }: OwnAddress): URL | undefined {
   const host = textOf(headers[":authority"]) ?? textOf(headers.host);
   const text = publicUrl ?? `${isTls ? "https" : "http"}://${host}`;

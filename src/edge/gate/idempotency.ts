@@ -83,7 +83,7 @@ export async function serveIdempotent(
 
 /** The refusal of a key on a call whose answer is a stream. */
 export const streamReplay = (): Refusal =>
-  refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed: leave the idempotency key out");
+  refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "streams don't support idempotency keys; remove `Idempotency-Key`");
 
 const KEY_FORM = /^[!-~]{1,255}$/;
 

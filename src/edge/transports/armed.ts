@@ -37,7 +37,7 @@ export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): 
       steps: slot,
       async again() {
         if (isNarrowed(gate.inNameOf(LOOP, await find(keyId)), principal))
-          throw refuse(Reason.KEY_NARROWED, "the agent's key may do less than when the run began");
+          throw refuse(Reason.KEY_NARROWED, "the agent's key lost permissions since the run began; start a new run");
         await again();
       },
     };
@@ -48,6 +48,6 @@ export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): 
   async assertMayArm(keyId, sessionId) {
     gate.inNameOf(ArmingService.method.armRobot, await find(keyId));
     if (sessionId !== undefined && !(await isOpen(sessionId)))
-      throw refuse(Reason.SESSION_ENDED, "the session is over that this was done in");
+      throw refuse(Reason.SESSION_ENDED, "the session that started this run has ended");
   },
 });

@@ -120,7 +120,7 @@ class McpTransport {
     this.#options = options;
     this.#tools = toolsFor(options.services);
     options.closing.addEventListener("abort", () => {
-      const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
+      const reason = refuse(Reason.NOT_READY, "the gateway is shutting down; retry on another connection");
       this.#running.each((call) => call.abort(reason));
     });
   }
@@ -129,7 +129,8 @@ class McpTransport {
   async answer(request: HttpRequest, response: HttpResponse): Promise<void> {
     const call = new Cancel();
     const requestId = newId("req");
-    const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    const left = (): void =>
+      call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     response.once("close", left);
     const leave = this.#running.enter(call);
     const exchange = new Exchange(this.#options, request, requestId, call);
@@ -228,7 +229,7 @@ class Exchange {
     const origin = headerOf(this.request, "origin");
     if (origin === undefined || isOfProgram(origin) || this.#options.corsOrigins?.has(origin)) return;
     if (this.#options.publicUrl !== undefined && origin === this.home) return;
-    throw refuse(Reason.PERMISSION_DENIED, "pages of this origin may not call here");
+    throw refuse(Reason.PERMISSION_DENIED, "pages of this origin are not allowed to call this gateway");
   }
 
   /** The message, once it is whole. */
@@ -239,7 +240,7 @@ class Exchange {
     const bytes = await readBody(this.request, JSON_TYPE, "application/json", limits);
     const body = await parseCounted(bytes, { bounds: boundsFor(MOST_BYTES) });
     if (typeof body !== "object" || body === null || Array.isArray(body))
-      throw refuse(Reason.MALFORMED_BODY, "the body must be one message of JSON-RPC");
+      throw refuse(Reason.MALFORMED_BODY, "the body must be one JSON-RPC message");
     return body;
   }
 

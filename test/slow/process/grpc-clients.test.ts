@@ -61,7 +61,7 @@ describe.each([
         "frame",
         "DEADLINE_EXCEEDED zu spät",
         "UNAUTHENTICATED",
-        "UNIMPLEMENTED there is no such method",
+        "UNIMPLEMENTED method not found",
       ],
     ]);
   });

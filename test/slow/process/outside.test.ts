@@ -141,7 +141,7 @@ it("warns of variables that begin as settings do and are none, with the nearest"
     LIMBER_PORT_8080_TCP_ADDR: "10.0.0.1",
   });
   expect(gateway.stderr().trim().split("\n")).toEqual([
-    "limber: LIMBER_DRAIN_DELAY is no setting; the nearest is LIMBER_DRAIN_DELAY_S",
+    "limber: LIMBER_DRAIN_DELAY is not a setting; did you mean LIMBER_DRAIN_DELAY_S?",
     "limber: LIMBER_ZZYZX is no setting",
   ]);
   await gateway.end("SIGTERM");

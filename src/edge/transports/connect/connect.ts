@@ -299,7 +299,9 @@ function endOf(reason: unknown, exchange: ConnectExchange | undefined): Refusal 
   const plain = reason instanceof DOMException && reason.name === "AbortError";
   // What Connect itself throws before the gate has answered is about the request, and afterwards a bug.
   if (!plain) return reason instanceof ConnectError && !exchange?.over ? refusalOfConnect(reason) : asRefusal(reason);
-  return exchange?.over ? undefined : refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+  return exchange?.over
+    ? undefined
+    : refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response");
 }
 
 function headOf(context: HandlerContext, requestId: string, startedAt: number, { address }: ConnectOptions) {
@@ -418,7 +420,10 @@ function exchangeOf(context: HandlerContext): ConnectExchange {
 }
 
 const endedEarly = ({ refusal, context }: ConnectExchange): ConnectError =>
-  connectError(refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"), context.requestId);
+  connectError(
+    refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"),
+    context.requestId,
+  );
 
 function refused(exchange: ConnectExchange, thrown: unknown): ConnectError {
   exchange.refusal = refusalOf(thrown, exchange.context.signal);

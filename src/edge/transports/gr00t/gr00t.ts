@@ -166,7 +166,7 @@ class Gr00tPeer {
       forget();
       this.#isWhole();
       this.#held.release();
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     });
     const reader = new ZmtpReader(CONVERSATION_BYTES, {
       onGreeting: () => void socket.write(READY_TO_ANSWER),
@@ -210,7 +210,11 @@ class Gr00tPeer {
     const socket = this.#socket;
     socket.pause();
     // One read may hold many messages.
-    if (++this.#ahead > MOST_AHEAD) throw refuse(Reason.CLIENT_CLOSED_REQUEST, "answers are not waited for");
+    if (++this.#ahead > MOST_AHEAD)
+      throw refuse(
+        Reason.CLIENT_CLOSED_REQUEST,
+        "too many requests are pending on this connection; wait for the answers",
+      );
     this.#turn = this.#turn.then(async () => {
       if (socket.destroyed) return;
       const value = await this.#answer(body);

@@ -239,7 +239,7 @@ const USUAL_STEPS = 16;
 export function modalitiesOf(model: string, embodiment: Embodiment | undefined): Packable {
   // Of an alias of the router it is found out with each call.
   if (!embodiment && !model.startsWith(ALIAS_PREFIX))
-    throw refuse(Reason.NO_LIVE_DEPLOYMENT, `nothing live serves ${model}`);
+    throw refuse(Reason.NO_LIVE_DEPLOYMENT, `no live deployment serves ${model}`);
   const { video = [], state = [], action = [], language = "" } = embodiment?.layout ?? {};
   const steps = Array.from({ length: embodiment?.chunk ?? USUAL_STEPS }, (_, step) => step);
   const wanted = state.map(({ name }) => name);

@@ -64,7 +64,9 @@ const METHODS: ReadonlyMap<string, DescMethod> = new Map(
 export function grpcStreams(options: GrpcOptions): StreamServer {
   const running = new RunningCalls<GrpcCall>();
   options.closing.addEventListener("abort", () => {
-    running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
+    running.each((call) =>
+      call.fail(refuse(Reason.NOT_READY, "the gateway is shutting down; retry on another connection")),
+    );
   });
   return {
     take(stream, headers, peer) {
@@ -242,7 +244,7 @@ class GrpcCall implements CallHandler {
   closed(): void {
     if (!this.#over) {
       this.#over = true;
-      this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+      this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response");
       this.#caller.abort(this.#refusal);
     }
     this.#goOn?.();

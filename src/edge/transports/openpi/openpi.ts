@@ -328,7 +328,7 @@ class OpenpiRobot {
       rest();
       socket.off("data", this.#came);
       this.#held.release();
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     });
     // Their kind is Buffer, unless somebody asked for another.
     client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
@@ -363,8 +363,10 @@ class OpenpiRobot {
     // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
-      this.#client.close(CLOSE.policy, "answers are not waited for, or not read");
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller was hung up on"));
+      this.#client.close(CLOSE.policy, "too many unread answers or pending messages");
+      this.#gone.abort(
+        refuse(Reason.CLIENT_CLOSED_REQUEST, "the connection was closed because the client stopped reading"),
+      );
       return;
     }
     ahead.messages += 1;

@@ -92,7 +92,7 @@ const metadataFor = ({ model, actionSpace = "", horizon = 0, roboarena }: Openpi
 
 /** The value of a message. Refuses what is no msgpack. */
 export function messageIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
-  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
+  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "observations must be binary msgpack messages");
   try {
     return decodeNumpy(data, LIMITS);
   } catch (thrown) {

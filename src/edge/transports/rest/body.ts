@@ -63,7 +63,8 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
         refused(thrown);
       }
     });
-    const left = (): void => refused(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
+    const left = (): void =>
+      refused(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the request body was complete"));
     request.once("end", () => {
       request.off("close", left); // every request closes; only an early one means that the caller left
       resolve(body.bytes());

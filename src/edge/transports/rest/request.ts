@@ -79,14 +79,13 @@ export class HttpExchange {
 
   /** The caller has left. */
   readonly left = (): void =>
-    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
 }
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
 export async function readMessage(exchange: HttpExchange): Promise<Message> {
   const { route, request, parameters } = exchange;
-  if (route.path.length > 0 && Object.values(parameters).includes(""))
-    throw refuse(Reason.NOT_FOUND, "there is no such path");
+  if (route.path.length > 0 && Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "path not found");
   const limits = { most: route.bounds.bytes, hold: exchange.hold, signal: exchange.call };
   return messageOf(exchange, await route.dialect.readBody(route, request, limits));
 }

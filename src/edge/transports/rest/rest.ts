@@ -209,7 +209,7 @@ export class RestTransport implements WholeRequestHandler {
     const posts = this.routes.filter(({ path, verb }) => path.length === 0 && verb === "POST");
     this.#posts = new Map(posts.map((route) => [route.template, route]));
     options.closing.addEventListener("abort", () => {
-      const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
+      const reason = refuse(Reason.NOT_READY, "the gateway is shutting down; retry on another connection");
       this.#running.each((call) => call.abort(reason));
     });
   }

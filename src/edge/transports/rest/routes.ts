@@ -248,7 +248,7 @@ const oauth: Dialect = {
     const basic = basicOf(headerOf(request, "authorization"));
     if (!basic) return;
     if (fields.clientSecret !== undefined || (fields.clientId !== undefined && fields.clientId !== basic.id))
-      throw refuse(Reason.MALFORMED_BODY, "the client must prove itself in one way only");
+      throw refuse(Reason.MALFORMED_BODY, "use only one client authentication method");
     fields.clientId = basic.id;
     // A client without a secret may send an empty one (RFC 6749 section 2.3.1).
     if (basic.secret !== "") fields.clientSecret = basic.secret;
@@ -281,9 +281,10 @@ const printable = (text: string): string => text.replaceAll(/[^\x20\x21\x23-\x5b
 
 function formOf(bytes: Buffer): Record<string, string> {
   const parameters = [...new URLSearchParams(bytes.toString("utf8"))];
-  if (parameters.length > MAX_PARAMETERS) throw refuse(Reason.MALFORMED_BODY, "there are too many parameters");
+  if (parameters.length > MAX_PARAMETERS)
+    throw refuse(Reason.MALFORMED_BODY, `at most ${MAX_PARAMETERS} parameters are allowed, got ${parameters.length}`);
   const names = new Set(parameters.map(([name]) => name));
-  if (names.size < parameters.length) throw refuse(Reason.MALFORMED_BODY, "a parameter is given twice");
+  if (names.size < parameters.length) throw refuse(Reason.MALFORMED_BODY, "duplicate parameter in the form body");
   // A parameter without a value is one that was left out (RFC 6749 section 3.2).
   return Object.fromEntries(parameters.filter(([, value]) => value !== ""));
 }
@@ -301,7 +302,7 @@ function basicOf(authorization: string | undefined): { id: string; secret: strin
   const [, id, secret] = /^([^:]*):(.*)$/s.exec(Buffer.from(given, "base64").toString("utf8")) ?? [];
   const decoded = [id, secret].map((part) => part !== undefined && unescaped(part));
   if (!decoded[0] || decoded[1] === undefined || decoded[1] === false)
-    throw refuse(Reason.INVALID_CLIENT, "the client's name and secret cannot be read");
+    throw refuse(Reason.INVALID_CLIENT, "the client credentials in `Authorization` are malformed");
   return { id: decoded[0], secret: decoded[1] };
 }
 
