@@ -66,15 +66,15 @@ let isCollecting = false;
  * Bytes that arrive are kept outside V8's heap. V8 counts them with the old, and makes a full collection after some 64 MB of them, which
  * stops the program for tens of milliseconds, although nearly all of them are garbage a moment after they came: 50 robots with cameras
  * have two of these a second. A small collection of a millisecond or two frees them as well, but V8 makes one only when objects ask for
- * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts. Other
- * wires tell of theirs by `passed`.
+ * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts. Code
+ * that reads messages reports them by `passed`.
  */
 const MOST_ARRIVED_BYTES = 16 << 20;
 
 let arrived = 0;
 
 /** Counts bytes that were read into memory of their own; after many of them the young are collected, at the end of this turn of the event loop. */
-export function countArrived(bytes: number): void {
+function countArrived(bytes: number): void {
   arrived += bytes;
   if (arrived < MOST_ARRIVED_BYTES) return;
   arrived = 0;

@@ -1,4 +1,5 @@
 /** The ports of a process: the transports that callers know, in the role of an API, and the operations port in any. */
+
 import { X509Certificate } from "node:crypto";
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
@@ -13,7 +14,6 @@ import { explainAt } from "../edge/messages/errors.ts";
 import { type MetricSources, Metrics, type Standing } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import { fastHttp1 } from "../fast/http1/http1.ts";
 import type { Embodiment } from "../inference/embodiment.ts";
 import type { AppContext, Closers } from "./context.ts";
 import { LateGate } from "./gate.ts";
@@ -135,7 +135,6 @@ async function openTransports(deps: TransportsDeps): Promise<Transports> {
     port: {
       maxConnections: config.maxConnections,
       ...(tls && { tls }),
-      http1: fastHttp1,
       chargedAs: charged,
     },
   });

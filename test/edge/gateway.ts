@@ -20,7 +20,6 @@ import type { Gate } from "../../src/edge/gate/gate.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { fastHttp1 } from "../../src/fast/http1/http1.ts";
 import { eventually } from "../support/eventually.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
@@ -108,7 +107,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     log,
     memory,
     closing,
-    port: { http1: fastHttp1, ...(options.byConnect && { streams: undefined }), ...options.port },
+    port: { ...(options.byConnect && { streams: undefined }), ...options.port },
   });
   const port = await server.listen("127.0.0.1", 0);
   const scheme = options.port?.tls ? "https" : "http";

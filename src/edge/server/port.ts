@@ -6,8 +6,9 @@ import type { Socket } from "node:net";
 import { after } from "../../clock.ts";
 import { http1Side } from "./http1.ts";
 import { type BudgetOptions, nodeHttp2, type StreamServer } from "./http2.ts";
+import { plainHttp1 } from "./plain-http1.ts";
 import { Penalties, Slots } from "./slots.ts";
-import type { ConnectionServer, UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
+import type { UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
 import { hearErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
@@ -16,22 +17,12 @@ export type PortHandler = (
   response: http.ServerResponse | Http2ServerResponse,
 ) => void;
 
-/** Opens a server for HTTP/1 connections in front of node:http, to which it hands over every connection that it does not serve. */
-export type OpenHttp1 = (deps: {
-  readonly handler: WholeRequestHandler;
-  readonly idleTimeoutMs: number;
-  /** Takes a connection, paused, with all its unused bytes before it. */
-  readonly handOver: ConnectionServer["accept"];
-}) => ConnectionServer;
-
 /** The port's limits and extension points; sizes in bytes, times in milliseconds. */
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
-  /** Serves HTTP/1 connections in front of node:http, where it is installed and `whole` is there. */
-  readonly http1?: OpenHttp1 | undefined;
-  /** Answers the requests that `http1` reads. */
-  readonly whole?: WholeRequestHandler;
+  /** Answers plain HTTP/1 requests, which then bypass node:http; absent: node:http reads every request. */
+  readonly whole?: WholeRequestHandler | undefined;
   /** What is asked first to serve a stream of HTTP/2. */
   readonly streams?: StreamServer | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
@@ -112,7 +103,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   const http1 = http1Side(server, attach.bind(server), handler, limits);
   const { chargedAs, refusal, idleTimeoutMs } = limits;
   const { whole } = limits;
-  const ahead = whole && limits.http1?.({ handler: whole, idleTimeoutMs, handOver: http1.accept });
+  const ahead = whole && plainHttp1({ handler: whole, idleTimeoutMs, handOver: http1.accept });
   const penalties = new Penalties();
   const cutOff = (address: string): void => {
     const charged = chargedAs(address);

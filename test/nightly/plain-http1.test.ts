@@ -4,15 +4,15 @@ import { once } from "node:events";
 import * as http from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { GetHealthResponseSchema } from "../../../gen/limber/v1/operations_service_pb.ts";
-import type { CallContext } from "../../../src/edge/gate/authenticate.ts";
-import type { PortOptions } from "../../../src/edge/server/port.ts";
-import type { UpgradeTaker } from "../../../src/edge/server/whole-requests.ts";
-import { Reason, refuse } from "../../../src/errors.ts";
-import { readPlainHead } from "../../../src/fast/http1/head.ts";
-import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../../edge/gateway.ts";
-import { eventually } from "../../support/eventually.ts";
+import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
+import type { CallContext } from "../../src/edge/gate/authenticate.ts";
+import { readPlainHead } from "../../src/edge/server/plain-http1.ts";
+import type { PortOptions } from "../../src/edge/server/port.ts";
+import type { UpgradeTaker } from "../../src/edge/server/whole-requests.ts";
+import { Reason, refuse } from "../../src/errors.ts";
+import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "../edge/gateway.ts";
+import { eventually } from "../support/eventually.ts";
 
 const houses: TestGateway[] = [];
 const sockets: Socket[] = [];
@@ -148,7 +148,7 @@ describe.each([
     ["a header of __proto__", [act(SOUND, "__proto__: 1")]],
     ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
   ])("%s", async (_, parts) => {
-    const [lane, plain] = [await open(), await open({ http1: undefined })];
+    const [lane, plain] = [await open(), await open({ whole: undefined })];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
     const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, trail: ___, ...line }) => line);

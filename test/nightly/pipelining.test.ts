@@ -1,11 +1,11 @@
 /** Requests that come before earlier ones are answered: answered in their order, read no further ahead than they are served. */
+
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { WholeRequestHandler } from "../../../src/edge/server/whole-requests.ts";
-import { fastHttp1 } from "../../../src/fast/http1/http1.ts";
-import { listen } from "../../edge/port-caller.ts";
-import { eventually } from "../../support/eventually.ts";
+import type { WholeRequestHandler } from "../../src/edge/server/whole-requests.ts";
+import { listen } from "../edge/port-caller.ts";
+import { eventually } from "../support/eventually.ts";
 
 describe("pipelined requests of the plainest form", () => {
   const padded = `POST /x HTTP/1.1\r\nHost: a\r\nX-Pad: ${"x".repeat(6_000)}\r\nContent-Length: 2\r\n\r\n{}`;
@@ -13,7 +13,6 @@ describe("pipelined requests of the plainest form", () => {
 
   async function open(serve: Serve): Promise<Socket> {
     const port = await listen((_, response) => void response.end("node"), {
-      http1: fastHttp1,
       whole: { takes: () => true, serve },
     });
     const socket = connect(port, "127.0.0.1");
