@@ -106,7 +106,7 @@ function hear(entries: readonly PerformanceEntry[]): void {
 }
 
 /** Whether so much is young that its collection would be felt. */
-const isYoungMany = (): boolean =>
+export const isYoungMany = (): boolean =>
   getHeapSpaceStatistics().some(
     ({ space_name, space_used_size }) => space_name === "new_space" && space_used_size > MOST_YOUNG_BYTES,
   );
@@ -115,7 +115,7 @@ const isYoungMany = (): boolean =>
  * Whether V8 is about to collect the old generation, as of the last turn of the event loop that began: a small collection now would
  * finish that in the same pause.
  */
-function isCollectorBusy(): boolean {
+export function isCollectorBusy(): boolean {
   if (observer === undefined) {
     observer = new PerformanceObserver((list) => hear(list.getEntries()));
     observer.observe({ entryTypes: ["gc"] });
@@ -126,7 +126,7 @@ function isCollectorBusy(): boolean {
 }
 
 /** Has the young collected at once; nothing where the process was started without `--expose-gc`. */
-const collectYoung = (): void => globalThis.gc?.({ type: "minor" });
+export const collectYoung = (): void => globalThis.gc?.({ type: "minor" });
 
 /** How long the collector may need for the old, and how often it is asked whether it has ended. */
 const MARKING_MS = 1_000;
