@@ -3,7 +3,7 @@ import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type { ToolFacts } from "../transports/mcp.ts";
+import type { ToolFacts } from "../transports/mcp-protocol.ts";
 import { commentOf, type Keywords, Schemas } from "./document.ts";
 
 const REFERENCE = "#/components/schemas/";

@@ -1,5 +1,6 @@
 /** Frames of HTTP/2 that cost the gateway more than who sends them, without a key and with one, on the paths of control loops and on others. */
 import type { Socket } from "node:net";
+import { sleep } from "../../../src/clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, HELLO, PREFACE, request, uint32 } from "../../support/wire-client.ts";
 import { type Attack, type AttackContext, attackerAddress, closeOf, dial } from "./attack.ts";
 import { actFrame, BAD_ASK, observationFrame, openFrame } from "./good.ts";
@@ -16,6 +17,8 @@ interface Flood {
   readonly piece: (nth: number, keyed: boolean) => Buffer;
   /** The flood costs without end: the gateway has to close or to stop reading before it has taken all. */
   readonly mustEnd: boolean;
+  /** The gateway counts wasted bytes twice a second, so it may take all of a fast flood before it ends the session. */
+  readonly endsAtLook?: boolean;
   /** Answers are read; where they are not, the gateway has to keep what it can't send. */
   readonly reads: boolean;
 }
@@ -178,11 +181,10 @@ const FLOODS: readonly Flood[] = [
     ...{ mustEnd: true, reads: true },
   },
   {
-    // As cheap as it comes: what is wasted is counted twice a second, and the session then ended.
     name: "data of padding alone",
     begin: OPEN_STREAM,
     piece: () => frame(FRAME.data, 8, 1, Buffer.concat([Buffer.of(200), Buffer.alloc(200)])),
-    ...{ mustEnd: false, reads: true },
+    ...{ mustEnd: true, endsAtLook: true, reads: true },
   },
   {
     name: "priorities",
@@ -225,10 +227,13 @@ function indexed(keyed: boolean): Buffer {
 /** The head of a frame that gives the connection up, behind its length. */
 const GOAWAY = Buffer.of(FRAME.goaway, 0, 0, 0, 0, 0);
 
+/** Several looks of a gateway that has no processor to itself. */
+const LOOKS_MS = 20_000;
+
 /** Writes a flood as fast as it is taken. */
 async function flood(
   context: AttackContext,
-  { begin, piece, reads }: Flood,
+  { begin, piece, reads, endsAtLook }: Flood,
   keyed: boolean,
 ): Promise<{ end: End; sent: number; pieces: number }> {
   const socket = await dial(context.target.port);
@@ -254,6 +259,7 @@ async function flood(
     if (end !== "swallowed") break;
     sent += bytes.length;
   }
+  if (end === "swallowed" && endsAtLook) end = await Promise.race([gone, sleep(LOOKS_MS).then((): End => "swallowed")]);
   socket.resetAndDestroy();
   context.count("frames", pieces);
   return { end, sent, pieces };
