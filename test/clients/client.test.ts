@@ -1,7 +1,9 @@
 /** The TypeScript client against a gateway: calls, refusals, what is repeated, and a robot's loop. */
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { inspect } from "node:util";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FinishReason } from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
+import type { Suggestion } from "../../clients/typescript/src/gen/limber/v1/plan_pb.ts";
 import {
   BadInput,
   CallbackHung,
@@ -156,7 +158,13 @@ describe("a refusal", () => {
     expect(error).toBeInstanceOf(NoRouteAvailable);
     expect(error).toMatchObject({ code: "no_route_available", requestId: expect.stringMatching(/^req_/) });
     expect((error as NoRouteAvailable).details?.dropped).toHaveLength(1);
-    expect((error as NoRouteAvailable).suggestions.length).toBeGreaterThan(0);
+    const [{ change, field }] = (error as NoRouteAvailable).suggestions as [Suggestion];
+    expect((error as Error).message).toMatch(/^no_route_available: .+; .+ to admit \d+ offerings?/);
+    expect((error as Error).message).toContain(change ?? field);
+    // What Node prints of an error that is not caught: the stack, the code and the request id.
+    expect(inspect(error, { customInspect: false, depth: 5 }).replace(/\n\s+at .*?(?= \{\n|\n)/g, "")).toMatch(
+      /^NoRouteAvailable: no_route_available: .* \{\n {2}code: 'no_route_available',\n {2}requestId: 'req_\w+'\n\}$/,
+    );
     expect(error).toBeInstanceOf(Refused);
   });
 

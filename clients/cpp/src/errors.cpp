@@ -14,13 +14,15 @@ std::string Sentence(const Refusal& refusal) {
   std::ostringstream out;
   out << refusal.code << ": " << refusal.message;
   for (const Suggestion& each : refusal.details.suggestions) {
-    out << "; " << each.field << " ";
-    if (each.value) {
-      out << *each.value;
+    out << "; ";
+    if (!each.change.empty()) {
+      out << each.change;
+    } else if (each.value) {
+      out << "set " << each.field << " to " << *each.value;
     } else {
-      out << "left out";
+      out << "remove " << each.field;
     }
-    out << " would admit " << each.admits;
+    out << " to admit " << each.admits << (each.admits == 1 ? " offering" : " offerings");
   }
   const char* before = "; did you mean ";
   for (const std::string& each : refusal.details.near) {
@@ -61,7 +63,7 @@ std::exception_ptr Exception(Family family, Refusal refusal) {
 Details DetailsOf(const v1::ErrorDetails& message) {
   Details details;
   for (const auto& each : message.suggestions()) {
-    details.suggestions.push_back({each.field(), each.has_value() ? std::optional(each.value()) : std::nullopt, each.admits()});
+    details.suggestions.push_back({each.field(), each.has_value() ? std::optional(each.value()) : std::nullopt, each.admits(), each.change()});
   }
   for (const auto& each : message.dropped()) details.dropped.push_back({each.offering_id(), each.model(), each.provider(), each.detail()});
   for (const auto& each : message.violations()) details.violations.push_back({each.path(), each.message(), each.type()});

@@ -16,10 +16,16 @@ class Suggestion:
 
     #: Path of the field to relax, such as `provider.max_latency_ms`.
     field: str
-    #: The value that would admit offerings; None where the field has to be left out.
+    #: The value that would admit offerings; None if the field must be removed.
     value: float | None
     #: How many offerings it would admit.
     admits: int
+    #: What to change, if a field and a number cannot express it, such as `add the picture of agentview`.
+    change: str = ""
+
+    def __str__(self) -> str:
+        change = self.change or (f"remove {self.field}" if self.value is None else f"set {self.field} to {self.value:g}")
+        return f"{change} to admit {self.admits} offering{'' if self.admits == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -99,9 +105,7 @@ class Refused(LimberError):
 
     def __str__(self) -> str:
         parts = [f"{self.code or self.unknown_code}: {self.message}"]
-        for each in self.details.suggestions:
-            value = "left out" if each.value is None else f"{each.value:g}"
-            parts.append(f"{each.field} {value} would admit {each.admits}")
+        parts += map(str, self.details.suggestions)
         if self.details.near:
             parts.append(f"did you mean {', '.join(self.details.near)}?")
         return "; ".join(parts)

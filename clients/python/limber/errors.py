@@ -105,7 +105,7 @@ def _plain(message: error_pb2.ErrorDetails) -> Details:
     known = ("suggestions", "dropped", "violations", "near", "needed", "required_usd", "available_usd")
     return Details(
         suggestions=tuple(
-            Suggestion(each.field, each.value if each.HasField("value") else None, each.admits)
+            Suggestion(each.field, each.value if each.HasField("value") else None, each.admits, each.change)
             for each in message.suggestions
         ),
         dropped=tuple(

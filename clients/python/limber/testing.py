@@ -449,6 +449,8 @@ def abort(
             added = details.suggestions.add(field=each.field, admits=each.admits)
             if each.value is not None:
                 added.value = each.value
+            if each.change:
+                added.change = each.change
         add(details, "limber.v1.ErrorDetails")
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc_code, message)

@@ -94,12 +94,22 @@ def test_every_reason_is_a_class_of_its_own(gateway: FakeGateway, code: str) -> 
     assert caught.value.request_id == "req_fake"
 
 
+SUGGESTIONS = (
+    Suggestion("provider.max_latency_ms", 400, 2),
+    Suggestion("provider.only", None, 1),
+    Suggestion("observations.0.frames", None, 1, "add the picture of agentview"),
+)
+
+
 def test_a_refusal_carries_what_would_admit_offerings(client: limber.Limber, gateway: FakeGateway) -> None:
-    gateway.refuse("no_route_available", suggestions=(Suggestion("provider.max_latency_ms", 400, 2), Suggestion("provider.only", None, 1)))
+    gateway.refuse("no_route_available", suggestions=SUGGESTIONS)
     with pytest.raises(errors.NoRouteAvailable) as caught:
         client.act("a/b", [1])
-    assert caught.value.suggestions == (Suggestion("provider.max_latency_ms", 400, 2), Suggestion("provider.only", None, 1))
-    assert "provider.max_latency_ms 400 would admit 2; provider.only left out would admit 1" in str(caught.value)
+    assert caught.value.suggestions == SUGGESTIONS
+    assert (
+        "set provider.max_latency_ms to 400 to admit 2 offerings; remove provider.only to admit 1 offering; "
+        "add the picture of agentview to admit 1 offering" in str(caught.value)
+    )
 
 
 def test_a_retryable_refusal_is_asked_again_under_one_idempotency_key(client: limber.Limber, gateway: FakeGateway) -> None:

@@ -39,11 +39,10 @@ export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {
       retryAfterS: delay && Number(delay.seconds) + delay.nanos / 1e9,
       requestId: info.metadata.request_id,
       unknownCode: info.reason,
-      cause: thrown,
     };
     return new (BY_CODE.get(info.reason) ?? Refused)(error.rawMessage, facts);
   }
-  if (error.code === Code.DeadlineExceeded) return new DeadlineExceeded(error.rawMessage, { cause: thrown });
+  if (error.code === Code.DeadlineExceeded) return new DeadlineExceeded(error.rawMessage);
   if (BROKEN.has(error.code)) return new ConnectionFailed(error.rawMessage, { cause: thrown });
   return new MalformedAnswer(`what answered is no gateway: ${error.rawMessage}`, { cause: thrown });
 }

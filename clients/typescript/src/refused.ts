@@ -10,7 +10,7 @@ export class LimberError extends Error {
   }
 }
 
-/** What a refusal says beside its sentence. */
+/** What a refusal carries beside its sentence. */
 export interface RefusalFacts {
   /** What a program can act on; undefined where there is nothing. */
   readonly details?: ErrorDetails | undefined;
@@ -20,7 +20,12 @@ export interface RefusalFacts {
   readonly requestId?: string | undefined;
   /** The word of a reason that this version of the package does not know. */
   readonly unknownCode?: string | undefined;
-  readonly cause?: unknown;
+}
+
+/** A suggestion as a phrase: `set provider.max_latency_ms to 400 to admit 2 offerings`. */
+export function adviceOf({ change, field, value, admits }: Suggestion): string {
+  const advice = change ?? (value === undefined ? `remove ${field}` : `set ${field} to ${value}`);
+  return `${advice} to admit ${admits} offering${admits === 1 ? "" : "s"}`;
 }
 
 /** The gateway said no. There is a class for each reason; `code` is its word. */
@@ -31,19 +36,33 @@ export class Refused extends LimberError {
   /** The same call may succeed later without a change. */
   static readonly retryable: boolean = false;
 
-  readonly details: ErrorDetails | undefined;
-  readonly retryAfterS: number | undefined;
-  readonly requestId: string;
+  /** The reason, such as `no_route_available`; `/docs/errors` of the gateway explains each. */
   readonly code: string;
-  readonly retryable: boolean;
+  readonly requestId: string;
+  // Node prints all public properties of an error that is not caught, so the messages of the schema are private.
+  readonly #facts: RefusalFacts;
 
   constructor(message: string, facts: RefusalFacts = {}) {
-    super(message, facts.cause === undefined ? undefined : { cause: facts.cause });
-    this.details = facts.details;
-    this.retryAfterS = facts.retryAfterS;
+    const code = new.target.code || (facts.unknownCode ?? "");
+    super([`${code}: ${message}`, ...(facts.details?.suggestions ?? []).map(adviceOf)].join("; "));
+    this.code = code;
     this.requestId = facts.requestId ?? "";
-    this.code = new.target.code || (facts.unknownCode ?? "");
-    this.retryable = new.target.retryable;
+    this.#facts = facts;
+  }
+
+  /** What a program can act on; undefined if there is nothing. */
+  get details(): ErrorDetails | undefined {
+    return this.#facts.details;
+  }
+
+  /** Seconds to wait before the same call is sent again; undefined if the gateway named none. */
+  get retryAfterS(): number | undefined {
+    return this.#facts.retryAfterS;
+  }
+
+  /** Whether the same call may succeed later without a change. */
+  get retryable(): boolean {
+    return (this.constructor as RefusedClass).retryable;
   }
 
   /** Relaxations that would admit an offering; with 409 `no_route_available`. */

@@ -2,6 +2,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "#messages/google/rpc/error_details_pb.ts";
 import { type ErrorDetails, ErrorDetailsSchema } from "#messages/limber/v1/error_pb.ts";
+import type { Suggestion } from "#messages/limber/v1/plan_pb.ts";
 
 /** A refusal, as a page shows it. */
 export interface Said {
@@ -25,6 +26,12 @@ export function saidBy(thrown: unknown): Said {
     details,
     requestId: error.metadata.get("x-request-id") ?? undefined,
   };
+}
+
+/** A suggestion as a sentence: `Set provider.max_latency_ms to 400 to admit 2 offerings.` */
+export function adviceOf({ change, field, value, admits }: Suggestion): string {
+  const advice = change ?? (value === undefined ? `remove ${field}` : `set ${field} to ${value}`);
+  return `${advice.charAt(0).toUpperCase()}${advice.slice(1)} to admit ${admits} offering${admits === 1 ? "" : "s"}.`;
 }
 
 /** Whether nobody is signed in. */

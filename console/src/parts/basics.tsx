@@ -1,6 +1,6 @@
 /** The small vocabulary that pages are written in: figures, states, fields, copies. */
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
-import { saidBy } from "../lib/errors.ts";
+import { adviceOf, saidBy } from "../lib/errors.ts";
 import { bytes, dollars, duration, type Figure, moment } from "../lib/format.ts";
 import { type Call, snippetsOf } from "../lib/snippets.ts";
 
@@ -456,8 +456,7 @@ export function Refused({ error, again }: { error: unknown; again?: () => void }
       </p>
       {details?.suggestions.map((suggestion) => (
         <p key={suggestion.field} className="mt-1">
-          <code>{suggestion.field}</code>
-          {suggestion.value === undefined ? " left out" : ` at ${suggestion.value}`} would admit {suggestion.admits}.
+          {adviceOf(suggestion)}
         </p>
       ))}
       {dropped.length > 0 && (

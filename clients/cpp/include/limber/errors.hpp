@@ -51,10 +51,12 @@ class ObservationRejected : public Error {
 struct Suggestion {
   // Path of the field to relax, such as `provider.max_latency_ms`.
   std::string field;
-  // The value that would admit offerings; absent where the field has to be left out.
+  // The value that would admit offerings; absent if the field must be removed.
   std::optional<double> value;
   // How many offerings it would admit.
   std::uint32_t admits = 0;
+  // What to change, if a field and a number cannot express it, such as `add the picture of agentview`; else empty.
+  std::string change;
 };
 
 // An offering that is not in a plan, and why.
