@@ -20,8 +20,8 @@ import {
 } from "../gen/limber/v1/input_contract_pb.ts";
 import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
-import { declaredInput } from "../src/contracts/declared-input.ts";
 import * as ground from "../src/contracts/ground.ts";
+import { declaredInput } from "../src/contracts/inputs.ts";
 import * as predict from "../src/contracts/predict.ts";
 import {
   narrower,

@@ -10,7 +10,7 @@ import { openArmedLoops } from "../edge/transports/armed.ts";
 import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { embodimentOf } from "../inference/embodiment.ts";
+import { embodimentOf } from "../inference/robot-check.ts";
 import { startReference } from "../reference/launch.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { OidcClients } from "../services/issuer/oidc.ts";

@@ -72,7 +72,7 @@ import { workspaceService } from "../services/workspace.ts";
 import type { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
 import type { SessionCache } from "../store/account/session-cache.ts";
-import type { SupplyDeps } from "../supply/deps.ts";
+import type { SupplyDeps } from "../supply/withdraw.ts";
 import type { Storage } from "./storage.ts";
 import type { Billing, Events, Inference, OpenedSupply, OpenedUpstream } from "./subsystems.ts";
 

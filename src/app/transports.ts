@@ -14,7 +14,7 @@ import { explainAt } from "../edge/messages/errors.ts";
 import { type MetricSources, Metrics, type Standing } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import type { Embodiment } from "../inference/embodiment.ts";
+import type { Embodiment } from "../inference/robot-check.ts";
 import type { AppContext, Closers } from "./context.ts";
 import { LateGate } from "./gate.ts";
 import { unhandledErrors } from "./process.ts";

@@ -3,16 +3,21 @@
  * without a query. Every promise and every end is recorded in group commits, and credit that is not needed is returned. Amounts are whole
  * micro-dollars.
  */
-import { after, steadyNow } from "../clock.ts";
-import { Refusal } from "../errors.ts";
-import type { TakeOutcome } from "./commit-ops.ts";
-import { GroupCommitter, newEntry, StoreAway } from "./group-commit.ts";
-import { type Charged, Hold } from "./hold.ts";
-import { type Estimate, shortage } from "./insufficient-credit.ts";
-import type { CreditWaiter, KeyCredit, Lease, Payer } from "./key-credit.ts";
-import { KeyCredits, today } from "./key-credits.ts";
-import type { CreditShortage, LedgerPort } from "./ledger-port.ts";
-import { Remainders } from "./remainders.ts";
+import { after, now, steadyNow } from "../clock.ts";
+import { Reason, Refusal, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import {
+  type CreditShortage,
+  Durability,
+  GroupCommitter,
+  type IntentOp,
+  type LedgerPort,
+  leaseLost,
+  newEntry,
+  StoreAway,
+  type TakeOutcome,
+} from "./group-commit.ts";
+import { type Estimate, Remainders, shortage } from "./price.ts";
 
 const TICK_MS = 1_000;
 /** Milliseconds between two heartbeats; well below the time after which the ledger takes the replica for dead. */
@@ -379,3 +384,230 @@ export class CreditLeaser<I, S extends Charged> {
 
 /** Whether the ledger holds credit under its name. */
 const inLedger = ({ state }: Lease): boolean => state === "open" || state === "old";
+
+/** Whose credit a call uses. */
+export interface Payer {
+  orgId: string;
+  keyId: string;
+  /** The workspace whose budget counts too; undefined: none. */
+  workspaceId?: string | undefined;
+  /** The keys that its key descends from, whose budgets count too; undefined: none. */
+  ancestors?: readonly string[] | undefined;
+}
+
+/** A lease as its credit leaser sees it. In micro-dollars, `idle` is what no running call was promised. */
+interface Lease {
+  readonly id: string;
+  readonly credit: KeyCredit;
+  /** The UTC day whose budget it counts against, `YYYY-MM-DD`. */
+  readonly day: string;
+  idle: number;
+  /** Calls that it was promised to and that have not ended. */
+  running: number;
+  /** What it was promised to them. */
+  promised: number;
+  /** `new` until the ledger knows it; `old` when another has followed it and its calls still run; `gone` when it was ended or lost. */
+  state: "new" | "open" | "old" | "gone";
+}
+
+/** A call that waits for credit. */
+interface CreditWaiter {
+  ceiling: number;
+  estimate: Estimate;
+  /** On the steady clock, in milliseconds. */
+  since: number;
+  serve(lease: Lease): void;
+  refuse(cause: unknown): void;
+}
+
+/** Over how many milliseconds the pace of spending is felt: what a key credit spends in them is what it likes to have. */
+const PACE_MS = 2_000;
+
+/** One key's credit in one replica. */
+class KeyCredit {
+  readonly payer: Payer;
+  lease: Lease | undefined;
+  waiters: CreditWaiter[] = [];
+  /** A take is under way. */
+  taking = false;
+  /** The other credit leasers were asked since the last grant. */
+  recalled = false;
+  /** They are being asked at the moment. */
+  recalling = false;
+  /** The last take that failed. */
+  short: CreditShortage | undefined;
+  /** What its running calls were promised, whatever the lease. */
+  promised = 0;
+  running = 0;
+  /** When a call last began, on the steady clock in milliseconds. */
+  usedAt = 0;
+  /** Before this moment no credit is fetched ahead of need. */
+  contentUntil = 0;
+  /** Whether a later look at the waiters is arranged. */
+  watched = false;
+  #spent = 0;
+  #spentAt = 0;
+
+  constructor(payer: Payer) {
+    this.payer = payer;
+  }
+
+  /** Notes that `micro` was spent at `steadyMs`. */
+  spend(micro: number, steadyMs: number): void {
+    this.#spent = this.pace(steadyMs) + micro;
+    this.#spentAt = steadyMs;
+  }
+
+  /** About what is spent in two seconds, in micro-dollars. */
+  pace(steadyMs: number): number {
+    return Math.floor(this.#spent * Math.exp((this.#spentAt - steadyMs) / PACE_MS));
+  }
+
+  /** The lease of `day`, made when there is none. The one that it follows is returned in `before`. */
+  leaseOf(day: string): { lease: Lease; before: Lease | undefined } {
+    const before = this.lease;
+    if (before?.day === day) return { lease: before, before: undefined };
+    const lease: Lease = { id: newId("lease"), credit: this, day, idle: 0, running: 0, promised: 0, state: "new" };
+    this.lease = lease;
+    return { lease, before };
+  }
+
+  /** Gives idle credit to the calls that wait, in order, as far as it goes. */
+  serve(lease: Lease): void {
+    while (this.waiters.length > 0 && lease.state === "open" && this.waiters[0]!.ceiling <= lease.idle) {
+      const waiter = this.waiters.shift()!;
+      waiter.serve(lease);
+    }
+  }
+}
+
+/** Who has a key credit here. */
+class KeyCredits {
+  readonly #keys = new Map<string, KeyCredit>();
+  readonly #orgs = new Map<string, Set<KeyCredit>>();
+
+  /** All of them. */
+  all(): Iterable<KeyCredit> {
+    return this.#keys.values();
+  }
+
+  /** That of a payer's key, made when there is none. */
+  by(payer: Payer): KeyCredit {
+    const known = this.#keys.get(payer.keyId);
+    if (known) return known;
+    const credit = new KeyCredit(payer);
+    this.#keys.set(payer.keyId, credit);
+    const siblings = this.#orgs.get(payer.orgId);
+    if (siblings) siblings.add(credit);
+    else this.#orgs.set(payer.orgId, new Set([credit]));
+    return credit;
+  }
+
+  /** Those of an organisation. */
+  of(orgId: string): ReadonlySet<KeyCredit> {
+    return this.#orgs.get(orgId) ?? NOBODY;
+  }
+
+  /** Forgets one that is not used any more. */
+  forget(credit: KeyCredit): void {
+    const { keyId, orgId } = credit.payer;
+    this.#keys.delete(keyId);
+    const siblings = this.#orgs.get(orgId);
+    siblings?.delete(credit);
+    if (siblings?.size === 0) this.#orgs.delete(orgId);
+  }
+}
+
+const NOBODY: ReadonlySet<KeyCredit> = new Set();
+
+const DAY_MS = 86_400_000;
+let day = { number: Number.NaN, name: "" };
+
+/** The present UTC day, `YYYY-MM-DD`. */
+function today(): string {
+  const number = Math.floor(now() / DAY_MS);
+  if (number !== day.number) day = { number, name: new Date(number * DAY_MS).toISOString().slice(0, 10) };
+  return day.name;
+}
+
+/** What a credit leaser has to know of the record of an ended request. */
+interface Charged {
+  /** What is deducted; at most the ceiling that was held. */
+  costMicro: number;
+  /** Where there is one, an answer waits for it to be kept with the charge. */
+  claim?: object | undefined;
+}
+
+/** Credit that is held for one call: first its intent, then its end. */
+export class Hold<I, S extends Charged> {
+  /** The most that the call may cost. */
+  readonly ceilingMicro: number;
+  readonly #committer: GroupCommitter<I, S>;
+  readonly #lease: Lease;
+  readonly #ended: (spent: number) => void;
+  #intent: IntentOp<I> | undefined;
+  #over = false;
+
+  /** Made by `Till.hold` alone. */
+  constructor(committer: GroupCommitter<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
+    this.ceilingMicro = ceilingMicro;
+    this.#committer = committer;
+    this.#lease = lease;
+    this.#ended = ended;
+  }
+
+  /** Puts on record what is about to be dispatched; joins the next group commit. */
+  intend(record: I): void {
+    if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
+    this.#intent = this.#committer.intend(record);
+    if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
+  }
+
+  /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
+  get durable(): Promise<void> {
+    if (!this.#intent) throw new Error("nothing was intended yet");
+    return this.#intent.done.promise;
+  }
+
+  /** Whether the intent is durable already. */
+  get isDurable(): boolean {
+    return this.#intent?.done.isKept === true;
+  }
+
+  /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
+  settle(record: S): Promise<void> {
+    return this.charge(record).promise;
+  }
+
+  /** As `settle`, without waiting. */
+  charge(record: S): Durability {
+    if (this.#over) throw new Error("a hold ends once");
+    const { costMicro } = record;
+    if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
+      throw new RangeError(`a charge of ${costMicro} micro-dollars on a ceiling of ${this.ceilingMicro}`);
+    }
+    this.#over = true;
+    if (this.#lease.state === "gone") {
+      const lost = new Durability();
+      lost.reject(leaseLost());
+      this.#ended(0);
+      return lost;
+    }
+    const done = this.#committer.settle(this.#lease.id, record, this.#intent, record.claim !== undefined);
+    this.#ended(costMicro);
+    return done;
+  }
+
+  /** Ends the call without a charge. `record` says how, and is required once the call was intended. */
+  release(record?: S): Promise<void> {
+    if (record) {
+      if (record.costMicro !== 0) throw new RangeError("a released call costs nothing");
+      return this.settle(record);
+    }
+    if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "an intended call ends with a record");
+    if (this.#over) throw new Error("a hold ends once");
+    this.#over = true;
+    this.#ended(0);
+    return Promise.resolve();
+  }
+}

@@ -5,16 +5,6 @@
 import { after, sleep, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
-import {
-  type CommitOp,
-  compose,
-  Durability,
-  type IntentOp,
-  type SettlementOp,
-  type TakeOutcome,
-  takesEndsAlong,
-} from "./commit-ops.ts";
-import type { CommitBatch, CommitOutcome, CreditMove, LedgerPort } from "./ledger-port.ts";
 
 /** The most works in one batch, and the most gathered ends beside them: what a dying process can lose of answered calls' charges. */
 const MOST_OPS = 512;
@@ -36,7 +26,7 @@ const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
 
 /** What the group committer reports to its credit leaser. */
-export interface GroupCommitListener {
+interface GroupCommitListener {
   /** Other credit leasers want what is idle in these leases. */
   recalled(leases: readonly string[]): void;
   /** The credit leaser was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
@@ -307,3 +297,198 @@ export class StoreAway extends Refusal {
 
 /** A fresh name for a row of the ledger. */
 export const newEntry = (): string => newId("entry");
+
+/** The end of an operation. Nobody waits for most of them, and these make no promise. */
+export class Durability {
+  #ended: "kept" | "broken" | undefined;
+  #cause: unknown;
+  #awaited: PromiseWithResolvers<void> | undefined;
+
+  resolve(): void {
+    this.#end("kept", undefined);
+  }
+
+  reject(cause: unknown): void {
+    this.#end("broken", cause);
+  }
+
+  /** Whether it is kept already. */
+  get isKept(): boolean {
+    return this.#ended === "kept";
+  }
+
+  /** Resolves when it is kept, rejects when it cannot be; may be left unawaited. */
+  get promise(): Promise<void> {
+    if (this.#awaited === undefined) {
+      this.#awaited = Promise.withResolvers<void>();
+      this.#awaited.promise.catch(() => {});
+      this.#tell();
+    }
+    return this.#awaited.promise;
+  }
+
+  #end(how: "kept" | "broken", cause: unknown): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = how;
+    this.#cause = cause;
+    this.#tell();
+  }
+
+  #tell(): void {
+    if (this.#ended === "kept") this.#awaited?.resolve();
+    else if (this.#ended === "broken") this.#awaited?.reject(this.#cause);
+  }
+}
+
+/** A batch's intents, kept in the ledger's journal until the last of them has ended. */
+interface IntentBatch {
+  batch: number;
+  open: number;
+}
+
+/** An intent on its way to the journal. */
+export interface IntentOp<I> {
+  kind: "intent";
+  record: I;
+  done: Durability;
+  page: IntentBatch | undefined;
+  /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
+  ended: boolean;
+}
+
+/** The end of a request on its way to the ledger. */
+interface SettlementOp<I, S> {
+  kind: "settlement";
+  lease: string | null;
+  record: S;
+  intent: IntentOp<I> | undefined;
+  done: Durability;
+}
+
+/** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
+export type TakeOutcome = CreditGrant | CreditShortage | Refusal | undefined;
+
+/** Credit that moves. */
+interface MoveOp {
+  kind: "move";
+  move: CreditMove;
+  done: Durability;
+  taken: ((outcome: TakeOutcome) => void) | undefined;
+}
+
+/** What waits for a batch, or is in one. */
+type CommitOp<I, S> = IntentOp<I> | SettlementOp<I, S> | MoveOp;
+
+/** Whether a batch with this work takes the ends along that have gathered: it writes ends as it is, or ends a lease that they are charged to. */
+const takesEndsAlong = (op: CommitOp<unknown, unknown>): boolean =>
+  op.kind === "settlement" || (op.kind === "move" && op.move.kind === "end");
+
+/** Builds a batch. An intent whose settlement is in the same batch needs no row; a batch whose last intent ends is over. */
+function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBatch<I, S> {
+  const batch: CommitBatch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
+  const page: IntentBatch = { batch: number, open: 0 };
+  for (const op of ops) {
+    if (op.kind === "settlement" && op.intent) op.intent.ended = true;
+  }
+  for (const op of ops) {
+    if (op.kind === "move") batch.moves.push(op.move);
+    else if (op.kind === "settlement") {
+      batch.settlements.push({ lease: op.lease, record: op.record });
+      const open = op.intent?.page;
+      if (open && --open.open === 0) batch.over.push(open.batch);
+    } else if (!op.ended) {
+      batch.intents.push(op.record);
+      op.page = page;
+      page.open += 1;
+    }
+  }
+  return batch;
+}
+
+/** Takes credit into a lease: `need` at least, `asked` for the calls that wait, up to `want` while there is plenty. In micro-dollars. */
+interface CreditTake {
+  kind: "take";
+  /** Names the ledger's row, so that a repeated batch is recognised. */
+  entry: string;
+  lease: string;
+  org: string;
+  key: string;
+  /** The UTC day whose budget it counts against, `YYYY-MM-DD`. */
+  day: string;
+  need: number;
+  asked: number;
+  want: number;
+}
+
+/** Returns `amount` micro-dollars of a lease; `answers` a recall, even with nothing. */
+interface CreditReturn {
+  kind: "return";
+  entry: string;
+  lease: string;
+  org: string;
+  amount: number;
+  answers: boolean;
+}
+
+/** Ends a lease: whatever is left of it is returned. */
+interface LeaseEnd {
+  kind: "end";
+  entry: string;
+  lease: string;
+  org: string;
+}
+
+/** Credit that moves into or out of a lease. */
+type CreditMove = CreditTake | CreditReturn | LeaseEnd;
+
+/** What is committed together. A batch of one number is applied once, however often it is sent. */
+export interface CommitBatch<I, S> {
+  number: number;
+  intents: I[];
+  settlements: { lease: string | null; record: S }[];
+  /** The batches whose intents have all ended with this one. */
+  over: number[];
+  moves: CreditMove[];
+}
+
+/** A take that succeeded. */
+interface CreditGrant {
+  entry: string;
+  grantedMicro: number;
+}
+
+/** A take that did not. */
+export interface CreditShortage {
+  entry: string;
+  short: "org_credits" | "workspace_budget" | "key_budget";
+  /** Of a key's budget: the key that has it, which is the payer's own or one that it descends from. */
+  holder: string | null;
+  /** What is there. */
+  roomMicro: number;
+  /** When the budget is renewed, in unix seconds. */
+  resetsAt: number | null;
+  /** Leases of other credit leasers hold credit that would count. */
+  heldElsewhere: boolean;
+  /** Other credit leasers were asked for it and have not answered yet. */
+  recalled: boolean;
+}
+
+/** How a batch ended: committed, written by a credit leaser that was fenced (nothing was applied), or refused for what is in it (likewise). */
+export type CommitOutcome =
+  | { kind: "done"; takes: (CreditGrant | CreditShortage)[]; recalled: string[] }
+  | { kind: "fenced" }
+  | { kind: "refused"; cause: unknown };
+
+/** A ledger. */
+export interface LedgerPort<I, S> {
+  /** Opens a credit leaser, after recovering what its replica's earlier ones left; answers its name. */
+  open(): Promise<string>;
+  /** Commits a batch. Rejects when it isn't known whether it was; then the same batch is sent again. */
+  commit(leaser: string, batch: CommitBatch<I, S>): Promise<CommitOutcome>;
+  /** Asks the other credit leasers for what is idle in their leases of an organisation, or of one key of it and its descendants. */
+  recall(leaser: string, orgId: string, keyId: string | null): Promise<void>;
+  /** Recovers what dead credit leasers left. */
+  recover(): Promise<void>;
+  /** Hears of recalls and of returned credit, by organisation, until the returned function is called. */
+  listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void;
+}

@@ -1,5 +1,9 @@
 /** Prices and charges. Inside, money is whole micro-dollars and a price is whole nano-dollars per unit; outside, both are numbers of dollars. */
-import { Reason, refuse } from "../errors.ts";
+
+import { create } from "@bufbuild/protobuf";
+import { AffordableSchema, CostEstimateSchema } from "../../gen/limber/v1/error_pb.ts";
+import { Reason, type Refusal, type RefusalDetails, refuse } from "../errors.ts";
+import type { CreditShortage } from "./group-commit.ts";
 
 const NANO_PER_MICRO = 1_000;
 const MICRO_PER_USD = 1_000_000;
@@ -64,4 +68,165 @@ function exactly(usd: number, deps: number, grain: string, param: string): numbe
   const message = `must be an amount in dollars, not negative, at most ${MOST_MICRO / deps}, of no more than ${grain}`;
   const violation = { $typeName: "limber.v1.Violation" as const, path: param, message, type: "money" };
   throw refuse(Reason.VALIDATION_FAILED, `${param} ${message}`, { violations: [violation] }, { param });
+}
+
+/** Keys that are remembered; of more the one that was charged longest ago is forgotten. */
+const MOST_KEYS = 100_000;
+
+/** The remainders of one replica. */
+export class Remainders {
+  /** In nano-dollars, less than a micro-dollar apart from zero but for calls that run at once; the least recently charged key first. */
+  readonly #byKey = new Map<string, number>();
+
+  /**
+   * What so many units at a price come to for a key, in whole micro-dollars: the price rounded down or up, whichever leaves less open, and never up
+   * beyond `mostMicro`. `restNano` is what it leaves open: `keep` it where the charge is made.
+   */
+  charge(
+    keyId: string,
+    units: number,
+    nanoPerUnit: number,
+    mostMicro = Number.POSITIVE_INFINITY,
+  ): { micro: number; restNano: number } {
+    const rounded = charge(units, nanoPerUnit);
+    const nano = units * nanoPerUnit;
+    const below = nano % NANO_PER_MICRO;
+    // A price without a part of a micro-dollar leaves nothing open; above 2^53 nano-dollars the part is below what counts.
+    if (below === 0 || nano > Number.MAX_SAFE_INTEGER) return { micro: rounded, restNano: 0 };
+    const least = (nano - below) / NANO_PER_MICRO;
+    const owed = (this.#byKey.get(keyId) ?? 0) + below;
+    // Half of one goes as `charge` has it, where nothing else is open.
+    const isUp = (owed === below ? rounded > least : owed > NANO_PER_MICRO / 2) && least < Math.floor(mostMicro);
+    return { micro: isUp ? least + 1 : least, restNano: isUp ? below - NANO_PER_MICRO : below };
+  }
+
+  /** Counts what a charge that was made left open. */
+  keep(keyId: string, restNano = 0): void {
+    if (restNano === 0) return;
+    const rest = (this.#byKey.get(keyId) ?? 0) + restNano;
+    this.#byKey.delete(keyId);
+    if (rest === 0) return;
+    if (this.#byKey.size >= MOST_KEYS)
+      for (const oldest of this.#byKey.keys()) {
+        this.#byKey.delete(oldest);
+        break;
+      }
+    this.#byKey.set(keyId, rest);
+  }
+}
+
+/** An accelerator. */
+interface Hardware {
+  readonly name: string;
+  /** What a second of it costs, in nano-dollars. */
+  readonly nanoPerSecond: number;
+}
+
+/** US dollars an hour, on demand: this project's own estimates, for offerings whose provider declares no cost. */
+const USD_PER_HOUR: readonly (readonly [name: string, usd: number])[] = [
+  ["CPU", 0.05],
+  ["Jetson-Orin-Nano", 0.05],
+  ["Jetson-AGX-Orin", 0.1],
+  ["Jetson-AGX-Thor", 0.2],
+  ["T4", 0.6],
+  ["RTX-3090", 0.45],
+  ["RTX-4090", 0.7],
+  ["RTX-5090", 0.9],
+  ["RTX-A6000", 0.8],
+  ["RTX-6000-Ada", 1],
+  ["RTX-PRO-6000", 1.9],
+  ["L4", 0.8],
+  ["A10", 1.1],
+  ["A10G", 1.1],
+  ["L40", 1.5],
+  ["L40S", 1.95],
+  ["V100", 1.2],
+  ["A100-40GB", 2.1],
+  ["A100-80GB", 2.5],
+  ["H100", 3.95],
+  ["GH200", 3.5],
+  ["H200", 4.55],
+  ["B200", 6.25],
+  ["B300", 7.5],
+  ["GB200", 8],
+  ["MI250X", 2.2],
+  ["MI300X", 3.5],
+  ["MI325X", 4],
+  ["TPU-v4", 3.2],
+  ["TPU-v5e", 1.2],
+  ["TPU-v5p", 4.2],
+  ["TPU-v6e", 2.7],
+];
+
+/** Every known accelerator, cheapest first. */
+export const HARDWARE: readonly Hardware[] = USD_PER_HOUR.map(([name, usd]) => ({
+  name,
+  nanoPerSecond: Math.round((usd * 1e9) / 3600),
+})).sort((a, b) => a.nanoPerSecond - b.nanoPerSecond);
+
+/** Capitals and separators make no difference. */
+const plain = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
+
+const BY_NAME = new Map(HARDWARE.map((hardware) => [plain(hardware.name), hardware]));
+const DEAREST = HARDWARE.at(-1)?.nanoPerSecond ?? 0;
+
+/** The accelerator that a name means, however it is written; undefined for an unknown one. */
+export const hardwareOf = (name: string): Hardware | undefined => BY_NAME.get(plain(name));
+
+/** What a second of an accelerator costs, in nano-dollars; an unknown one costs as much as the most expensive one. */
+export const secondOf = (name: string): number => hardwareOf(name)?.nanoPerSecond ?? DEAREST;
+
+/** How the ceiling of a call comes about. */
+export interface Estimate {
+  /** `action_step`, `frame`, `token` or `episode`. */
+  unit: string;
+  units: number;
+  /** The dearest candidate's price per unit, in nano-dollars. */
+  priceNano: number;
+  /** The part of the ceiling that wakes containers, in micro-dollars. */
+  wakeUpMicro: number;
+}
+
+/** Refuses a call of `ceilingMicro` for what was found short. */
+export function shortage(short: CreditShortage, ceilingMicro: number, estimate: Estimate): Refusal {
+  const availableMicro = short.roomMicro;
+  const details: RefusalDetails = {
+    limitSource: short.short,
+    requiredUsd: toUsd(ceilingMicro),
+    availableUsd: toUsd(availableMicro),
+    shortfallUsd: toUsd(ceilingMicro - availableMicro),
+    estimated: create(CostEstimateSchema, {
+      unit: estimate.unit,
+      units: estimate.units,
+      unitPriceUsd: usdFromNano(estimate.priceNano),
+      wakeUpUsd: toUsd(estimate.wakeUpMicro),
+    }),
+  };
+  if (short.resetsAt !== null) details.resetsAt = short.resetsAt;
+  const horizon = affordableUnits(ceilingMicro, availableMicro, estimate);
+  if (horizon > 0) details.maxAffordable = create(AffordableSchema, { horizon });
+  const { reason, text } = SHORTAGES[short.short];
+  return refuse(reason, text, details);
+}
+
+const SHORTAGES = {
+  org_credits: {
+    reason: Reason.INSUFFICIENT_CREDITS,
+    text: "the balance does not cover this call: pay by POST /v1/billing/topup, or let the operator add credit (POST /v1/orgs/{org_id}/credits)",
+  },
+  workspace_budget: {
+    reason: Reason.WORKSPACE_BUDGET_EXHAUSTED,
+    text: "the budget of the key's workspace does not cover this call",
+  },
+  key_budget: {
+    reason: Reason.KEY_BUDGET_EXHAUSTED,
+    text: "the budget of this key, or of one that it descends from, does not cover this call",
+  },
+} as const;
+
+/** The ceiling grows with the units, apart from the wake-up: as many of them as what is there pays for. */
+function affordableUnits(ceilingMicro: number, availableMicro: number, { units, wakeUpMicro }: Estimate): number {
+  const forUnits = ceilingMicro - wakeUpMicro;
+  if (forUnits <= 0) return 0;
+  return Math.max(0, Math.floor((units * (availableMicro - wakeUpMicro)) / forUnits));
 }

@@ -1,15 +1,28 @@
 /** Act: observations in, an action chunk in a declared action space out. Billed per action step. */
-
-import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import type { Action, SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
-import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
-import { exceeds } from "./bounds.ts";
-import { chainOf, DEFAULT_HORIZON, knownActionSpace, LONGEST_HORIZON, refuseConflicts, seedOf } from "./conflicts.ts";
-import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
-import { AttemptFailure } from "./failure.ts";
+import {
+  type ActAnswer,
+  type ActInput,
+  AttemptFailure,
+  Contract,
+  chainOf,
+  DEFAULT_ACTION_SPACE,
+  DEFAULT_HORIZON,
+  type Intent,
+  isActionValue,
+  isGpuSeconds,
+  isStepMs,
+  knownActionSpace,
+  LONGEST_HORIZON,
+  type PackedSteps,
+  type Parameter,
+  refuseConflicts,
+  seedOf,
+  violation,
+} from "./contract.ts";
 import type { GivenInput } from "./inputs.ts";
 import { checkFrames } from "./predict.ts";
-import { isActionValue, isGpuSeconds, isStepMs } from "./provider-numbers.ts";
 
 /** The fields of an act request that its meaning hangs on; a preview carries them too. */
 export type ActFields = Pick<
@@ -139,3 +152,90 @@ function faultOfPacked({ count, dim }: PackedSteps, known = dim): AttemptFailure
 
 /** The action steps of an answer, which is what it is billed on. */
 export const unitsOf = (answer: ActAnswer): number => answer.packed?.count ?? answer.steps.length;
+
+/** Refuses bounds that no action could keep, or that do not fit `dim` numbers per step where that is known; `path` names their field. */
+export function assertBounds(bounds: SafetyBounds | undefined, dim: number | undefined, path: string): void {
+  if (!bounds) return;
+  for (const side of ["lowest", "highest"] as const) {
+    const { length } = bounds[side];
+    if (length > 1 && dim !== undefined && length !== dim)
+      throw violation(`${path}.${side}`, `needs one number, or one for each of ${dim}`, "length");
+  }
+  const { lowest, highest } = bounds;
+  for (let i = 0; i < Math.max(lowest.length, highest.length); i++) {
+    const [low, high] = [at(lowest, i), at(highest, i)];
+    if (low !== undefined && high !== undefined && low > high)
+      throw violation(`${path}.lowest`, "is above highest", "less_than_equal");
+  }
+}
+
+/** Whether an answer exceeds the bounds. `pose` is where the robot is, in the terms of the action; undefined where that is not known. */
+export function exceeds(
+  bounds: SafetyBounds | undefined,
+  answer: Pick<ActAnswer, "steps">,
+  pose?: readonly number[],
+): boolean {
+  return bounds !== undefined && isBeyond(bounds, answer, pose);
+}
+
+function isBeyond(
+  bounds: SafetyBounds,
+  { steps }: Pick<ActAnswer, "steps">,
+  pose: readonly number[] | undefined,
+): boolean {
+  const { lowest, highest, maxChange = Number.POSITIVE_INFINITY, maxStartJump } = bounds;
+  const first = steps[0]?.values ?? [];
+  if (pose && maxStartJump !== undefined && first.some((value, i) => Math.abs(value - pose[i]!) > maxStartJump))
+    return true;
+  let before: readonly number[] | undefined;
+  for (const { values } of steps) {
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i]!;
+      if (value < (at(lowest, i) ?? Number.NEGATIVE_INFINITY)) return true;
+      if (value > (at(highest, i) ?? Number.POSITIVE_INFINITY)) return true;
+      if (before && Math.abs(value - before[i]!) > maxChange) return true;
+    }
+    before = values;
+  }
+  return false;
+}
+
+/** One number stands for every dimension. */
+const at = (numbers: readonly number[], i: number): number | undefined =>
+  numbers.length === 1 ? numbers[0] : numbers[i];
+
+/** Where a robot is in the terms of its actions: only positions of joints can be compared with what it senses. */
+export function poseOf(
+  space: string,
+  observations: readonly { readonly proprio: readonly number[] }[],
+  dim: number | undefined,
+): readonly number[] | undefined {
+  const proprio = observations.at(-1)?.proprio ?? [];
+  return space.startsWith("joint_pos") && dim !== undefined && proprio.length >= dim ? proprio : undefined;
+}
+
+/** The steps of an answer as they came: the quick writers of REST and gRPC write packed ones without reading them into lists. */
+export class SentAction implements Action {
+  readonly $typeName = "limber.v1.Action";
+  readonly space: string;
+  readonly dtMs: number;
+  readonly #answer: ActAnswer;
+
+  constructor(space: string, answer: ActAnswer, dtMs: number) {
+    this.space = space;
+    this.dtMs = dtMs;
+    this.#answer = answer;
+  }
+
+  get packed(): PackedSteps | undefined {
+    return this.#answer.packed;
+  }
+
+  get steps(): ActAnswer["steps"] {
+    return this.#answer.steps;
+  }
+
+  get note(): string {
+    return this.#answer.note;
+  }
+}

@@ -1,11 +1,13 @@
-/** What the four contracts have in common: the intent that routing plans for, and the answers that upstreams give. */
+/** The terms that all contracts share: intents, answers, action spaces, embodiments, failures and prices per unit. */
 import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import type { Preference, ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
-import type { Embodiment } from "../../gen/limber/v1/registry_pb.ts";
+import { Embodiment } from "../../gen/limber/v1/registry_pb.ts";
+import { AttemptFailure, AttemptFailureSchema } from "../../gen/limber/v1/route_pb.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { GivenInput, PictureFacts } from "./inputs.ts";
 
 export { Contract };
@@ -205,4 +207,214 @@ export function wordOfContract(contract: Contract): keyof typeof CONTRACT_WORDS 
   const word = wordOf.get(contract);
   if (word === undefined) throw new Error(`contract ${contract} is not in the schema`);
   return word as keyof typeof CONTRACT_WORDS; // a key of the table that it was read from
+}
+
+/** What an action space promises about every step. */
+interface ActionSpace {
+  name: string;
+  /** Numbers per step; undefined where each offering declares its own. */
+  dim: number | undefined;
+  /** What the numbers are. */
+  meaning: string;
+}
+
+/** The action space of an act request that names none. */
+export const DEFAULT_ACTION_SPACE = "ee_delta_6d_grip";
+
+/** The dimensions that dimension checks go by. Source: specification, "Action spaces with live supply". */
+export const ACTION_SPACES: readonly ActionSpace[] = [
+  { name: "base_twist_2d", dim: 2, meaning: "linear velocity in m/s, angular velocity in rad/s" },
+  { name: "continuous_nd", dim: undefined, meaning: "as many continuous controls as the offering declares" },
+  { name: "ee_delta_6d_grip", dim: 7, meaning: "end-effector translation in m, rotation vector in rad, gripper" },
+  { name: "joint_pos_14", dim: 14, meaning: "joint positions in rad, two arms of seven" },
+  { name: "joint_pos_23", dim: 23, meaning: "joint positions in rad, base, torso, arms and grippers" },
+  { name: "joint_pos_29", dim: 29, meaning: "joint positions in rad, whole humanoid body" },
+  { name: "joint_pos_7", dim: 7, meaning: "joint positions in rad, one arm of seven" },
+  { name: "latent_action", dim: undefined, meaning: "as many latent numbers as the offering declares" },
+  { name: "waypoint_se2", dim: 3, meaning: "x in m, y in m, heading in rad" },
+];
+
+const byName = new Map(ACTION_SPACES.map((space) => [space.name, space]));
+
+/** The action space of this name, or undefined when the specification has none. */
+export const actionSpaceOf = (name: string): ActionSpace | undefined => byName.get(name);
+
+/** Numbers per step that an offering owes in this space: the space's own, else what the offering declares. */
+export const dimensionOf = (name: string, declared: number | undefined): number | undefined =>
+  byName.get(name)?.dim ?? declared;
+
+export { Embodiment };
+
+/** The words of the bodies, as the store and the catalog write them. */
+export const EMBODIMENTS = {
+  arm: Embodiment.ARM,
+  humanoid: Embodiment.HUMANOID,
+  quadruped: Embodiment.QUADRUPED,
+  "mobile-base": Embodiment.MOBILE_BASE,
+  vehicle: Embodiment.VEHICLE,
+  "virtual-agent": Embodiment.VIRTUAL_AGENT,
+  agnostic: Embodiment.AGNOSTIC,
+  none: Embodiment.NONE,
+} as const;
+
+const embodimentWords = new Map(Object.entries(EMBODIMENTS).map(([word, body]) => [body as Embodiment, word]));
+
+/** The word of a body. */
+export const wordOfEmbodiment = (body: Embodiment): string => embodimentWords.get(body) ?? "another body";
+
+export { AttemptFailure };
+
+/** The word of a failure as callers read it, such as `input_rejected`; undefined where there was none. */
+export const failureWord = (failure: AttemptFailure | undefined): string | undefined =>
+  failure === undefined
+    ? undefined
+    : AttemptFailureSchema.value[failure]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase();
+
+/** The failure that a word stands for; undefined for a word of another version. */
+export const failureOf = (word: string): AttemptFailure | undefined =>
+  AttemptFailureSchema.values.find(({ number }) => failureWord(number as AttemptFailure) === word)?.number as // its own values
+    | AttemptFailure
+    | undefined;
+
+/** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure` and `lack`. */
+export class UpstreamFailure extends Error {
+  readonly failure: AttemptFailure;
+  /** What the gateway itself found the input to lack; undefined where it was the upstream that found something. */
+  readonly lack: string | undefined;
+  /** The address that was asked, without its query; for the log and the provider's owner. Undefined where the endpoint says it. */
+  address: string | undefined;
+  /** How long the server asked to be left alone, in milliseconds. */
+  retryAfterMs: number | undefined;
+
+  constructor(failure: AttemptFailure, message: string, cause?: unknown, lack?: string) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "UpstreamFailure";
+    this.failure = failure;
+    this.lack = lack;
+  }
+}
+
+/**
+ * `units` at `nanoPerUnit` nano-dollars each, in integer micro-dollars, rounded once, half to even.
+ * Exact while the product stays below 2^53 nano-dollars (nine million dollars).
+ */
+export function microOf(units: number, nanoPerUnit: number): number {
+  const nano = units * nanoPerUnit;
+  const micro = Math.floor(nano / 1000);
+  // The quotient may have been rounded up to a whole number; the rest is then negative, and up is where it belongs.
+  const rest = nano - micro * 1000;
+  return rest > 500 || (rest === 500 && micro % 2 === 1) ? micro + 1 : micro;
+}
+
+/** The most that so many units are charged, in whole micro-dollars: what was left open of earlier charges may round them up. */
+export const mostMicroOf = (units: number, nanoPerUnit: number): number => {
+  const micro = microOf(units, nanoPerUnit);
+  return micro * 1000 < units * nanoPerUnit ? micro + 1 : micro;
+};
+
+/** What the gateway asks for an episode of an evaluation, in micro-dollars. */
+export const EPISODE_MICRO = 10_000;
+
+/** What the gateway asks for a call with the caller's own provider key, in hundredths of the list price. */
+const OWN_KEY_PERCENT = 5;
+
+/** The price of a unit for a call with the caller's own provider key, in whole nano-dollars, the rest let go. */
+export const ownKeyNano = (nanoPerUnit: number): number => Math.floor((nanoPerUnit * OWN_KEY_PERCENT) / 100);
+
+/** Which numbers a provider's answer may carry, whatever its wire. Each test is false for NaN, infinities, and values that no server can mean. */
+
+const MAX_GPU_SECONDS = 86_400;
+const MAX_STEP_MS = 60_000;
+const MAX_TOKENS = 10_000_000;
+const MAX_SIDE = 16_384;
+/** Frames of the longest prediction, each a minute after the one before. */
+const MAX_FRAME_MS = 256 * MAX_STEP_MS;
+/** Robots and model servers read actions as 32-bit floats, which hold no number from here on. */
+const ACTION_LIMIT = 2 ** 128;
+
+/** Accelerator time of one answer, in seconds; 0 where the server did not measure it. */
+export const isGpuSeconds = (value: number): boolean => value >= 0 && value <= MAX_GPU_SECONDS;
+
+/** Time between steps in whole milliseconds; 0 where the server did not say. */
+export const isStepMs = (value: number): boolean => Number.isInteger(value) && value >= 0 && value <= MAX_STEP_MS;
+
+/** One number of an action, in any unit. */
+export const isActionValue = (value: number): boolean => value > -ACTION_LIMIT && value < ACTION_LIMIT;
+
+/** When a predicted frame is, in milliseconds after the last observation. */
+export const isFrameMs = (value: number): boolean => value >= 0 && value <= MAX_FRAME_MS;
+
+/** A side of a picture, in pixels. */
+export const isSide = (value: number): boolean => Number.isInteger(value) && value >= 1 && value <= MAX_SIDE;
+
+/** Tokens that a model read or wrote. */
+export const isTokenCount = (value: number): boolean => Number.isInteger(value) && value >= 0 && value <= MAX_TOKENS;
+
+/** A coordinate in shares of a picture, a confidence, a probability. */
+export const isShare = (value: number): boolean => value >= 0 && value <= 1;
+
+/** The place of an entry in a list of `length`. */
+export const isIndex = (value: number, length: number): boolean =>
+  Number.isInteger(value) && value >= 0 && value < length;
+
+/** How many frames or steps of one answer are meant when a request does not say. */
+export const DEFAULT_HORIZON = 16;
+/** The most of them. */
+export const LONGEST_HORIZON = 256;
+
+/** The refusal of one field: `validation_failed` with its path, its sentence and the rule that it breaks. */
+export function violation(path: string, message: string, type: string, near: readonly string[] = []): Refusal {
+  const violations = [{ $typeName: "limber.v1.Violation" as const, path, message, type }];
+  return refuse(Reason.VALIDATION_FAILED, `${path}: ${message}`, { violations, near: [...near] }, { param: path });
+}
+
+/** The fallback chain, which may stand at the top or in `provider`; both and different is refused. */
+export function chainOf(models: readonly string[], provider: ProviderPreferences | undefined): readonly string[] {
+  const inner = provider?.models ?? [];
+  if (inner.length === 0) return models;
+  if (models.length === 0) return inner;
+  if (models.length === inner.length && models.every((model, i) => model === inner[i])) return models;
+  throw refuse(
+    Reason.CONFLICTING_PREFERENCES,
+    "models and provider.models are the same chain and differ; send one of them",
+    {},
+    { param: "provider.models" },
+  );
+}
+
+/** Refuses preferences that exclude each other, and an objective that weighs nothing. */
+export function refuseConflicts(provider: ProviderPreferences | undefined): void {
+  if (!provider) return;
+  const weights = Object.values(provider.objective);
+  if (weights.length === 0) return;
+  if (provider.sort) {
+    throw refuse(
+      Reason.CONFLICTING_PREFERENCES,
+      "provider.objective and provider.sort both order the plan; send one of them",
+      {},
+      { param: "provider.objective" },
+    );
+  }
+  if (!weights.some((weight) => weight > 0)) {
+    throw violation("provider.objective", "needs at least one weight above zero", "greater_than");
+  }
+}
+
+/** A seed as models and plans take it, an unsigned integer of 32 bits; any other integer is folded into one, and what is none is refused. */
+export function seedOf(seed: number | undefined): number | undefined {
+  if (seed === undefined) return undefined;
+  if (!Number.isInteger(seed)) throw violation("seed", "must be an integer", "int_from_float");
+  return ((seed % SEEDS) + SEEDS) % SEEDS;
+}
+
+const SEEDS = 2 ** 32;
+
+/** Of a name that is not known, as much is sent back. */
+const MOST_ECHOED = 64;
+
+/** The name of a known action space; any other is refused with the names that are known. `path` is the field that gives it. */
+export function knownActionSpace(name: string, path = "action_space"): string {
+  if (actionSpaceOf(name)) return name;
+  const known = ACTION_SPACES.map((space) => space.name);
+  throw violation(path, `${JSON.stringify(name.slice(0, MOST_ECHOED))} is none of ${known.join(", ")}`, "enum", known);
 }

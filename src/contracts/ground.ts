@@ -1,10 +1,18 @@
 /** Ground: an observation and an instruction in, points and boxes in image space out. Billed on tokens. */
 import type { GroundRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { ALIAS_PREFIX } from "../brand.ts";
-import { chainOf, refuseConflicts } from "./conflicts.ts";
-import { Contract, type GroundAnswer, type GroundInput, type Intent } from "./contract.ts";
-import { AttemptFailure } from "./failure.ts";
-import { isIndex, isShare, isTokenCount } from "./provider-numbers.ts";
+import {
+  AttemptFailure,
+  Contract,
+  chainOf,
+  type GroundAnswer,
+  type GroundInput,
+  type Intent,
+  isIndex,
+  isShare,
+  isTokenCount,
+  refuseConflicts,
+} from "./contract.ts";
 
 /** The model that is meant when a ground request names none. */
 const GROUND_ALIAS = `${ALIAS_PREFIX}ground`;

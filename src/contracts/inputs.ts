@@ -1,6 +1,9 @@
-/** What models read: whether a request's observations, instruction and goal meet an input contract, and what does not. */
+/** What models read and what their actions mean: whether a declaration can be true, and whether a request meets it. */
 import {
+  type ActionMeaning,
   type CameraSpec,
+  type ContractSource,
+  type GripperMeaning,
   type InputContract,
   InputNeed,
   type ProprioSpec,
@@ -384,3 +387,192 @@ function quickProprio(layouts: readonly ProprioSpec[]): (given: GivenInput) => b
     return false;
   };
 }
+
+/** The most bytes of what is said of the input, and of what is said of actions: everybody is shown it. */
+export const MOST_INPUT_BYTES = 32 * 1024;
+
+/** What is said, and of what. */
+interface SaidOfInput {
+  readonly input: InputContract | undefined;
+  readonly actions: readonly ActionMeaning[];
+  /** The action spaces that the offering emits. */
+  readonly actionSpaces: readonly string[];
+  /** Numbers per step in an action space; undefined where that is not known. */
+  readonly dimOf: (space: string) => number | undefined;
+}
+
+/** A field that contradicts another. */
+interface InputDeclarationFault {
+  readonly path: string;
+  /** Goes on from the path. */
+  readonly message: string;
+}
+
+/** The first contradiction; undefined where there is none. */
+export function inputDeclarationFault(said: SaidOfInput): InputDeclarationFault | undefined {
+  const { input, actions, actionSpaces } = said;
+  const known = (space: string | undefined): boolean => !space || actionSpaces.includes(space);
+  return (
+    (input && (cameraFault(input) ?? historyFault(input))) ??
+    firstOf(input?.proprio ?? [], (layout, i) => layoutFault(layout, `input.proprio.${i}`, known)) ??
+    firstOf(actions, (meaning, i) => meaningFault(meaning, `actions.${i}`, said, known)) ??
+    twice(actions)
+  );
+}
+
+function firstOf<T, U>(all: readonly T[], of: (each: T, place: number) => U | undefined): U | undefined {
+  for (const [i, each] of all.entries()) {
+    const found = of(each, i);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** One name stands for one camera. */
+function cameraFault({ cameras }: InputContract): InputDeclarationFault | undefined {
+  const names = new Set<string>();
+  return firstOf(cameras?.cameras ?? [], ({ name, aliases }, i) => {
+    for (const each of [...(name === "" ? [] : [name]), ...aliases]) {
+      if (names.has(each))
+        return {
+          path: `input.cameras.${i}`,
+          message: `has the name ${JSON.stringify(each)}, which another camera has too`,
+        };
+      names.add(each);
+    }
+    return undefined;
+  });
+}
+
+function historyFault({ history }: InputContract): InputDeclarationFault | undefined {
+  if (history?.least === undefined || history.most === undefined || history.least <= history.most) return undefined;
+  return { path: "input.history.least", message: "is above most" };
+}
+
+function layoutFault(
+  { names, units, dimension, actionSpace, moreValues }: ProprioSpec,
+  path: string,
+  known: (space: string | undefined) => boolean,
+): InputDeclarationFault | undefined {
+  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
+  const dim = dimension ?? (names.length > 0 ? names.length : undefined);
+  if (names.length > 0 && dim !== names.length)
+    return { path: `${path}.names`, message: `has ${names.length} names, and dimension says ${dim} values` };
+  if (new Set(names).size !== names.length) return { path: `${path}.names`, message: "has a name twice" };
+  if (dim === undefined && moreValues)
+    return { path: `${path}.more_values`, message: "says nothing without dimension" };
+  return unitsFault(units, dim, path);
+}
+
+function unitsFault(
+  units: readonly string[],
+  dim: number | undefined,
+  path: string,
+): InputDeclarationFault | undefined {
+  if (units.length <= 1 || dim === undefined || units.length === dim) return undefined;
+  return { path: `${path}.units`, message: `needs one unit, or one for each of ${dim}` };
+}
+
+function meaningFault(
+  { actionSpace, names, units, gripper }: ActionMeaning,
+  path: string,
+  { actionSpaces, dimOf }: SaidOfInput,
+  known: (space: string | undefined) => boolean,
+): InputDeclarationFault | undefined {
+  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
+  for (const space of actionSpace ? [actionSpace] : actionSpaces) {
+    const dim = dimOf(space);
+    if (dim === undefined) continue;
+    if (names.length > 0 && names.length !== dim)
+      return { path: `${path}.names`, message: `has ${names.length} names, and ${space} has ${dim} numbers per step` };
+    const far = gripper?.indexes.findIndex((index) => index >= dim) ?? -1;
+    if (far >= 0)
+      return { path: `${path}.gripper.indexes.${far}`, message: `is beyond the ${dim} numbers of ${space}` };
+    const fault = unitsFault(units, dim, path);
+    if (fault) return fault;
+  }
+  if (gripper && gripper.open === gripper.closed)
+    return { path: `${path}.gripper.closed`, message: "is the number that opens it too" };
+  return undefined;
+}
+
+function twice(actions: readonly ActionMeaning[]): InputDeclarationFault | undefined {
+  const place = actions.findIndex(
+    ({ actionSpace }, i) => actions.findIndex((one) => (one.actionSpace ?? "") === (actionSpace ?? "")) < i,
+  );
+  return place < 0 ? undefined : { path: `actions.${place}.action_space`, message: "is that of another entry too" };
+}
+
+/** Of one offering. Nothing in it ever changes. */
+export interface DeclaredInput {
+  /** Equal where all else is equal. */
+  readonly key: string;
+  /** What it reads; undefined where it says nothing of that. */
+  readonly input: InputContract | undefined;
+  readonly inputSource: ContractSource;
+  /** What its actions mean, by action space; empty where it says nothing of that. */
+  readonly actions: readonly ActionMeaning[];
+  readonly actionsSource: ContractSource;
+  /** Every field of a request that does not meet it. */
+  faults(given: GivenInput, read?: ReadPicture): InputFault[];
+  /** Whether a request meets it, as far as can be told: the same as that there are no faults, and quicker. */
+  meets(given: GivenInput, read?: ReadPicture): boolean;
+}
+
+/** Puts a declaration together; what is asked of every request is worked out once. */
+export function declaredInput(
+  said: Pick<DeclaredInput, "key" | "input" | "inputSource" | "actions" | "actionsSource">,
+): DeclaredInput {
+  const { input } = said;
+  if (input === undefined) return { ...said, faults: () => [], meets: () => true };
+  const surelyMeets = quickCheckOf(input);
+  return {
+    ...said,
+    faults: (given, read) => inputFaults(input, given, read),
+    meets: (given, read) => surelyMeets(given) || inputFaults(input, given, read).length === 0,
+  };
+}
+
+/** What is declared of the actions in an action space: what is said of that space, else of every one; undefined where nothing is. */
+export function meaningIn(meanings: readonly ActionMeaning[], space: string | undefined): ActionMeaning | undefined {
+  let general: ActionMeaning | undefined;
+  for (const meaning of meanings) {
+    if (!meaning.actionSpace) general ??= meaning;
+    else if (meaning.actionSpace === space) return meaning;
+  }
+  return general;
+}
+
+/**
+ * In what two meanings differ, such as `units`; undefined where they do not. They differ where both state a thing and do not state the same.
+ * Pure.
+ */
+export function differenceOf(one: ActionMeaning | undefined, other: ActionMeaning | undefined): string | undefined {
+  if (one === undefined || other === undefined || one === other) return undefined;
+  if (differ(one.names, other.names)) return "names";
+  if (unitsDiffer(one, other)) return "units";
+  if (contradict(one.reference, other.reference)) return "reference";
+  if (contradict(one.referenceFrame, other.referenceFrame)) return "reference_frame";
+  if (contradict(one.rotation, other.rotation)) return "rotation";
+  return grippersDiffer(one.gripper, other.gripper) ? "gripper" : undefined;
+}
+
+/** Neither the unspecified value nor an empty word says anything. */
+const contradict = (one: string | number | undefined, other: string | number | undefined): boolean =>
+  !!one && !!other && one !== other;
+
+/** Lists of which one is empty say nothing. */
+const differ = <T>(one: readonly T[], other: readonly T[]): boolean =>
+  one.length > 0 && other.length > 0 && (one.length !== other.length || one.some((each, i) => each !== other[i]));
+
+/** One unit stands for all numbers. */
+function unitsDiffer({ units: one }: ActionMeaning, { units: other }: ActionMeaning): boolean {
+  if (one.length === 1 && other.length > 0) return other.some((unit) => unit !== one[0]);
+  if (other.length === 1) return one.some((unit) => unit !== other[0]);
+  return differ(one, other);
+}
+
+const grippersDiffer = (one: GripperMeaning | undefined, other: GripperMeaning | undefined): boolean =>
+  one !== undefined &&
+  other !== undefined &&
+  (one.open !== other.open || one.closed !== other.closed || differ(one.indexes, other.indexes));

@@ -3,11 +3,24 @@ import type { PredictRequest } from "../../gen/limber/v1/inference_service_pb.ts
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import { Reason, refuse } from "../errors.ts";
-import { actionSpaceOf } from "./action-spaces.ts";
-import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts, seedOf, violation } from "./conflicts.ts";
-import { Contract, type Intent, type Parameter, type PredictAnswer, type PredictInput } from "./contract.ts";
-import { AttemptFailure } from "./failure.ts";
-import { isFrameMs, isGpuSeconds, isSide } from "./provider-numbers.ts";
+import {
+  AttemptFailure,
+  actionSpaceOf,
+  Contract,
+  chainOf,
+  DEFAULT_HORIZON,
+  type Intent,
+  isFrameMs,
+  isGpuSeconds,
+  isSide,
+  knownActionSpace,
+  type Parameter,
+  type PredictAnswer,
+  type PredictInput,
+  refuseConflicts,
+  seedOf,
+  violation,
+} from "./contract.ts";
 
 /** The fields of a predict request that its meaning hangs on; a preview carries them too. */
 export type PredictFields = Pick<

@@ -1,22 +1,30 @@
 /** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
-import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
+
+import type { Message } from "@bufbuild/protobuf";
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import type {
+  ActRequest,
+  ActResponse,
+  GroundResponse,
+  PredictResponse,
+} from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import { type Preference, PreferenceSchema } from "../../gen/limber/v1/preferences_pb.ts";
-import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
+import { AttemptStatus, type PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
-import { type Call, type CallTrail, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
+import { type Call, type CallTrail, type EarlierAnswer, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import { processClock, steadyNow } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
-import type { Intent } from "../contracts/contract.ts";
-import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { exceeds, poseOf } from "../contracts/act.ts";
+import { AttemptFailure, type Intent, UpstreamFailure, violation } from "../contracts/contract.ts";
 import { readsOf } from "../contracts/inputs.ts";
-import { asRefusal, Reason, Refusal } from "../errors.ts";
+import { asRefusal, Reason, Refusal, refuse } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { random } from "../random.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
+  assertMayReplay,
   type HealthBoard,
   type HedgeBudgets,
   type Hedges,
@@ -26,23 +34,29 @@ import {
   type PlanArgs,
   type PlanStep,
   planFor,
+  type Try,
 } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
-import type { Wakes } from "../supply/wakes.ts";
+import type { Wakes } from "../supply/shared-health.ts";
 import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
 import { readPicture } from "../upstream/pictures/header.ts";
 import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
-import { CallBilling, type CallFacts, type Charge, type Leaser, narrowed, withUnaffordable } from "./call-billing.ts";
-import { handedOn } from "./call-spans.ts";
-import type { FailingCallers } from "./failing-callers.ts";
-import type { LoopRegistry } from "./loops/loop-registry.ts";
-import type { Resumption } from "./loops/resumption.ts";
-import { type CallKeys, reachWith } from "./own-keys.ts";
+import {
+  CallBilling,
+  type CallFacts,
+  type Charge,
+  handedOn,
+  type Leaser,
+  narrowed,
+  withUnaffordable,
+} from "./call-billing.ts";
+import type { LoopRegistry } from "./control-loop/loop-registry.ts";
+import type { Resumption } from "./control-loop/resumption.ts";
 import type { PlanDigests } from "./plan-digests.ts";
-import type { Books } from "./prepare.ts";
+import { type Books, type CallKeys, reachWith } from "./prepare.ts";
 import type { SessionPin } from "./sessions.ts";
-import type { ActiveStops, Mover } from "./stops/active-stops.ts";
+import type { ActiveStops, Mover } from "./stops.ts";
 
 /** The plan of a call. Where all that may serve it rest, they are asked whether they serve again, and the call is refused. */
 export function planOrWant(
@@ -260,14 +274,14 @@ export class InferenceCall {
 }
 
 /** What is wanted of the router. */
-export interface WantedInference {
+interface WantedInference {
   intent: Intent;
   ownKeys: CallKeys | undefined;
   session: SessionPin | undefined;
 }
 
 /** The fields of a request that every routed call has. */
-export type RoutedCall = Pick<ActRequest, "metadata"> &
+type RoutedCall = Pick<ActRequest, "metadata"> &
   Partial<Pick<ActRequest, "preset" | "preference" | "provider" | "robotId">>;
 
 /** What a plan is made from at this moment. */
@@ -383,3 +397,159 @@ const lettersOf = (value: unknown): number => {
   // Only some of the characters beyond the first plane are two in a string.
   return text.length > METADATA_LETTERS && text.length <= 2 * METADATA_LETTERS ? [...text].length : text.length;
 };
+
+/** The response of an earlier call, if this one may have it; undefined for a call that is no repetition. */
+export function earlierAnswer<T extends ActResponse | PredictResponse | GroundResponse>(
+  deps: Pick<InferenceDeps, "supply" | "sessions">,
+  wanted: WantedInference,
+  call: Call,
+): T | undefined {
+  if (!call.earlier) return undefined;
+  const answer = call.earlier.message as Message as T; // the idempotency key's hash names the RPC
+  const { model, route } = answer;
+  const { offeringId = "", simulated = false } = route ?? {};
+  assertMayReplay(planArgs(deps, wanted, call, call.arrivedAt ?? steadyNow()), { model, offeringId, simulated });
+  call.replayed?.();
+  return answer;
+}
+
+/**
+ * The same of an action: it keeps the bounds that hold now, its age has counted on, and past its validity it says that it must not be
+ * executed.
+ */
+export function earlierAction(
+  deps: Pick<InferenceDeps, "supply" | "sessions">,
+  wanted: WantedInference,
+  call: Call,
+  request: ActRequest,
+): ActResponse | undefined {
+  const answer = earlierAnswer<ActResponse>(deps, wanted, call);
+  if (!answer || !call.earlier) return answer;
+  assertWithinBounds(answer, request, [deps.supply.find(answer.route?.offeringId ?? "")?.bounds, keyOf(call).bounds]);
+  return aged(answer, call.earlier);
+}
+
+function assertWithinBounds(
+  { action, route }: ActResponse,
+  { observations }: ActRequest,
+  bounds: readonly (SafetyBounds | undefined)[],
+): void {
+  if (!action) return;
+  const pose = poseOf(action.space, observations, action.steps[0]?.values.length);
+  if (!bounds.some((each) => exceeds(each, action, pose))) return;
+  const attempts = route?.attempts.map((each) =>
+    each.status === AttemptStatus.OK
+      ? { ...each, status: AttemptStatus.ERROR, reason: AttemptFailure.UNSAFE_ACTION }
+      : each,
+  );
+  const text = "the action that answered the first call is beyond the bounds that hold for this key now";
+  throw refuse(Reason.ALL_ATTEMPTS_FAILED, text, {}, route && attempts ? { route: { ...route, attempts } } : {});
+}
+
+function aged(answer: ActResponse, { ageMs, readAt }: EarlierAnswer): ActResponse {
+  const { observationAgeMs: firstMs = 0, validUntilMs } = answer;
+  const now = Math.max(firstMs, ageMs + steadyNow() - readAt);
+  const expired = now - firstMs > validUntilMs;
+  return {
+    ...answer,
+    replayed: true,
+    observationAgeMs: Math.round(now * 1000) / 1000,
+    ...(expired && { expired }),
+  };
+}
+
+/** So many failed calls may come at once, and so many a second after that. */
+interface Allowance {
+  readonly most: number;
+  readonly perS: number;
+}
+
+const OF_A_KEY: Allowance = { most: 20, perS: 0.5 };
+const OF_AN_ORGANISATION: Allowance = { most: 100, perS: 2 };
+/** Keys, and organisations, that are remembered; with one more the one that failed longest ago is forgotten. */
+const MOST_REMEMBERED = 10_000;
+
+/** Nobody waits longer than this, in seconds, however many calls failed at one time. */
+const LONGEST_S = 10;
+
+/** An attempt as a refusal or a loop names it. */
+type FailedAttempt = { readonly offeringId: string; readonly reason?: AttemptFailure | undefined };
+
+/** The callers of one replica. */
+export class FailingCallers {
+  readonly #keys = new Levels(OF_A_KEY);
+  readonly #orgs = new Levels(OF_AN_ORGANISATION);
+
+  /** Refuses with `too_many_failed_calls`, and when to come again, a caller that is to wait. */
+  assertMayCall(caller: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
+    if (this.mayCall(caller, now)) return;
+    const { keyId, orgId } = caller;
+    const [key, org] = [this.#keys.waitS(keyId, now), this.#orgs.waitS(orgId, now)];
+    const whose = key > 0 ? "this key" : "your organisation";
+    const text = `too many calls of ${whose} failed at every model that was asked, and others are served meanwhile: see what those models read`;
+    throw refuse(Reason.TOO_MANY_FAILED_CALLS, text, {}, { retryAfter: Math.ceil(Math.max(key, org)) });
+  }
+
+  /** Whether a caller need not wait. */
+  mayCall({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): boolean {
+    return this.#keys.waitS(keyId, now) === 0 && this.#orgs.waitS(orgId, now) === 0;
+  }
+
+  /** A call failed. */
+  failed({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
+    this.#keys.add(keyId, now);
+    this.#orgs.add(orgId, now);
+  }
+
+  /** The same where a refusal says that every offering which was asked failed by what the input may have caused. */
+  refused(call: Call, { reason, route }: Refusal, health: Pick<HealthBoard, "mayBeInput">): void {
+    if (reason !== Reason.ALL_ATTEMPTS_FAILED && reason !== Reason.INPUT_CONTRACT) return;
+    if (isSpoilt(route?.attempts ?? [], health)) this.failed(keyOf(call), steadyNow());
+  }
+
+  /** The same where a loop held. */
+  held(call: Call, tries: readonly Try[], health: Pick<HealthBoard, "mayBeInput">, at: number): void {
+    if (tries.length === 0) return;
+    const attempts = tries.map(({ step, reason }) => ({ offeringId: step.offering.id, reason }));
+    if (isSpoilt(attempts, health)) this.failed(keyOf(call), at);
+  }
+}
+
+/** Whether there were attempts, and all of them may have failed by what was sent. */
+const isSpoilt = (attempts: readonly FailedAttempt[], health: Pick<HealthBoard, "mayBeInput">): boolean =>
+  attempts.length > 0 &&
+  attempts.every(
+    ({ offeringId, reason }) =>
+      reason !== undefined && (reason === AttemptFailure.INPUT_REJECTED || health.mayBeInput(offeringId, reason)),
+  );
+
+/** Leaky buckets by name. */
+class Levels {
+  readonly #allowance: Allowance;
+  /** The one that rose last is the last. */
+  readonly #levels = new Map<string, { readonly level: number; readonly at: number }>();
+
+  constructor(allowance: Allowance) {
+    this.#allowance = allowance;
+  }
+
+  /** Seconds until the next call may come; 0 where it may now. */
+  waitS(name: string, now: number): number {
+    if (this.#levels.size === 0) return 0;
+    const { most, perS } = this.#allowance;
+    return Math.max(0, (this.#level(name, now) - most + 1) / perS);
+  }
+
+  add(name: string, now: number): void {
+    const { most, perS } = this.#allowance;
+    const level = Math.min(this.#level(name, now) + 1, most - 1 + LONGEST_S * perS);
+    this.#levels.delete(name);
+    this.#levels.set(name, { level, at: now });
+    for (const oldest of this.#levels.keys()) if (this.#levels.size > MOST_REMEMBERED) this.#levels.delete(oldest);
+  }
+
+  #level(name: string, now: number): number {
+    const known = this.#levels.get(name);
+    return known ? Math.max(0, known.level - ((now - known.at) / 1000) * this.#allowance.perS) : 0;
+  }
+}

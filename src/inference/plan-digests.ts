@@ -8,7 +8,7 @@ import type { GivenInput } from "../contracts/inputs.ts";
 import { digestOf, type Plan, type PlanArgs, type PlanDigest } from "../routing/index.ts";
 
 /** What a call's record has of its plan. */
-export interface LoggedPlan {
+interface LoggedPlan {
   /** Names the digest. */
   readonly id: string;
   /** The plan in its order, divided by spaces: places among what the digest says could serve, or names of offerings that it does not name. */

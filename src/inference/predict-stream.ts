@@ -16,7 +16,7 @@ import type { Call } from "../call.ts";
 import type { Items } from "../cancellation.ts";
 import { now, nowSeconds, steadyNow } from "../clock.ts";
 import type { PredictAnswerPart } from "../contracts/contract.ts";
-import { AttemptFailure } from "../contracts/failure.ts";
+import { AttemptFailure } from "../contracts/contract.ts";
 import * as predict from "../contracts/predict.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
 import { attemptStream, type Outcome, owed, type PlanStep, routeOf } from "../routing/index.ts";

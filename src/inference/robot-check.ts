@@ -9,26 +9,26 @@ import {
   type UnfitOffering,
   UnfitOfferingSchema,
 } from "../../gen/limber/v1/fleet_pb.ts";
-import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { type ActRequest, ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { type InputContract, InputNeed } from "../../gen/limber/v1/input_contract_pb.ts";
 import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
-
 import { ALIAS_PREFIX } from "../brand.ts";
 import type { Call } from "../call.ts";
 import { steadyNow } from "../clock.ts";
 import * as act from "../contracts/act.ts";
-import { differenceOf, meaningIn } from "../contracts/action-meaning.ts";
-import { dimensionOf } from "../contracts/action-spaces.ts";
-import { dimensionOfLayout, type GivenInput } from "../contracts/inputs.ts";
+import { Contract, DEFAULT_ACTION_SPACE, DEFAULT_HORIZON, dimensionOf } from "../contracts/contract.ts";
+import { differenceOf, dimensionOfLayout, type GivenInput, meaningIn } from "../contracts/inputs.ts";
 import { explain, type Offering } from "../routing/index.ts";
+import type { LiveSupply } from "../supply/live-supply.ts";
+import type { WireLayout } from "../upstream/wire.ts";
 import { type InferenceDeps, planArgs } from "./call.ts";
 
 /** What the check depends on. */
 export type RobotCheckDeps = Pick<InferenceDeps, "supply" | "sessions">;
 
 /** What was found. */
-export interface RobotCheck {
+interface RobotCheck {
   readonly considered: number;
   readonly canDrive: DrivingOffering[];
   readonly cannotDrive: UnfitOffering[];
@@ -168,3 +168,48 @@ function fieldOf(path: string, { cameras }: RobotConfig): string {
 
 const fault = (field: string, message: string): RobotFault =>
   create(RobotFaultSchema, { field, message: message.slice(0, MOST_TOLD) });
+
+export type { StatePart } from "../upstream/wire.ts";
+
+/** One live model. Its layout is empty where its wire maps nothing: then any names will do. */
+export interface Embodiment {
+  /** What it emits first. */
+  readonly actionSpace: string | undefined;
+  /** Steps of its whole chunk. */
+  readonly chunk: number;
+  readonly layout: WireLayout;
+}
+
+/** Nothing is mapped: names are the caller's own. */
+const FREE: WireLayout = { video: [], state: [], action: [], language: "" };
+
+/** How a live model acts, by the first of its offerings that has a layout; undefined where nothing live serves it, and of an alias. */
+export function embodimentOf(supply: LiveSupply, model: string): Embodiment | undefined {
+  const slug = model.split(":")[0] ?? "";
+  const { offerings } = supply.snapshot;
+  const rows = supply.snapshot.rowsOfModel(slug) ?? new Uint32Array();
+  const live = Array.from(rows, (row) => offerings[row]!).filter(
+    ({ simulated, contracts }) => !simulated && contracts.includes(Contract.ACT),
+  );
+  const laidOut = live.map((offering) => ({ offering, layout: supply.layoutOf(offering.id) ?? FREE }));
+  const chosen = laidOut.find(({ layout }) => layout !== FREE) ?? laidOut[0];
+  if (!chosen) return undefined;
+  const { actionSpaces, chunk, maxHorizon } = chosen.offering;
+  return {
+    actionSpace: actionSpaces[0],
+    chunk: Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
+    layout: chosen.layout,
+  };
+}
+
+type AskedSpace = Pick<ActRequest, "actionSpace" | "preset">;
+
+/** The action space of the answer; undefined where a preset may name it. */
+export const spaceOwed = ({ actionSpace, preset }: AskedSpace): string | undefined =>
+  actionSpace ?? (preset === undefined ? DEFAULT_ACTION_SPACE : undefined);
+
+/** Numbers per step of the action; undefined where a preset may name its space, or its space leaves them to each model. */
+export function numbersOwed(asked: AskedSpace): number | undefined {
+  const space = spaceOwed(asked);
+  return space === undefined ? undefined : dimensionOf(space, undefined);
+}

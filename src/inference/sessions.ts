@@ -20,7 +20,7 @@ export interface SessionPin {
 }
 
 /** Whose call it is, as far as sessions go; a key's principal is one. */
-export interface SessionOwner {
+interface SessionOwner {
   readonly orgId: string;
   readonly workspaceId: string | undefined;
   readonly settings: { readonly zdr: boolean };

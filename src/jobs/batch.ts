@@ -1,23 +1,23 @@
-/** A batch: each request runs once, is billed once, and its end is written down with those that ended with it. */
-
+/** Batches and exports: jobs whose items each run once and are recorded before the next begins. */
 import { Cancel, type Signal } from "../cancellation.ts";
 import { sleep } from "../clock.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import { newId } from "../ids.ts";
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { clearParts, EXPORT_FILES, eachPart, putPart } from "../store/jobs/exports.ts";
 import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
 import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
 /** What a batch's own record says. */
-export interface BatchRequest {
+interface BatchRequest {
   contract: "act" | "predict";
   metadata?: object | undefined;
 }
 
 /** One request of a batch, to be answered as its own call would be. */
-export interface BatchCall {
+interface BatchCall {
   readonly contract: "act" | "predict";
   readonly request: object;
   readonly requestId: string;
@@ -27,7 +27,7 @@ export interface BatchCall {
 }
 
 /** How it was. What is `retryable` passes by itself; `againMs` is when it will have. */
-export type BatchAnswer =
+type BatchAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
   | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean; readonly againMs?: number };
 
@@ -38,7 +38,7 @@ export interface BatchPlace {
 }
 
 /** What batches depend on. */
-export interface BatchDeps {
+interface BatchDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
   /** Places for up to `most` requests in the limits of a key, and after how many milliseconds there may be more. */
@@ -241,3 +241,42 @@ const EVENTS = {
   cancelled: (jobId: string): EventData => ({ case: "batchCancelled", value: { jobId } }),
   expired: (jobId: string): EventData => ({ case: "batchExpired", value: { jobId } }),
 } as const;
+
+const EXPORT_POISON = { code: "internal_error", message: "writing this file ended its worker each time" };
+
+/** How exports are worked on. */
+export const exportWork =
+  ({ sql }: { sql: Sql }): JobWork =>
+  async (job, { lost, stopped }: JobWatch) => {
+    await tx(sql, (tx) => advance(tx, job, "in_progress"));
+    while (!stopped.aborted) {
+      lost.throwIfAborted();
+      const [item] = await turn(sql, job, { take: 1, poison: EXPORT_POISON });
+      if (item === undefined) break;
+      const records = await writeFile(sql, job, item.index, () => lost.throwIfAborted());
+      await turn(sql, job, { ended: [{ index: item.index, state: "completed", response: { records }, costMicro: 0 }] });
+    }
+    await tx(sql, async (tx) => {
+      if (stopped.aborted) await dropRest(tx, job);
+      await advance(tx, job, stopped.aborted ? "expired" : "completed");
+    });
+  };
+
+async function writeFile(
+  sql: Sql,
+  { id: jobId, orgId }: HeldJob,
+  item: number,
+  assertHeld: () => void,
+): Promise<number> {
+  const file = EXPORT_FILES[item];
+  await clearParts(sql, jobId, item);
+  if (file === undefined) return 0;
+  let [part, all] = [0, 0];
+  await eachPart(sql, orgId, file, async ({ records, lines }) => {
+    assertHeld();
+    await putPart(sql, { jobId, item, part, lines });
+    part += 1;
+    all += records;
+  });
+  return all;
+}

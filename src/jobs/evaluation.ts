@@ -1,6 +1,7 @@
 /** An evaluation: episode after episode, each held, run, charged and written down before the next begins. */
 import { createHash } from "node:crypto";
 import type { KeyPrincipal } from "../call.ts";
+import type { Signal } from "../cancellation.ts";
 import { factsOf, Refusal } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
@@ -31,11 +32,10 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
 import { advance, type HeldJob, jobSecretContext } from "../store/jobs/jobs.ts";
 import { type Vault, VaultError } from "../vault.ts";
-import type { Cores } from "./cores.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
 /** What evaluations depend on. */
-export interface EvaluationDeps extends PolicyDeps {
+interface EvaluationDeps extends PolicyDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
   readonly vault: Pick<Vault, "open">;
@@ -304,4 +304,66 @@ function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActi
     actions: numbers,
     keptActions: actions !== undefined,
   };
+}
+
+/** Someone who waits for a core. */
+interface Waiter {
+  go(): void;
+}
+
+/** A fixed number of cores. */
+export class Cores {
+  #free: number;
+  /** Who waits, by organisation; the organisation that is next stands first. */
+  readonly #waiting = new Map<string, Waiter[]>();
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  /** Waits for a core; what it resolves to gives the core back, once however often it is called. Rejects with the signal's reason when that is aborted first. */
+  async enter(orgId: string, signal: Signal): Promise<() => void> {
+    signal.throwIfAborted();
+    if (this.#free > 0) this.#free -= 1;
+    else await this.#wait(orgId, signal);
+    let isMine = true;
+    return () => {
+      if (isMine) this.#leave();
+      isMine = false;
+    };
+  }
+
+  #wait(orgId: string, signal: Signal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const queue = this.#waiting.get(orgId) ?? [];
+      const leave = (): void => {
+        queue.splice(queue.indexOf(waiter), 1);
+        if (queue.length === 0) this.#waiting.delete(orgId);
+        reject(signal.reason);
+      };
+      const waiter: Waiter = {
+        go() {
+          signal.removeEventListener("abort", leave);
+          resolve();
+        },
+      };
+      queue.push(waiter);
+      this.#waiting.set(orgId, queue);
+      signal.addEventListener("abort", leave, { once: true });
+    });
+  }
+
+  /** The core goes to the next organisation, which then stands last. */
+  #leave(): void {
+    const [next] = this.#waiting;
+    if (!next) {
+      this.#free += 1;
+      return;
+    }
+    const [orgId, queue] = next;
+    const waiter = queue.shift();
+    this.#waiting.delete(orgId);
+    if (queue.length > 0) this.#waiting.set(orgId, queue);
+    waiter?.go();
+  }
 }

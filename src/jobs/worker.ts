@@ -46,7 +46,7 @@ export class Resting extends Error {
 export type JobWork = (job: HeldJob, watch: JobWatch) => Promise<void>;
 
 /** What a worker needs. */
-export interface WorkerDeps {
+interface WorkerDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
   /** Names this worker among all. */

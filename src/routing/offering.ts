@@ -2,7 +2,7 @@
 
 import { ALIAS_PREFIX } from "../brand.ts";
 import { Contract } from "../contracts/contract.ts";
-import type { DeclaredInput } from "../contracts/declared-input.ts";
+import type { DeclaredInput } from "../contracts/inputs.ts";
 import type { Supplier } from "../contracts/trust.ts";
 
 /** One offering as a snapshot holds it. Immutable; a change makes a new snapshot. */

@@ -12,12 +12,11 @@ import {
 } from "../../gen/limber/v1/arming_service_pb.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, steadyNow } from "../clock.ts";
-import { assertBounds } from "../contracts/bounds.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { assertBounds } from "../contracts/act.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
-import { type AttendedRobots, assertOperator } from "../inference/armed/attended.ts";
-import { armingMessage, boundsOf, runMessage } from "../inference/armed/messages.ts";
-import type { ActiveStops } from "../inference/stops/active-stops.ts";
+import { type AttendedRobots, armingMessage, assertOperator, boundsOf, runMessage } from "../inference/armed.ts";
+import type { ActiveStops } from "../inference/stops.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findClient } from "../store/account/oauth.ts";

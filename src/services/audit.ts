@@ -8,7 +8,7 @@ import {
   VerifyAuditResponseSchema,
 } from "../../gen/limber/v1/audit_service_pb.ts";
 import type { Call, Implementation } from "../call.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
 import { wasOrg } from "../store/account/orgs.ts";
 import type { Sql } from "../store/database/tx.ts";

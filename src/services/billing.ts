@@ -19,7 +19,7 @@ import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, keyOf, lineOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { balanceOf, findOrg } from "../store/account/orgs.ts";

@@ -21,8 +21,7 @@ import {
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
-import { wordOfContract } from "../contracts/contract.ts";
+import { violation, wordOfContract } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/broadcast/spans.ts";

@@ -11,13 +11,13 @@ import {
 } from "../../gen/limber/v1/checkpoint_service_pb.ts";
 import { InputContractSchema } from "../../gen/limber/v1/input_contract_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
-import { ed25519Key, pemOf, statementOf } from "../contracts/checkpoint.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
+import { ed25519Key, pemOf, statementOf } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Queryable, tx } from "../store/database/tx.ts";
 import { addMakerKey, deleteMakerKey, type MakerKeyRecord, makerKeys, ownerOrg } from "../store/supply/maker-keys.ts";
-import type { SupplyDeps } from "../supply/deps.ts";
+import type { SupplyDeps } from "../supply/withdraw.ts";
 
 /** Keys of one name. */
 const MOST_KEYS = 8;

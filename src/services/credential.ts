@@ -17,7 +17,7 @@ import { byCall, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { OwnKeyCache } from "../inference/own-keys.ts";
+import type { OwnKeyCache } from "../inference/prepare.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import {

@@ -22,8 +22,7 @@ import { type DroppedOffering, DropReason, type PlanStep } from "../../gen/limbe
 import { ProviderAuthType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { sleep } from "../clock.ts";
-import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
-import { EPISODE_MICRO } from "../contracts/price.ts";
+import { DEFAULT_HORIZON, EPISODE_MICRO, violation } from "../contracts/contract.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";

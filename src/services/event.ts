@@ -9,7 +9,7 @@ import {
 import { type Implementation, keyOf } from "../call.ts";
 import type { Signal } from "../cancellation.ts";
 import { nowSeconds, sleep, steadyNow } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { EventBell } from "../events/event-bell.ts";
 import type { Sql } from "../store/database/tx.ts";

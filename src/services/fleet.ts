@@ -11,9 +11,8 @@ import {
 } from "../../gen/limber/v1/fleet_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { dimensionOf } from "../contracts/action-spaces.ts";
-import { assertBounds } from "../contracts/bounds.ts";
-import { knownActionSpace, violation } from "../contracts/conflicts.ts";
+import { assertBounds } from "../contracts/act.ts";
+import { dimensionOf, knownActionSpace, violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { checkRobot, type RobotCheckDeps } from "../inference/robot-check.ts";
 import { audit } from "../store/account/audit.ts";

@@ -26,22 +26,26 @@ import { toUsd } from "../billing/price.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds, steadyNow } from "../clock.ts";
 import * as act from "../contracts/act.ts";
-import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
-import { poseOf } from "../contracts/bounds.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { poseOf, SentAction } from "../contracts/act.ts";
 import {
   type ActAnswer,
   Contract,
+  DEFAULT_ACTION_SPACE,
+  dimensionOf,
   episodeName,
   type Intent,
   type PredictAnswer,
   type PredictAnswerPart,
+  violation,
 } from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { asRefusal, factsOf } from "../errors.ts";
 import {
   assertSound,
+  earlierAction,
+  earlierAnswer,
+  FailingCallers,
   InferenceCall,
   type InferenceDeps,
   type InferenceServiceDeps,
@@ -50,12 +54,9 @@ import {
   speaking,
 } from "../inference/call.ts";
 import { availableOf, type Charge } from "../inference/call-billing.ts";
-import { FailingCallers } from "../inference/failing-callers.ts";
-import { actStream } from "../inference/loops/act-stream.ts";
+import { actStream } from "../inference/control-loop/control-loop.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
-import { earlierAction, earlierAnswer } from "../inference/replay.ts";
-import { SentAction } from "../inference/sent-action.ts";
 import {
   attemptPlan,
   contractOf,

@@ -21,8 +21,7 @@ import {
 } from "../../gen/limber/v1/job_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
-import { violation } from "../contracts/conflicts.ts";
-import { wordOfContract } from "../contracts/contract.ts";
+import { violation, wordOfContract } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";

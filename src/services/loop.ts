@@ -11,9 +11,9 @@ import {
 } from "../../gen/limber/v1/loop_service_pb.ts";
 import { type Call, type Implementation, shared } from "../call.ts";
 import { steadyNow } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
-import type { LiveLoops, LoopWatch } from "../inference/loops/live-loops.ts";
+import type { LiveLoops, LoopWatch } from "../inference/control-loop/live-loops.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { assertReachable } from "./account/reach.ts";
 import { readPage } from "./pages.ts";

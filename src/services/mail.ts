@@ -9,7 +9,7 @@ import {
   UpdateMailPreferencesResponseSchema,
 } from "../../gen/limber/v1/mail_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { EVENT_NAMES } from "../events/emit.ts";
 import { type Mailer, MailFailed } from "../events/mail/smtp.ts";

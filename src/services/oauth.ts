@@ -21,7 +21,7 @@ import { fromUsd, toUsd } from "../billing/price.ts";
 import { BRAND, CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { trustSaid } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";

@@ -13,7 +13,7 @@ import {
 import { API_VERSION } from "../brand.ts";
 import { byCall, type Implementation } from "../call.ts";
 import { inTime, now, nowSeconds, steadyNow } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";

@@ -7,8 +7,7 @@ import {
   ServeResponseSchema,
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import type { Call, Implementation, Listener, Speaker } from "../call.ts";
-import { violation } from "../contracts/conflicts.ts";
-import { UpstreamFailure } from "../contracts/failure.ts";
+import { UpstreamFailure, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { Sql } from "../store/database/tx.ts";
 import type { OutboundConnection, OutboundHub, OutboundQuestion } from "../upstream/limber-outbound/hub.ts";

@@ -1,5 +1,5 @@
 /** One page of a list: what every response of a list says beside its data. */
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 
 /** How many elements a page has where the request does not say. */
 export const DEFAULT_PAGE = 50;

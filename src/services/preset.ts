@@ -9,9 +9,9 @@ import {
   PutPresetResponseSchema,
 } from "../../gen/limber/v1/preset_service_pb.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
-import { chainOf, knownActionSpace, refuseConflicts, seedOf } from "../contracts/conflicts.ts";
+import { chainOf, knownActionSpace, refuseConflicts, seedOf } from "../contracts/contract.ts";
 import { refuseLargeMetadata } from "../inference/call.ts";
-import { configOf, type PresetCache, presetNotFound } from "../inference/presets.ts";
+import { configOf, type PresetCache, presetNotFound } from "../inference/prepare.ts";
 import { audit } from "../store/account/audit.ts";
 import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";

@@ -22,16 +22,14 @@ import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { toUsd, usdFromNano } from "../billing/price.ts";
 import type { Implementation } from "../call.ts";
 import { steadyNow } from "../clock.ts";
-import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
-import { CONTRACT_WORDS, Contract, UNIT } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, Contract, DEFAULT_HORIZON, UNIT, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
 import type { RegistryEntry } from "../supply/registry/entry.ts";
-import { FACET_NAMES, FACETS, type Facet } from "../supply/registry/facets.ts";
+import { FACET_NAMES, FACETS, type Facet, sharedInput } from "../supply/registry/entry.ts";
 import type { Registry, RegistryView } from "../supply/registry/registry.ts";
 import { runtimesOf } from "../supply/registry/runtimes.ts";
-import { sharedInput } from "../supply/registry/shared-input.ts";
 import type { Upstream } from "../upstream/index.ts";
 
 /** What the registry depends on. */

@@ -11,11 +11,10 @@ import {
 } from "../../gen/limber/v1/robot_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { inTime, now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
-import type { ActiveStops } from "../inference/stops/active-stops.ts";
-import type { StopOrder, StopOrders } from "../inference/stops/stop-orders.ts";
+import type { ActiveStops, StopOrder, StopOrders } from "../inference/stops.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findOrg } from "../store/account/orgs.ts";

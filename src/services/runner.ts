@@ -13,7 +13,7 @@ import {
   type RunnerService,
 } from "../../gen/limber/v1/runner_service_pb.ts";
 import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Termination } from "../scenarios/scenario.ts";

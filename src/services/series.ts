@@ -16,7 +16,7 @@ import {
 import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { BUCKETS, quantileOf } from "../routing/index.ts";
 import { MINUTES_KEPT_S, readSeries, type SeriesBy, type SeriesRow } from "../store/billing/series.ts";
 import type { Sql } from "../store/database/tx.ts";

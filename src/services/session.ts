@@ -18,7 +18,7 @@ import {
 import { INVITE_PREFIX, SESSION_COOKIE, SIGN_IN_COOKIE } from "../brand.ts";
 import { type BrowserHead, byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";

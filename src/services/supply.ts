@@ -6,7 +6,7 @@ import {
   type SupplyService,
   VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
-import { HARDWARE } from "../billing/hardware.ts";
+import { HARDWARE } from "../billing/price.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { steadyNow } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
@@ -20,8 +20,8 @@ import {
   type OfferingRecord,
   setOfferingStatus,
 } from "../store/supply/supply.ts";
-import type { SupplyDeps } from "../supply/deps.ts";
-import { PROBEABLE, verify } from "../supply/probe/verify.ts";
+import { PROBEABLE, verify } from "../supply/probe/probe.ts";
+import type { SupplyDeps } from "../supply/withdraw.ts";
 import { assertSigned, checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { earningRpcs } from "./supply/earnings.ts";
 import { offeringMessage } from "./supply/messages.ts";

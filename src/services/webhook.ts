@@ -20,7 +20,7 @@ import {
 } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
 import { newId } from "../ids.ts";

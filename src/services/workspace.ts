@@ -12,7 +12,7 @@ import {
 } from "../../gen/limber/v1/workspace_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/conflicts.ts";
+import { violation } from "../contracts/contract.ts";
 import { trustIn } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";

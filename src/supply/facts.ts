@@ -1,32 +1,37 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
-import { fromJson } from "@bufbuild/protobuf";
+import { fromJson, toBinary } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import {
+  type ActionMeaning,
+  ActionMeaningSchema,
+  ContractSource,
+  type InputContract,
+  InputContractSchema,
+} from "../../gen/limber/v1/input_contract_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { secondOf } from "../billing/hardware.ts";
-import { CONTRACT_WORDS, Contract, DROPPED_PARAMETERS } from "../contracts/contract.ts";
-import type { DeclaredInput } from "../contracts/declared-input.ts";
-import { EPISODE_MICRO } from "../contracts/price.ts";
+import { secondOf } from "../billing/price.ts";
+import { CONTRACT_WORDS, Contract, DROPPED_PARAMETERS, EPISODE_MICRO } from "../contracts/contract.ts";
+import { type DeclaredInput, declaredInput } from "../contracts/inputs.ts";
+import { isSigned, statementOf } from "../contracts/trust.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";
-import { declaredOf } from "./declared.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
-import { isSignedBy } from "./signed.ts";
 
 /** How long an offering is taken to stay warm, in seconds, where its provider does not say when it scales down. */
 export const ASSUMED_SCALEDOWN_S = 60;
 
 /** What one record is opened with. */
-export interface OpeningMeans {
+interface OpeningMeans {
   readonly vault: Vault;
   /** The wires: what an offering reads may follow from its profile. */
   readonly upstream: Pick<Upstream, "wireOf">;
 }
 
 /** What records are opened with. */
-export interface OpeningFacts extends OpeningMeans {
+interface OpeningFacts extends OpeningMeans {
   /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
   readonly evaluated: ReadonlySet<string>;
   /** Called for offerings whose record cannot be read; they are left out. */
@@ -224,3 +229,56 @@ const catalogModel = ({ slug, contracts, actionSpaces, embodiments, domain, fami
   domain,
   family,
 });
+
+type Json = Parameters<typeof fromJson>[1];
+
+/** Fields of a newer version are left out. Throws where a record is none. */
+const OPTIONS = { ignoreUnknownFields: true } as const;
+
+/** Undefined where nothing is known. Throws where the record cannot be read. */
+function declaredOf(
+  record: Pick<OfferingRecord, "input" | "actions" | "undeclared" | "profile" | "runtime">,
+  upstream: Pick<Upstream, "wireOf">,
+): DeclaredInput | undefined {
+  const { input: saidInput, actions: saidActions, profile } = record;
+  const followed =
+    profile === null || (saidInput !== null && saidActions !== null)
+      ? undefined
+      : upstream.wireOf(record.runtime)?.reads?.(fromJson(WireProfileSchema, profile as Json, OPTIONS));
+  const input = saidInput === null ? followed?.input : fromJson(InputContractSchema, saidInput as Json, OPTIONS);
+  const actions =
+    saidActions === null
+      ? (followed?.actions ?? [])
+      : saidActions.map((each) => fromJson(ActionMeaningSchema, each as Json, OPTIONS));
+  if (input === undefined && actions.length === 0) return undefined;
+  const sourceOf = (column: "input" | "actions", isKnown: boolean): ContractSource => {
+    if (!isKnown) return ContractSource.UNSPECIFIED;
+    if (record[column] === null) return ContractSource.PROFILE;
+    return record.undeclared.includes(column) ? ContractSource.SERVER : ContractSource.DECLARED;
+  };
+  const inputSource = sourceOf("input", input !== undefined);
+  const actionsSource = sourceOf("actions", actions.length > 0);
+  const key = keyOf(input, actions, [inputSource, actionsSource]);
+  return declaredInput({ key, input, inputSource, actions, actionsSource });
+}
+
+function keyOf(
+  input: InputContract | undefined,
+  actions: readonly ActionMeaning[],
+  sources: readonly number[],
+): string {
+  const read = input === undefined ? "" : Buffer.from(toBinary(InputContractSchema, input)).toString("base64");
+  const meant = actions.map((each) => Buffer.from(toBinary(ActionMeaningSchema, each)).toString("base64"));
+  return [...sources, read, ...meant].join(" ");
+}
+
+/** What a signature depends on. */
+type SignedParts = Pick<OfferingRecord, "checkpoint" | "provider" | "model" | "input" | "bounds" | "undeclared">;
+
+/** By keys (PEM); false where no checkpoint is declared, or where the input contract is not its owner's own. */
+export function isSignedBy(parts: SignedParts, keys: readonly string[]): boolean {
+  const { checkpoint, provider, model, input, bounds, undeclared } = parts;
+  if (checkpoint === null || input === null || undeclared.includes("input")) return false;
+  const { digest, signature } = checkpoint;
+  return isSigned(statementOf({ provider, model, digest, input, bounds }), Buffer.from(signature, "base64"), keys);
+}

@@ -1,17 +1,24 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
-
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import { ContractSource, type InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
-import { steadyNow } from "../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { after, steadyNow } from "../clock.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { random } from "../random.ts";
-import type { CatalogModel, Offering } from "../routing/index.ts";
-import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
+import {
+  buildingSnapshot,
+  buildSnapshot,
+  type CatalogModel,
+  HealthBoard,
+  type Offering,
+  SIMULATED_PROVIDER,
+  type Snapshot,
+} from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
+import type { Notifications } from "../store/database/notifications.ts";
+import type { ModelRecord, OfferingStatus, ProviderRecord, SupplyRecord } from "../store/supply/supply.ts";
 import { mayBeInput } from "../upstream/blame.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { UpstreamTarget, Wire, WireLayout } from "../upstream/wire.ts";
-import type { PrivateModels } from "./public-models.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {
@@ -171,4 +178,116 @@ export class LiveSupply {
 function placeholderTarget({ id, model, dtMs }: Offering, actionDim: number | undefined): UpstreamTarget {
   const auth = { type: "none" as const, secret: "" };
   return { offeringId: id, model, endpoint: "", auth, profile: undefined, actionDim, dtMs };
+}
+
+const RETRY_MS = 2_000;
+
+/** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
+export class SupplyLoader {
+  readonly #load: () => Promise<void>;
+  readonly #warn: (text: string, cause: unknown) => void;
+  #off = (): void => {};
+  #running: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+  #forget = (): void => {};
+  loaded = false;
+  warnings: string[] = [];
+
+  /** `warn` gets the first of several failures in a row. */
+  constructor(load: () => Promise<void>, warn: (text: string, cause: unknown) => void) {
+    this.#load = load;
+    this.#warn = warn;
+  }
+
+  /** From now on loads whenever the database says that supply changed. */
+  follow(notifications: Notifications): void {
+    const look = (): void => void this.load();
+    this.#off = notifications.on("supply_changed", look, look);
+  }
+
+  /** Resolves when what the database had at the call is loaded, or could not be. */
+  async load(): Promise<void> {
+    this.#again = true;
+    this.#running ??= this.#run();
+    return this.#running;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#off();
+    this.#forget();
+  }
+
+  async #run(): Promise<void> {
+    while (this.#again && !this.#closed) {
+      this.#again = false;
+      try {
+        await this.#load();
+        this.loaded = true;
+        this.warnings = [];
+      } catch (cause) {
+        if (this.warnings.length === 0) this.#warn("the supply can't be read from the database", cause);
+        this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
+        this.#forget();
+        if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());
+      }
+    }
+    // In the same turn as the last look at `#again`, so that no change falls between two runs.
+    this.#running = undefined;
+  }
+}
+
+/** States of an offering that has not passed a probe yet, or is gone. */
+const UNPROVEN: ReadonlySet<OfferingStatus> = new Set(["pending", "verifying", "rejected", "removed"]);
+
+/** Models that are their declarers' alone: slugs by organisation. */
+type PrivateModels = ReadonlyMap<string, ReadonlySet<string>>;
+
+/** What a model is that serves these contracts, where nobody says more of it. */
+export const kindOf = ({ contracts }: { contracts: readonly string[] }): ModelRecord["kind"] =>
+  contracts.includes("act") ? "policy" : contracts.includes("predict") ? "world-model" : "reasoning";
+
+/** The providers that everybody sees. */
+export function* provenProviders({ providers, offerings }: SupplyRecord): Sliced<ProviderRecord[]> {
+  const proven = new Set<string>();
+  for (let i = 0; i < offerings.length; i++) {
+    const { provider, status } = offerings[i]!;
+    if (!UNPROVEN.has(status)) proven.add(provider);
+    if (i % 256 === 0) yield;
+  }
+  return providers.filter(({ name }) => proven.has(name));
+}
+
+/** Supply without the models that nobody but their declarers may see, and those. */
+export function* dividing(known: SupplyRecord): Sliced<{ open: SupplyRecord; own: PrivateModels }> {
+  const declared = new Set<string>();
+  const models: ModelRecord[] = [];
+  for (let i = 0; i < known.models.length; i++) {
+    const { declaredBy, slug } = known.models[i]!;
+    if (declaredBy !== undefined) declared.add(slug);
+    if (i % 256 === 0) yield;
+  }
+  const own = new Map<string, Set<string>>();
+  if (declared.size === 0) return { open: known, own };
+  for (let i = 0; i < known.offerings.length; i++) {
+    const { model, status } = known.offerings[i]!;
+    if (!UNPROVEN.has(status)) declared.delete(model);
+    if (i % 256 === 0) yield;
+  }
+  const belongs = (slug: string, orgId: string): void => {
+    own.set(orgId, (own.get(orgId) ?? new Set()).add(slug));
+  };
+  for (let i = 0; i < known.models.length; i++) {
+    const model = known.models[i]!;
+    if (!declared.has(model.slug)) models.push(model);
+    else if (model.declaredBy !== undefined) belongs(model.slug, model.declaredBy);
+    if (i % 256 === 0) yield;
+  }
+  for (let i = 0; i < known.offerings.length; i++) {
+    const { model, orgId } = known.offerings[i]!;
+    if (declared.has(model)) belongs(model, orgId);
+    if (i % 256 === 0) yield;
+  }
+  return { open: { ...known, models }, own };
 }

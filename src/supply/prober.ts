@@ -3,14 +3,13 @@
  * as their rest is over, and once a second before that while callers find nothing else. Offerings that fail the calls of one organisation
  * alone are asked before they rest, with input that they are known to take: it may be the caller's that is at fault.
  */
-import { Cancel } from "../cancellation.ts";
+import { Cancel, type Signal } from "../cancellation.ts";
 import { every, steadyNow } from "../clock.ts";
-import { dimensionOf } from "../contracts/action-spaces.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, Contract, dimensionOf, UpstreamFailure } from "../contracts/contract.ts";
 import type { Offering, Verdict } from "../routing/index.ts";
 import type { LiveSupply } from "./live-supply.ts";
-import { askCanary } from "./probe/canary.ts";
-import type { ProbeDeps } from "./probe/run.ts";
+import { chunkAsker, frameAsker, placeAsker } from "./probe/checks.ts";
+import { type ProbeDeps, ProbeRun, type ProbeSubject, SQUARE } from "./probe/run.ts";
 
 /** How often it is looked whose rest is over. */
 const LOOK_MS = 250;
@@ -139,3 +138,38 @@ const SILENT: ReadonlySet<AttemptFailure> = new Set([
 /** How long an offering may take when its rest is over: one that is scaled to zero has to wake. */
 const patienceWith = ({ scaledownS, timeoutMs, coldTimeoutMs }: Offering): number =>
   scaledownS === undefined ? timeoutMs : (coldTimeoutMs ?? timeoutMs);
+
+/** How an offering is asked. */
+interface CanaryOptions {
+  /** Milliseconds of each question. */
+  budgetMs: number;
+  /** None goes on when it is aborted. */
+  signal: Signal;
+  /** For a frame and for a place too, where it predicts and grounds: they cost too much to be asked for often. */
+  thorough?: boolean;
+}
+
+/**
+ * Asks one offering whether it answers, and for a chunk of a few steps where it acts. Throws an `UpstreamFailure` where it does not answer, an error of another kind where the answer is none.
+ */
+async function askCanary(
+  deps: ProbeDeps,
+  subject: ProbeSubject,
+  { budgetMs, signal, thorough = false }: CanaryOptions,
+): Promise<void> {
+  const run = new ProbeRun(deps, subject, async () => {}, budgetMs);
+  const callOff = (): void => run.callOff();
+  signal.addEventListener("abort", callOff, { once: true });
+  try {
+    await subject.wire.health(subject.target, run.call());
+    const { contracts } = subject.offering;
+    const aside = { aside: true };
+    if (contracts.includes(Contract.ACT)) await chunkAsker(run)(await run.observation(SQUARE, 0), aside);
+    if (!thorough) return;
+    if (contracts.includes(Contract.GROUND)) await placeAsker(run)(await run.observation(SQUARE, 0), aside);
+    if (contracts.includes(Contract.PREDICT)) await frameAsker(run, 1)([await run.observation(SQUARE, 0)], aside);
+  } finally {
+    signal.removeEventListener("abort", callOff);
+    run.stopTimers();
+  }
+}

@@ -7,7 +7,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { Cancel } from "../cancellation.ts";
 import { after, every } from "../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import type { ReplicaLine } from "../events/nats/replica-line.ts";
 import { ReplicaMessenger } from "../events/replica-messenger.ts";
 import { newId } from "../ids.ts";
@@ -29,7 +29,7 @@ import {
 } from "../upstream/limber-outbound/hub.ts";
 
 /** What a replica relay depends on. */
-export interface ReplicaRelayDeps {
+interface ReplicaRelayDeps {
   sql: Sql;
   notifications: Notifications;
   hub: OutboundHub;

@@ -1,5 +1,4 @@
 /** Withdrawing an offering: it takes no new calls, and goes when those that run have ended. */
-
 import type { Signal } from "../cancellation.ts";
 import { sleep } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
@@ -8,7 +7,9 @@ import { type Act, audit } from "../store/account/audit.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-lifecycle.ts";
 import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
-import type { SupplyDeps } from "./deps.ts";
+import type { Upstream } from "../upstream/index.ts";
+import type { FrameOptions } from "../upstream/pictures/frames.ts";
+import type { Vault } from "../vault.ts";
 
 /** Milliseconds that a withdrawal waits for running calls; the sweep handles what takes longer. */
 const PATIENCE_MS = 3_000;
@@ -20,7 +21,7 @@ const UNROUTED = ["pending", "verifying", "rejected", "suspended", "paused"] as 
 const ONCE_LIVE: ReadonlySet<string> = new Set(["suspended", "paused"]);
 
 /** How an offering is to be withdrawn. */
-export interface Withdrawal {
+interface Withdrawal {
   /** Also when calls are routed to it. */
   force: boolean;
   by: Pick<Act, "actor" | "requestId">;
@@ -84,4 +85,17 @@ function remove(
 async function tell(tx: Tx, { id, orgId }: OfferingRecord, by: Pick<Act, "actor" | "requestId">): Promise<void> {
   await emit(tx, orgId, { case: "offeringRemoved", value: { offeringId: id } });
   await audit(tx, { ...by, orgId, action: "offering.removed", subject: id });
+}
+
+/** The dependencies. */
+export interface SupplyDeps {
+  sql: Sql;
+  vault: Vault;
+  upstream: Upstream;
+  agent: FrameOptions["agent"];
+  allowPrivate: boolean;
+  /** How often what is live is probed again, in seconds. */
+  probeEveryS: number;
+  /** Resolves when this replica routes over what the database has now; the others follow by notification. */
+  refresh(): Promise<void>;
 }

@@ -3,7 +3,7 @@
  * others have a word for it, and what they answer otherwise is theirs. A server that is not there, is too slow or answers another shape
  * than it declared is at fault whatever it was sent.
  */
-import { AttemptFailure } from "../contracts/failure.ts";
+import { AttemptFailure } from "../contracts/contract.ts";
 
 /** An error in a server's own words, HTTP 500, INTERNAL and UNKNOWN; numbers that are not finite can follow from those that were sent. */
 const EVERYWHERE: ReadonlySet<AttemptFailure> = new Set([

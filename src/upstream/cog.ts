@@ -1,5 +1,5 @@
 /** Cog containers, the self-hosted form of Replicate's models: predictions as files. Source: replicate/cog, docs/http.md. */
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { type HttpPrediction, type HttpVideos, httpWire } from "./http-wire.ts";
 import { constantsIn, instructionIn, type Profile, Profiles, picture, plainProfile } from "./payload/profile.ts";
 import { dataUrlOf, fileIn, type VideoQuestion } from "./payload/world-model.ts";

@@ -1,5 +1,5 @@
 /** The Open Inference Protocol, version 2, over HTTP: KServe, Triton and others. */
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import {
   arrayOfTensor,
   DTYPES,

@@ -3,7 +3,7 @@ import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "
 import { steadyNow } from "../clock.ts";
 import { type DType, NdArray } from "../codecs/python/ndarray.ts";
 import type { ModelInput } from "../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { chunkOf, sideBySide, tableOf } from "./payload/chunk.ts";
 import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
 import {

@@ -6,7 +6,7 @@ import { ImageFit } from "../../gen/limber/v1/supply_pb.ts";
 import { encodeJsonNumpy } from "../codecs/python/json-numpy.ts";
 import type { Packable } from "../codecs/python/msgpack.ts";
 import type { NdArray } from "../codecs/python/ndarray.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { httpWire } from "./http-wire.ts";
 import { readJsonAction } from "./payload/json-actions.ts";
 import { arrayOf, type ObservationPart } from "./payload/observe.ts";

@@ -1,6 +1,6 @@
 /** vLLM-Omni's video jobs: world models that return a video once a job is done. Aborted calls delete their job. */
 import { sleep } from "../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { formOf, httpWire } from "./http-wire.ts";
 import { type Profile, Profiles, plainProfile } from "./payload/profile.ts";
 import type { VideoQuestion } from "./payload/world-model.ts";

@@ -7,7 +7,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { sleep } from "../../src/clock.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
 import { newId } from "../../src/ids.ts";

@@ -18,10 +18,8 @@ import {
 } from "../../gen/limber/v1/input_contract_pb.ts";
 import { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
-import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
-import { Contract } from "../../src/contracts/contract.ts";
-import { declaredInput } from "../../src/contracts/declared-input.ts";
-import { microOf } from "../../src/contracts/price.ts";
+import { ACTION_SPACES, Contract, microOf } from "../../src/contracts/contract.ts";
+import { declaredInput } from "../../src/contracts/inputs.ts";
 import { Refusal } from "../../src/errors.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";

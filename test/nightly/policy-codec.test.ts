@@ -13,9 +13,9 @@ import { ActStreamRequestSchema } from "../../gen/limber/v1/inference_service_pb
 import { ImageFormat, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { PREFIX } from "../../src/codecs/grpc.ts";
 import type { ActInput } from "../../src/contracts/contract.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
-import type { ParsedObservation } from "../../src/inference/loops/observation-view.ts";
-import { packedRequest } from "../../src/inference/loops/packed-observation.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
+import type { ParsedObservation } from "../../src/inference/control-loop/loop-plan.ts";
+import { packedRequest } from "../../src/inference/control-loop/packed-observation.ts";
 import { encodeAct, loopEncoder, readAct } from "../../src/upstream/limber-policy/codec.ts";
 import { type HeardAct, readAct as parseAct } from "../../src/upstream/limber-policy/decode.ts";
 import { actCallOf, actCommonOf, wholeMs } from "../../src/upstream/limber-policy/encode.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { sleep } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { Reason } from "../../src/errors.ts";
 import { budgetsSpent } from "../../src/store/account/key-spending.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { newId } from "../../src/ids.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";

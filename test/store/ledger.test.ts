@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { Reason } from "../../src/errors.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import type { RequestRecord } from "../../src/store/billing/ledger.ts";

@@ -1,6 +1,6 @@
 /** What dead credit leasers left is found by whichever gateway lives: soon after it starts, and one that can't be recovered stops no other. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { replaceAmbient } from "../support/ambient.ts";

@@ -5,7 +5,7 @@
 import { describe, expect, it } from "vitest";
 import { HoldReason } from "../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../src/contracts/contract.ts";
-import { AttemptFailure } from "../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../src/contracts/contract.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import { Loop } from "../../src/routing/loop/loop.ts";
 import type { LoopEvent } from "../../src/routing/loop/window.ts";

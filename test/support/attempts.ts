@@ -1,5 +1,5 @@
 /** Offerings to try, on a clock that stands still, and what their calls come to. */
-import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
+import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/contract.ts";
 import { Refusal } from "../../src/errors.ts";
 import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt/attempt.ts";
 import { HedgeBudget } from "../../src/routing/attempt/record.ts";

@@ -1,6 +1,6 @@
 /** A ledger of a test file's own, the replicas on it, and what is usual to ask of them. */
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { type Reason, Refusal } from "../../src/errors.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";

@@ -1,9 +1,8 @@
 /** Credit leasers, payers and records for tests of money, on a real database. */
 
+import type { Hold, Payer } from "../../src/billing/credit-leaser.ts";
 import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
-import type { Hold } from "../../src/billing/hold.ts";
-import type { Estimate } from "../../src/billing/insufficient-credit.ts";
-import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Estimate } from "../../src/billing/price.ts";
 import type { Clock } from "../../src/clock.ts";
 import { newId } from "../../src/ids.ts";
 import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";

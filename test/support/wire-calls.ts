@@ -4,7 +4,7 @@ import { type Observation, ObservationSchema } from "../../gen/limber/v1/observa
 import { AttemptFailureSchema } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import type { ActAnswer, ActInput, GroundInput, PredictInput } from "../../src/contracts/contract.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { FrameSet } from "../../src/upstream/pictures/frames.ts";
 import { frameSources } from "../../src/upstream/pictures/order.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";

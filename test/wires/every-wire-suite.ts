@@ -1,6 +1,6 @@
 /** What every wire promises about what it is asked, be it to act, to predict or to find, whatever the server does. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../src/contracts/contract.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type ActServer, ODDITIES } from "../support/act-server.ts";

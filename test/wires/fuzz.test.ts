@@ -11,7 +11,7 @@ import {
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ServerDialect } from "../../gen/limber/v1/supply_pb.ts";
 import { ZmtpReader } from "../../src/codecs/zmtp.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { readPrediction } from "../../src/upstream/cog.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";

@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { afterAll, describe, expect, it } from "vitest";
 import { CoordinateConvention as C, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";

@@ -1,7 +1,7 @@
 /** What the statuses of model servers, their proxies and hosted APIs mean, and how long they ask to be left alone. */
 import { describe, expect, it } from "vitest";
 import { retryAfterMs } from "../../src/codecs/retry-after.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { ReplyStatus } from "../../src/upstream/transport/grpc.ts";
 import { statusFailure } from "../../src/upstream/transport/http.ts";
 import { failureOfClose } from "../../src/upstream/transport/status.ts";

@@ -3,7 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Asked, mp4, type Said, startWorldServer, type WorldServer } from "../support/servers/world-models.ts";

@@ -4,7 +4,7 @@ import { type ActStreamRequest, InferenceService } from "../../../gen/limber/v1/
 import type { Listener, Speaker } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { LoopOpener } from "../../inference/armed/attended.ts";
+import type { LoopOpener } from "../../inference/armed.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { aboveOf, isNarrowed } from "../gate/authenticate.ts";
 import type { Gate } from "../gate/gate.ts";

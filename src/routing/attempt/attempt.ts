@@ -3,7 +3,7 @@
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import { Cancel, type Items, type Signal, untilAbort } from "../../cancellation.ts";
 import type { Clock } from "../../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import type { CallWatcher } from "../health/cell.ts";
 import type { HealthBoard } from "../health/health.ts";

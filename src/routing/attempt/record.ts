@@ -10,7 +10,7 @@ import {
   type Route,
   RouteSchema,
 } from "../../../gen/limber/v1/route_pb.ts";
-import { AttemptFailure, failureWord } from "../../contracts/failure.ts";
+import { AttemptFailure, failureWord } from "../../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { PlanStep } from "../plan/plan.ts";
 

@@ -1,5 +1,5 @@
 /** The circuit breaker of one offering: a pure reducer over what happened and when. Source: decisions, section 9. */
-import { AttemptFailure } from "../../contracts/failure.ts";
+import { AttemptFailure } from "../../contracts/contract.ts";
 
 /** Where a breaker stands. The forced states are an operator's, and only an operator ends them. */
 type BreakerState = "closed" | "open" | "half_open" | "forced_open" | "forced_closed";

@@ -1,5 +1,5 @@
 /** The measurements of one offering: counts, latencies, pace, breaker and suspected failures. */
-import { AttemptFailure } from "../../contracts/failure.ts";
+import { AttemptFailure } from "../../contracts/contract.ts";
 import { type Breaker, type BreakerEvent, blamesProvider, CLOSED, reduce } from "./breaker.ts";
 
 /** How a call at an offering ended. `cancelled`: its answer was not wanted any longer. */

@@ -1,6 +1,5 @@
 /** The health of every offering: its breaker, and measured figures where there are enough samples. */
-import { Contract } from "../../contracts/contract.ts";
-import { AttemptFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, Contract } from "../../contracts/contract.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";

@@ -5,7 +5,7 @@
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
-import { AttemptFailure } from "../../contracts/failure.ts";
+import { AttemptFailure } from "../../contracts/contract.ts";
 import { isNeutral, mayHedge, meansTheSame, type PlanStep, sameCheckpoint, sameWay } from "../plan/plan.ts";
 import {
   ChunkWindow,

@@ -1,7 +1,6 @@
 /** The events and effects of a control loop, and its observations on the way to their chunks. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import type { ActAnswer } from "../../contracts/contract.ts";
-import type { AttemptFailure } from "../../contracts/failure.ts";
+import type { ActAnswer, AttemptFailure } from "../../contracts/contract.ts";
 import type { PaidLoser, Try } from "../attempt/record.ts";
 import type { Report } from "../health/cell.ts";
 import type { PlanStep } from "../plan/plan.ts";

@@ -2,10 +2,9 @@
 
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
-import { differenceOf } from "../../contracts/action-meaning.ts";
-import { Contract, PARAMETERS } from "../../contracts/contract.ts";
-import { EMBODIMENTS, wordOfEmbodiment } from "../../contracts/embodiments.ts";
+import { Contract, EMBODIMENTS, PARAMETERS, wordOfEmbodiment } from "../../contracts/contract.ts";
 import type { InputFault } from "../../contracts/inputs.ts";
+import { differenceOf } from "../../contracts/inputs.ts";
 import { mayServe, narrower, Reach } from "../../contracts/trust.ts";
 import type { Offering } from "../offering.ts";
 import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";

@@ -14,7 +14,7 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
-import { differenceOf } from "../../contracts/action-meaning.ts";
+import { differenceOf } from "../../contracts/inputs.ts";
 import { Reach, TRUSTS, tierOf } from "../../contracts/trust.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { inScope } from "../snapshot/snapshot.ts";

@@ -10,12 +10,16 @@ import {
   type Suggestion,
   SuggestionSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
-import { differenceOf, meaningIn } from "../../contracts/action-meaning.ts";
-import { LONGEST_HORIZON } from "../../contracts/conflicts.ts";
-import { Contract, type Intent } from "../../contracts/contract.ts";
-import { AttemptFailure } from "../../contracts/failure.ts";
-import { type InputFault, readsOf } from "../../contracts/inputs.ts";
-import { microOf, mostMicroOf, ownKeyNano } from "../../contracts/price.ts";
+import {
+  AttemptFailure,
+  Contract,
+  type Intent,
+  LONGEST_HORIZON,
+  microOf,
+  mostMicroOf,
+  ownKeyNano,
+} from "../../contracts/contract.ts";
+import { differenceOf, type InputFault, meaningIn, readsOf } from "../../contracts/inputs.ts";
 import { Reason, type Refusal, type RefusalDetails, refuse } from "../../errors.ts";
 import type { Offering } from "../offering.ts";
 import { CONSTRAINTS, type Constraint, faultsAt, LISTED, REMOVING, testsOf } from "./constrain.ts";

@@ -1,5 +1,5 @@
 /** Measures rows and tests them against columns: the inner loops of stages 3 and 4. */
-import { microOf } from "../../contracts/price.ts";
+import { microOf } from "../../contracts/contract.ts";
 import type { Axis } from "../offering.ts";
 import type { Candidates } from "../snapshot/snapshot.ts";
 import { type Ask, Reused, unitsAt } from "./intent.ts";

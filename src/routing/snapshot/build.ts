@@ -1,7 +1,6 @@
 /** Builds snapshots, from scratch or from the one before: at once, or in slices between which calls are served. */
 
-import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
-import { PARAMETERS } from "../../contracts/contract.ts";
+import { ACTION_SPACES, PARAMETERS } from "../../contracts/contract.ts";
 import { OF_THE_GATEWAY } from "../../contracts/trust.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import { ALIASES, type Alias, type CatalogModel, type Offering, standsFor, standsForAll } from "../offering.ts";

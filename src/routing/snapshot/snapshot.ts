@@ -1,9 +1,13 @@
 /** The supply at one moment: every offering as columns, and the lists of rows that a plan starts from. Immutable. */
-import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
-import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
-import { Contract, PARAMETERS } from "../../contracts/contract.ts";
-import type { DeclaredInput } from "../../contracts/declared-input.ts";
-import { EMBODIMENTS, Embodiment } from "../../contracts/embodiments.ts";
+import {
+  ACTION_SPACES,
+  Contract,
+  DEFAULT_HORIZON,
+  EMBODIMENTS,
+  Embodiment,
+  PARAMETERS,
+} from "../../contracts/contract.ts";
+import type { DeclaredInput } from "../../contracts/inputs.ts";
 import { mayServe, type Reach, type Standing, type Supplier } from "../../contracts/trust.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Alias, CatalogModel, Offering } from "../offering.ts";

@@ -5,7 +5,7 @@ import { type AccountService, SetCommitmentResponseSchema } from "../../../gen/l
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { byCall, type Implementation } from "../../call.ts";
 import { now } from "../../clock.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type CommitmentRecord, commit } from "../../store/billing/commitments.ts";
 import { tx } from "../../store/database/tx.ts";

@@ -16,8 +16,8 @@ import {
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../../call.ts";
 import { now, nowSeconds } from "../../clock.ts";
-import { assertBounds } from "../../contracts/bounds.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { assertBounds } from "../../contracts/act.ts";
+import { violation } from "../../contracts/contract.ts";
 import { trustIn } from "../../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";

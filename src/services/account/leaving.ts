@@ -16,7 +16,7 @@ import {
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { toUsd } from "../../billing/price.ts";
 import { byCall, type Implementation } from "../../call.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { pause } from "../../slices.ts";
 import { audit } from "../../store/account/audit.ts";

@@ -8,7 +8,7 @@ import {
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { byCall, type Implementation } from "../../call.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";

@@ -12,8 +12,7 @@ import {
   GetUsageMarginResponseSchema,
   ListUsageResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
-import { secondOf } from "../../billing/hardware.ts";
-import { toUsd } from "../../billing/price.ts";
+import { secondOf, toUsd } from "../../billing/price.ts";
 import { type Implementation, keyOf } from "../../call.ts";
 import { nowSeconds } from "../../clock.ts";
 import { type MarginRow, readMargin } from "../../store/billing/margin.ts";

@@ -11,11 +11,11 @@ import {
   UpdateAutoTopUpResponseSchema,
 } from "../../../gen/limber/v1/auto_topup_pb.ts";
 import type { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
+import { MICRO_PER_CENT } from "../../billing/payments.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
-import { MICRO_PER_CENT } from "../../billing/stripe-calls.ts";
 import { byCall, type Implementation, keyOf } from "../../call.ts";
 import { nowSeconds } from "../../clock.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { Polling } from "../../events/polling.ts";

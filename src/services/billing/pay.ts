@@ -3,7 +3,7 @@
 import type { ForeignReversal, Processor, UnclearCheckout, Word } from "../../billing/payments.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { nowSeconds } from "../../clock.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";

@@ -1,5 +1,5 @@
 /** Where payers return from a page of the payment processor. */
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 

@@ -4,9 +4,7 @@ import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observati
 import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import { processClock, sleep, steadyNow } from "../../clock.ts";
-import { DEFAULT_HORIZON } from "../../contracts/conflicts.ts";
-import { episodeName } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, DEFAULT_HORIZON, episodeName, UpstreamFailure } from "../../contracts/contract.ts";
 import { newId } from "../../ids.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";

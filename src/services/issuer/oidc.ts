@@ -4,7 +4,7 @@
  */
 import * as oidc from "openid-client";
 import { now } from "../../clock.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { violation } from "../../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { secretBytes } from "../../random.ts";
 import { type IssuerRecord, issuerContext } from "../../store/account/issuers.ts";

@@ -5,15 +5,19 @@ import { SignedCheckpointSchema } from "../../../gen/limber/v1/checkpoint_pb.ts"
 import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type ProviderAuth, ProviderAuthType, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { hardwareOf } from "../../billing/hardware.ts";
-import { nanoFromUsd } from "../../billing/price.ts";
+import { hardwareOf, nanoFromUsd } from "../../billing/price.ts";
 import { type Call, keyOf } from "../../call.ts";
-import { actionSpaceOf, dimensionOf } from "../../contracts/action-spaces.ts";
-import { assertBounds } from "../../contracts/bounds.ts";
-import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
-import { Contract, wordOfContract } from "../../contracts/contract.ts";
-import { EMBODIMENTS } from "../../contracts/embodiments.ts";
-import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/input-declaration.ts";
+import { assertBounds } from "../../contracts/act.ts";
+import {
+  actionSpaceOf,
+  Contract,
+  dimensionOf,
+  EMBODIMENTS,
+  knownActionSpace,
+  violation,
+  wordOfContract,
+} from "../../contracts/contract.ts";
+import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/inputs.ts";
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import { makerKeys } from "../../store/supply/maker-keys.ts";
@@ -24,9 +28,9 @@ import {
   offeringContext,
   type ProviderRecord,
 } from "../../store/supply/supply.ts";
-import type { SupplyDeps } from "../../supply/deps.ts";
-import { kindOf } from "../../supply/public-models.ts";
-import { isSignedBy } from "../../supply/signed.ts";
+import { isSignedBy } from "../../supply/facts.ts";
+import { kindOf } from "../../supply/live-supply.ts";
+import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";

@@ -25,8 +25,7 @@ import {
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { byCall, type Call, type Implementation } from "../../call.ts";
 import { nowSeconds } from "../../clock.ts";
-import { violation } from "../../contracts/conflicts.ts";
-import { AttemptFailure, failureOf } from "../../contracts/failure.ts";
+import { AttemptFailure, failureOf, violation } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { quantileOf } from "../../routing/index.ts";
@@ -50,7 +49,7 @@ import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
 import { type CircuitMove, circuitMoves } from "../../store/replicas/circuits.ts";
 import { type AttemptDay, attemptDays, type TroubleRecord, troublesOf } from "../../store/supply/offering-days.ts";
 import { findOffering, findProvider, namesOfProviders, type ProviderRecord } from "../../store/supply/supply.ts";
-import type { SupplyDeps } from "../../supply/deps.ts";
+import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
 
 type EarningRpcs = Pick<

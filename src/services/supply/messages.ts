@@ -14,12 +14,10 @@ import {
   ProviderStanding,
   WireProfileSchema,
 } from "../../../gen/limber/v1/supply_pb.ts";
-import { secondOf } from "../../billing/hardware.ts";
-import { usdFromNano } from "../../billing/price.ts";
+import { secondOf, usdFromNano } from "../../billing/price.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
-import { ASSUMED_SCALEDOWN_S, mostSteps } from "../../supply/facts.ts";
-import { isSignedBy } from "../../supply/signed.ts";
+import { ASSUMED_SCALEDOWN_S, isSignedBy, mostSteps } from "../../supply/facts.ts";
 
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {

@@ -18,8 +18,7 @@ import {
   UpdateOfferingRequestSchema,
   UpdateOfferingResponseSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { hardwareOf } from "../../billing/hardware.ts";
-import { nanoFromUsd } from "../../billing/price.ts";
+import { hardwareOf, nanoFromUsd } from "../../billing/price.ts";
 import { byCall, type Call, type Implementation } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
@@ -38,7 +37,7 @@ import {
   type OfferingStatus as StatusWord,
   setOfferingStatus,
 } from "../../store/supply/supply.ts";
-import type { SupplyDeps } from "../../supply/deps.ts";
+import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { withdraw } from "../../supply/withdraw.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { offeringMessage, STATUSES } from "./messages.ts";

@@ -2,8 +2,7 @@
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { ServerDialectSchema, type WireProfile } from "../../../gen/limber/v1/supply_pb.ts";
 import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { dimensionOf } from "../../contracts/action-spaces.ts";
-import { violation } from "../../contracts/conflicts.ts";
+import { dimensionOf, violation } from "../../contracts/contract.ts";
 import type { Wire } from "../../upstream/wire.ts";
 
 /** What a profile belongs to. */

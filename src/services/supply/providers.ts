@@ -18,7 +18,7 @@ import { findOrg } from "../../store/account/orgs.ts";
 import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-lifecycle.ts";
 import { createProvider, type ProviderStanding, reviewProvider, setOwner } from "../../store/supply/supply.ts";
-import type { SupplyDeps } from "../../supply/deps.ts";
+import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "../pages.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage, STANDINGS } from "./messages.ts";

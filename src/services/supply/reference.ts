@@ -24,7 +24,7 @@ import {
   setOfferingStatus,
 } from "../../store/supply/supply.ts";
 import { SupplyReader } from "../../store/supply/supply-reader.ts";
-import type { SupplyDeps } from "../../supply/deps.ts";
+import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { supplyService } from "../supply.ts";
 
 const PROVIDER = "reference";

@@ -1,25 +1,164 @@
-/** The conformance probe: whether a declared offering does what it declares, asked over its own wire. */
-import { create } from "@bufbuild/protobuf";
+/** Verifies offerings: runs the conformance probe over their own wire, on request and on schedule, and records the result. */
+import { create, type DescMessage, type MessageShape, toBinary, toJson } from "@bufbuild/protobuf";
+import { createValidator } from "@bufbuild/protovalidate";
+import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ActionMeaningSchema, InputContractSchema } from "../../../gen/limber/v1/input_contract_pb.ts";
 import {
   ProbeCheckSchema,
   ProbeMeasurementsSchema,
   type ProbeReport,
   ProbeReportSchema,
 } from "../../../gen/limber/v1/supply_pb.ts";
-import { nowSeconds } from "../../clock.ts";
-import { dimensionOf } from "../../contracts/action-spaces.ts";
-import { Contract } from "../../contracts/contract.ts";
+import { Cancel } from "../../cancellation.ts";
+import { every, nowSeconds, sleep } from "../../clock.ts";
+import { AttemptFailure, Contract, dimensionOf, EMBODIMENTS, UpstreamFailure } from "../../contracts/contract.ts";
+import { inputDeclarationFault, MOST_INPUT_BYTES } from "../../contracts/inputs.ts";
+import { Reason, refuse } from "../../errors.ts";
+import { type EventData, emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
-import { probeAct } from "./act.ts";
-import { ProbeFault } from "./faults.ts";
-import { probeGround } from "./ground.ts";
-import { probePredict } from "./predict.ts";
-import { type ProbeDeps, type Probed, ProbeRun } from "./run.ts";
+import { audit } from "../../store/account/audit.ts";
+import { type Tx, tx } from "../../store/database/tx.ts";
+import { notedAwake } from "../../store/replicas/awake-offerings.ts";
+import { type Described, fillModel, fillOffering } from "../../store/supply/described.ts";
+import {
+  endProgress,
+  noteBusyProbe,
+  putOffProbe,
+  settleProbe,
+  takeProbe,
+  tellProgress,
+} from "../../store/supply/offering-lifecycle.ts";
+import {
+  claimModel,
+  claimOwner,
+  type OfferingRecord,
+  type OfferingStatus,
+  setOfferingStatus,
+} from "../../store/supply/supply.ts";
+import type { UpstreamTarget } from "../../upstream/wire.ts";
+import { liveOffering } from "../facts.ts";
+import { kindOf } from "../live-supply.ts";
+import { removeDrained, type SupplyDeps } from "../withdraw.ts";
+import { probeAct, probeGround, probePredict } from "./checks.ts";
+import { type ProbeDeps, type Probed, ProbeFault, ProbeRun } from "./run.ts";
+
+/** States in which an offering can be probed. */
+export const PROBEABLE = ["pending", "verifying", "live", "degraded", "suspended"] as const;
+
+/** So many failures in a row suspend an offering that was live. */
+const FAILURES_TO_SUSPEND = 3;
+/** How long a server that dials the gateway is waited for, where its owner asks, and how often it is looked for, in milliseconds. */
+const DIAL_MS = 6_000;
+const LOOK_MS = 50;
+/** So many probes in a row that an offering had no time for, with no call that it answered in the last minutes, are a failure. */
+const BUSY_TO_FAIL = 3;
+const SERVED_WITHIN_MIN = 30;
+/** After a failure it is probed again this soon. */
+const RETRY_S = 60;
+
+/** Who asked for a probe: by name for the record, and whether one failure is enough to suspend. */
+interface Asker {
+  actor: string;
+  requestId?: string | undefined;
+  /** Its owner wants to know, so that it is not left to serve when it fails. */
+  owner: boolean;
+}
+
+/**
+ * Probes an offering and moves it to where the report says. Undefined when it was withdrawn meanwhile. Throws where it could not
+ * be probed: its wire is not spoken here, or it is busy and its owner did not ask.
+ */
+export async function verify(
+  deps: SupplyDeps,
+  declared: OfferingRecord,
+  asker: Asker,
+): Promise<{ offering: OfferingRecord; report: ProbeReport } | undefined> {
+  const { known, publish } = await described(deps, declared, liveOffering(declared, undefined, deps).target);
+  const { offering, target, bounds } = liveOffering(known, undefined, deps);
+  const wire = deps.upstream.wireOf(known.runtime);
+  if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
+  const isAway = (): boolean => wire.isHere?.(target) === false;
+  // A server that dials was refused for as long as its provider was not registered, and tries again from time to time.
+  for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
+  if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
+  const { report, busy } = await probe(
+    { ...deps, native: deps.upstream.native, addressOf: deps.upstream.addressOf },
+    { offering, target, wire, bounds, record: known },
+    // Who waits for it looks on; what the probe finds does not depend on that.
+    (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
+  ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
+  // A server that serves somebody may be full at each probe. One that is full while it serves nobody does not work.
+  if (busy && !report.passed && !asker.owner)
+    if ((await noteBusyProbe(deps.sql, known.id, SERVED_WITHIN_MIN)) < BUSY_TO_FAIL)
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
+  // Nothing is taken from calls, and nothing rejected, because a server had no time for a probe.
+  if (busy && !report.passed && asker.owner) {
+    await setOfferingStatus(deps.sql, known.id, { from: ["verifying"], to: "pending" });
+    const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
+    throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);
+  }
+  const failures = report.passed ? 0 : known.probeFailures + 1;
+  const to = nextStatus(known.status, report.passed, asker.owner ? FAILURES_TO_SUSPEND : failures);
+  const moved = await tx(deps.sql, async (tx) => {
+    const moved = await settleProbe(tx, known.id, {
+      from: PROBEABLE,
+      to,
+      failures,
+      report: toJson(ProbeReportSchema, report) as object, // a message is an object
+      chunkSteps: report.passed ? (report.measured?.chunkSteps ?? null) : undefined,
+      dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
+    });
+    if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
+    if (moved?.status === "live" && known.status !== "live") await claimModel(tx, moved, kindOf(moved));
+    // Who calls it next finds it awake, and pays for no cold start.
+    if (moved && report.passed && offering.scaledownS !== undefined)
+      await notedAwake(tx, { offeringId: known.id, warmMs: offering.scaledownS * 1000 });
+    if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
+    return moved;
+  });
+  if (!moved) return undefined;
+  if (report.passed) await publish();
+  if (moved.status !== known.status || moved.chunkSteps !== known.chunkSteps) await deps.refresh();
+  return { offering: moved, report };
+}
+
+/** An offering that was never live is rejected at once; one that was is given another chance. */
+function nextStatus(before: OfferingStatus, passed: boolean, failures: number): OfferingStatus {
+  if (passed) return "live";
+  if (before === "pending" || before === "verifying") return "rejected";
+  return failures >= FAILURES_TO_SUSPEND || before === "suspended" ? "suspended" : "degraded";
+}
+
+const STATUS_EVENTS: Readonly<Partial<Record<OfferingStatus, { event: EventData["case"]; action: string }>>> = {
+  live: { event: "offeringVerified", action: "offering.verified" },
+  rejected: { event: "offeringRejected", action: "offering.rejected" },
+  degraded: { event: "offeringDegraded", action: "offering.degraded" },
+  suspended: { event: "offeringSuspended", action: "offering.suspended" },
+};
+
+async function tell(
+  tx: Tx,
+  {
+    before,
+    after,
+    report,
+    asker,
+  }: { before: OfferingStatus; after: OfferingRecord; report: ProbeReport; asker: Asker },
+): Promise<void> {
+  const statusEvent = STATUS_EVENTS[after.status];
+  // What the schedule finds as it was is no news.
+  if (!statusEvent || (after.status === before && !asker.owner)) return;
+  const value = { offeringId: after.id, reportId: report.id };
+  await emit(tx, after.orgId, { case: statusEvent.event, value } as EventData); // all of them have these fields
+  const { actor, requestId } = asker;
+  const details = { report_id: report.id };
+  await audit(tx, { orgId: after.orgId, actor, requestId, action: statusEvent.action, subject: after.id, details });
+}
 
 export type { ProbeDeps, Probed } from "./run.ts";
 
 /** What came of a probe. */
-export interface Finding {
+interface Finding {
   report: ProbeReport;
   /** The server had no time for all of it, which says nothing about what it can do. */
   busy: boolean;
@@ -87,4 +226,135 @@ async function askContract(run: ProbeRun, contract: Contract, maxHorizon: number
   else if (contract === Contract.PREDICT) await probePredict(run);
   else if (contract === Contract.GROUND) await probeGround(run);
   else await run.check("contract", () => Promise.reject(new Error("this contract cannot be served over a wire yet")));
+}
+
+/** How long a server may take to describe itself, in milliseconds. */
+const BUDGET_MS = 10_000;
+const MOST = { dtMs: 60_000, horizon: 256, words: 16, letters: 512 } as const;
+const PARAMETERS: ReadonlySet<string> = new Set([
+  ...["seed", "temperature", "goal_image", "return_prediction", "actions", "fps", "resolution", "num_samples"],
+]);
+
+/** What a server said of one offering, as far as it may be believed. */
+interface Description {
+  /** The offering with what its declaration left out. */
+  readonly known: OfferingRecord;
+  /** Makes what it says of the model known, where nobody said anything before. Call it when the probe passed. */
+  publish(): Promise<void>;
+}
+
+/**
+ * Asks the server of an offering that was never live for what its declaration left out. Where it is not asked, answers nothing, or says
+ * nothing of this model, the offering stays as it is: the probe says what is wrong with its server.
+ */
+async function described(
+  { sql, upstream }: SupplyDeps,
+  known: OfferingRecord,
+  target: UpstreamTarget,
+): Promise<Description> {
+  const silent = { known, publish: async () => {} };
+  const isNew = known.status === "pending" || known.status === "verifying";
+  if (known.runtime !== upstream.native.id || !isNew) return silent;
+  const call = { signal: new Cancel(), budgetMs: BUDGET_MS, requestId: newId("req") };
+  const models = await upstream.native.describe(target, call).catch(() => []);
+  const model = models.find(({ slug }) => slug === known.model) ?? (models.length === 1 ? models[0] : undefined);
+  if (model === undefined || (model.slug !== "" && model.slug !== known.model)) return silent;
+  const said = { ...wordsOf(model), ...inputOf(model, known) };
+  const wanted = Object.fromEntries(Object.entries(said).filter(([name]) => known.undeclared.includes(name)));
+  const filled = Object.keys(wanted).length === 0 ? undefined : await fillOffering(sql, known.id, wanted);
+  const words = { summary: sentenceOf(model.summary), limits: sentenceOf(model.limits) };
+  return {
+    known: filled ?? known,
+    async publish() {
+      if (words.summary !== "" || words.limits !== "") await fillModel(sql, known, words);
+    },
+  };
+}
+
+/** What is of use in its words: a server is not trusted to keep to what a declaration would be held to. */
+function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): Described {
+  const bodies = embodiments.filter((word) => Object.hasOwn(EMBODIMENTS, word)).slice(0, MOST.words);
+  const honoured = [...new Set(parameters)].filter((word) => PARAMETERS.has(word));
+  return {
+    ...(dtMs > 0 && dtMs <= MOST.dtMs && { dt_ms: dtMs }),
+    ...(maxHorizon > 0 && maxHorizon <= MOST.horizon && { max_horizon: maxHorizon }),
+    ...(bodies.length > 0 && { embodiments: bodies }),
+    ...(honoured.length > 0 && { parameters: honoured }),
+  };
+}
+
+const validator = createValidator({ regexMatch: (pattern, against) => new RegExp(pattern, "u").test(against) });
+
+const isSound = <D extends DescMessage>(schema: D, message: MessageShape<D>): boolean =>
+  validator.validate(schema, message).kind === "valid" && toBinary(schema, message).length <= MOST_INPUT_BYTES;
+
+/** What it says that it reads and that its actions mean, as far as that can be true of the offering. */
+function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: OfferingRecord): Described {
+  const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim ?? undefined);
+  const fits = (said: Pick<Parameters<typeof inputDeclarationFault>[0], "input" | "actions">): boolean =>
+    inputDeclarationFault({ ...said, actionSpaces, dimOf }) === undefined;
+  const emitted = actions.filter(({ actionSpace }) => !actionSpace || actionSpaces.includes(actionSpace));
+  const reads = input && {
+    ...input,
+    proprio: input.proprio.filter(({ actionSpace }) => !actionSpace || actionSpaces.includes(actionSpace)),
+  };
+  const bytes = emitted.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
+  const means = emitted.every((each) => isSound(ActionMeaningSchema, each)) && bytes <= MOST_INPUT_BYTES;
+  return {
+    ...(reads &&
+      isSound(InputContractSchema, reads) &&
+      fits({ input: reads, actions: [] }) && { input: toJson(InputContractSchema, reads) as object }), // a message is an object
+    ...(emitted.length > 0 &&
+      means &&
+      fits({ input: undefined, actions: emitted }) && {
+        actions: emitted.map((each) => toJson(ActionMeaningSchema, each) as object), // a message is an object
+      }),
+  };
+}
+
+/** A sentence or two, in one line. */
+const sentenceOf = (text: string): string =>
+  text
+    .replaceAll(/[\p{Cc}\p{Cf}\s]+/gu, " ")
+    .trim()
+    .slice(0, MOST.letters);
+
+const SCHEDULE_MS = 10_000;
+/** No probe takes this long; a lost one is taken by another worker. */
+const LEASE_S = 900;
+const PUT_OFF_S = 300;
+/** Probes in one look, so that they never crowd out calls. */
+const MOST_AT_ONCE = 8;
+
+/** Probes what is due, one offering after the other. Answers how many. */
+export async function probeDue(deps: SupplyDeps, warn: (text: string) => void): Promise<number> {
+  for (let count = 0; count < MOST_AT_ONCE; count++) {
+    const known = await takeProbe(deps.sql, LEASE_S);
+    if (!known) return count;
+    await verify(deps, known, { actor: "system", owner: false }).catch(async () => {
+      warn(`offering ${known.id} could not be probed`);
+      await putOffProbe(deps.sql, known.id, PUT_OFF_S);
+    });
+  }
+  return MOST_AT_ONCE;
+}
+
+/** Looks every ten seconds for what is due and for what has drained; the returned function ends that. */
+export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () => Promise<void> {
+  let running: Promise<unknown> | undefined;
+  const look = async (): Promise<void> => {
+    await removeDrained(deps.sql);
+    await probeDue(deps, warn);
+  };
+  const stop = every(SCHEDULE_MS, () => {
+    running ??= look()
+      .catch(() => warn("the schedule of probes could not be read"))
+      .finally(() => {
+        running = undefined;
+      });
+  });
+  return async () => {
+    stop();
+    await running;
+  };
 }

@@ -3,7 +3,7 @@ import { decodeGr00t } from "../../codecs/python/gr00t.ts";
 import type { Unpacked } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { chunkOf, sideBySide, tableOf } from "../payload/chunk.ts";
 import type { Profile } from "../payload/profile.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";

@@ -7,7 +7,7 @@ import type { Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
 import { passed } from "../../codecs/passing.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
-import type { UpstreamFailure } from "../../contracts/failure.ts";
+import type { UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";

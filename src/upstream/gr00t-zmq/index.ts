@@ -1,8 +1,7 @@
 /** Isaac-GR00T's inference service over ZeroMQ: N1.5, N1.6 and N1.7. */
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { ServerDialect, WireReset } from "../../../gen/limber/v1/supply_pb.ts";
-import { type ActAnswer, episodeOf } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { type ActAnswer, AttemptFailure, episodeOf, UpstreamFailure } from "../../contracts/contract.ts";
 import { partsOf } from "../payload/observe.ts";
 import { readsOf } from "../payload/reads.ts";
 import { malformed } from "../transport/failures.ts";

@@ -5,7 +5,7 @@
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Signal } from "../../cancellation.ts";
 import type { Gr00tArrays } from "../../codecs/python/gr00t.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { type ModalityConfig, type ModalityTag, readModalityConfig } from "./decode.ts";
 import { encodeCall, type Layout } from "./encode.ts";
 import type { ZmqChannel } from "./exchange.ts";

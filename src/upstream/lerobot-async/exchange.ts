@@ -1,7 +1,7 @@
 /** One robot at a time: LeRobot's server keeps one queue for all of its clients. */
 import { createHash } from "node:crypto";
 import { now } from "../../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { Exclusive } from "../transport/exclusive.ts";
 import type { GrpcClient } from "../transport/grpc.ts";
 import type { ServerLeases } from "../transport/leases.ts";

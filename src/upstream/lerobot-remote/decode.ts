@@ -10,7 +10,7 @@ import {
 } from "../../codecs/python/lerobot-remote.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { chunkOf, tableOf } from "../payload/chunk.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 

@@ -1,6 +1,6 @@
 /** Model servers that dialled the gateway, by provider: each is called on its own stream. */
 import type { ServeRequest, ServeResponse } from "../../../gen/limber/outbound/v1/outbound_service_pb.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, lost, malformed } from "../transport/failures.ts";
 import type { CallOptions } from "../wire.ts";
 

@@ -8,7 +8,7 @@ import {
   type PredictResponse,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
 /** One message of an act stream: the call that it is about, and what became of it. */

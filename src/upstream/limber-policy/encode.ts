@@ -11,8 +11,14 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, ImageFormat, type Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
-import { type ActInput, episodeOf, type GroundInput, type PredictInput } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import {
+  type ActInput,
+  AttemptFailure,
+  episodeOf,
+  type GroundInput,
+  type PredictInput,
+  UpstreamFailure,
+} from "../../contracts/contract.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
 import type { GrpcMessage } from "../transport/grpc.ts";

@@ -5,7 +5,7 @@
 
 import type { Signal } from "../../cancellation.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
 import type { DuplexEvents, GrpcClient, GrpcDuplex, GrpcExchange } from "../transport/grpc.ts";
 import { MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";

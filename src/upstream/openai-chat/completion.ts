@@ -2,7 +2,7 @@
  * The answer of a server of chat completions: its text without the reasoning, why it ended, and its tokens. Sources: the API references of OpenAI,
  * Gemini, Mistral, DeepSeek, Anthropic, OpenRouter and Zhipu, and the servers of vLLM, SGLang, llama.cpp, Ollama, TGI and MLX.
  */
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { malformed, ownerText } from "../transport/failures.ts";
 import { errorIn, isObject, readJson } from "../transport/http.ts";
 import { failureOfStatus } from "../transport/status.ts";

@@ -12,7 +12,7 @@ import { pathsUnder } from "../../codecs/base-address.ts";
 import { passed } from "../../codecs/passing.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { WEBSOCKET_PIECES } from "../../codecs/websocket.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";

@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { UpstreamFailure } from "../../contracts/failure.ts";
+import { UpstreamFailure } from "../../contracts/contract.ts";
 import { partsOf } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 import { FrameSet } from "../pictures/frames.ts";

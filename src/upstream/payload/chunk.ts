@@ -2,7 +2,7 @@
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { malformed } from "../transport/failures.ts";
 
 /** Numbers in rows. */

@@ -2,7 +2,7 @@
 import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/python/json-numpy.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { failureOf, malformed } from "../transport/failures.ts";
 import { bareNumber, chunkOf, sideBySide, type Table, tableOf } from "./chunk.ts";
 import type { Profile } from "./profile.ts";

@@ -4,7 +4,7 @@ import { encoded, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import type { Asker } from "../../codecs/pictures/turns.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
 import { type FrameSlot, ownName, type Profile, type ProprioSlot } from "./profile.ts";

@@ -7,7 +7,7 @@ import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
 import { isMp4 } from "../../codecs/pictures/mp4.ts";
 import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { decodeVideo } from "../pictures/ffmpeg.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";

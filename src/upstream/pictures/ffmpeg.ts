@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { readImageHeader } from "../../codecs/pictures/image.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, malformed } from "../transport/failures.ts";
 
 const MAX_OUTPUT_BYTES = 256 * 2 ** 20;

@@ -8,7 +8,7 @@ import { readImageHeader } from "../../codecs/pictures/image.ts";
 import { countMp4Frames, isMp4 } from "../../codecs/pictures/mp4.ts";
 import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { malformed } from "../transport/failures.ts";
 import { decodeVideo } from "./ffmpeg.ts";
 

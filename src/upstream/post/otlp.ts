@@ -8,7 +8,7 @@ import { Cancel } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { newId } from "../../ids.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
 import { openHttp2Grpc } from "../transport/http2-grpc.ts";

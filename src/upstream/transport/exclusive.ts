@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { sleep, steadyNow } from "../../clock.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import type { CallOptions } from "../wire.ts";
 import { calledOff, unreachable } from "./failures.ts";
 import type { ServerLeases, Taken } from "./leases.ts";

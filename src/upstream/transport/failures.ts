@@ -2,7 +2,7 @@
 import { constants } from "node:http2";
 import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { Refusal } from "../../errors.ts";
 import { AddressRefused } from "./guard.ts";
 

@@ -6,7 +6,7 @@ import type { Signal } from "../../cancellation.ts";
 import { now } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { retryAfterMs } from "../../codecs/retry-after.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { traceOf } from "../wire.ts";
 import { lost, malformed, ownerText } from "./failures.ts";
 import type { Address, UpstreamServer } from "./servers.ts";

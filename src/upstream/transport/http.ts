@@ -6,7 +6,7 @@ import { after, now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { retryAfterMs } from "../../codecs/retry-after.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";

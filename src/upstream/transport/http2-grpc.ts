@@ -12,7 +12,7 @@ import { BRAND } from "../../brand.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import { passed } from "../../codecs/passing.ts";
-import { UpstreamFailure } from "../../contracts/failure.ts";
+import { UpstreamFailure } from "../../contracts/contract.ts";
 import { random } from "../../random.ts";
 import { calledOff, failureOf, http2Failure, lost, unreachable } from "./failures.ts";
 import {

@@ -1,6 +1,6 @@
 /** The model servers of a wire: one entry for each address and credential. */
 import type { LookupFunction } from "node:net";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
 import type { GrpcClientFactory } from "./grpc.ts";

@@ -1,5 +1,5 @@
 /** What a server's status means, in whichever protocol it says so. The words beside it decide where one status has several meanings. */
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 
 /** Source: RFC 9110, and what model servers, their proxies and hosted APIs make of it. */
 const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {

@@ -1,7 +1,7 @@
 /** Turns at a server that does one thing at a time: calls wait in order, until they are aborted. */
 
 import type { Signal } from "../../cancellation.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff } from "./failures.ts";
 
 const MAX_WAITING = 256;

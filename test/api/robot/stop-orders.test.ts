@@ -6,8 +6,7 @@ import { StopRobotsRequestSchema } from "../../../gen/limber/v1/robot_service_pb
 import { after } from "../../../src/clock.ts";
 import { principalOf } from "../../../src/edge/gate/authenticate.ts";
 import { newId } from "../../../src/ids.ts";
-import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
-import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
+import { ActiveStops, type StopOrder, StopOrders } from "../../../src/inference/stops.ts";
 import { robotService, writeStop } from "../../../src/services/robot.ts";
 import { findKeyByHash, type KeyRecord } from "../../../src/store/account/keys.ts";
 import { hashSecret } from "../../../src/store/account/secret.ts";

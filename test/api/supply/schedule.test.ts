@@ -1,7 +1,7 @@
 /** Offerings are probed again when their time has come: failures degrade, then suspend; a pass makes them live again. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { SupplyDeps } from "../../../src/supply/deps.ts";
-import { probeDue } from "../../../src/supply/probe/schedule.ts";
+import { probeDue } from "../../../src/supply/probe/probe.ts";
+import type { SupplyDeps } from "../../../src/supply/withdraw.ts";
 import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { createVault } from "../../../src/vault.ts";

@@ -1,7 +1,7 @@
 /** Cold starts are claimed in the database; one word that it never answers holds up none after it. */
 import { beforeAll, expect, it } from "vitest";
 import type { Queryable } from "../../../src/store/database/tx.ts";
-import { Wakes } from "../../../src/supply/wakes.ts";
+import { Wakes } from "../../../src/supply/shared-health.ts";
 import type { App } from "../../support/app.ts";
 import { gateway } from "../../support/attempts.ts";
 import type { Model } from "../../support/model.ts";

@@ -1,6 +1,6 @@
 /** Replicas, payers and time that a seed plays with, and what callers were told meanwhile. */
 import { expect } from "vitest";
-import type { Payer } from "../../../src/billing/key-credit.ts";
+import type { Payer } from "../../../src/billing/credit-leaser.ts";
 import { Reason, Refusal } from "../../../src/errors.ts";
 import { newId } from "../../../src/ids.ts";
 import type { BudgetInterval } from "../../../src/store/account/keys.ts";

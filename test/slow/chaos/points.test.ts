@@ -1,6 +1,6 @@
 /** A process dies at each point of a call's road to the ledger, in turn: before a statement is sent, or before its answer is heard. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import type { Payer } from "../../../src/billing/key-credit.ts";
+import type { Payer } from "../../../src/billing/credit-leaser.ts";
 import { newId } from "../../../src/ids.ts";
 import { balanceOf } from "../../../src/store/account/orgs.ts";
 import { claim } from "../../../src/store/billing/idempotency.ts";

@@ -1,6 +1,6 @@
 /** The judge of a siege finds what is wrong, and nothing else: what callers were told is held against the request that it names. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { Payer } from "../../../src/billing/key-credit.ts";
+import type { Payer } from "../../../src/billing/credit-leaser.ts";
 import { newId } from "../../../src/ids.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { endOf, estimate, failureOf, intentOf, makePayer, openReplica, type Replica } from "../../support/money.ts";

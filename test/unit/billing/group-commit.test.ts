@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/group-commit.ts";
 import { GroupCommitter } from "../../../src/billing/group-commit.ts";
-import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 import { runs } from "../../support/runs.ts";

@@ -1,7 +1,7 @@
 /** What calls cost, by table: every unit, waking up, hedges, and calls on the caller's own provider key. */
 import { describe, expect, it } from "vitest";
 import { charge } from "../../../src/billing/price.ts";
-import { microOf, ownKeyNano } from "../../../src/contracts/price.ts";
+import { microOf, ownKeyNano } from "../../../src/contracts/contract.ts";
 
 const CASES: readonly (readonly [what: string, units: number, nanoPerUnit: number, micro: number])[] = [
   ["16 action steps at 0.0001 USD", 16, 100_000, 1_600],

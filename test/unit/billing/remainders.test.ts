@@ -1,9 +1,8 @@
 /** Charges below a micro-dollar: what each is off by counts in the key's next one. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { charge } from "../../../src/billing/price.ts";
-import { Remainders } from "../../../src/billing/remainders.ts";
-import { mostMicroOf } from "../../../src/contracts/price.ts";
+import { charge, Remainders } from "../../../src/billing/price.ts";
+import { mostMicroOf } from "../../../src/contracts/contract.ts";
 
 it("charges a thousand calls of a third of a micro-dollar what they come to together", () => {
   const remainders = new Remainders();

@@ -4,9 +4,7 @@ import { ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts
 import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { checkAnswer, inputOf, intentOf, unitsOf } from "../../../src/contracts/act.ts";
-import { ACTION_SPACES } from "../../../src/contracts/action-spaces.ts";
-import { type ActAnswer, Contract } from "../../../src/contracts/contract.ts";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { ACTION_SPACES, type ActAnswer, AttemptFailure, Contract } from "../../../src/contracts/contract.ts";
 import { Reason, Refusal } from "../../../src/errors.ts";
 
 const request = (init: Parameters<typeof create<typeof ActRequestSchema>>[1] = {}) =>

@@ -1,13 +1,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  type CheckpointStatement,
-  ed25519Key,
-  isSigned,
-  pemOf,
-  statementOf,
-} from "../../../src/contracts/checkpoint.ts";
+import { type CheckpointStatement, ed25519Key, isSigned, pemOf, statementOf } from "../../../src/contracts/trust.ts";
 
 const pemFor = (key: KeyObject): string => key.export({ type: "spki", format: "pem" }) as string; // what PEM gives
 const maker = generateKeyPairSync("ed25519");

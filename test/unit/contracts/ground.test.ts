@@ -2,8 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { GroundedBoxSchema, GroundedPointSchema } from "../../../gen/limber/v1/grounding_pb.ts";
 import { GroundRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { Contract, type GroundAnswer } from "../../../src/contracts/contract.ts";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { AttemptFailure, Contract, type GroundAnswer } from "../../../src/contracts/contract.ts";
 import { checkAnswer, inputOf, intentOf, unitsOf } from "../../../src/contracts/ground.ts";
 
 const request = create(GroundRequestSchema, {

@@ -9,11 +9,12 @@ import {
   RotationForm,
 } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { FrameSchema, ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { differenceOf, meaningIn } from "../../../src/contracts/action-meaning.ts";
-import { inputDeclarationFault } from "../../../src/contracts/input-declaration.ts";
 import {
+  differenceOf,
   type GivenInput,
+  inputDeclarationFault,
   inputFaults,
+  meaningIn,
   meetsContract,
   quickCheckOf,
   type ReadPicture,

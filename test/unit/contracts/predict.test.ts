@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { PredictRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { type PredictedFrame, PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../src/contracts/contract.ts";
 import { checkAnswer, checkFrame, inputOf, intentOf, refuseStream, unitsOf } from "../../../src/contracts/predict.ts";
 import { Reason, Refusal } from "../../../src/errors.ts";
 

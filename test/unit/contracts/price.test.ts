@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { charge } from "../../../src/billing/price.ts";
-import { microOf } from "../../../src/contracts/price.ts";
+import { microOf } from "../../../src/contracts/contract.ts";
 import { runs } from "../../support/runs.ts";
 
 /** Half to even, in integers without bounds. */

@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { CreditLeaser } from "../../../src/billing/credit-leaser.ts";
-import type { CommitBatch, LedgerPort } from "../../../src/billing/ledger-port.ts";
+import type { CommitBatch, LedgerPort } from "../../../src/billing/group-commit.ts";
 import { Cancel } from "../../../src/cancellation.ts";
 import { Reason, Refusal, refuse } from "../../../src/errors.ts";
 import { CallBilling } from "../../../src/inference/call-billing.ts";

@@ -1,7 +1,7 @@
 /** Callers whose calls keep failing are slowed, each alone. */
 import { expect, test } from "vitest";
 import { Refusal } from "../../../src/errors.ts";
-import { FailingCallers } from "../../../src/inference/failing-callers.ts";
+import { FailingCallers } from "../../../src/inference/call.ts";
 
 const who = (keyId: string, orgId = `org_of_${keyId}`) => ({ keyId, orgId });
 

@@ -1,8 +1,7 @@
 /** Emergency stops on their way into the database: merged by target, a few of an organization at a time, and in force all the while. */
 import { expect, it } from "vitest";
 import { newId } from "../../../src/ids.ts";
-import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
-import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
+import { ActiveStops, type StopOrder, StopOrders } from "../../../src/inference/stops.ts";
 import type { StopRecord } from "../../../src/store/replicas/robot-stops.ts";
 
 const BY = { actor: "key_one", requestId: "req_one" };

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Cancel } from "../../../src/cancellation.ts";
-import { Cores } from "../../../src/jobs/cores.ts";
+import { Cores } from "../../../src/jobs/evaluation.ts";
 
 const never = new Cancel();
 

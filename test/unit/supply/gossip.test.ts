@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../src/contracts/contract.ts";
 import { HealthBoard } from "../../../src/routing/health/health.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
-import { Gossip } from "../../../src/supply/gossip.ts";
+import { Gossip } from "../../../src/supply/shared-health.ts";
 import { settle } from "../../support/manual-clock.ts";
 import { offering, supplyOf } from "../../support/supply.ts";
 

@@ -1,10 +1,10 @@
 /** What goes wrong at offerings is counted once for their owners, whatever becomes of the database, and repeats nothing that callers sent. */
 import { describe, expect, it } from "vitest";
-import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/contract.ts";
 import { HealthBoard, planFor, tellOwner } from "../../../src/routing/index.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
 import type { TroubleRecord } from "../../../src/store/supply/offering-days.ts";
-import { Troubles } from "../../../src/supply/troubles.ts";
+import { Troubles } from "../../../src/supply/shared-health.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 const KIND = AttemptFailure.UPSTREAM_ERROR;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { AttemptFailure, failureWord } from "../../../src/contracts/failure.ts";
+import { AttemptFailure, failureWord } from "../../../src/contracts/contract.ts";
 import { mayBeInput } from "../../../src/upstream/blame.ts";
 import { toldFailure } from "../../../src/upstream/transport/failures.ts";
 

@@ -7,7 +7,7 @@ import type { Packable, Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import { Reason, refuse } from "../../../errors.ts";
-import type { Embodiment, StatePart } from "../../../inference/embodiment.ts";
+import type { Embodiment, StatePart } from "../../../inference/robot-check.ts";
 import type { OwnRequest } from "../own-keys.ts";
 
 type Gr00tValue = Unpacked<NdArray>;

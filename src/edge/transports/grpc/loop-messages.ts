@@ -5,7 +5,7 @@ import { type ActStreamResponse, InferenceService } from "../../../../gen/limber
 import { PREFIX } from "../../../codecs/grpc.ts";
 import { copySteps, type PackedSteps, packedIn } from "../../../codecs/protobuf/write.ts";
 import { roomFor, taken } from "../../../codecs/slab.ts";
-import { packedRequest } from "../../../inference/loops/packed-observation.ts";
+import { packedRequest } from "../../../inference/control-loop/packed-observation.ts";
 
 /** The beginning of a chunk's name, in plain letters, where the name is that and its step, so that no text is made of the two. */
 const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readonly name?: Uint8Array }).name;

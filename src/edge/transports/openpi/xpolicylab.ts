@@ -15,7 +15,7 @@ import { type Packable, UNPACK_LIMITS, type Unpacked, type UnpackedMap } from ".
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import { Reason, refuse } from "../../../errors.ts";
-import { numbersOwed, spaceOwed } from "../../../inference/owed.ts";
+import { numbersOwed, spaceOwed } from "../../../inference/robot-check.ts";
 import { unreadable } from "../unreadable.ts";
 import { MOST_PICTURES, type NamedPart, type OpenpiQuery } from "./observation.ts";
 import type { Heard, RobotProtocol } from "./protocol.ts";

@@ -14,7 +14,7 @@ import {
 import type { FrameSchema, ImageFormat } from "../../../../gen/limber/v1/observation_pb.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { framedChunk } from "../../../../src/edge/transports/grpc/loop-messages.ts";
-import { packedRequest } from "../../../../src/inference/loops/packed-observation.ts";
+import { packedRequest } from "../../../../src/inference/control-loop/packed-observation.ts";
 import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
 import { runs } from "../../../support/runs.ts";
 

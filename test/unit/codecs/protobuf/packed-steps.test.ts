@@ -4,8 +4,8 @@ import { describe, expect, it } from "vitest";
 import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
+import { SentAction } from "../../../../src/contracts/act.ts";
 import { toText } from "../../../../src/edge/messages/json.ts";
-import { SentAction } from "../../../../src/inference/sent-action.ts";
 import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
 
 /** The largest number that an action may have: the one below 2^128. */

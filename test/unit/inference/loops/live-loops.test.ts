@@ -4,8 +4,8 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { LoopsToldSchema, LoopTalkSchema } from "../../../../gen/limber/replica/v1/loops_pb.ts";
 import { RunningLoopSchema } from "../../../../gen/limber/v1/loop_pb.ts";
 import { steadyNow } from "../../../../src/clock.ts";
-import { LiveLoops } from "../../../../src/inference/loops/live-loops.ts";
-import type { Carried } from "../../../../src/inference/loops/loop-registry.ts";
+import { LiveLoops } from "../../../../src/inference/control-loop/live-loops.ts";
+import type { Carried } from "../../../../src/inference/control-loop/loop-registry.ts";
 import { replaceAmbient } from "../../../support/ambient.ts";
 import { ManualClock, settle } from "../../../support/manual-clock.ts";
 

@@ -1,8 +1,8 @@
 /** The tab of a control loop when its bill's time is over and the ledger takes its own. */
 import { afterEach, expect, it } from "vitest";
 import { CreditLeaser } from "../../../../src/billing/credit-leaser.ts";
-import type { CommitBatch, LedgerPort } from "../../../../src/billing/ledger-port.ts";
-import { LoopBilling } from "../../../../src/inference/loops/loop-billing.ts";
+import type { CommitBatch, LedgerPort } from "../../../../src/billing/group-commit.ts";
+import { LoopBilling } from "../../../../src/inference/control-loop/loop-billing.ts";
 import { planFor } from "../../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../../src/store/billing/ledger.ts";
 import { replaceAmbient } from "../../../support/ambient.ts";

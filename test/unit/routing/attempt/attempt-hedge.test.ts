@@ -1,7 +1,7 @@
 /** A second step beside a late first one. */
 import { describe, expect, test } from "vitest";
 import { HedgeWithheld } from "../../../../gen/limber/v1/route_pb.ts";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
 import { routeOf } from "../../../../src/routing/attempt/record.ts";
 import type { Offering } from "../../../../src/routing/offering.ts";

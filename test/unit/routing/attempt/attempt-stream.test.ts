@@ -1,7 +1,7 @@
 /** Answers that come in parts. */
 import { describe, expect, test } from "vitest";
 import type { Signal } from "../../../../src/cancellation.ts";
-import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/contract.ts";
 import { Reason } from "../../../../src/errors.ts";
 import { type AttemptOptions, attemptStream } from "../../../../src/routing/attempt/attempt.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";

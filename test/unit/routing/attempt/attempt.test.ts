@@ -1,6 +1,6 @@
 /** One step of a plan after the other: what is tried, how long, and for whom. */
 import { describe, expect, test } from "vitest";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import { Reason, refuse } from "../../../../src/errors.ts";
 import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
 import { routeOf } from "../../../../src/routing/attempt/record.ts";

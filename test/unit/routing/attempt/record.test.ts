@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { AttemptStatus, PinOutcome } from "../../../../gen/limber/v1/route_pb.ts";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import { Reason } from "../../../../src/errors.ts";
 import { directRouteOf, refusalOfTries, routeOf, type Try } from "../../../../src/routing/attempt/record.ts";
 import { type PlanStep, planFor } from "../../../../src/routing/plan/plan.ts";

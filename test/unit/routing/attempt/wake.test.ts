@@ -1,6 +1,6 @@
 /** Who pays for waking an offering, of all attempts that find it asleep. */
 import { describe, expect, test } from "vitest";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import type { AttemptWorld } from "../../../../src/routing/attempt/attempt.ts";
 import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
 import { owed } from "../../../../src/routing/attempt/record.ts";

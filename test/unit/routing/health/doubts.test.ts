@@ -1,7 +1,7 @@
 /** What a caller's own input may have caused counts with another organisation's failure, or with the gateway's own question. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
-import { Contract } from "../../../../src/contracts/contract.ts";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure, Contract } from "../../../../src/contracts/contract.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { HoldReason } from "../../../../gen/limber/v1/control_loop_pb.ts";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import type { LoopRules } from "../../../../src/routing/loop/loop.ts";
 import type { LoopEffect } from "../../../../src/routing/loop/window.ts";
 import { MOST_AT_ONCE } from "../../../../src/routing/loop/window.ts";

@@ -1,6 +1,6 @@
 /** Several observations asked about at once: when, and what becomes of them. */
 import { describe, expect, it } from "vitest";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import type { LoopRules } from "../../../../src/routing/loop/loop.ts";
 import { MOST_AT_ONCE } from "../../../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";

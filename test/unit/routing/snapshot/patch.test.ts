@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { ContractSource, InputContractSchema } from "../../../../gen/limber/v1/input_contract_pb.ts";
 import { SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
-import { declaredInput } from "../../../../src/contracts/declared-input.ts";
+import { declaredInput } from "../../../../src/contracts/inputs.ts";
 import type { HealthView } from "../../../../src/routing/health/health.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import { ALIASES } from "../../../../src/routing/offering.ts";

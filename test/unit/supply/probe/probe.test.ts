@@ -1,6 +1,5 @@
 import { afterEach, expect, it } from "vitest";
-import { Contract } from "../../../../src/contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import { AttemptFailure, Contract, UpstreamFailure } from "../../../../src/contracts/contract.ts";
 import { type ProbeDeps, type Probed, probe } from "../../../../src/supply/probe/probe.ts";
 import { replaceAmbient } from "../../../support/ambient.ts";
 import { eventually } from "../../../support/eventually.ts";

@@ -4,7 +4,7 @@ import { describe, expect, it, test } from "vitest";
 import { ActionReference, CameraRole } from "../../../../gen/limber/v1/input_contract_pb.ts";
 import { FrameSchema, ObservationSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { WireProfileSchema } from "../../../../gen/limber/v1/supply_pb.ts";
-import type { UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import type { UpstreamFailure } from "../../../../src/contracts/contract.ts";
 import { inputFaults } from "../../../../src/contracts/inputs.ts";
 import { PROFILES as GR00T } from "../../../../src/upstream/gr00t-zmq/profiles.ts";
 import { createUpstream } from "../../../../src/upstream/index.ts";

@@ -1,0 +1,814 @@
+/** A control loop: `routing/loop` decides, and `ControlLoop` carries it out. */
+import { HoldReason, type LoopOpen, LoopOpenSchema, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
+import { type Call, keyOf, type Listener, type Speaker } from "../../call.ts";
+import { after, nowSeconds, sleep, steadyNow } from "../../clock.ts";
+import * as act from "../../contracts/act.ts";
+import { assertBounds, exceeds } from "../../contracts/act.ts";
+import { DEFAULT_ACTION_SPACE, type Intent, violation } from "../../contracts/contract.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../../errors.ts";
+import {
+  type DeliverEffect,
+  Loop,
+  type LoopEffect,
+  type LoopEvent,
+  type LoopGauge,
+  type ObservationView,
+  type PlanStep,
+  tellOwner,
+  type Wake,
+} from "../../routing/index.ts";
+import {
+  hedgesOf,
+  type InferenceDeps,
+  moverOf,
+  preferenceWord,
+  refuseLargeMetadata,
+  robotIn,
+  robotOf,
+} from "../call.ts";
+import type { Charge } from "../call-billing.ts";
+import { type Prepared, prepare } from "../prepare.ts";
+import type { SessionPin } from "../sessions.ts";
+import type { Mover } from "../stops.ts";
+import { LoopBilling } from "./loop-billing.ts";
+import { ObservationViews, type ParsedObservation, PlanTracker } from "./loop-plan.ts";
+import type { LeftBehind, ResumedChunk } from "./loop-registry.ts";
+import {
+  type Carried,
+  draining,
+  LoopCounts,
+  type LoopFacts,
+  runningLoopOf,
+  StretchCounts,
+  takenOver,
+} from "./loop-registry.ts";
+import { PendingRequests, UpstreamChannels } from "./loop-requests.ts";
+import { heldBack, LoopWriter, newRoute, openedOf } from "./loop-writer.ts";
+import type { SessionStream, TakenSession } from "./resumption.ts";
+
+/** Milliseconds without reading after which a caller is taken to be gone. */
+const PATIENCE_MS = 10_000;
+/** Milliseconds of silence after which a caller is taken to be gone. Source: specification, "Limits": the life of a pin. */
+const SILENCE_MS = 15 * 60_000;
+/** The longest that an observation may be of use. */
+const LONGEST_DEADLINE_MS = 10_000;
+/** Reasons of holds that are the last asked offering's. */
+const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
+  HoldReason.LATE,
+  HoldReason.UPSTREAM_FAILED,
+  HoldReason.OUT_OF_BOUNDS,
+]);
+/** Milliseconds between two renewals of a pin. */
+const TOUCH_MS = 1_000;
+/** A stream writes no more than one episode down in so many milliseconds. */
+const RECORD_MS = 100;
+/** The greatest number of an episode, as the schema has it. */
+const LAST_EPISODE = 2_147_483_647;
+
+/** One robot in its loop. */
+class LoopSession implements Carried {
+  readonly #session: SessionPin | undefined;
+  readonly mover: Mover;
+  readonly #deps: InferenceDeps;
+  readonly #call: Call;
+  readonly #intent: Intent;
+  readonly #billing: LoopBilling;
+  readonly #loop: Loop<ParsedObservation>;
+  readonly #deadlineMs: number;
+  readonly #views = new ObservationViews();
+  readonly #requests: PendingRequests;
+  readonly #channels: UpstreamChannels;
+  readonly #writer: LoopWriter;
+  readonly #sender: ChunkSender;
+  readonly #tracker: PlanTracker;
+  readonly #tally: LoopCounts;
+  /** What does not change about it, for those who watch. */
+  readonly #about: LoopFacts;
+  /** What is to be done, in a list that is used again. */
+  #effects: (LoopEffect<ParsedObservation> | undefined)[] | undefined = [];
+  #opened = false;
+  #over = false;
+  /** Why it ends as soon as no answer is awaited; a refusal, or undefined for a good end. */
+  #ending: { refusal: Refusal | undefined } | undefined;
+  #wakeAt = Number.POSITIVE_INFINITY;
+  #forgetWake = (): void => {};
+  #heardAt = steadyNow();
+  #touchedAt = Number.NEGATIVE_INFINITY;
+  /** The episode that the caller says it is in. */
+  readonly #asked: number | undefined;
+  /** What the database says of the session; undefined where the stream has none. */
+  #taken: Promise<TakenSession> | undefined;
+  /** It is known what was charged for on the stream before. */
+  #known = false;
+  /** The last chunk of the stream before, until one of this stream is charged or an episode begins. */
+  #resumed: ResumedChunk | undefined;
+  /** The newest observation that came before that was known. */
+  #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
+  /** Episodes that began before that was known: the last number that the caller gave, and how many resets without one came after it. */
+  #earlyReset: { readonly base: number | undefined; readonly more: number } | undefined;
+  /** An episode has begun that is not on record yet. */
+  #recording = false;
+  #recordedAt = Number.NEGATIVE_INFINITY;
+
+  /** Plans the loop, or refuses it when nothing may serve it. */
+  constructor(
+    deps: InferenceDeps,
+    speaker: Speaker<ActStreamResponse>,
+    call: Call,
+    { request: open, ownKeys, session }: Prepared<LoopOpen>,
+  ) {
+    this.#session = session;
+    this.#asked = open.episode;
+    refuseLargeMetadata(open.metadata);
+    this.#deps = deps;
+    this.#call = call;
+    this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
+    const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
+    this.#tally = new LoopCounts(deps.loops, steadyNow());
+    this.mover = moverOf(this.#intent, call, open);
+    deps.stops.assertMayMove(this.mover);
+    if (deps.loops.draining) throw draining();
+    const { instruction = "", goalImage } = open;
+    this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space, {
+      instruction,
+      goalImage,
+    });
+    const { plan } = this.#tracker;
+    const first = plan.steps[0]!;
+    assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
+    this.#deadlineMs = deadlineOf(this.#intent, first);
+    const robotId = robotOf(keyOf(call), open.robotId ?? robotIn(open.metadata));
+    this.#about = {
+      id: call.requestId,
+      key: keyOf(call),
+      robotId,
+      sessionId: open.provider?.sessionId,
+      modelRequested: open.model,
+      actionSpace: space,
+      deadlineMs: this.#deadlineMs,
+      since: nowSeconds(),
+    };
+    const watch = deps.broadcast.of(keyOf(call).orgId);
+    const stretch = new StretchCounts();
+    const facts = {
+      stretch,
+      modelRequested: open.model,
+      sessionId: open.provider?.sessionId,
+      deadlineMs: this.#deadlineMs,
+      metadata: open.metadata,
+      preset: open.preset,
+      preference: preferenceWord(open.preference),
+      robotId,
+      streamId: call.requestId,
+      watch,
+    };
+    this.#billing = new LoopBilling(deps.leaser, call, facts, (whole, less) => this.#tracker.narrow(whole, less));
+    const channels = new UpstreamChannels({
+      deps,
+      call,
+      open,
+      ownKeys,
+      tracker: this.#tracker,
+      watch,
+      input: {
+        seed: this.#intent.seed,
+        temperature: open.temperature,
+        sessionId: session?.name,
+        actionSpace: space,
+        returnPrediction: false,
+      },
+    });
+    this.#channels = channels;
+    const end = (refusal: Refusal): void => this.#end(refusal);
+    this.#requests = new PendingRequests(
+      {
+        call,
+        channels,
+        billing: this.#billing,
+        tracker: this.#tracker,
+        hedges: hedgesOf(deps, call),
+        happen: (event) => this.#happen(event),
+        end,
+        mayAsk: (at) => deps.failing.mayCall(keyOf(call), at),
+        assertMayAsk: (at) => deps.failing.assertMayCall(keyOf(call), at),
+        said: (step, cause) => tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, cause),
+      },
+      open.instruction ?? "",
+    );
+    this.#writer = new LoopWriter({
+      speaker,
+      streamId: call.requestId,
+      space,
+      deadlineMs: this.#deadlineMs,
+      tally: this.#tally,
+      stretch,
+      unread: () => this.#reblock(),
+    });
+    this.#sender = new ChunkSender({
+      billing: this.#billing,
+      tracker: this.#tracker,
+      writer: this.#writer,
+      deadlineMs: this.#deadlineMs,
+      over: () => this.#over,
+      leaving: ({ step, moved }, at) => {
+        this.#resumed = undefined;
+        this.#pin(step, moved, at);
+      },
+      end,
+      idle: () => this.#endIfDone(),
+    });
+    this.#loop = new Loop(
+      {
+        intent: { ...this.#intent, units: first.units },
+        deadlineMs: this.#deadlineMs,
+        hedgeAfterMs: plan.hedgeAfterMs,
+        maxCostMicro: plan.maxCostMicro,
+        models: this.#intent.models,
+        broken: (answer) => exceeds(open.bounds, answer),
+        beside: (step, underWay) =>
+          channels.carriesMany(step) && this.#billing.covers(this.#tracker.plan, underWay + 1),
+      },
+      this.#tracker,
+    );
+  }
+
+  /** Names the session among those of all organisations, to this gateway as to providers. */
+  get session(): string | undefined {
+    return this.#session?.name;
+  }
+
+  get gauge(): LoopGauge {
+    return this.#tally.gauge;
+  }
+
+  get whole(): LoopGauge {
+    return this.#tally.whole;
+  }
+
+  get offeringId(): string | undefined {
+    return this.#tally.offeringId;
+  }
+
+  get id(): string {
+    return this.#call.requestId;
+  }
+
+  shown(at: number): RunningLoop {
+    return runningLoopOf(this.#about, this.#tally, { at, dropped: this.#loop.dropped, episode: this.#writer.episode });
+  }
+
+  /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before, in this episode. */
+  get left(): LeftBehind | undefined {
+    return this.#known ? { episode: this.#writer.episode, last: this.#writer.last ?? this.#resumed } : undefined;
+  }
+
+  /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
+  begin(): void {
+    const before = this.#deps.loops.enter(this);
+    before?.cut(takenOver());
+    this.#reblock();
+    const by = this.#stream;
+    this.#taken = by && this.#deps.resumption.take(by, this.#asked);
+    this.#open(before?.left).catch((thrown) => this.#end(asRefusal(thrown)));
+  }
+
+  /** The stream in its session; undefined where it has none. */
+  get #stream(): SessionStream | undefined {
+    return this.session === undefined ? undefined : { session: this.session, stream: this.id };
+  }
+
+  /** `here` is what a stream of this replica left. */
+  async #open(here: LeftBehind | undefined): Promise<void> {
+    const [, taken] = await Promise.all([this.#billing.cover(this.#tracker.plan), this.#taken]);
+    if (this.#over) return;
+    const found = newer(here, taken?.left);
+    this.#announce(found, taken?.settled !== undefined);
+    const settled = taken?.settled && found !== here ? newer(here, await taken.settled) : found;
+    if (this.#over) return;
+    this.#adopt(settled);
+    if (this.#early) this.#look(this.#early.view, this.#early.at);
+    this.#early = undefined;
+    this.#reblock();
+    this.#endIfDone();
+  }
+
+  /** `isLeaving` says that the stream before has not said yet where it ended: the pin that it has may not have come here either. */
+  #announce(found: LeftBehind | undefined, isLeaving: boolean): void {
+    const left = this.#goesOn(found) ? found : undefined;
+    const pinned = this.#session !== undefined && this.#deps.sessions.get(this.#session) !== undefined;
+    this.#enterAs(this.#asked ?? left?.episode ?? 1);
+    this.#writer.opened(
+      openedOf({
+        id: this.id,
+        step: this.#tracker.plan.steps[0]!,
+        units: this.#tracker.plan.steps[0]!.units,
+        deadlineMs: this.#deadlineMs,
+        resumed: this.#goesOn(found) && (pinned || isLeaving || left?.last !== undefined),
+        last: left?.last?.chunk,
+        episode: this.#writer.episode,
+        space: this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE,
+        input: this.#deps.supply.inputOf(this.#tracker.plan.steps[0]!.offering),
+      }),
+    );
+    this.#opened = true;
+  }
+
+  /** The caller is in the episode that the stream before was in, as far as is known. */
+  #goesOn(found: LeftBehind | undefined): boolean {
+    return found === undefined || this.#asked === undefined || this.#asked === found.episode;
+  }
+
+  /** Goes on where the stream before ended, or begins the episode that the caller has asked for meanwhile. */
+  #adopt(found: LeftBehind | undefined): void {
+    this.#known = true;
+    const goesOn = this.#goesOn(found);
+    this.#enterAs(this.#asked ?? found?.episode ?? 1);
+    this.#resumed = goesOn ? found?.last : undefined;
+    // The pin may not have come from the other replica yet.
+    const pin = this.#session && this.#deps.sessions.get(this.#session);
+    const model = pin?.model ?? this.#resumed?.chunk.route?.model;
+    if (goesOn && model !== undefined) this.#loop.resume(model);
+    if (this.#earlyReset) this.#enter((this.#earlyReset.base ?? this.#writer.episode) + this.#earlyReset.more);
+    this.#earlyReset = undefined;
+  }
+
+  observe(seen: ParsedObservation): void {
+    if (this.#over || this.#ending) return;
+    const at = steadyNow();
+    this.#heardAt = at;
+    this.#tally.live.observed(at);
+    if (seen.instruction !== undefined) this.#instruct(seen.instruction);
+    const view = this.#views.of(seen);
+    if (this.#known) this.#look(view, at);
+    else this.#wait(view, at);
+  }
+
+  #instruct(instruction: string): void {
+    this.#requests.instruction = instruction;
+    this.#tracker.instruction = instruction;
+  }
+
+  #look(view: ObservationView<ParsedObservation>, at: number): void {
+    if (view.step === this.#resumed?.chunk.startStep) this.#writer.replay(this.#resumed, this.#loop.dropped);
+    else this.#happen({ kind: "observed", at, view });
+  }
+
+  /** Of those that come before it is opened the newest is looked at. */
+  #wait(view: ObservationView<ParsedObservation>, at: number): void {
+    if (this.#early) this.#loop.dropped += 1;
+    if (!this.#early || view.step > this.#early.view.step) this.#early = { view, at };
+  }
+
+  /** A new episode begins: nothing of the one before leaves any longer. */
+  reset({ instruction, episode }: Pick<LoopReset, "instruction" | "episode">): void {
+    if (this.#over) return;
+    this.#heardAt = steadyNow();
+    if (instruction !== undefined) this.#instruct(instruction);
+    if (this.#early) this.#loop.dropped += 1;
+    this.#early = undefined;
+    if (this.#known) this.#enter(episode ?? this.#writer.episode + 1);
+    else this.#enterLater(episode);
+  }
+
+  #enterLater(episode: number | undefined): void {
+    const { base, more } = this.#earlyReset ?? { base: this.#asked, more: 0 };
+    if (episode === undefined) this.#earlyReset = { base, more: more + 1 };
+    else if (base !== undefined && episode <= base + more) this.#end(mustGrow(base + more));
+    else this.#earlyReset = { base: episode, more: 0 };
+  }
+
+  /** Begins the episode of this number. It is acknowledged when no stream of the session can resume one before. */
+  #enter(episode: number): void {
+    if (episode <= this.#writer.episode || episode > LAST_EPISODE) {
+      this.#end(mustGrow(this.#writer.episode));
+      return;
+    }
+    this.#tracker.outdate();
+    this.#resumed = undefined;
+    this.#enterAs(episode);
+    this.#loop.dropped += this.#sender.overtake();
+    this.#happen({ kind: "reset", at: steadyNow() });
+    const by = this.#stream;
+    if (!by) this.#writer.acknowledge();
+    else if (!this.#recording) this.#record(by).catch((thrown) => this.#end(asRefusal(thrown)));
+  }
+
+  /** Chunks and holds have this number from now on, and providers hear of another episode. */
+  #enterAs(episode: number): void {
+    this.#writer.enter(episode);
+    this.#channels.enter(episode);
+  }
+
+  /** Puts the newest episode on record, and acknowledges it. Those that another one follows meanwhile are not written. */
+  async #record(by: SessionStream): Promise<void> {
+    this.#recording = true;
+    this.#reblock();
+    for (let recorded = 0; recorded !== this.#writer.episode; ) {
+      const waitMs = this.#recordedAt + RECORD_MS - steadyNow();
+      if (waitMs > 0) await sleep(waitMs);
+      if (this.#over) return;
+      this.#recordedAt = steadyNow();
+      recorded = this.#writer.episode;
+      await this.#deps.resumption.reset(by, recorded, () => this.#over || recorded !== this.#writer.episode);
+      if (this.#over) return;
+    }
+    this.#recording = false;
+    this.#writer.acknowledge();
+    this.#reblock();
+    this.#endIfDone();
+  }
+
+  /** The caller is done. */
+  finish(): void {
+    this.#end(undefined);
+  }
+
+  room(): void {
+    if (this.#writer.room()) this.#reblock();
+  }
+
+  /** The caller is gone: nothing more is sent. */
+  abandon(): void {
+    this.#stop(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
+  }
+
+  drain(): void {
+    this.drainAs(draining());
+  }
+
+  /** Ends as soon as no answer is awaited. */
+  drainAs(refusal: Refusal | undefined): void {
+    this.#ending ??= { refusal };
+    this.#endIfDone();
+  }
+
+  cut(refusal: Refusal): void {
+    this.#end(refusal);
+  }
+
+  tidy(): void {
+    const now = steadyNow();
+    this.#writer.tidy();
+    if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
+    else if (now - this.#heardAt >= SILENCE_MS)
+      this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation came for 15 minutes"));
+    else if (!this.#loop.busy && !this.#sender.busy) this.#billing.tidy();
+  }
+
+  /** Whether anything may be dispatched at the moment, and if not, why. */
+  #reblock(): void {
+    this.#happen({ kind: "blocked", at: steadyNow(), why: this.#blockedBy() });
+  }
+
+  #blockedBy(): HoldReason | undefined {
+    if (!this.#known) return HoldReason.LATE;
+    if (this.#recording) return HoldReason.NOT_RECORDED;
+    return this.#writer.behind ? HoldReason.SLOW_READER : undefined;
+  }
+
+  /** Lets something happen to the loop, and does what it asks for. */
+  #happen(event: LoopEvent<ParsedObservation>): void {
+    if (this.#over) return;
+    const effects = this.#effects ?? [];
+    // What happens meanwhile has a list of its own.
+    this.#effects = undefined;
+    const count = this.#loop.into(effects, event);
+    for (let i = 0; i < count; i++) this.#carryOut(effects[i]!, event.at);
+    for (let i = 0; i < count; i++) effects[i] = undefined;
+    this.#effects = effects;
+    this.#arm();
+    if (this.#ending) this.#endIfDone();
+  }
+
+  #carryOut(effect: LoopEffect<ParsedObservation>, at: number): void {
+    switch (effect.kind) {
+      case "dispatch":
+        this.#requests.dispatch(effect, at);
+        return;
+      case "deliver":
+        this.#sender.deliver(effect);
+        return;
+      case "cancel":
+        this.#requests.callOff(effect.attempt);
+        return;
+      case "told":
+        if (effect.outcome !== "ok") this.#tracker.outdate();
+        this.#tracker.told(effect.offeringId, effect.outcome === "ok");
+        this.#deps.supply.health.report(effect.offeringId, effect, keyOf(this.#call).orgId);
+        return;
+      case "hold":
+        this.#deps.failing.held(this.#call, effect.tries, this.#deps.supply.health, at);
+        if (OF_THE_OFFERING.has(effect.reason)) {
+          const last = effect.tries.at(-1);
+          if (last) this.#deps.supply.health.held(last.step.offering.id);
+        }
+        this.#writer.hold(effect);
+    }
+  }
+
+  #pin({ offering }: PlanStep, moved: boolean, at: number): void {
+    if (this.#session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
+    this.#touchedAt = at;
+    void this.#deps.sessions.served(this.#session, offering);
+  }
+
+  /** One timer at a time: an early one looks and goes back to sleep, which costs less than setting one for every message. */
+  #arm(): void {
+    const { wakeAt } = this.#loop;
+    if (wakeAt >= this.#wakeAt) return;
+    this.#forgetWake();
+    this.#wakeAt = wakeAt;
+    this.#forgetWake = after(Math.max(0, wakeAt - steadyNow()), () => {
+      this.#wakeAt = Number.POSITIVE_INFINITY;
+      const at = steadyNow();
+      if (at >= this.#loop.wakeAt) this.#happen({ kind: "time", at });
+      else this.#arm();
+    });
+  }
+
+  #endIfDone(): void {
+    if (!this.#ending || !this.#known || this.#loop.busy || this.#sender.busy) return;
+    const { refusal } = this.#ending;
+    // A caller that is done still hears that its last episode has begun; one that is to move does not wait for the database.
+    if (refusal || !this.#recording) this.#end(refusal);
+  }
+
+  #end(refusal: Refusal | undefined): void {
+    if (this.#over) return;
+    const { dropped } = this.#loop;
+    this.#stop(refusal);
+    this.#writer.end(refusal, this.#opened, dropped);
+  }
+
+  /** Nothing happens any longer: calls are called off, what is owed is settled. */
+  #stop(refusal: Refusal | undefined): void {
+    if (this.#over) return;
+    const at = steadyNow();
+    for (const effect of this.#loop.next({ kind: "closed", at })) this.#carryOut(effect, at);
+    this.#over = true;
+    this.#forgetWake();
+    this.#deps.loops.leave(this, this.#tally.whole.figures);
+    this.#tally.close();
+    void this.#leave();
+    this.#billing.close(refusal);
+  }
+
+  /** Leaves to the next stream of the session what this one has, or what it found and has not come to know yet. */
+  async #leave(): Promise<void> {
+    const by = this.#stream;
+    if (!by) return;
+    if (!this.#known) {
+      const taken = await this.#taken;
+      this.#adopt((await taken?.settled) ?? taken?.left);
+    }
+    if (this.left) this.#deps.resumption.end(by, this.left, keyOf(this.#call).settings.zdr);
+  }
+}
+
+/** What is of the later episode, where two streams left something; the first where that is the same. */
+function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): LeftBehind | undefined {
+  return one === undefined || (other !== undefined && other.episode > one.episode) ? other : one;
+}
+
+const mustGrow = (episode: number): Refusal =>
+  violation("reset.episode", `has to be greater than ${episode}, and at most ${LAST_EPISODE}`, "greater_than");
+
+/** How old an observation may be: as the caller says, and no older than its chunk lasts. */
+function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number {
+  const lasts = offering.dtMs > 0 ? offering.dtMs * units : Number.POSITIVE_INFINITY;
+  return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
+}
+
+/** Milliseconds in which a caller has to open its loop. */
+const OPEN_WITHIN_MS = 10_000;
+/** Messages that a caller may send before the preset has been read. */
+const MOST_WAITING = 256;
+
+/** Serves one stream. */
+export function actStream(
+  deps: InferenceDeps,
+  speaker: Speaker<ActStreamResponse>,
+  call: Call,
+): Listener<ActStreamRequest> {
+  const talk = new Talk(deps, speaker, call);
+  call.signal.addEventListener("abort", () => talk.abandon(), { once: true });
+  return talk;
+}
+
+class Talk implements Listener<ActStreamRequest> {
+  readonly #deps: InferenceDeps;
+  readonly #speaker: Speaker<ActStreamResponse>;
+  readonly #call: Call;
+  #robot: LoopSession | undefined;
+  /** What came while the preset was being read; undefined before `open`. */
+  #waiting: (() => void)[] | undefined;
+  #abandoned = false;
+  readonly #forgetOpen: () => void;
+
+  constructor(deps: InferenceDeps, speaker: Speaker<ActStreamResponse>, call: Call) {
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
+    this.#deps = deps;
+    this.#speaker = speaker;
+    this.#call = call;
+  }
+
+  hear({ message }: ActStreamRequest): void {
+    if (message.case === "open") {
+      if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
+      this.#waiting = [];
+      this.#forgetOpen();
+      void this.#open(message.value);
+      return;
+    }
+    if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
+    if (message.case === "observation") {
+      // What nearly all messages are.
+      if (this.#robot) this.#robot.observe(message.value);
+      else this.#tell((robot) => robot.observe(message.value));
+    } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value));
+    else this.#tell((robot) => robot.finish());
+  }
+
+  room(): void {
+    this.#robot?.room();
+  }
+
+  close(): void {
+    this.#forgetOpen();
+    if (this.#waiting) this.#tell((robot) => robot.drainAs(undefined));
+    else this.#speaker.end();
+  }
+
+  cut(refusal: Refusal): void {
+    this.#forgetOpen();
+    if (this.#robot) this.#robot.cut(refusal);
+    else this.#speaker.end(refusal);
+    this.#abandoned = true;
+  }
+
+  abandon(): void {
+    this.#forgetOpen();
+    this.#abandoned = true;
+    this.#robot?.abandon();
+  }
+
+  /** Never rejects: what refuses the loop ends the conversation. */
+  async #open(asked: LoopOpen): Promise<void> {
+    try {
+      const open = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
+      if (this.#abandoned) return;
+      this.#robot = new LoopSession(this.#deps, this.#speaker, this.#call, open);
+      this.#robot.begin();
+      for (const tell of this.#waiting?.splice(0) ?? []) tell();
+    } catch (thrown) {
+      this.#speaker.end(thrown);
+    }
+  }
+
+  #tell(what: (robot: LoopSession) => void): void {
+    if (this.#robot) what(this.#robot);
+    else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
+    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });
+  }
+}
+
+/** Whose chunks they are. */
+interface ChunkSenderOptions {
+  readonly billing: LoopBilling;
+  readonly tracker: PlanTracker;
+  readonly writer: LoopWriter;
+  readonly deadlineMs: number;
+  /** The loop is over: nothing is sent any longer. */
+  readonly over: () => boolean;
+  /** A chunk leaves. */
+  readonly leaving: (effect: DeliverEffect<ParsedObservation>, at: number) => void;
+  readonly end: (refusal: Refusal) => void;
+  /** Nothing waits any longer. */
+  readonly idle: () => void;
+}
+
+/** Nothing is untold. */
+const TOLD = { moved: false, episodeBreak: false };
+
+/** Carries one loop's chunks, in order. */
+class ChunkSender {
+  readonly #options: ChunkSenderOptions;
+  #sending: Promise<void> | undefined;
+  /** What the caller was not told of, because the chunk that it came with did not leave. */
+  #untold = TOLD;
+  /** Chunks of the present episode that wait until they are on record. */
+  #waiting = 0;
+
+  constructor(options: ChunkSenderOptions) {
+    this.#options = options;
+  }
+
+  /** Whether a chunk waits until it is on record. */
+  get busy(): boolean {
+    return this.#sending !== undefined;
+  }
+
+  /** A reset came: what waits does not leave any more. Answers how many chunks that are. */
+  overtake(): number {
+    const count = this.#waiting;
+    this.#waiting = 0;
+    return count;
+  }
+
+  /** Chunks leave in order, each when what it owes is on record. */
+  deliver(effect: DeliverEffect<ParsedObservation>): void {
+    const { billing, tracker, idle } = this.#options;
+    // The first chunk of an offering that this loop woke bears the wake-up.
+    const wake = effect.step.cold ? tracker.takeWake(effect.step.offering.id) : undefined;
+    const charge = chargeOf(effect, this.#options, false);
+    if (wake === undefined && this.#sending === undefined && billing.isReady(charge)) {
+      this.#send(effect, charge, effect.at);
+      return;
+    }
+    const sending = this.#sendLater(effect, wake).finally(() => {
+      if (this.#sending !== sending) return;
+      this.#sending = undefined;
+      idle();
+    });
+    this.#sending = sending;
+  }
+
+  /** Sends a chunk behind those that wait already, when it is on record. */
+  async #sendLater(effect: DeliverEffect<ParsedObservation>, wake: Wake | undefined): Promise<void> {
+    const { billing, tracker, writer } = this.#options;
+    const { episode } = writer;
+    const isOvertaken = (): boolean => writer.episode !== episode;
+    this.#waiting += 1;
+    let charge: Charge;
+    try {
+      const [pays] = await Promise.all([wake?.pays ?? false, this.#sending]);
+      charge = chargeOf(effect, this.#options, pays);
+      if (!isOvertaken()) await billing.ready(charge, tracker.plan);
+    } catch (thrown) {
+      if (!isOvertaken()) this.#waiting -= 1;
+      this.#unrecorded(effect, asRefusal(thrown), isOvertaken());
+      return;
+    }
+    if (isOvertaken()) {
+      this.#leaveUntold(effect);
+      return;
+    }
+    this.#waiting -= 1;
+    this.#sendInTime(effect, charge);
+  }
+
+  #sendInTime(effect: DeliverEffect<ParsedObservation>, charge: Charge): void {
+    const { over, writer, deadlineMs } = this.#options;
+    if (over()) return;
+    const at = steadyNow();
+    const waited = at - effect.at;
+    if (effect.ageMs + waited < deadlineMs) this.#send(effect, charge, at);
+    else {
+      this.#leaveUntold(effect);
+      writer.hold(heldBack(effect, HoldReason.LATE, waited));
+    }
+  }
+
+  #unrecorded(effect: DeliverEffect<ParsedObservation>, refusal: Refusal, isOvertaken: boolean): void {
+    const { writer, end } = this.#options;
+    if (refusal.reason !== Reason.STORE_UNAVAILABLE) {
+      end(refusal);
+      return;
+    }
+    this.#leaveUntold(effect);
+    if (!isOvertaken) writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
+  }
+
+  /** The next chunk that leaves says what this one would have. */
+  #leaveUntold({ moved, episodeBreak }: DeliverEffect<ParsedObservation>): void {
+    this.#untold = { moved: moved || this.#untold.moved, episodeBreak: episodeBreak || this.#untold.episodeBreak };
+  }
+
+  #send(answered: DeliverEffect<ParsedObservation>, charge: Charge, at: number): void {
+    const { billing, writer, leaving } = this.#options;
+    const effect = this.#untold === TOLD ? answered : this.#withUntold(answered);
+    leaving(effect, at);
+    const route = newRoute(effect);
+    billing.add(charge, route, at);
+    writer.chunk(effect, charge, at, route);
+  }
+
+  #withUntold(effect: DeliverEffect<ParsedObservation>): DeliverEffect<ParsedObservation> {
+    const { moved, episodeBreak } = this.#untold;
+    this.#untold = TOLD;
+    return { ...effect, moved: moved || effect.moved, episodeBreak: episodeBreak || effect.episodeBreak };
+  }
+}
+
+function chargeOf(
+  { step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>,
+  { billing, tracker }: Pick<ChunkSenderOptions, "billing" | "tracker">,
+  pays: boolean,
+): Charge {
+  const units = act.unitsOf(answer);
+  const wakeUpMicro = pays ? step.wakeUpMicro : 0;
+  const { micro, restNano } = billing.priceOf(units, step.unitNano, tracker.plan.maxCostMicro - wakeUpMicro);
+  return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, restNano };
+}

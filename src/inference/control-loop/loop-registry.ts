@@ -1,0 +1,432 @@
+/** The control loops of this replica and their figures: checked once a second, found by session, ended together. */
+
+import { create } from "@bufbuild/protobuf";
+import { HoldReason, HoldReasonSchema, type LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { LoopState, type RunningLoop, RunningLoopSchema } from "../../../gen/limber/v1/loop_pb.ts";
+import { toUsd } from "../../billing/price.ts";
+import type { KeyPrincipal } from "../../call.ts";
+import { every, sleep, steadyNow } from "../../clock.ts";
+import { failureWord } from "../../contracts/contract.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { LiveGauge, type LoopFigures, LoopGauge, type PlanStep, type Try } from "../../routing/index.ts";
+import type { Charge, LoopStretch } from "../call-billing.ts";
+import type { ActiveStops, Mover } from "../stops.ts";
+
+/** The last chunk that a session's stream was charged for. */
+export interface ResumedChunk {
+  readonly chunk: LoopChunk;
+  /** When it was as old as it says, on the steady clock in milliseconds. */
+  readonly toldAt: number;
+}
+
+/** What a stream leaves to the next one of its session. */
+export interface LeftBehind {
+  /** Number of the episode that it was in. */
+  readonly episode: number;
+  /** The last chunk of that episode; undefined where there was none. */
+  readonly last: ResumedChunk | undefined;
+}
+
+/** A loop as the registry has it. */
+export interface Carried {
+  /** The stream's identifier. */
+  readonly id: string;
+  /** What it leaves to the next stream of its session; undefined while it does not know what it found itself. */
+  readonly left: LeftBehind | undefined;
+  /** The offering that serves it; undefined before any did. */
+  readonly offeringId: string | undefined;
+  /** Its figures with the present offering. */
+  readonly gauge: LoopGauge;
+  /** Its figures since it began, with any offering. */
+  readonly whole: LoopGauge;
+  /** What is shown of it to those who watch, at a moment of the steady clock in milliseconds. */
+  shown(at: number): RunningLoop;
+  /** The session with its organisation; undefined where none was named. */
+  readonly session: string | undefined;
+  /** Whom it moves, as emergency stops know it. */
+  readonly mover: Mover;
+  /** A second has passed. */
+  tidy(): void;
+  /** Ends as soon as no answer is awaited. */
+  drain(): void;
+  /** Ends at once. */
+  cut(refusal: Refusal): void;
+}
+
+const TIDY_MS = 1_000;
+/** Milliseconds between two loops that are asked to move: to open a stream costs its caller, the balancer and the next replica a few each. */
+const MOVE_MS = 20;
+
+/** How a loop did, for the log. */
+interface LoopSummary extends LoopFigures {
+  readonly requestId: string;
+  readonly keyId: string;
+  readonly offeringId: string | undefined;
+}
+
+/** How the loops of one offering do. */
+interface OfferingLoops extends LoopFigures {
+  readonly offeringId: string;
+  /** Loops that it serves at the moment. */
+  readonly loops: number;
+}
+
+/** How one loop does. */
+interface SessionLoop extends LoopFigures {
+  readonly stream: string;
+  /** Its session's name among those of all organisations; empty where it has none. */
+  readonly session: string;
+}
+
+/** Loops that are reported one by one: metrics make a series of each. */
+const MOST_TOLD = 1_000;
+
+/** All loops of one replica. */
+export class LoopRegistry {
+  readonly #loops = new Set<Carried>();
+  readonly #sessions = new Map<string, Carried>();
+  readonly #rest: () => void;
+  /** What loops counted that have ended or moved on, by offering. */
+  readonly #past = new Map<string, LoopGauge>();
+  #draining = false;
+
+  readonly #told: (told: LoopSummary) => void;
+
+  /** `told` is called with how each loop ended. */
+  constructor(told: (told: LoopSummary) => void = () => {}) {
+    this.#told = told;
+    this.#rest = every(TIDY_MS, () => {
+      for (const loop of this.#loops) loop.tidy();
+    });
+  }
+
+  /** Takes a loop in; one that has its session is answered, for the new one takes over. */
+  enter(loop: Carried): Carried | undefined {
+    this.#loops.add(loop);
+    if (loop.session === undefined) return undefined;
+    const before = this.#sessions.get(loop.session);
+    this.#sessions.set(loop.session, loop);
+    return before;
+  }
+
+  /** Lets a loop go that has come to this. */
+  leave(loop: Carried, told: LoopFigures): void {
+    if (!this.#loops.has(loop)) return;
+    this.#told({ requestId: loop.id, keyId: loop.mover.key.keyId, offeringId: loop.offeringId, ...told });
+    this.#loops.delete(loop);
+    if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
+  }
+
+  /** The stream that a session is in here. */
+  streamOf(session: string): string | undefined {
+    return this.#sessions.get(session)?.id;
+  }
+
+  /** Ends the loop that a session is in, where another stream has taken it on another replica. */
+  taken(session: string, stream: string): void {
+    const loop = this.#sessions.get(session);
+    if (loop && loop.id !== stream) loop.cut(takenOver());
+  }
+
+  /** Keeps what a loop counted with an offering that serves it no longer. */
+  keep(offeringId: string, gauge: LoopGauge): void {
+    this.#past.set(offeringId, sum([this.#past.get(offeringId), gauge]));
+  }
+
+  /** How each loop that runs did since it began, the oldest ones where there are very many. */
+  *sessions(): IterableIterator<SessionLoop> {
+    let left = MOST_TOLD;
+    for (const { id, session, whole } of this.#loops) {
+      if (left-- === 0) return;
+      yield { stream: id, session: session ?? "", ...whole.figures };
+    }
+  }
+
+  /** How loops did with each offering since the start: rate, share of late answers, jitter, missed deadlines. */
+  *offerings(): IterableIterator<OfferingLoops> {
+    const gauges = new Map([...this.#past].map(([id, gauge]) => [id, { gauge: sum([gauge]), loops: 0 }]));
+    for (const { offeringId, gauge } of this.#loops) {
+      if (offeringId === undefined) continue;
+      const known = gauges.get(offeringId);
+      gauges.set(offeringId, { gauge: sum([known?.gauge, gauge]), loops: (known?.loops ?? 0) + 1 });
+    }
+    for (const [offeringId, { gauge, loops }] of gauges) yield { offeringId, loops, ...gauge.figures };
+  }
+
+  /** Calls `visit` for every loop; they may leave meanwhile. */
+  each(visit: (loop: Carried) => void): void {
+    for (const loop of [...this.#loops]) visit(loop);
+  }
+
+  /** How many there are. */
+  get size(): number {
+    return this.#loops.size;
+  }
+
+  /** Whether no new loops are taken in. */
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** Ends every loop that runs now as soon as no answer is awaited in it. */
+  move(): void {
+    this.each((loop) => loop.drain());
+  }
+
+  /**
+   * The same, one loop after the other and at most for `ms` milliseconds: robots that all move in one moment wait for each other where they go.
+   * Resolves when each was asked.
+   */
+  async moveOver(ms: number): Promise<void> {
+    const loops = [...this.#loops];
+    const paceMs = Math.min(MOVE_MS, ms / loops.length);
+    const began = steadyNow();
+    for (const [i, loop] of loops.entries()) {
+      const early = began + i * paceMs - steadyNow();
+      if (early > 0) await sleep(early);
+      if (this.#loops.has(loop)) loop.drain();
+    }
+  }
+
+  /** The same, and takes in no other. */
+  drain(): void {
+    this.#draining = true;
+    this.move();
+  }
+
+  /** Cuts, from now on, every loop that an emergency stop covers. */
+  obey(stops: ActiveStops): void {
+    stops.follow(() =>
+      this.each((loop) => {
+        const refusal = stops.refusalOf(loop.mover);
+        if (refusal) loop.cut(refusal);
+      }),
+    );
+  }
+
+  /** Stops its timers. */
+  close(): void {
+    this.#rest();
+  }
+}
+
+/** The refusal of a stream whose session another one has taken. */
+export const takenOver = (): Refusal =>
+  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");
+
+/** The refusal of a stream on a replica that is closing. */
+export const draining = (): Refusal =>
+  refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });
+
+function sum(gauges: readonly (LoopGauge | undefined)[]): LoopGauge {
+  const all = new LoopGauge();
+  for (const gauge of gauges) if (gauge) all.add(gauge);
+  return all;
+}
+
+/** The counts of one loop. */
+export class LoopCounts {
+  /** The offering that serves it; undefined before any did. */
+  offering: PlanStep["offering"] | undefined;
+  /** With the present offering. */
+  gauge = new LoopGauge();
+  /** In all. */
+  readonly whole = new LoopGauge();
+  /** At this moment. */
+  readonly live: LiveGauge;
+  /** How often another offering took over. */
+  failovers = 0;
+  /** Chunks for which a second provider was asked. */
+  hedges = 0;
+  readonly #registry: LoopRegistry;
+  #steps = 0;
+  #gpuSeconds = 0;
+  #costMicro = 0;
+
+  /** Of a loop that begins at `at`, on the steady clock in milliseconds. */
+  constructor(registry: LoopRegistry, at: number) {
+    this.#registry = registry;
+    this.live = new LiveGauge(at);
+  }
+
+  get offeringId(): string | undefined {
+    return this.offering?.id;
+  }
+
+  /** A chunk was sent at `at`, on the steady clock in milliseconds, for an observation that was so old. */
+  chunk(at: number, ageMs: number, { step, units, costMicro, hedgeMicro }: Charge, gpuSeconds: number): void {
+    if (step.offering.id !== this.offeringId) this.#moveTo(step.offering);
+    this.gauge.chunk(at);
+    this.whole.chunk(at);
+    this.live.chunk(at, ageMs);
+    this.#steps += units;
+    this.#gpuSeconds += gpuSeconds;
+    this.#costMicro += costMicro + (hedgeMicro ?? 0);
+    if (hedgeMicro !== undefined) this.hedges += 1;
+  }
+
+  /** A hold was sent. */
+  hold(reason: HoldReason): void {
+    const isLate = reason === HoldReason.LATE;
+    this.gauge.hold(isLate);
+    this.whole.hold(isLate);
+    this.live.hold(reason);
+  }
+
+  /** What was used and deducted in all. */
+  get usage(): { actionSteps: number; gpuSeconds: number; costUsd: number } {
+    return { actionSteps: this.#steps, gpuSeconds: this.#gpuSeconds, costUsd: toUsd(this.#costMicro) };
+  }
+
+  /** Hands its figures to the registry. */
+  close(): void {
+    if (this.offeringId !== undefined) this.#registry.keep(this.offeringId, this.gauge);
+  }
+
+  #moveTo(offering: PlanStep["offering"]): void {
+    this.close();
+    if (this.offering !== undefined) {
+      this.gauge = new LoopGauge();
+      this.failovers += 1;
+    }
+    this.offering = offering;
+  }
+}
+
+/** Tries that ended alike. */
+interface AlikeTries {
+  readonly offeringId: string;
+  readonly status: Try["status"];
+  readonly reason: Try["reason"];
+  count: number;
+  latencyMs: number;
+}
+
+/** More kinds of tries than this are not told apart in one stretch. */
+const MOST_KINDS = 32;
+
+/** Counts, until somebody takes what was counted. */
+export class StretchCounts {
+  /** There is none before the first hold of a stretch. */
+  #holds: Map<HoldReason, number> | undefined;
+  #tries: AlikeTries[] = [];
+
+  /** An answer left, after these tries. */
+  chunk(tries: readonly Try[]): void {
+    for (const tried of tries) this.#add(tried);
+  }
+
+  /** The robot was told to hold, after these tries. */
+  hold(reason: HoldReason, tries: readonly Try[]): void {
+    this.#holds ??= new Map();
+    this.#holds.set(reason, (this.#holds.get(reason) ?? 0) + 1);
+    for (const tried of tries) this.#add(tried);
+  }
+
+  /** What was counted since it was last asked; undefined where that is nothing. */
+  take(): LoopStretch | undefined {
+    if (this.#holds === undefined && this.#tries.length === 0) return undefined;
+    const holds =
+      this.#holds && Object.fromEntries([...this.#holds].map(([reason, count]) => [wordOfHold(reason), count]));
+    const attempts = this.#tries.map(({ offeringId, status, reason, count, latencyMs }) => ({
+      offering_id: offeringId,
+      status,
+      reason: failureWord(reason),
+      latency_ms: Math.round((latencyMs / count) * 1000) / 1000,
+      count,
+    }));
+    this.#holds = undefined;
+    this.#tries = [];
+    return { attempts, ...(holds && { holds }) };
+  }
+
+  #add({ step, status, reason, latencyMs }: Try): void {
+    const offeringId = step.offering.id;
+    for (const known of this.#tries) {
+      if (known.offeringId !== offeringId || known.status !== status || known.reason !== reason) continue;
+      known.count += 1;
+      known.latencyMs += latencyMs;
+      return;
+    }
+    if (this.#tries.length < MOST_KINDS) this.#tries.push({ offeringId, status, reason, count: 1, latencyMs });
+  }
+}
+
+/** The word of a reason, such as `late`. */
+const wordOfHold = (reason: HoldReason): string =>
+  HoldReasonSchema.value[reason]?.name.slice("HOLD_REASON_".length).toLowerCase() ?? "";
+
+/** What does not change about a loop. */
+export interface LoopFacts {
+  readonly id: string;
+  readonly key: Pick<KeyPrincipal, "orgId" | "keyId" | "workspaceId">;
+  readonly robotId: string | undefined;
+  /** As the caller calls it. */
+  readonly sessionId: string | undefined;
+  readonly modelRequested: string;
+  readonly actionSpace: string;
+  readonly deadlineMs: number;
+  /** Unix seconds. */
+  readonly since: number;
+}
+
+const STATES = { running: LoopState.RUNNING, holding: LoopState.HOLDING, waiting: LoopState.WAITING } as const;
+
+/** The loop as it is at a moment of the steady clock, in milliseconds. */
+export function runningLoopOf(
+  { id, key, robotId, sessionId, modelRequested, actionSpace, deadlineMs, since }: LoopFacts,
+  tally: LoopCounts,
+  { at, dropped, episode }: { at: number; dropped: number; episode: number },
+): RunningLoop {
+  const { state, lastHold, rateHz, worstHz, askedHz, ageP50Ms, ageP99Ms } = tally.live.figures(at);
+  const { chunks, effectiveHz } = tally.whole.figures;
+  const { offering } = tally;
+  const serving = offering && {
+    model: offering.model,
+    provider: offering.provider,
+    offeringId: offering.id,
+    precision: offering.precision,
+    region: offering.region,
+    ...(offering.dtMs > 0 && { dtMs: offering.dtMs }),
+    ...(offering.revision !== undefined && { revision: offering.revision }),
+  };
+  return create(RunningLoopSchema, {
+    id,
+    object: "control_loop",
+    orgId: key.orgId,
+    keyId: key.keyId,
+    modelRequested,
+    actionSpace,
+    deadlineMs,
+    since,
+    ...serving,
+    ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
+    ...(robotId !== undefined && { robotId }),
+    ...(sessionId !== undefined && { sessionId }),
+    state: STATES[state],
+    ...(lastHold !== undefined && { lastHold }),
+    rateHz,
+    averageHz: rounded(effectiveHz),
+    ...(worstHz !== undefined && { worstHz }),
+    ...(askedHz !== undefined && { askedHz: rounded(askedHz) }),
+    ...(ageP50Ms !== undefined && { ageP50Ms: rounded(ageP50Ms) }),
+    ...(ageP99Ms !== undefined && { ageP99Ms: rounded(ageP99Ms) }),
+    chunks,
+    holds: holdsOf(tally.live.holds),
+    failovers: tally.failovers,
+    hedges: tally.hedges,
+    droppedObservations: dropped,
+    costUsd: tally.usage.costUsd,
+    episode,
+  });
+}
+
+function holdsOf(counts: readonly number[]): Record<string, number> {
+  const holds: Record<string, number> = {};
+  counts.forEach((count, reason) => {
+    holds[wordOfHold(reason as HoldReason)] = count; // the gauge counts by the numbers of reasons
+  });
+  return holds;
+}
+
+const rounded = (figure: number): number => Math.round(figure * 1000) / 1000;

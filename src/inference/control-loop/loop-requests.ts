@@ -1,0 +1,347 @@
+/** The requests of a control loop to its offerings: when they may be sent, how they travel, and their outcomes. */
+
+import type { LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { type Call, keyOf } from "../../call.ts";
+import { Cancel } from "../../cancellation.ts";
+import { steadyNow } from "../../clock.ts";
+import { exceeds, poseOf } from "../../contracts/act.ts";
+import {
+  type ActAnswer,
+  type ActInput,
+  AttemptFailure,
+  episodeName,
+  UpstreamFailure,
+} from "../../contracts/contract.ts";
+import { asRefusal, Reason, Refusal } from "../../errors.ts";
+import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
+import type { DispatchEffect, Hedges, LoopEvent, PlanStep } from "../../routing/index.ts";
+import { SideNote } from "../../side-note.ts";
+import type { Reached } from "../../supply/live-supply.ts";
+import { FrameSet, KeptPixels } from "../../upstream/pictures/frames.ts";
+import { frameSources } from "../../upstream/pictures/order.ts";
+import type { ActLine, Hearer } from "../../upstream/wire.ts";
+import { type InferenceDeps, speaking } from "../call.ts";
+import { handedOn } from "../call-billing.ts";
+import { type CallKeys, reachWith } from "../prepare.ts";
+import type { LoopBilling } from "./loop-billing.ts";
+import type { ParsedObservation, PlanTracker } from "./loop-plan.ts";
+
+/** Whose questions they are. */
+interface PendingRequestsOptions {
+  readonly call: Call;
+  readonly channels: UpstreamChannels;
+  readonly billing: LoopBilling;
+  readonly tracker: PlanTracker;
+  readonly hedges: Hedges;
+  readonly happen: (event: LoopEvent<ParsedObservation>) => void;
+  readonly end: (refusal: Refusal) => void;
+  /** Whether the caller may ask, whose observations may keep failing. */
+  readonly mayAsk: (at: number) => boolean;
+  /** Throws the refusal of a caller that may not. */
+  readonly assertMayAsk: (at: number) => void;
+  /** Told of what an offering's server did wrong, for its owner. */
+  readonly said: (step: PlanStep, cause: UpstreamFailure) => void;
+}
+
+/** One loop's questions. */
+export class PendingRequests implements RequestOwner {
+  readonly #options: PendingRequestsOptions;
+  /** One for each observation that is asked about, or two where it was hedged. */
+  readonly #requests: PendingRequest[] = [];
+  /** What is to be done, in words. */
+  instruction: string;
+
+  constructor(options: PendingRequestsOptions, instruction: string) {
+    this.#options = options;
+    this.instruction = instruction;
+  }
+
+  /** Asks, at `at`; at once where it may. */
+  dispatch(effect: DispatchEffect<ParsedObservation>, at: number): void {
+    const attempt = new PendingRequest(this, effect);
+    this.#requests.push(attempt);
+    this.#options.hedges.earn();
+    const { billing, tracker, happen } = this.#options;
+    // A step counts once, at however many offerings.
+    const isCounted = !effect.fresh || this.#tryCount(at);
+    if (isCounted && billing.tryCover(tracker.plan, at)) {
+      this.#ask(effect, attempt);
+      return;
+    }
+    happen({ kind: "waits", at, attempt: effect.attempt });
+    void this.#askLater(effect, attempt, isCounted);
+  }
+
+  /** Asks once the key has a step and the bill covers it. Never rejects. */
+  async #askLater(
+    effect: DispatchEffect<ParsedObservation>,
+    attempt: PendingRequest,
+    isCounted: boolean,
+  ): Promise<void> {
+    const { billing, tracker, happen } = this.#options;
+    try {
+      if (!isCounted) await this.#count();
+      await billing.cover(tracker.plan);
+    } catch (thrown) {
+      this.#unpaid(effect.attempt, thrown);
+      return;
+    }
+    if (attempt.aborted) return;
+    // It turned out that this step cannot be paid: the next observation goes to one that can.
+    if (tracker.isUnpaid(effect.step)) {
+      this.#landed(effect.attempt);
+      happen({ kind: "unpaid", at: steadyNow(), attempt: effect.attempt });
+      return;
+    }
+    happen({ kind: "asked", at: steadyNow(), attempt: effect.attempt });
+    // Its time may have been over.
+    if (!attempt.aborted) this.#ask(effect, attempt);
+  }
+
+  /** Its outcome is ignored from now on. */
+  callOff(id: number): void {
+    this.#landed(id)?.abort(undefined);
+  }
+
+  answered({ attempt, step, view }: DispatchEffect<ParsedObservation>, answer: ActAnswer): void {
+    if (!this.#landed(attempt)) return;
+    const { channels, happen, end } = this.#options;
+    try {
+      if (channels.exceeds(step, view.payload, answer))
+        this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
+      else happen({ kind: "answered", at: steadyNow(), attempt, answer });
+    } catch (thrown) {
+      // The connection that carried the answer carries those of other loops too.
+      end(asRefusal(thrown));
+    }
+  }
+
+  failed({ attempt, step }: DispatchEffect<ParsedObservation>, thrown: unknown): void {
+    if (!this.#landed(attempt)) return;
+    if (thrown instanceof UpstreamFailure) this.#options.said(step, thrown);
+    this.#failed(attempt, thrown);
+  }
+
+  /** Ends a request that is under way; undefined where it has ended. */
+  #landed(id: number): PendingRequest | undefined {
+    const requests = this.#requests;
+    const last = requests.at(-1);
+    if (last?.id === id) return requests.pop();
+    const at = requests.findIndex((attempt) => attempt.id === id);
+    return at < 0 ? undefined : requests.splice(at, 1)[0];
+  }
+
+  /** Takes a step from the key's limit where one is at hand. */
+  #tryCount(at: number): boolean {
+    const { mayAsk, call } = this.#options;
+    return mayAsk(at) && (call.steps?.tryStep() ?? true);
+  }
+
+  /** Takes a step from the key's limit; rejects with the refusal where there is none. */
+  async #count(): Promise<void> {
+    const { assertMayAsk, call } = this.#options;
+    assertMayAsk(steadyNow());
+    await call.steps?.waitStep();
+  }
+
+  #ask({ step, view, budgetMs }: DispatchEffect<ParsedObservation>, attempt: PendingRequest): void {
+    this.#options.channels.ask(attempt, step, view.payload, this.instruction, budgetMs);
+  }
+
+  #failed(attempt: number, thrown: unknown): void {
+    const { happen, end } = this.#options;
+    const at = steadyNow();
+    if (thrown instanceof UpstreamFailure)
+      happen({ kind: "failed", at, attempt, failure: thrown.failure, lack: thrown.lack });
+    else if (thrown instanceof Refusal) happen({ kind: "refused", at, attempt, detail: thrown.message });
+    else end(asRefusal(thrown));
+  }
+
+  /** No credit ends the loop; a ledger that is away and a rate limit make the robot hold. */
+  #unpaid(attempt: number, thrown: unknown): void {
+    this.#landed(attempt);
+    const { happen, end } = this.#options;
+    const refusal = asRefusal(thrown);
+    const at = steadyNow();
+    if (refusal.reason === Reason.STORE_UNAVAILABLE) happen({ kind: "unpaid", at, attempt });
+    else if (refusal.reason === Reason.RATE_LIMIT_EXCEEDED || refusal.reason === Reason.TOO_MANY_FAILED_CALLS)
+      happen({ kind: "limited", at, attempt, detail: refusal.message });
+    else end(refusal);
+  }
+}
+
+/** Whose question it is. */
+interface RequestOwner {
+  answered(question: DispatchEffect<ParsedObservation>, answer: ActAnswer): void;
+  failed(question: DispatchEffect<ParsedObservation>, thrown: unknown): void;
+}
+
+/** A question on its way. */
+class PendingRequest extends Cancel implements Hearer {
+  readonly #asker: RequestOwner;
+  readonly #question: DispatchEffect<ParsedObservation>;
+
+  /** Its number. */
+  get id(): number {
+    return this.#question.attempt;
+  }
+
+  constructor(asker: RequestOwner, question: DispatchEffect<ParsedObservation>) {
+    super();
+    this.#asker = asker;
+    this.#question = question;
+  }
+
+  answered(answer: ActAnswer): void {
+    this.#asker.answered(this.#question, answer);
+  }
+
+  failed(thrown: unknown): void {
+    this.#asker.failed(this.#question, thrown);
+  }
+}
+
+/** What all requests of a loop have in common. */
+interface ChannelDeps {
+  readonly deps: InferenceDeps;
+  readonly call: Call;
+  readonly open: LoopOpen;
+  readonly ownKeys: CallKeys | undefined;
+  readonly tracker: PlanTracker;
+  readonly watch: CallWatch | undefined;
+  /** The input of each, without observations and instruction, without the episode, and without the horizon of its offering. */
+  readonly input: Omit<ActInput, "observations" | "instruction" | "episode" | "horizon">;
+}
+
+/** How one step of the plan is reached, in one episode. */
+interface UpstreamChannel extends Reached {
+  readonly step: PlanStep;
+  readonly instruction: string;
+  readonly episode: string;
+  /** Numbers per action. */
+  readonly dim: number | undefined;
+  readonly line: ActLine | undefined;
+}
+
+/** The channels of one loop. */
+export class UpstreamChannels {
+  readonly #common: ChannelDeps;
+  /** The one that was used last: most loops have no other. */
+  #last: UpstreamChannel | undefined;
+  /** Name of the present episode, to providers. */
+  #episode: string;
+
+  constructor(common: ChannelDeps) {
+    this.#common = common;
+    this.#episode = this.#nameOf(1);
+  }
+
+  /** What is asked from now on is asked in the episode of this number. */
+  enter(episode: number): void {
+    this.#episode = this.#nameOf(episode);
+  }
+
+  /** A loop of no session is one. */
+  #nameOf(episode: number): string {
+    const { call, input } = this.#common;
+    return episodeName(input.sessionId ?? call.requestId, episode);
+  }
+
+  /** Sends an observation; the attempt gets the outcome later, never during this call. */
+  ask(attempt: PendingRequest, step: PlanStep, seen: ParsedObservation, instruction: string, budgetMs: number): void {
+    try {
+      const channel = this.#to(step, instruction);
+      const { packed } = seen;
+      if (channel.line && packed?.isSound) channel.line.ask(packed, budgetMs, attempt, attempt);
+      else this.#callFor(attempt, channel, seen, budgetMs);
+    } catch (thrown) {
+      failSoon(attempt, thrown);
+    }
+  }
+
+  /** Whether the last offering takes another call before it has answered: calls of an `ActLine` are independent. */
+  carriesMany(step: PlanStep): boolean {
+    return this.#last?.step === step && this.#last.line !== undefined;
+  }
+
+  /** Whether an answer exceeds the bounds of its offering, or of the key. */
+  exceeds(step: PlanStep, seen: ParsedObservation, answer: ActAnswer): boolean {
+    const { bounds, dim } = this.#last?.step === step ? this.#last : this.#reach(step);
+    const keys = keyOf(this.#common.call).bounds;
+    if (!bounds && !keys) return false;
+    const pose = poseOf(this.#common.input.actionSpace, seen.observations, dim);
+    return exceeds(bounds, answer, pose) || exceeds(keys, answer, pose);
+  }
+
+  #to(step: PlanStep, instruction: string): UpstreamChannel {
+    const last = this.#last;
+    const episode = this.#episode;
+    if (last?.step === step && last.instruction === instruction && last.episode === episode) return last;
+    const { open, call, input } = this.#common;
+    const { wire, target, bounds, dim } = this.#reach(step);
+    const asked = { ...input, instruction, episode, horizon: step.units };
+    // A picture of the goal has to be fetched.
+    const line = open.goalImage ? undefined : wire.line?.(target, asked, call);
+    this.#last = { step, instruction, episode, wire, target, bounds, dim, line };
+    return this.#last;
+  }
+
+  #reach(step: PlanStep): Reached & { dim: number | undefined } {
+    const { deps, tracker, ownKeys } = this.#common;
+    const dim = tracker.dimOf(step);
+    return { ...reachWith(deps.supply, step, dim, ownKeys), dim };
+  }
+
+  #callFor(attempt: PendingRequest, channel: UpstreamChannel, seen: ParsedObservation, budgetMs: number): void {
+    this.#call(channel, attempt, seen, budgetMs).then(
+      (answer) => attempt.answered(answer),
+      (thrown) => attempt.failed(thrown),
+    );
+  }
+
+  async #call(
+    { wire, target, step, instruction, episode }: UpstreamChannel,
+    signal: PendingRequest,
+    seen: ParsedObservation,
+    budgetMs: number,
+  ): Promise<ActAnswer> {
+    const { deps, call, open, watch, input } = this.#common;
+    const { agent, allowPrivate } = deps;
+    const deadline = steadyNow() + budgetMs;
+    const { observations, prevChunkLeftOver, inferenceDelay } = seen;
+    const frames = new FrameSet(frameSources(observations, open.goalImage), {
+      agent,
+      allowPrivate,
+      signal,
+      deadline,
+      asker: { key: keyOf(call).keyId, robot: call.requestId },
+      pixels: pixelsOf(seen),
+    });
+    const horizon = step.units;
+    const question = {
+      ...input,
+      observations,
+      instruction,
+      episode,
+      horizon,
+      leftOver: prevChunkLeftOver,
+      inferenceDelay,
+    };
+    const { requestId } = call;
+    const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
+    return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });
+  }
+}
+
+/** Pixels of observations that several offerings are asked about. */
+const decoded = new SideNote<ParsedObservation, KeptPixels>("pixels");
+
+function pixelsOf(seen: ParsedObservation): KeptPixels {
+  const known = decoded.of(seen);
+  if (known) return known;
+  const pixels = new KeptPixels();
+  decoded.set(seen, pixels);
+  return pixels;
+}
+
+const failSoon = (attempt: PendingRequest, thrown: unknown): void => queueMicrotask(() => attempt.failed(thrown));
