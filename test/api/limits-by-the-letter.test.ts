@@ -22,7 +22,7 @@ const change = (id: string, body: object, key = caller.key) => call(`${keysPath(
 
 describe("a limit of a key", () => {
   it.each(["models", "scopes"])(
-    "refuses an empty list of %s, on create and on change, and keeps what it was",
+    "refuses an empty list of %s on create and update, and keeps the old one",
     async (field) => {
       const limits = { models: ["acme/base"], scopes: ["act"] };
       const key = await makeKey(limits);
@@ -35,7 +35,7 @@ describe("a limit of a key", () => {
   it.each([
     ["null", (field: string) => ({ [field]: null })],
     ["clear", (field: string) => ({ clear: [field] })],
-  ])("is removed by %s, and only by a key that may do without it itself", async (_, removal) => {
+  ])("is removed by %s, and only by a key that does not have it", async (_, removal) => {
     const limits = { models: ["acme/base"], scopes: ["act"], budget: { limit_usd: 1 }, robot_id: "arm-7" };
     const narrow = await makeKey({ role: "admin", models: ["acme/base"] });
     const key = await makeKey({ role: "viewer", ...limits });
@@ -48,14 +48,14 @@ describe("a limit of a key", () => {
     }
   });
 
-  it("is refused as null where it can't be removed", async () => {
+  it("cannot be removed with null where removal is not allowed", async () => {
     const refused = await change((await makeKey({})).id, { disabled: null });
     expect([refused.status, refused.body.error?.param], refused.text).toEqual([422, "disabled"]);
   });
 });
 
 describe("null in a change", () => {
-  it("takes a setting of the organization back to its default", async () => {
+  it("resets an organization's setting to its default", async () => {
     const path = `/v1/orgs/${caller.org}/settings`;
     await call("/v1/presets/usual", { horizon: 8 }, "PUT");
     const set = await call(path, { default_preset: "usual", max_hedge_ratio: 1, retention_days: 7 }, "PATCH");
@@ -64,7 +64,7 @@ describe("null in a change", () => {
     expect(unset.body, unset.text).toMatchObject({ default_preset: null, max_hedge_ratio: 0.05, retention_days: 7 });
   });
 
-  it("removes the budget of a workspace", async () => {
+  it("removes a workspace's budget", async () => {
     const made = await call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab", budget: { limit_usd: 3 } });
     expect(made.body.budget, made.text).toMatchObject({ limit_usd: 3 });
     const changed = await call(`/v1/orgs/${caller.org}/workspaces/${made.body.id}`, { budget: null }, "PATCH");
@@ -72,7 +72,7 @@ describe("null in a change", () => {
   });
 });
 
-it("a developer key that belongs to no member reads itself, and no other key", async () => {
+it("a developer key without a member can read only itself", async () => {
   const made = await app.admin(keysPath(), { role: "developer" });
   const listed = await call(keysPath(), undefined, undefined, made.key);
   expect(
@@ -83,7 +83,7 @@ it("a developer key that belongs to no member reads itself, and no other key", a
   expect([await read(made.id), await read((await makeKey({})).id)]).toEqual([200, 404]);
 });
 
-it("lists that have pages take a limit", async () => {
+it("paged lists accept a limit", async () => {
   for (const n of [1, 2]) await call("/v1/webhooks", { url: `https://hooks.example/${n}`, events: ["*"] });
   const first = await call("/v1/webhooks?limit=1");
   expect([first.status, first.body.data?.length, first.body.has_more], first.text).toEqual([200, 1, true]);
@@ -102,7 +102,7 @@ it("the OpenAPI document names the public and the direct address", async () => {
   expect(urls).toEqual(["https://api.example.com/base", "https://direct.example.com"]);
 });
 
-it("a commitment from the middle of a month says that it is prorated, and what the period is due", async () => {
+it("a commitment from mid-month reports `prorated` and the amount due", async () => {
   const { org, key } = await app.caller(1);
   const next = new Date(Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth() + 1, 16));
   const path = `/v1/orgs/${org}/commitment`;

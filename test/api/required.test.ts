@@ -96,7 +96,7 @@ const ZEROS: Readonly<Record<string, string>> = {
 };
 
 describe("the schema", () => {
-  it("misses every field that has no default, or its zero has a meaning that stands here", () => {
+  it("requires every field without a default, unless its zero has a documented meaning", () => {
     const silent: string[] = [];
     for (const desc of requests()) {
       const missed = missedIn(desc);
@@ -107,7 +107,7 @@ describe("the schema", () => {
     expect(silent.sort()).toEqual(Object.keys(ZEROS).sort());
   });
 
-  it("takes null in any field as if the field were not there, unless the message can clear fields", () => {
+  it("treats null as absent, unless the message can clear fields", () => {
     for (const desc of requests().filter((each) => !getOption(each, inline) && !("clear" in each.field))) {
       const faults = new Faults();
       const nulls = Object.fromEntries(desc.fields.map(({ name }) => [name, null]));
@@ -154,7 +154,7 @@ describe("every call that changes something", () => {
     }
   });
 
-  it("ends no promise, and gives no budget, that was not asked for", async () => {
+  it("cancels no commitment and grants no budget without the field", async () => {
     const { org, key } = await app.caller(10);
     await app.admin(`/v1/orgs/${org}/commitment`, { min_monthly_usd: 31 });
     for (const body of [{}, null, "", { min_monthly_usd: null }, { starts_on: null }]) {
@@ -176,7 +176,7 @@ describe("every call that changes something", () => {
     );
   });
 
-  it("keeps what a slip would have taken: a preset, the members of a group and its role, a declared secret", async () => {
+  it("keeps what an omission could delete: a preset, a group's members and role, a secret", async () => {
     const { key } = caller;
     const name = "kept";
     await app.call(`/v1/presets/${name}`, { horizon: 3 }, { key, method: "PUT" });

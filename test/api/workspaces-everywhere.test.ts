@@ -183,14 +183,14 @@ async function rowsOf({ ids, evaluation, key }: Part): Promise<string> {
 }
 
 describe("every RPC", () => {
-  it("says how far a key of a workspace reaches", () => {
+  it("declares its reach for workspace keys", () => {
     const silent = of(WorkspaceReach.UNSPECIFIED);
     expect(silent.map(({ name }) => name)).toEqual([]);
     expect(of(OWN_WORKSPACE).length).toBeGreaterThan(45);
     expect(of(ORGANISATION).length).toBeGreaterThan(45);
   });
 
-  it("that is about the organisation refuses keys of workspaces with 403, whatever they name", async () => {
+  it("that is organization-wide refuses workspace keys with 403, whatever ids they send", async () => {
     const faults: string[] = [];
     for (const method of of(ORGANISATION).filter(({ methodKind }) => methodKind !== "bidi_streaming")) {
       const { verb, path } = patternOf(method);
@@ -205,7 +205,7 @@ describe("every RPC", () => {
     expect(faults).toEqual([]);
   });
 
-  it("answers ids of another workspace, and of none, in a path as ids that nobody has", async () => {
+  it("returns 404 for ids of another workspace in a path, and of none", async () => {
     const faults: string[] = [];
     let looked = 0;
     const before = await Promise.all([a, b, whole].map(rowsOf));
@@ -237,7 +237,7 @@ describe("every RPC", () => {
     expect(await Promise.all([a, b, whole].map(rowsOf))).toEqual(before);
   }, 120_000);
 
-  it("answers them so in a query and a body too", async () => {
+  it("returns the same for such ids in query and body", async () => {
     const faults: string[] = [];
     let looked = 0;
     const before = await Promise.all([a, b, whole].map(rowsOf));
@@ -277,7 +277,7 @@ describe("every RPC", () => {
     expect(await Promise.all([a, b, whole].map(rowsOf))).toEqual(before);
   }, 120_000);
 
-  it("that lists or exports shows a key of a workspace its own, and a key of the organisation all", async () => {
+  it("that lists or exports shows workspace keys their own, and organization keys all", async () => {
     // What has ended is watched to its end.
     for (const part of [a, b, whole]) await call(part, `/v1/evaluate/${part.evaluation}`, undefined, "DELETE");
     const faults: string[] = [];
@@ -325,7 +325,7 @@ describe("an idempotency key", () => {
   const keyed = (part: Part, body: object = ACT) =>
     app.call("/v1/act", body, { key: part.key, headers: { "idempotency-key": "same" } });
 
-  it("of one workspace never answers another's call, nor is in its way", async () => {
+  it("of one workspace never replays or blocks another's call", async () => {
     const first = await Promise.all([a, b, whole].map((part) => keyed(part)));
     expect(first.map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(new Set(first.map(({ body }) => body.id)).size).toBe(3);
@@ -336,7 +336,7 @@ describe("an idempotency key", () => {
     expect((await keyed({ ...a, key: other.key }, { ...ACT, horizon: 3 })).status).toBe(200);
   });
 
-  it("of a job is its workspace's alone too", async () => {
+  it("of a job is separate per workspace too", async () => {
     const asked = { contract: "act", requests: [ACT], idempotency_key: "same-job" };
     const jobs = await Promise.all([a, b, whole, a, b, whole].map((part) => made("/v1/batch", asked, part.key)));
     const ids = jobs.map(({ id }) => id);
@@ -344,7 +344,7 @@ describe("an idempotency key", () => {
     expect(ids.slice(3)).toEqual(ids.slice(0, 3));
   });
 
-  it("that takes the form of another workspace's work is not in its way", async () => {
+  it("in the internal form of another workspace's does not block it", async () => {
     const { id } = await made("/v1/evaluate", { ...EVALUATION, episodes: 1 }, a.key);
     for (const part of [b, whole]) {
       const headers = { "idempotency-key": `${id}.0.episode` };
@@ -360,7 +360,7 @@ describe("an idempotency key", () => {
 });
 
 describe("a runner of a workspace", () => {
-  it("takes evaluations of that workspace alone, and one of the organisation takes all", async () => {
+  it("takes only its workspace's evaluations; an organization's runner takes all", async () => {
     const id = (await made("/v1/evaluate", EVALUATION, a.key)).id;
     const claim = async (part: Part) => (await made("/v1/evaluate/claims", { harness: "h" }, part.key)).claim;
     expect(await claim(b)).toBeUndefined();
@@ -380,7 +380,7 @@ describe("an emergency stop", () => {
   const stop = (part: Part, target: object) => made("/v1/robots/stop", { ...target, reason: "test" }, part.key);
   const release = (part: Part, stop_id: string) => call(part, "/v1/robots/release", { stop_id });
 
-  it("by a key of a workspace stops that workspace: all of it, a robot, a session", async () => {
+  it("by a workspace key covers that workspace: all of it, a robot, a session", async () => {
     for (const [target, body] of [
       [{ all: true }, {}],
       [{ robot_id: "arm" }, { metadata: { robot_id: "arm" } }],
@@ -397,7 +397,7 @@ describe("an emergency stop", () => {
     }
   });
 
-  it("by a key of the organisation covers all workspaces, and is the organisation's to release", async () => {
+  it("by an organization key covers all workspaces, and only the organization can release it", async () => {
     const mine = await stop(a, { robot_id: "arm" });
     const all = await stop(whole, { robot_id: "arm" });
     expect(all.id).not.toBe(mine.id);
@@ -410,7 +410,7 @@ describe("an emergency stop", () => {
     await eventually(async () => expect(await move()).toEqual([200, 200, 200]));
   });
 
-  it("cuts the streams of its workspace on every replica, and no others", async () => {
+  it("cuts only its workspace's streams, on every replica", async () => {
     const elsewhere = await ownGateway({ database });
     const open = {
       model: "acme/base",
@@ -433,7 +433,7 @@ describe("an emergency stop", () => {
 });
 
 describe("a session", () => {
-  it("of a workspace shares nothing with one of the same name elsewhere", () => {
+  it("of a workspace is separate from one with the same name elsewhere", () => {
     const name = (workspaceId: string | undefined, sessionId = "s", orgId = "org_1") =>
       sessionOf({ provider: { sessionId } }, { orgId, workspaceId, settings: { zdr: false } })?.name;
     const names = [name(undefined), name("ws_1"), name("ws_2"), name(undefined, "ws_1 s"), name("ws_1", "s", "org_2")];
@@ -443,7 +443,7 @@ describe("a session", () => {
     expect(sessionOf({ provider: { sessionId: "a word" } }, silent)?.word).toBe(name(undefined, "a word"));
   });
 
-  it("is not resumed by another workspace, nor taken from its stream", async () => {
+  it("cannot be resumed or taken over by another workspace", async () => {
     const open = {
       model: "acme/base",
       actionSpace: "base_twist_2d",
@@ -464,7 +464,7 @@ describe("a session", () => {
 });
 
 describe("what a workspace is shown of its organisation", () => {
-  it("is its settings as they hold there, and of money its own", async () => {
+  it("is its effective settings, and only its own spending", async () => {
     await app.call(
       `/v1/orgs/${owner.org}/workspaces/${a.workspace}`,
       { settings: { retention_days: 3 } },

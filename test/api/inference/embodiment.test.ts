@@ -35,7 +35,7 @@ const planned = async (more: object): Promise<string[]> =>
   (await preview(more)).plan.map((step: { model: string }) => step.model).sort();
 
 describe("embodiment", () => {
-  it("leaves what says that it is made for the body, or for any; without one all may serve", async () => {
+  it("admits offerings made for that body or for any; without it all may serve", async () => {
     expect(await planned({})).toEqual([
       `${named.acme}/any`,
       `${named.acme}/known`,
@@ -46,13 +46,13 @@ describe("embodiment", () => {
     expect(await planned({ embodiment: "humanoid" })).toEqual([`${named.acme}/any`]);
   });
 
-  it("is the catalog's where an offering says none", async () => {
+  it("comes from the catalog if an offering declares none", async () => {
     expect(await planned({ embodiment: "quadruped" })).toEqual([`${named.acme}/any`, `${named.acme}/known`]);
     const { offerings } = (await app.call(`/v1/models/${named.acme}/known`)).body;
     expect(offerings).toMatchObject([{ embodiments: ["quadruped"] }]);
   });
 
-  it("decides who serves an act, over REST, Connect and gRPC, and which loop is opened", async () => {
+  it("decides the offering of an act over REST, Connect and gRPC, and whether a loop opens", async () => {
     const more = { embodiment: "mobile-base", provider: { ignore: [named.any] } };
     const { body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
     expect(body.route).toMatchObject({
@@ -75,7 +75,7 @@ describe("embodiment", () => {
     loop.leave();
   });
 
-  it("may be preset", async () => {
+  it("can be set in a preset", async () => {
     const { key } = caller;
     await app.call("/v1/presets/base", { embodiment: "mobile-base" }, { key, method: "PUT" });
     expect(await planned({ preset: "base" })).toEqual([`${named.acme}/any`, `${named.acme}/wheels`]);
@@ -85,7 +85,7 @@ describe("embodiment", () => {
     ]);
   });
 
-  it("that nobody is made for is 409 with everyone named, and what would have to go", async () => {
+  it("without a matching model is 409 with every dropped offering and what to relax", async () => {
     const more = { model: `${named.acme}/wheels`, embodiment: "vehicle" };
     const { status, body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
@@ -98,7 +98,7 @@ describe("embodiment", () => {
     expect(silent.dropped).toMatchObject([{ detail: "says of no body that it is made for it" }]);
   });
 
-  it("that there is not is 422, and no upstream is called", async () => {
+  it("that is unknown is 422 without an upstream call", async () => {
     const before = model.acts.length;
     for (const embodiment of ["mobile_base", "ARM", "", 1, ["arm"]]) {
       const { status, body } = await app.call("/v1/act", { ...BODY, embodiment }, { key: caller.key });

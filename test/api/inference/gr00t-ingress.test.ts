@@ -75,7 +75,7 @@ const bytes = (shape: readonly number[]): NdArray =>
   NdArray.uint8(new Uint8Array(shape.reduce((product, size) => product * size)), shape);
 
 describe("get_action", () => {
-  it("of N1.6 answers [actions, info], each part under its name, and is paid for", async () => {
+  it("of N1.6 returns [actions, info] with each part under its name, and is charged", async () => {
     const mine = await app.caller(1);
     const data = nested({ action_keys: { arm: 6, gripper: 1 } });
     const [actions] = (await talk((call) =>
@@ -112,7 +112,7 @@ describe("get_action", () => {
     expect(actions.has("arm")).toBe(true);
   });
 
-  it("of N1.5 answers a flat map", async () => {
+  it("of N1.5 returns a flat map", async () => {
     const data = {
       "video.ego_view": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]),
       "state.left_arm": NdArray.float32([1, 2], [1, 2]),
@@ -123,7 +123,7 @@ describe("get_action", () => {
     expect(answer.get("action.action")?.shape).toEqual([3, 7]);
   });
 
-  it("of N1.6 in its flat wrapper hears the pictures and states, and answers under dotted names", async () => {
+  it("of N1.6 in its flat wrapper accepts images and states, and returns dotted names", async () => {
     const observation = {
       "video.ego_view": NdArray.uint8(new Uint8Array(48), [1, 1, 4, 4, 3]),
       "state.left_arm": NdArray.float32([1, 2], [1, 1, 2]),
@@ -140,7 +140,7 @@ describe("get_action", () => {
     expect(asked.observations[0]?.frames.map(({ camera }) => camera)).toEqual(["ego_view"]);
   });
 
-  it("reads what N1.6's own code writes, and tells what it does not find", async () => {
+  it("accepts bytes written by N1.6's own code and names missing keys", async () => {
     const recorded = readFileSync(join(SAMPLES, "gr00t_n16_request.msgpack"));
     const answer = (await talk((call) => call(recorded))) as Map<string, string>;
     expect(answer.get("error")).toContain("Unauthorized: Invalid API token");
@@ -148,7 +148,7 @@ describe("get_action", () => {
 });
 
 describe("a client", () => {
-  it("without credit is told so, before a model is asked", async () => {
+  it("without credit gets an error before a model is called", async () => {
     const poor = await app.caller(0);
     const before = model.acts.length;
     const answer = await talk((call) => call(message({ endpoint: "get_action", api_token: poor.key, data: nested() })));
@@ -156,7 +156,7 @@ describe("a client", () => {
     expect(model.acts).toHaveLength(before);
   });
 
-  it("does not notice that its provider dies, and stays where it went", async () => {
+  it("keeps working when its provider dies, and stays with the new one", async () => {
     const equal = await openModel();
     onTestFinished(() => {
       model.script.act = undefined;
@@ -245,14 +245,14 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
   const send = (fields: Record<string, Packable<NdArray>>, arrays: "npy" | "numpy" = "numpy") =>
     talkRaw(encodeGr00t(fields, arrays));
 
-  it("has its pixels shown to a model of that size as they came", async () => {
+  it("has its pixels forwarded unchanged to a model of that size", async () => {
     const before = pictureTurns.figures.begun;
     await send({ endpoint: "get_action", api_token: key, data: { observation, options: null } });
     expect(server.raw.at(-1)!.includes(Buffer.from(observation.video.exterior_image_1_left.data))).toBe(true);
     expect(pictureTurns.figures.begun).toBe(before);
   });
 
-  it("calls get_action(obs) alone, and hears the model's whole chunk in its own parts, as it writes arrays", async () => {
+  it("calls get_action(obs) alone and gets the complete chunk in its own parts and encoding", async () => {
     for (const arrays of ["numpy", "npy"] as const) {
       const data = { observation, options: null };
       const raw = await send({ endpoint: "get_action", api_token: key, data }, arrays);
@@ -278,7 +278,7 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
     expect([...(video.get("data") as unknown as Buffer).subarray(0, 6)]).toEqual([0, 1, 2, 3, 4, 5]);
   });
 
-  it("asks what the model wants, and is told the truth", async () => {
+  it("queries the modality config and gets the model's own", async () => {
     const raw = await send({ endpoint: "get_modality_config", api_token: key });
     const config = readGr00t(raw).value as unknown as Map<string, Map<string, Map<string, unknown>>>;
     const told = [...config].map(([modality, tagged]) => {
@@ -294,7 +294,7 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
     ]);
   });
 
-  it("may use the preset's camera, or nothing is asked of a model where a part has another size", async () => {
+  it("may use the preset's camera; a part of the wrong size is refused before dispatch", async () => {
     const turned = { ...observation, video: { exterior_1: observation.video.exterior_image_1_left } };
     await send({ endpoint: "get_action", api_token: key, data: { observation: turned } });
     const seen = (server.messages.at(-1) as Tree).get("data")!.get("observation")!;
@@ -309,7 +309,7 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
     expect(server.messages).toHaveLength(before);
   });
 
-  it("whose model nothing serves is told so", async () => {
+  it("whose model has no supply gets the reason", async () => {
     const other = await app.key((await app.caller(1)).org, { models: ["nv/none"] });
     const raw = await send({ endpoint: "get_modality_config", api_token: other });
     expect((readGr00t(raw).value as Map<string, string>).get("error")).toContain("no_live_deployment");
@@ -317,7 +317,7 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
 });
 
 describe("other endpoints", () => {
-  it("ping, reset and get_modality_config are answered, kill is not heard", async () => {
+  it("ping, reset and get_modality_config are answered, kill is ignored", async () => {
     await talk(async (call) => {
       expect((await call(message({ endpoint: "ping" }))) as Map<string, string>).toEqual(
         new Map([
@@ -362,7 +362,7 @@ describe("bad input", () => {
     });
   });
 
-  it("of 30 cameras is refused, and none of their pictures is packed", async () => {
+  it("of 30 cameras is refused before any image is encoded", async () => {
     const before = pictureTurns.figures.begun;
     const video = Object.fromEntries(
       Array.from({ length: 30 }, (_, i) => [`camera ${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 1, 3])]),
@@ -381,7 +381,7 @@ describe("bad input", () => {
     expect(pictureTurns.figures.begun).toBe(before);
   });
 
-  it("costs nothing, parts that do not add up included", async () => {
+  it("costs nothing, including parts that do not add up", async () => {
     const mine = await app.caller(1);
     const data = nested({ action_keys: { arm: 3 } });
     const before = model.acts.length;
@@ -390,7 +390,7 @@ describe("bad input", () => {
     expect(model.acts).toHaveLength(before);
   });
 
-  it("a peer of another protocol is hung up on", async () => {
+  it("a peer of another protocol is disconnected", async () => {
     const socket = connect(app.gateway.gr00tPort!, "127.0.0.1");
     const closed = new Promise((resolve) => socket.once("close", resolve));
     socket.on("error", () => undefined).resume();

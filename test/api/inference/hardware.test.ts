@@ -152,7 +152,7 @@ describe("a placeholder asked for", () => {
     expect(await ask(hardware)).not.toMatch(/simulated|real/);
   });
 
-  it("as a hedge is sent to nobody", async () => {
+  it("is not used as a hedge", async () => {
     live.script.act = (_call, answer) =>
       setImmediate(() =>
         answer([

@@ -59,13 +59,13 @@ const act = (model: string, more: object = {}) =>
 const offeringOf = async (model: string) => (await app.call(`/v1/models/${model}`)).body.offerings[0];
 
 describe("the probe", () => {
-  it("learns the length of a server's chunks, and declares it", async () => {
+  it("learns and declares the length of a server's chunks", async () => {
     expect((await offeringOf(`${named.pi}/droid`)).max_horizon).toBe(10);
     expect((await offeringOf(`${named.pi}/aloha`)).max_horizon).toBe(50);
     expect((await offeringOf(`${named.pi}/modest`)).max_horizon).toBe(20);
   });
 
-  it("registers OpenVLA's server, which gives one step at a time, without being told so", async () => {
+  it("registers OpenVLA's server, which returns one step at a time, without configuration", async () => {
     const server = await startOpenvlaServer();
     onTestFinished(() => server.close());
     const turn = (by: number) => ({ kind: "steps", steps: [[by, 2]] }) as const;
@@ -98,14 +98,14 @@ describe("a request", () => {
       25,
     ],
     ["that names a horizon gets exactly that", `${named.pi}/droid`, { horizon: 7 }, 7],
-  ])("%s, and pays for that", async (_, model, more, steps) => {
+  ])("%s, and is charged for that", async (_, model, more, steps) => {
     const { status, body, text } = await act(model, more);
     expect(status, text).toBe(200);
     expect(body.action.steps).toHaveLength(steps);
     expect(body.usage).toMatchObject({ action_steps: steps, cost_usd: expect.closeTo(steps * 0.0001, 9) });
   });
 
-  it("that names a longer horizon is refused with the reason, and runs nothing", async () => {
+  it("for a longer horizon is refused with the reason and runs nothing", async () => {
     const before = servers[0]!.acts.length;
     const { status, body } = await act(`${named.pi}/droid`, { horizon: 16 });
     expect([status, body.error.code]).toEqual([409, "no_route_available"]);
@@ -113,7 +113,7 @@ describe("a request", () => {
     expect(servers[0]!.acts).toHaveLength(before);
   });
 
-  it("is previewed at the price of the steps that each offering would give", async () => {
+  it("is previewed at the price of each offering's own steps", async () => {
     const { body } = await app.call(
       "/v1/routes/preview",
       {
@@ -137,7 +137,7 @@ describe("a request", () => {
 });
 
 describe("a server that misses its own chunk", () => {
-  it("fails the attempt, and is known by its new length once it was verified again", async () => {
+  it("fails the attempt, and has its new length after verification", async () => {
     const moody = { steps: 10 };
     const id = await supply(named.moody, `${named.pi}/moody`, moody);
     moody.steps = 8;
@@ -151,7 +151,7 @@ describe("a server that misses its own chunk", () => {
 });
 
 describe("a control loop", () => {
-  it("without a horizon goes on with the chunks of who serves, and is charged for those", async () => {
+  it("without a horizon uses the provider's chunk length and is charged for it", async () => {
     const loop = robot(app, caller.key, { model: `${named.pi}/droid`, actionSpace: "base_twist_2d" });
     expect((await loop.expect("opened")).horizon).toBe(10);
     loop.observe(1, { observations: [{ proprio: [1, 2] }] });
@@ -164,7 +164,7 @@ describe("a control loop", () => {
 });
 
 describe("a prediction", () => {
-  it("without a horizon has the frames that an offering has in one answer, whole and streamed", async () => {
+  it("without a horizon returns as many frames as the offering has per answer, complete and streamed", async () => {
     const model = await openModel();
     const more = {
       contracts: ["predict"],
@@ -205,12 +205,12 @@ describe("openpi's own client", () => {
     return answer;
   };
 
-  it("gets the model's whole chunk, so that its broker replays as many steps as at openpi's server", async () => {
+  it("gets the complete chunk, so that its broker replays as many steps as with openpi's server", async () => {
     const [answer] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d`);
     expect((decodeNumpy(answer) as Map<string, NdArray>).get("actions")?.shape).toEqual([50, 2]);
   });
 
-  it("is told why nothing serves it where its address names too many steps", async () => {
+  it("gets the reason if its address requests too many steps", async () => {
     const [answer, isBinary] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d&horizon=60`);
     expect(isBinary).toBe(false);
     expect(answer.toString()).toContain(`${named.aloha}: at most 50 units in one answer, not 60`);

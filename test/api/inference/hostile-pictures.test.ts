@@ -100,7 +100,7 @@ describe("a picture", () => {
     ["claims 900 megapixels", 30_000, 30_000, "frame_too_large"],
     ["claims one line of 4 billion pixels", 4_000_000_000, 1, "frame_too_large"],
     ["claims to be higher than it is", 64, 6_400, "frame_not_an_image"],
-  ])("that %s is refused, and tried once at most", async (_, width, height, type) => {
+  ])("that %s is refused after at most one attempt", async (_, width, height, type) => {
     const before = pictureTurns.figures.begun;
     const { status, body } = await act(attacker, await lying(width, height));
     expect([status, body.error.code]).toEqual([422, "frame_refused"]);
@@ -108,7 +108,7 @@ describe("a picture", () => {
     expect(pictureTurns.figures.begun - before).toBeLessThanOrEqual(1);
   });
 
-  it("that unpacks into 36 megapixels is worked on alone of its kind, and never for a caller who left", async () => {
+  it("of 36 megapixels is decoded alone, and not after its caller left", async () => {
     const file = await bomb();
     const caller = new AbortController();
     const before = pictureTurns.figures;
@@ -131,7 +131,7 @@ describe("a picture", () => {
 });
 
 describe("many pictures", () => {
-  it("of 30 cameras are refused with the field, and none is decoded", async () => {
+  it("of 30 cameras are refused with the field, undecoded", async () => {
     const before = pictureTurns.figures.begun;
     const frames = Array.from({ length: 30 }, (_, i) => frame(picture, `camera ${i}`));
     const { status, body } = await actWith(attacker, frames);
@@ -139,7 +139,7 @@ describe("many pictures", () => {
     expect(pictureTurns.figures.begun).toBe(before);
   });
 
-  it("of 16 cameras are decoded for those that the model reads", async () => {
+  it("of 16 cameras are decoded only if the model reads them", async () => {
     const before = pictureTurns.figures.begun;
     const frames = Array.from({ length: 16 }, (_, i) => frame(picture, i === 7 ? "front" : `camera ${i}`));
     expect((await actWith(attacker, frames)).status).toBe(200);
@@ -148,7 +148,7 @@ describe("many pictures", () => {
 });
 
 describe("a robot", () => {
-  it("that sends 30 MiB in each of many observations has the newest decoded, and no other robot waits", async () => {
+  it("that sends 30 MiB in each of many observations has only the newest decoded, and delays no other robot", async () => {
     const OBSERVATIONS = 4;
     // A whole picture, and as much behind its end as a frame may have.
     const padded = Buffer.concat([picture, Buffer.alloc((15 << 20) - picture.length)]);

@@ -43,7 +43,7 @@ const spent = async ({ key }: Caller): Promise<number> =>
   (await app.call("/v1/billing/balance", undefined, { key })).body.spent_usd;
 
 describe("200", () => {
-  it("gives the first answer again, with its age, without asking the model or charging again", async () => {
+  it("repeats the first answer with its age, without a second call or charge", async () => {
     const payer = await app.caller(1);
     const key = freshKey();
     const first = await act(key, {}, payer);
@@ -57,7 +57,7 @@ describe("200", () => {
     await expect.poll(() => spent(payer)).toBe(0.0002);
   });
 
-  it("says that it is the first answer on every call that takes an idempotency key", async () => {
+  it("marks the first answer of every call that accepts an idempotency key", async () => {
     const { org, key } = await app.caller(10);
     const calls: readonly [path: string, body: object, admin?: string][] = [
       ["/v1/batch", { contract: "act", requests: [BODY] }],
@@ -74,7 +74,7 @@ describe("200", () => {
     }
   });
 
-  it("knows the same request however its JSON is written, and the key in the body as in the header", async () => {
+  it("recognizes the same request in any JSON formatting, with the key in body or header", async () => {
     const key = freshKey();
     const first = await act(key);
     const body = `{"observations":[{"proprio":[5e-1]}],"seed":null,"horizon":2,"idempotency_key":"${key}","action_space":"base_twist_2d","model":"${named.acme}/base"}`;
@@ -82,14 +82,14 @@ describe("200", () => {
     expect(again.body.id).toBe(first.body.id);
   });
 
-  it("lets the field win over the header", async () => {
+  it("prefers the field over the header", async () => {
     const [field, header] = [freshKey(), freshKey()];
     const first = await act(header, { idempotency_key: field });
     expect((await act(field)).body.id).toBe(first.body.id);
     expect((await act(header)).body.id).not.toBe(first.body.id);
   });
 
-  it("holds over transports: an answer over REST is given again over gRPC and Connect", async () => {
+  it("replays an answer from REST over gRPC and Connect", async () => {
     const key = freshKey();
     const first = await act(key);
     const asked = model.acts.length;
@@ -116,14 +116,14 @@ describe("200", () => {
     expect(model.acts.length).toBe(asked);
   });
 
-  it("keeps the keys of two organisations apart", async () => {
+  it("separates the keys of two organizations", async () => {
     const key = freshKey();
     const stranger = await app.caller(1);
     const first = await act(key);
     expect((await act(key, {}, stranger)).body.id).not.toBe(first.body.id);
   });
 
-  it("keeps nothing of a request by which it could be tried, where no data is retained, and knows it when that changes", async () => {
+  it("under zero data retention stores only a keyed hash of the request, and still recognizes it afterwards", async () => {
     const key = freshKey();
     const settle = ({ org, key }: Caller, zdr: boolean) =>
       app.call(`/v1/orgs/${org}/settings`, { zdr }, { key, method: "PATCH" });
@@ -146,7 +146,7 @@ describe("200", () => {
     expect((await act(key, { horizon: 3 }, one)).status).toBe(409);
   });
 
-  it("holds for predict", async () => {
+  it("applies to predict", async () => {
     const payer = await app.caller(1);
     const body = {
       model: `${named.acme}/base`,
@@ -160,7 +160,7 @@ describe("200", () => {
     await expect.poll(() => spent(payer)).toBe(0.002);
   });
 
-  it("runs one of many that come at once", async () => {
+  it("runs one of many concurrent calls", async () => {
     const key = freshKey();
     const payer = await app.caller(1);
     const asked = model.acts.length;
@@ -176,7 +176,7 @@ describe("200", () => {
 });
 
 describe("409", () => {
-  it("refuses a changed body", async () => {
+  it("refuses a different body", async () => {
     const key = freshKey();
     await act(key);
     const { status, body } = await act(key, { horizon: 3 });
@@ -196,7 +196,7 @@ describe("409", () => {
     expect([answer.status, answer.body.error.code]).toEqual([409, "idempotency_conflict"]);
   });
 
-  it("asks for patience while the first call still runs", async () => {
+  it("returns 409 while the first call still runs", async () => {
     const key = freshKey();
     const finish = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<void>();
@@ -220,7 +220,7 @@ describe("409", () => {
 });
 
 describe("a call that was refused", () => {
-  it("frees its key, whether it failed before or after it was dispatched", async () => {
+  it("releases its key if it failed before or after dispatch", async () => {
     const key = freshKey();
     const poor = await app.caller(0);
     expect((await act(key, {}, poor)).status).toBe(402);
@@ -234,7 +234,7 @@ describe("a call that was refused", () => {
 });
 
 describe("422", () => {
-  it("refuses a key that is no printable ASCII of 1 to 255 characters", async () => {
+  it("refuses a key other than 1 to 255 printable ASCII characters", async () => {
     for (const key of ["x".repeat(256), "two words", "ümlaut", ""]) {
       const { status } = await app.call("/v1/act", { ...BODY, idempotency_key: key }, { key: caller.key });
       expect(status, JSON.stringify(key)).toBe(422);

@@ -74,7 +74,7 @@ const verify = async (id: string) =>
   (await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key })).body;
 
 describe("a contract is shown", () => {
-  it("by the model with its source, by its listing, by the routes, and by the preview", async () => {
+  it("by the model with its source, by its listing, routes and previews", async () => {
     const shown = { input: READS, actions: MEANS };
     const { body } = await app.call(`/v1/models/${named.acme}/reads`);
     expect(body).toMatchObject(shown);
@@ -108,7 +108,7 @@ describe("a contract is shown", () => {
 });
 
 describe("a profile's contract", () => {
-  it("tells the size of pictures that its server announced, to previews, listings and loops", async () => {
+  it("shows the image sizes that its server announced in previews, listings and loops", async () => {
     let count = 0;
     const server = await startOpenpiServer({
       metadata: pack(new Map<unknown, unknown>([["image_resolution", [180, 320]]])),
@@ -143,7 +143,7 @@ describe("a profile's contract", () => {
 });
 
 describe("a call that is not what is read", () => {
-  it("is refused with every field, before anybody is asked, and is no reason to try again", async () => {
+  it("is refused with every field before dispatch, and is not retryable", async () => {
     const asked = model.acts.length;
     const request = {
       model: `${named.acme}/reads`,
@@ -173,7 +173,7 @@ describe("a call that is not what is read", () => {
     expect((await app.call("/v1/key", undefined, { key: caller.key })).body.usage_usd.total).toBe(0);
   });
 
-  it("is held to the bytes of its pictures, not to what is said of them", async () => {
+  it("is checked by the bytes of its images, not by the stated sizes", async () => {
     const frames = [{ camera: "front", data: picture, width: 64, height: 48, format: "jpeg" }];
     const { status, body } = await act({
       ...GOOD,
@@ -187,12 +187,12 @@ describe("a call that is not what is read", () => {
     ]);
   });
 
-  it("goes to another model that reads it, and to one that says nothing", async () => {
+  it("is routed to another model that reads it, or to one that declares nothing", async () => {
     const { status, body } = await act({ model: "service/auto", observations: [{ proprio: [1] }] });
     expect([status, body.model, body.route.attempts.length]).toEqual([200, `${named.acme}/plain`, 1]);
   });
 
-  it("is refused by a constraint where something else keeps other offerings out, with the smallest change", async () => {
+  it("is refused as a constraint, with the smallest change, if other offerings are out for other reasons", async () => {
     const { status, body } = await act({
       model: "service/auto",
       provider: { ignore: [named.plain] },
@@ -208,13 +208,13 @@ describe("a call that is not what is read", () => {
     ]);
   });
 
-  it("tells a preview that it would be refused", async () => {
+  it("is reported by a preview", async () => {
     const request = { ...BASE, model: `${named.acme}/reads`, observations: [{ proprio: [1] }] };
     const { body } = await app.call("/v1/routes/preview?contract=act", request, { key: caller.key });
     expect([body.plan, body.would_refuse.code, body.dropped[0].reason]).toEqual([[], "input_contract", "input"]);
   });
 
-  it("is a hold in a loop, which says what is missing, and the next observation may be right", async () => {
+  it("becomes a hold that names the missing fields, and the next observation can succeed", async () => {
     const loop = robot(app, caller.key, {
       model: `${named.acme}/reads`,
       actionSpace: "base_twist_2d",
@@ -238,7 +238,7 @@ describe("a call that is not what is read", () => {
 const jpeg = () => redSquareAs({ x: 0.5, y: 0.5 }, { width: 64, height: 48, format: "jpeg" });
 
 describe("a call that every asked offering rejects", () => {
-  it("is answered with what the model says that it reads, and never as something to try again", async () => {
+  it("returns the model's input contract and is not retryable", async () => {
     model.script.act = (_, __, served) => rejectInput(served);
     const data = (await jpeg()).toString("base64");
     const observations = [{ frames: [{ camera: "front", data }], proprio: [1, 2] }];
@@ -256,7 +256,7 @@ function rejectInput({ send, messages }: Served): void {
 }
 
 describe("a fallback", () => {
-  it("never goes to a model whose actions mean something else, though they have as many numbers", async () => {
+  it("never uses a model whose actions mean something else, even with equal dimensions", async () => {
     const twin = { endpoint: plain.endpoint, standing: "verified" } as const;
     await app.supply({ ...twin, provider: named.metres, model: `${named.acme}/metres`, actions: [{ units: ["m"] }] });
     await app.supply({ ...twin, provider: named.speeds, model: `${named.acme}/speeds`, actions: MEANS });
@@ -301,7 +301,7 @@ describe("a declaration", () => {
     expect([status, body.error.param]).toEqual([422, param]);
   });
 
-  it("is kept as it was said, and shown to its owner", async () => {
+  it("is stored unchanged and shown to its owner", async () => {
     const { status, body } = await declare({ input: READS, actions: MEANS });
     expect(status).toBe(201);
     expect(body).toMatchObject({ input: READS, input_source: "declared", actions: MEANS, actions_source: "declared" });
@@ -309,7 +309,7 @@ describe("a declaration", () => {
 });
 
 describe("the probe", () => {
-  it("shows what the contract says, varies it, and reports what it went by", async () => {
+  it("sends what the contract says, varies it, and reports its source", async () => {
     const before = model.acts.length;
     const { body } = await declare({ input: READS, actions: MEANS });
     const { offering, report } = await verify(body.id);
@@ -330,7 +330,7 @@ describe("the probe", () => {
     await app.call(`/v1/supply/offerings/${body.id}?force=true`, undefined, { key: supplier.key, method: "DELETE" });
   });
 
-  it("rejects a server that rejects what it says that it reads", async () => {
+  it("rejects a server that rejects its own contract", async () => {
     model.script.act = (call, answer, served) => {
       if (call.observations[0]!.frames.length === 1) rejectInput(served);
       else answer(honestSteps(call, 2));
@@ -367,7 +367,7 @@ describe("what a server says of itself", () => {
     return shown.offerings[0];
   };
 
-  it("stands in for what its owner left out", async () => {
+  it("fills in what its owner left out", async () => {
     const said = { input: { proprio: [{ dimension: 3 }] }, actions: [{ units: ["m/s", "rad/s"] }] };
     expect(await shownOf(said)).toMatchObject({
       input: { proprio: [{ dimension: 3 }] },
@@ -382,7 +382,7 @@ describe("what a server says of itself", () => {
     });
   });
 
-  it("is left out where it cannot be true, is too long, or has letters that no terminal should see", async () => {
+  it("is ignored if it is impossible, too long or has control characters", async () => {
     for (const input of [
       { proprio: [{ names: ["x"], dimension: 2 }] },
       { cameras: { cameras: [{ name: "\u001b[31mred" }] } },

@@ -48,7 +48,7 @@ const act = (key: string | undefined, more: object = {}, headers: Record<string,
   app.call("/v1/act", { ...BODY, ...more }, { key, headers });
 
 describe("401", () => {
-  it("says that a key is missing, and how to send one", async () => {
+  it("reports a missing key and how to send one", async () => {
     const { status, body, headers } = await act(undefined);
     expect([status, headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
     expect(body.error).toMatchObject({
@@ -61,7 +61,7 @@ describe("401", () => {
     expect(headers.get("x-request-id")).toBe(body.error.request_id);
   });
 
-  it("says the same of every key that is not known, whatever is wrong with it", async () => {
+  it("returns the same error for every unknown key", async () => {
     const forged = `${caller.key.slice(0, -1)}${caller.key.endsWith("x") ? "y" : "x"}`;
     const texts = new Set<string>();
     for (const authorization of [`Bearer ${forged}`, "Bearer lmb_sk_nobody", "Bearer ", "Basic abc", caller.key]) {
@@ -72,7 +72,7 @@ describe("401", () => {
     expect(texts.size).toBe(1);
   });
 
-  it("tells a key that was disabled, one whose time is over, and one of a suspended organisation", async () => {
+  it("distinguishes disabled and expired keys and suspended organizations", async () => {
     const key = await app.key(caller.org, { expires_at: Math.floor(Date.now() / 1000) + 1000 });
     expect((await act(key)).status).toBe(200);
     const [row] =
@@ -88,7 +88,7 @@ describe("401", () => {
     await expect.poll(async () => (await act(org.key)).body.error?.code).toBe("key_disabled");
   });
 
-  it("says the same sentence to every key that is wrong, whatever is wrong with it", async () => {
+  it("returns the same sentence for every malformed key", async () => {
     const facts = { expires_at: Math.floor(Date.now() / 1000) + 1000 };
     const expired = await app.key(caller.org, facts);
     await app.sql`update key set expires_at = now() - interval '1 s' where expires_at = to_timestamp(${facts.expires_at})`;
@@ -103,14 +103,14 @@ describe("401", () => {
     expect(answers.slice(-2).map(({ body }) => body.error.code)).toEqual(["key_expired", "key_disabled"]);
   });
 
-  it("comes before anything of the body is read", async () => {
+  it("is returned before the body is read", async () => {
     expect((await app.call("/v1/act", "{{{", {})).status).toBe(401);
     expect((await app.call("/v1/act", "x", { headers: { "content-type": "text/plain" } })).status).toBe(401);
   });
 });
 
 describe("403", () => {
-  it("holds keys to their scopes", async () => {
+  it("limits keys to their scopes", async () => {
     const key = await app.key(caller.org, { scopes: ["predict"] });
     const { status, body } = await act(key);
     expect([status, body.error.code, body.error.type]).toEqual([403, "scope_denied", "permission_error"]);
@@ -125,7 +125,7 @@ describe("403", () => {
     });
   });
 
-  it("holds keys to what their role may do", async () => {
+  it("limits keys to their role", async () => {
     for (const role of ["billing", "viewer", "supplier"]) {
       const { status, body } = await act(await app.key(caller.org, { role }));
       expect([status, body.error.code], role).toEqual([403, "permission_denied"]);
@@ -135,7 +135,7 @@ describe("403", () => {
       expect((await act(await app.key(caller.org, { role }))).status, role).toBe(200);
   });
 
-  it("holds keys to their models, and does not say which those are", async () => {
+  it("limits keys to their models without naming those", async () => {
     const key = await app.key(caller.org, { models: [`${named.acme}/*`] });
     expect((await act(key)).status).toBe(200);
     const { status, body, text } = await act(key, { model: `${named.other}/base` });
@@ -150,7 +150,7 @@ describe("403", () => {
     expect((await act(one)).status).toBe(403);
   });
 
-  it("holds behind suffixes and for what a preset or a default preset names", async () => {
+  it("applies to suffixes, presets and default presets", async () => {
     const key = await app.key(caller.org, { models: [`${named.acme}/*`] });
     for (const suffix of ["nitro", "turbo", "floor", "quality"]) {
       expect((await act(key, { model: `${named.other}/base:${suffix}` })).body.error.code, suffix).toBe(
@@ -169,7 +169,7 @@ describe("403", () => {
     expect((await act(org.key)).status).toBe(200);
   });
 
-  it("holds for every model that an alias stands for", async () => {
+  it("applies to every model of an alias", async () => {
     const key = await app.key(caller.org, { models: [`${named.other}/base`] });
     for (let i = 0; i < 5; i++)
       expect((await act(key, { model: "service/auto" })).body.model).toBe(`${named.other}/base`);
@@ -182,7 +182,7 @@ describe("403", () => {
 });
 
 describe("429", () => {
-  it("refuses what comes faster than the key may call, and says when to come again", async () => {
+  it("refuses calls above the key's rate and says when to retry", async () => {
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 60, burst: 3 } });
     for (let left = 2; left >= 0; left--) {
       const { status, headers } = await act(key);
@@ -212,7 +212,7 @@ describe("429", () => {
     });
   });
 
-  it("tells callers of every transport what is left, whatever they are answered, and when to come again", async () => {
+  it("returns the remaining limit on every transport and status, and when to retry", async () => {
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 4 } });
     for (const transport of ["grpc", "connect", "grpc-web"] as const) {
       let head: Headers | undefined;
@@ -240,7 +240,7 @@ describe("429", () => {
     }
   });
 
-  it("counts what a key may not do, and tells what is left with the refusal", async () => {
+  it("counts refused calls, and returns the remaining limit with the refusal", async () => {
     const rate_limit = { requests: 1, window_s: 3600, burst: 4 };
     const key = await app.key(caller.org, { role: "viewer", rate_limit });
     const narrow = await app.key(caller.org, { scopes: ["ground"], rate_limit });
@@ -260,7 +260,7 @@ describe("429", () => {
     }
   });
 
-  it("lets no more in by other spellings of the key, made-up addresses, many streams of one connection or a second replica", async () => {
+  it("cannot be bypassed by other key spellings, made-up addresses, many streams or a second replica", async () => {
     const two = await ownGateway({ database: app.database });
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 20 } });
     const grpc = [inference(app, "grpc"), inference(two, "grpc")];
@@ -292,7 +292,7 @@ describe("429", () => {
     await two.close();
   });
 
-  it("refuses more calls at once than the key may have, and takes the next one when one has ended", async () => {
+  it("refuses calls above the key's concurrency and accepts the next when one ends", async () => {
     const key = await app.key(caller.org, { rate_limit: { requests: 6000, window_s: 60, concurrency: 2 } });
     const finish = Promise.withResolvers<void>();
     let inside = 0;

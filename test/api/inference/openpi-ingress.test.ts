@@ -71,7 +71,7 @@ async function heardBy(call: () => Promise<unknown>) {
 }
 
 describe("a client with an api key", () => {
-  it("is stopped by the name of the robot that its address says, and no other is", async () => {
+  it("is stopped by the robot name in its address, and no other robot is", async () => {
     const mine = await app.caller(1);
     await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
     const infer = async (robot: string) => {
@@ -85,7 +85,7 @@ describe("a client with an api key", () => {
     expect((await infer("arm 2")).has("actions")).toBe(true);
   });
 
-  it("gets the metadata first, then actions for a recorded observation of LIBERO, and pays for them", async () => {
+  it("gets metadata first, then actions for a recorded LIBERO observation, and is charged", async () => {
     const mine = await app.caller(1);
     const client = await connect(`/v1/openpi/${named.acme}/arm?horizon=10`, apiKey(mine));
     expect(client.metadata.get("action_space")).toBe("joint_pos_7");
@@ -117,7 +117,7 @@ describe("a client with an api key", () => {
   it.each([
     ["openpi_droid_request.msgpack", ["exterior_1", "wrist"], 8],
     ["openpi_aloha_request.msgpack", ["cam_high"], 14],
-  ])("has %s understood", async (name, cameras, numbers) => {
+  ])("accepts %s", async (name, cameras, numbers) => {
     const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const asked = await heardBy(() => client.infer(sample(name)));
     const { frames, proprio } = asked.observations[0]!;
@@ -126,14 +126,14 @@ describe("a client with an api key", () => {
     client.socket.close();
   });
 
-  it("may give its state as a plain list of numbers", async () => {
+  it("may send its state as a plain list of numbers", async () => {
     const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const asked = await heardBy(() => client.infer(encodeNumpy({ "observation/state": [1, 2.5, -3] })));
     expect(asked.observations[0]?.proprio).toEqual([1, 2.5, -3]);
     client.socket.close();
   });
 
-  it("may name a preset, whose fields count", async () => {
+  it("may name a preset, whose fields apply", async () => {
     const { key } = caller;
     const config = { horizon: 4, action_space: "joint_pos_7" };
     expect((await app.call("/v1/presets/short", config, { key, method: "PUT" })).status).toBe(200);
@@ -143,7 +143,7 @@ describe("a client with an api key", () => {
     client.socket.close();
   });
 
-  it("does not notice that its provider dies", async () => {
+  it("keeps working when its provider dies", async () => {
     const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const provider = async () => {
       const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1, 2]), prompt: "go" }));
@@ -162,7 +162,7 @@ describe("a client with an api key", () => {
 });
 
 describe("an address with a user", () => {
-  it("names the model by the user and the key by the password, for clients that take a host alone", async () => {
+  it("carries model and key as user and password, for clients with only a host setting", async () => {
     const basic = Buffer.from(`${named.acme}%2Farm:${caller.key}`).toString("base64");
     const client = await connect("/", { authorization: `Basic ${basic}` });
     expect(client.metadata.get("model")).toBe(`${named.acme}/arm`);
@@ -194,7 +194,7 @@ describe("a client of RoboArena", () => {
     ...["needs_stereo_camera", "needs_session_id", "action_space"],
   ];
 
-  it("gets its configuration for metadata and nothing else, then actions for all that it senses", async () => {
+  it("gets exactly its configuration as metadata, then actions for its observations", async () => {
     const client = await connect(
       `/v1/roboarena/${named.acme}/arm?roboarena_action_space=joint_velocity`,
       apiKey(caller),
@@ -219,7 +219,7 @@ describe("a client of RoboArena", () => {
     client.socket.close();
   });
 
-  it("may name the model by the user of the address, with what is said beside it", async () => {
+  it("may carry the model as user of the address, with query parameters", async () => {
     const user = encodeURIComponent(`roboarena/${named.acme}/arm?horizon=3`);
     const basic = Buffer.from(`${user}:${caller.key}`).toString("base64");
     const client = await connect("/", { authorization: `Basic ${basic}` });
@@ -229,7 +229,7 @@ describe("a client of RoboArena", () => {
     client.socket.close();
   });
 
-  it("is refused an action space that RoboArena has not, and a client of openpi any", async () => {
+  it("gets an error for an action space that RoboArena lacks, as openpi's client does for any", async () => {
     for (const [path, said] of [
       [`roboarena/${named.acme}/arm?roboarena_action_space=joint`, "must be one of joint_position"],
       [`openpi/${named.acme}/arm?roboarena_action_space=joint_position`, "is not a known parameter"],
@@ -244,7 +244,7 @@ describe("a client of RoboArena", () => {
 describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => {
   const said = (message: Record<string, Packable<NdArray>>) => encodeNumpy(message);
 
-  it("is confirmed as RoboArena's server does, runs nothing, costs nothing, and begins another episode, of the session that a message names too", async () => {
+  it("is confirmed like RoboArena's, is free, and starts an episode, of a session named in the message too", async () => {
     const mine = await app.caller(1);
     const client = await connect(`/v1/${protocol}/${named.acme}/arm?horizon=10`, apiKey(mine));
     const session = async (message = roboarena()) => (await heardBy(() => client.infer(message))).sessionId;
@@ -263,7 +263,7 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
     client.socket.close();
   });
 
-  it("of another name is refused", async () => {
+  it("with another name is refused", async () => {
     const client = await connect(`/v1/${protocol}/${named.acme}/arm`, apiKey(caller));
     await expect(client.infer(said({ endpoint: "kill" }))).rejects.toThrow("endpoint: is infer or reset");
     await expect(client.infer(said({ endpoint: NdArray.float64([1]) }))).rejects.toThrow("endpoint: is infer or reset");
@@ -272,7 +272,7 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
 });
 
 describe("a refusal", () => {
-  it("of a wrong key is an HTTP 401 before anything else", async () => {
+  it("of a wrong key is an HTTP 401 at once", async () => {
     await expect(connect(`/v1/openpi/${named.acme}/arm`, { authorization: "Api-Key lmb_sk_no" })).rejects.toThrow(
       "HTTP 401",
     );
@@ -304,7 +304,7 @@ describe("a refusal", () => {
     client.socket.close();
   });
 
-  it("of two faults at once is one text, and no rejection that nobody hears", async () => {
+  it("of two faults at once is one text and no unhandled rejection", async () => {
     const unheard: unknown[] = [];
     const hear = (reason: unknown): void => void unheard.push(reason);
     process.on("unhandledRejection", hear);
@@ -318,7 +318,7 @@ describe("a refusal", () => {
     client.socket.close();
   });
 
-  it("of more pictures than an observation may have comes before any of them is looked at", async () => {
+  it("of too many images comes before any is decoded", async () => {
     const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(caller));
     const pictures = Object.fromEntries(
       Array.from({ length: 17 }, (_, i) => [`camera${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 3])]),
@@ -332,7 +332,7 @@ describe("a refusal", () => {
     ["action-space=joint_pos_7", "did you mean `action_space`?"],
     ["horizon=4.7", "`horizon` must be an integer between 1 and 256"],
     ["horizon=soon", "`horizon` must be an integer between 1 and 256"],
-  ])("of an address with %s says so at each request, and never goes on without it", async (query, said) => {
+  ])("reports %s in an address at each request, and never ignores it", async (query, said) => {
     const client = await connect(`/v1/openpi/${named.acme}/arm?${query}`, apiKey(caller));
     const before = one.acts.length + two.acts.length;
     for (const _ of [1, 2]) await expect(client.infer(encodeNumpy({}))).rejects.toThrow(said);
@@ -343,7 +343,7 @@ describe("a refusal", () => {
   it.each([
     ["nine small messages", 9, 8],
     ["four messages of 20 MB", 4, 20 << 20],
-  ])("of %s ahead of the first answer is the end of the connection, and of what was asked", async (_, count, bytes) => {
+  ])("closes the connection on %s before the first answer", async (_, count, bytes) => {
     one.script.act = two.script.act = () => {};
     onTestFinished(() => {
       one.script.act = two.script.act = undefined;
@@ -362,14 +362,14 @@ describe("a refusal", () => {
     await expect.poll(() => one.cancelled() + two.cancelled() - cancelled).toBe(asked());
   });
 
-  it("for want of credit says so", async () => {
+  it("for lack of credit names it", async () => {
     const poor = await app.caller(0);
     const client = await connect(`/v1/openpi/${named.acme}/arm`, apiKey(poor));
     await expect(client.infer(encodeNumpy({}))).rejects.toThrow("insufficient_credits (402)");
     client.socket.close();
   });
 
-  it("of a model that is not there names it at the first request", async () => {
+  it("of an unknown model names it at the first request", async () => {
     const client = await connect("/v1/openpi/no/such", apiKey(caller));
     await expect(client.infer(encodeNumpy({}))).rejects.toThrow("model_not_found (404)");
     client.socket.close();
@@ -377,7 +377,7 @@ describe("a refusal", () => {
 });
 
 describe("the port", () => {
-  it("still answers requests that would rather speak something else", async () => {
+  it("still serves plain requests with an unsupported upgrade", async () => {
     const response = await fetch(`${app.url}/health`, { headers: { "x-test": "1" } });
     expect(response.status).toBe(200);
     const socket = new WebSocket(`${app.url.replace("http", "ws")}/v1/models`);

@@ -51,7 +51,7 @@ const spent = async ({ key }: Caller): Promise<number> =>
   (await app.call("/v1/billing/balance", undefined, { key })).body.spent_usd;
 
 describe("POST /v1/predict", () => {
-  it("answers with the frames that were asked for, which decode, and charges each", async () => {
+  it("returns the requested frames, which decode, and charges each", async () => {
     const payer = await app.caller(1);
     const { status, body } = await predict({}, payer.key);
     expect(status).toBe(200);
@@ -72,21 +72,21 @@ describe("POST /v1/predict", () => {
     await expect.poll(() => spent(payer)).toBe(0.008);
   });
 
-  it("answers with 16 frames where the request says nothing", async () => {
+  it("returns 16 frames by default", async () => {
     expect((await predict({ horizon: undefined })).body.frames.length).toBe(16);
   });
 
-  it("refuses actions of another length than their action space has", async () => {
+  it("refuses actions whose length does not match their action space", async () => {
     const { status, body } = await predict({ action_space: "base_twist_2d", actions: [[1, 2], [1]] });
     expect([status, body.detail[0].loc]).toEqual([422, ["body", "actions", 1]]);
   });
 
-  it("does not ignore stream: true", async () => {
+  it("honors stream: true", async () => {
     const { status, body } = await predict({ stream: true });
     expect([status, body.error.code, body.error.param]).toEqual([422, "stream_unsupported", "stream"]);
   });
 
-  it("takes fewer frames, a frame that is no picture, and none for failed attempts that cost nothing", async () => {
+  it("fails attempts with missing or invalid frames free of charge", async () => {
     const payer = await app.caller(1);
     const answers = {
       wrong_step_count: async (call: PredictRequest) => [await frameOf(call, 0), summary()],
@@ -142,7 +142,7 @@ describe("POST /v1/predict/stream", () => {
     await expect.poll(() => spent(payer)).toBe(0.008);
   });
 
-  it("sends each frame as soon as it is there", async () => {
+  it("sends each frame as soon as it arrives", async () => {
     const more = Promise.withResolvers<void>();
     model.script.predict = async (call, { send, end }) => {
       send(await frameOf(call, 0));
@@ -158,7 +158,7 @@ describe("POST /v1/predict/stream", () => {
     expect((await events.rest()).map(({ event }) => event)).toEqual(["frame", "done"]);
   });
 
-  it("ends with a named error in place of done when the model breaks off, and charges nothing", async () => {
+  it("ends with a named error instead of done when the model fails, free of charge", async () => {
     const payer = await app.caller(1);
     model.script.predict = async (call, { send, stream }) => {
       send(await frameOf(call, 0));
@@ -178,7 +178,7 @@ describe("POST /v1/predict/stream", () => {
     expect(await spent(payer)).toBe(0);
   });
 
-  it("hands on no more frames than were asked for, and charges no more", async () => {
+  it("forwards and charges no more frames than requested", async () => {
     const payer = await app.caller(1);
     model.script.predict = async (call, { send, end }) => {
       for (let index = 0; index < 9; index++) send(await frameOf(call, index));
@@ -193,7 +193,7 @@ describe("POST /v1/predict/stream", () => {
     expect(await spent(payer)).toBeLessThanOrEqual(0.004);
   });
 
-  it("sends done with what was delivered when the deadline comes", async () => {
+  it("sends done with the delivered frames at the deadline", async () => {
     const payer = await app.caller(1);
     model.script.predict = async (call, { send }) => send(await frameOf(call, 0));
     const events = await stream({ provider: { deadline_ms: 30_000 } }, payer.key);
@@ -209,7 +209,7 @@ describe("POST /v1/predict/stream", () => {
     await expect.poll(() => spent(payer)).toBe(0.002);
   });
 
-  it("falls back before the first frame, silently but for the attempts", async () => {
+  it("fails over before the first frame, visible only in the attempts", async () => {
     const other = await openModel({ predict: (_call, served) => served.end(13, "no") });
     const model2 = await openModel();
     other.script.predict = undefined;
@@ -231,7 +231,7 @@ describe("POST /v1/predict/stream", () => {
     await model2.close();
   });
 
-  it("has the model's work called off when the caller leaves, who pays for the frames that he got", async () => {
+  it("cancels the model's work when the caller leaves, and charges the delivered frames", async () => {
     const payer = await app.caller(1);
     const before = model.cancelled();
     const asked = Promise.withResolvers<void>();
@@ -251,7 +251,7 @@ describe("POST /v1/predict/stream", () => {
     expect(body.data).toMatchObject([{ contract: "predict", units: 2, cost_usd: 0.004 }]);
   });
 
-  it("ends when its key is revoked, which pays for the frames that it got", async () => {
+  it("ends when its key is revoked, and charges the delivered frames", async () => {
     const payer = await app.caller(1);
     for (const transport of ["rest", "grpc"] as const) {
       const before = [model.cancelled(), await spent(payer)] as const;
@@ -282,7 +282,7 @@ describe("POST /v1/predict/stream", () => {
     }
   });
 
-  it("takes no idempotency key, neither as a header nor as a field", async () => {
+  it("accepts no idempotency key in header or field", async () => {
     const header = { key: caller.key, headers: { "idempotency-key": "k1" } };
     for (const answer of [
       await app.call("/v1/predict/stream", body(), header),
@@ -306,7 +306,7 @@ describe("POST /v1/predict/stream", () => {
     expect(await refusalIn(refused)).toMatchObject({ code: "InvalidArgument", reason: "idempotency_unsupported" });
   });
 
-  it("has the model's work called off when a gRPC caller leaves, who pays for the frames that he got", async () => {
+  it("cancels the model's work when a gRPC caller leaves, and charges the delivered frames", async () => {
     const payer = await app.caller(1);
     const before = model.cancelled();
     model.script.predict = async (call, { send }) => {
@@ -334,7 +334,7 @@ describe("POST /v1/ground", () => {
   const ground = (more: object = {}, key = caller.key) =>
     app.call("/v1/ground", { instruction: "the red square", observations, ...more }, { key });
 
-  it("answers with points and boxes, straight from its provider, and charges the tokens", async () => {
+  it("returns points and boxes from the provider and charges tokens", async () => {
     const payer = await app.caller(1);
     const { status, body } = await ground({}, payer.key);
     expect(status).toBe(200);
@@ -351,18 +351,18 @@ describe("POST /v1/ground", () => {
     await expect.poll(() => spent(payer)).toBe(0.0032);
   });
 
-  it("takes service/ground and the model's own name", async () => {
+  it("accepts service/ground and the model's own name", async () => {
     expect((await ground({ model: "service/ground" })).status).toBe(200);
     expect((await ground({ model: "acme/world" })).status).toBe(200);
     expect((await ground({ model: "acme/nothing" })).body.error.code).toBe("model_not_found");
   });
 
-  it("needs an instruction", async () => {
+  it("requires an instruction", async () => {
     const { status, body } = await ground({ instruction: undefined });
     expect([status, body.detail]).toMatchObject([422, [{ loc: ["body", "instruction"], type: "missing" }]]);
   });
 
-  it("never charges more than it held, whatever the provider counts", async () => {
+  it("never charges more than it reserved, whatever the provider counts", async () => {
     const payer = await app.caller(1);
     model.script.ground = (_call, { send, end }) => {
       send(Buffer.from("2080ade204", "hex")); // input_tokens: ten million
@@ -374,7 +374,7 @@ describe("POST /v1/ground", () => {
     await expect.poll(() => spent(payer)).toBe(body.usage.cost_usd);
   });
 
-  it("takes a place outside the picture for a failed attempt", async () => {
+  it("treats a place outside the image as a failed attempt", async () => {
     model.script.ground = (_call, { send, end }) => {
       const x = Buffer.alloc(9);
       x[0] = 0x09;
@@ -386,7 +386,7 @@ describe("POST /v1/ground", () => {
     expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
   });
 
-  it("answers over Connect and gRPC as over REST", async () => {
+  it("works the same over Connect and gRPC", async () => {
     const request = {
       instruction: "the red square",
       observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }],

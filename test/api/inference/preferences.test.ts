@@ -93,12 +93,12 @@ describe("422, with the field named and no upstream called", () => {
     ).toBe(true);
   });
 
-  it("weights that are all zero weigh nothing", async () => {
+  it("refuses weights that are all zero", async () => {
     const { status, places } = await refused({ provider: { objective: { price: 0, latency: 0 } } });
     expect([status, places[0]]).toEqual([422, "provider.objective"]);
   });
 
-  it("sort together with objective, and two different fallback chains, contradict each other", async () => {
+  it("refuses sort together with objective, and two different fallback chains", async () => {
     for (const [more, codes] of [
       [{ provider: { sort: "price", objective: { price: 1 } } }, ["conflicting_preferences"]],
       [
@@ -112,7 +112,7 @@ describe("422, with the field named and no upstream called", () => {
     }
   });
 
-  it("a misspelt preference is named with the nearest one, and is never ignored", async () => {
+  it("names a misspelled preference with the nearest one", async () => {
     for (const [misspelt, meant] of [
       ["max_latency", "max_latency_ms"],
       ["min_uptime", "min_uptime_30d"],
@@ -124,7 +124,7 @@ describe("422, with the field named and no upstream called", () => {
     }
   });
 
-  it("an unknown provider to ignore would constrain nothing: it is named with the nearest one", async () => {
+  it("names an unknown provider in ignore with the nearest one", async () => {
     const { status, text } = await refused({ provider: { ignore: [`${named.acme}e`] } });
     expect([status, text.includes(named.acme)]).toEqual([422, true]);
   });
@@ -138,7 +138,7 @@ const isTaken = (field: string, value: unknown): boolean =>
   ['{"price":"1"}', '{"after_ms":"5"}'].includes(JSON.stringify(value));
 
 describe("invalid_argument, and no upstream called", () => {
-  it("over Connect's JSON, for whatever REST refuses and ProtoJSON has no other reading of", async () => {
+  it("refuses over Connect's JSON what REST refuses", async () => {
     const before = model.acts.length;
     const { observations, ...rest } = BODY;
     for (const [field, values] of Object.entries(WRONG)) {
@@ -182,7 +182,7 @@ describe("invalid_argument, and no upstream called", () => {
     ["hedge.after_ms", { hedge: { afterMs: 0 } }],
     ["models", { models: Array(10_000).fill(`${named.acme}/base`) }],
     ["models", { models: [""] }],
-  ])("over gRPC, with the field named: %s", async (field, provider) => {
+  ])("names the field over gRPC: %s", async (field, provider) => {
     const before = model.acts.length;
     const request = {
       model: `${named.acme}/base`,
@@ -206,14 +206,14 @@ describe("409", () => {
     ["a region that nobody runs in", { region: ["mars"] }, ["region"]],
     ["a latency that nobody advertises", { max_latency_ms: 1 }, ["max_latency_ms"]],
     ["a cost of nothing", { max_cost_usd: 0 }, ["max_cost_usd"]],
-  ])("%s leaves nobody, and says who was dropped and why", async (_, provider, reasons) => {
+  ])("%s leaves no offering and lists every drop reason", async (_, provider, reasons) => {
     const { status, code, details } = await refused({ provider });
     expect([status, code, details.excluded_by]).toEqual([409, "no_route_available", reasons]);
     expect(details.dropped.length).toBe(1);
   });
 });
 
-it("names near providers where the only ones that may serve are unknown", async () => {
+it("names near providers if all admitted ones are unknown", async () => {
   for (const provider of [{ only: [`${named.acme}e`] }, { order: [`${named.acme}e`], allow_fallbacks: false }]) {
     const { status, details, text } = await refused({ provider });
     expect([status, details.near]).toEqual([409, expect.arrayContaining([named.acme])]);
@@ -231,13 +231,13 @@ describe("404", () => {
     "service/auto:turbo:floor",
     `${named.acme}/base:warp`,
     `${named.acme}/bas`,
-  ])("%s is no model and no alias; near names are told", async (name) => {
+  ])("%s is neither model nor alias; near names are suggested", async (name) => {
     const { status, code, details } = await refused({ model: name });
     expect([status, code]).toEqual([404, "model_not_found"]);
     expect(details.near?.length ?? 0).toBeGreaterThan(0);
   });
 
-  it("an unknown model in the fallback chain is named by its place", async () => {
+  it("names an unknown model in the fallback chain by its position", async () => {
     const { status, param } = await refused({ models: [`${named.acme}/base`, `${named.acme}/nothing`] });
     expect([status, param]).toEqual([404, "models.1"]);
   });

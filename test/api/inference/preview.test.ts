@@ -37,7 +37,7 @@ const preview = (more: object = {}, query = "") =>
   app.call(`/v1/routes/preview${query}`, { ...BODY, ...more }, { key: caller.key });
 
 describe("200", () => {
-  it("shows the plan and its cost, runs nothing, bills nothing, and needs no credit, of which it says that a call would", async () => {
+  it("shows plan and cost, runs and charges nothing, and needs no credit but reports a lack of it", async () => {
     const before = model.acts.length + model.predicts.length;
     const { status, body } = await preview();
     expect(status).toBe(200);
@@ -76,7 +76,7 @@ describe("200", () => {
     expect(rows?.requests).toBe(0);
   });
 
-  it("takes the contract of the query, else the one that the model can serve", async () => {
+  it("uses the contract of the query, or the one that the model serves", async () => {
     expect((await preview({}, "?contract=act")).body).toMatchObject({ contract: "act", plan: [{}] });
     const asked = await preview({ model: `${named.acme}/world`, action_space: undefined }, "?contract=predict");
     expect(asked.body).toMatchObject({ contract: "predict", plan: [{ offering_id: world }] });
@@ -85,7 +85,7 @@ describe("200", () => {
     expect((await preview({ model: "service/auto" })).body.contract).toBe("act");
   });
 
-  it("finds for evaluate what /v1/routes lists for it, an episode at its price, in each action space and in no other", async () => {
+  it("finds for evaluate what /v1/routes lists, at the price of an episode, in its action spaces only", async () => {
     await app.supply({
       provider: named.acme,
       model: `${named.acme}/upper-body`,
@@ -115,7 +115,7 @@ describe("200", () => {
     expect([nowhere.status, nowhere.body.error.param]).toEqual([422, "action_space"]);
   });
 
-  it("shows what a call with the same seed then does, and another order with another seed", async () => {
+  it("with a seed shows what a call with that seed does, and another order with another seed", async () => {
     const providers = ["one", "two", "three", "four"];
     for (const provider of providers)
       await app.supply({
@@ -139,7 +139,7 @@ describe("200", () => {
     expect([...firsts].sort()).toEqual(providers.toSorted());
   });
 
-  it("says why nothing would serve, and what was dropped", async () => {
+  it("says why no offering would serve, and what was dropped", async () => {
     const { status, body } = await preview({ provider: { max_cost_usd: 0 } });
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -154,7 +154,7 @@ describe("200", () => {
     });
   });
 
-  it("is the same over gRPC and Connect", async () => {
+  it("works the same over gRPC and Connect", async () => {
     const request = { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{ proprio: [0] }] };
     for (const transport of ["grpc", "connect"] as const) {
       const answer = await inference(app, transport).previewRoutes({ request }, bearer(caller.key));
@@ -164,7 +164,7 @@ describe("200", () => {
 });
 
 describe("422", () => {
-  it("takes neither an unknown contract nor ground, which has no plan", async () => {
+  it("refuses an unknown contract, and ground, which has no plan", async () => {
     const unknown = await preview({}, "?contract=dance");
     expect([unknown.status, unknown.body.detail[0].loc]).toEqual([422, ["query", "contract"]]);
     const ground = await preview({}, "?contract=ground");
@@ -177,7 +177,7 @@ describe("422", () => {
 });
 
 describe("401, 403 and 404", () => {
-  it("asks who calls, whether he may, and for a model that there is", async () => {
+  it("requires a key, permission and a known model", async () => {
     expect((await app.call("/v1/routes/preview", BODY)).status).toBe(401);
     const viewer = await app.key(caller.org, { role: "viewer" });
     expect((await app.call("/v1/routes/preview", BODY, { key: viewer })).body.error.code).toBe("permission_denied");

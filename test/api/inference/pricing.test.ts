@@ -35,7 +35,7 @@ const act = (key: string, more: object) =>
   );
 const lastUsage = async (key: string) => (await app.call("/v1/usage", undefined, { key })).body.data[0];
 
-it("is the list price and the wake-up for the call that wakes a container, and the list price while it is warm", async () => {
+it("charges list price plus cold start to the call that starts a container, and list price while it is warm", async () => {
   const { key } = await app.caller(1);
   const first = await act(key, { model: `${named.acme}/sleepy` });
   expect([first.status, first.body.usage.cost_usd]).toEqual([200, 0.011]);
@@ -47,7 +47,7 @@ it("is the list price and the wake-up for the call that wakes a container, and t
   expect(body.spent_usd).toBe(0.012);
 });
 
-it("is whole for calls that cost less than a micro-dollar each: what one leaves open counts in the next", async () => {
+it("carries fractions of a micro-dollar to the key's next charge", async () => {
   const offering = { provider: named.cheap, model: `${named.acme}/cheap`, endpoint: model.endpoint };
   await app.supply({ ...offering, price_per_action_step: 0.0000004 });
   const { key } = await app.caller(1);
@@ -60,7 +60,7 @@ it("is whole for calls that cost less than a micro-dollar each: what one leaves 
   expect(costs).toEqual([0, 1, 0, 1, 0]);
 });
 
-it("is both providers' price where a hedge was sent, and says what the second one had of it", async () => {
+it("charges both providers of a hedge and shows the second one's part", async () => {
   const { key } = await app.caller(1);
   const late = Promise.withResolvers<void>();
   slow.script.act = async (_call, answer) => {

@@ -173,7 +173,7 @@ async function byStream(): Promise<number | undefined> {
 }
 
 it.each(["act", "predict", "ground"] as const)(
-  "%s ends as answered and charged, or as failed and not charged, whatever its provider answers",
+  "%s ends either answered and charged, or failed and free, whatever its provider returns",
   async (contract) => {
     const said: fc.Arbitrary<unknown> = { act: anAct, predict: aPrediction, ground: aGround }[contract];
     const ends = { answered: 0, failed: 0 };
@@ -193,7 +193,7 @@ it.each(["act", "predict", "ground"] as const)(
   },
 );
 
-it("a batch ends with every item completed or failed, whatever their provider answers, and charges the completed ones", async () => {
+it("a batch completes or fails every item, whatever the provider returns, and charges the completed ones", async () => {
   const { org, key } = await app.caller(1);
   const chunks = [
     { gpuSeconds: Number.NaN },

@@ -62,7 +62,7 @@ async function shown(picture: NdArray): Promise<{ data: Buffer; shape: readonly 
   return { data: Buffer.from(image.data), shape: image.shape, worked };
 }
 
-it("that have the model's size are shown as they came, and nothing is packed", async () => {
+it("pixels of the model's size are forwarded unchanged", async () => {
   const pixels = noise(SIDE);
   const { data, shape, worked } = await shown(NdArray.uint8(pixels, [SIDE, SIDE, 3]));
   expect(shape).toEqual([SIDE, SIDE, 3]);
@@ -70,7 +70,7 @@ it("that have the model's size are shown as they came, and nothing is packed", a
   expect(worked).toBe(0);
 });
 
-it("of another size are resized as they came, to what their file would have been resized to", async () => {
+it("pixels of another size are resized like an encoded image", async () => {
   const pixels = noise(2 * SIDE);
   const raw = { width: 2 * SIDE, height: 2 * SIDE, channels: 3 } as const;
   const { data, worked } = await shown(NdArray.uint8(pixels, [2 * SIDE, 2 * SIDE, 3]));
@@ -99,7 +99,7 @@ it.each([
   expect(worked).toBe(1);
 });
 
-it("for a model that reads files are packed once, however many servers are asked", async () => {
+it("pixels for a model that reads files are encoded once for all attempted servers", async () => {
   const [failing, serving] = await Promise.all([openModel(), openModel()]);
   const offering = { model: `${named.acme}/files`, action_spaces: ["base_twist_2d"] };
   await app.supply({ provider: named.failing, endpoint: failing.endpoint, price_per_action_step: 0, ...offering });

@@ -51,7 +51,7 @@ const patch = (id: string, change: object) =>
   app.call(`/v1/orgs/${caller.org}/keys/${id}`, change, { admin: ADMIN_TOKEN, method: "PATCH" });
 
 describe("a replayed action", () => {
-  it("says that it is replayed, counts its age on, and says that it has expired once its validity is over", async () => {
+  it("is marked as replayed, keeps aging, and is marked as expired after its validity", async () => {
     const name = freshName();
     const first = good(await act(name));
     expect([first.replayed, first.expired]).toEqual([undefined, undefined]);
@@ -64,7 +64,7 @@ describe("a replayed action", () => {
     expect(late.observation_age_ms).toBeGreaterThan(60_000);
   });
 
-  it("says the same over gRPC, Connect and MCP", async () => {
+  it("is the same over gRPC, Connect and MCP", async () => {
     const name = freshName();
     const first = good(await act(name));
     await age(name, 60);
@@ -87,7 +87,7 @@ describe("a replayed action", () => {
 });
 
 describe("a replay is refused", () => {
-  it("while an emergency stop is set for its robot, on every transport, and is served again after the release", async () => {
+  it("while an emergency stop covers its robot, on every transport, and is served again after the release", async () => {
     const name = freshName();
     const robot = { robot_id: freshName() };
     good(await act(name, robot));
@@ -103,7 +103,7 @@ describe("a replay is refused", () => {
     expect(good(await act(name, robot)).replayed).toBe(true);
   });
 
-  it("for another key of the organization, and not for a key that descends from the one that called", async () => {
+  it("for another key of the organization, but not for a key derived from the caller's", async () => {
     const name = freshName();
     const predicted = freshName();
     const frames = {
@@ -126,7 +126,7 @@ describe("a replay is refused", () => {
     refused(await act(own), "idempotency_conflict");
   });
 
-  it("once the key may not use the model any more, by its name or by an alias that it answered for", async () => {
+  it("once the key has lost the model, by name or by alias", async () => {
     const { id, key } = await keyOf({ name: "narrowed" });
     const [byName, aliased] = [freshName(), freshName()];
     const alias = { model: "service/auto", provider: { only: [named.acme] } };
@@ -137,7 +137,7 @@ describe("a replay is refused", () => {
     refused(await act(aliased, alias, key), "no_route_available");
   });
 
-  it("where its action is beyond the bounds of the key that repeats the call", async () => {
+  it("if its action exceeds the repeating key's bounds", async () => {
     const name = freshName();
     const { action } = good(await act(name));
     const most = Math.max(...action.steps.flat().map(Math.abs));
@@ -154,7 +154,7 @@ describe("a replay is refused", () => {
     ]);
   });
 
-  it("once the provider is not trusted any more, and is not charged while it is", async () => {
+  it("once the provider is not trusted, without a charge", async () => {
     const name = freshName();
     const body = { model: `${named.other}/base` };
     good(await act(name, body));
@@ -169,7 +169,7 @@ describe("a replay is refused", () => {
 });
 
 describe("jobs and payments", () => {
-  it("are shown to the key that made them and to its descendants; other keys of the organization get a conflict", async () => {
+  it("are visible to the creating key and its descendants; other keys of the organization get a conflict", async () => {
     const sibling = await app.key(caller.org, HARDWARE);
     const child = await keyOf({ name: "child of jobs" });
     const calls: readonly [path: string, body: object][] = [
@@ -189,7 +189,7 @@ describe("jobs and payments", () => {
     }
   });
 
-  it("answers a repeated evaluation although the key's budget covers no other one", async () => {
+  it("repeats an evaluation although the key's budget covers no further one", async () => {
     const { id, key } = await keyOf({ name: "poor" });
     const evaluate = (name: string) =>
       app.call(

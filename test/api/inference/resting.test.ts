@@ -62,7 +62,7 @@ async function supplied(name: string, count = 2) {
   };
 }
 
-it("eight calls that come at once long after an outage are served, for the gateway has asked before", async () => {
+it("eight concurrent calls after an outage succeed, because the gateway has checked the server", async () => {
   const { script, act, all, wearOut } = await supplied("outage");
   script(dead);
   await wearOut();
@@ -73,7 +73,7 @@ it("eight calls that come at once long after an outage are served, for the gatew
   expect(answers.map(({ status, body }) => [status, body.route.attempts.length])).toEqual(Array(8).fill([200, 1]));
 });
 
-it("the owner of an offering hears that its breaker opened, and that it closed", async () => {
+it("the offering's owner gets events when its breaker opens and closes", async () => {
   const { script, all, wearOut } = await supplied("told", 1);
   const heard = async (): Promise<string[]> => {
     const rows = await app.sql`
@@ -90,7 +90,7 @@ it("the owner of an offering hears that its breaker opened, and that it closed",
   await eventually(async () => expect(await heard()).toEqual(["offering.circuit_opened", "offering.circuit_closed"]));
 });
 
-it("a loop goes on with the next observations when who alone may serve it is back, however long the rest is", async () => {
+it("a loop continues with the next observations when its only offering recovers, however long the wait", async () => {
   const { script, act, restLong } = await supplied("loop");
   const loop = robot(app, caller.key, { ...OPEN, model: "acme/loop", horizon: 200 });
   await loop.expect("opened");
@@ -112,7 +112,7 @@ it("a loop goes on with the next observations when who alone may serve it is bac
   expect((await act()).status).toBe(200);
 });
 
-it("so does a caller that asks again", async () => {
+it("a caller that retries is served when its only offering recovers", async () => {
   const { script, act, wearOut, restLong } = await supplied("again");
   script(dead);
   await wearOut();
@@ -122,7 +122,7 @@ it("so does a caller that asks again", async () => {
   await eventually(async () => expect((await act()).status).toBe(200));
 });
 
-it("one that is back and answers wrongly is given to callers when its rest is over", async () => {
+it("an offering that recovers but answers wrongly gets calls when the wait ends", async () => {
   const { script, act, wearOut } = await supplied("wrong", 1);
   script(dead);
   await wearOut();
@@ -133,7 +133,7 @@ it("one that is back and answers wrongly is given to callers when its rest is ov
   await eventually(async () => expect((await act()).status).toBe(502));
 });
 
-it("the first call that fails after the gateway's own question opens the breaker again", async () => {
+it("the first failed call after a successful check opens the breaker again", async () => {
   const { script, act, all, wearOut } = await supplied("trial", 1);
   script(dead);
   await wearOut();
@@ -145,7 +145,7 @@ it("the first call that fails after the gateway's own question opens the breaker
   await all("open");
 });
 
-it("one that hangs is asked again when its time is over, and keeps the gateway's questions from nobody else", async () => {
+it("an offering that hangs is checked again after the wait, and delays no other check", async () => {
   const [hanging, other] = [await supplied("hanging", 1), await supplied("other", 1)];
   for (const each of [hanging, other]) {
     each.script(dead);

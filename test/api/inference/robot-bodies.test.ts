@@ -52,7 +52,7 @@ describe("openpi", () => {
   const begin = (socket: WebSocket, bytes: number): void =>
     socket.send(Buffer.alloc(bytes), { binary: true, fin: false });
 
-  it("what comes and is not whole counts for its key: the connection beyond its memory is told to come later", async () => {
+  it("incomplete messages count for their key; beyond its memory the connection is told to retry later", async () => {
     const [first, second] = [await open(), await open()];
     begin(first, 3 * MIB);
     await holds(3 * MIB);
@@ -67,7 +67,7 @@ describe("openpi", () => {
     expect(await asked()).toBe(422);
   });
 
-  it("small messages and pings, however many, take none of it", async () => {
+  it("small messages and pings use none of the memory", async () => {
     const socket = await open();
     const answers: string[] = [];
     socket.on("message", (data) => answers.push(String(data)));
@@ -80,7 +80,7 @@ describe("openpi", () => {
     await holdsNothing();
   });
 
-  it("many values end the message, not the connection", async () => {
+  it("too many values end the message, not the connection", async () => {
     const socket = await open();
     socket.send(encodeMsgpack({ a: Array.from({ length: 100_001 }, () => new Map()) }));
     const [text] = await once(socket, "message");
@@ -104,7 +104,7 @@ describe("GR00T", () => {
     socket.write(Buffer.concat([requestHead(60 * MIB), Buffer.alloc(bytes)]));
   };
 
-  it("peers that have shown no key share what one key may hold, and those with a key are served", async () => {
+  it("peers without a key share one key's memory, and those with a key are served", async () => {
     const peers = [await open(), await open(), await open()];
     const closed = peers.map((peer) => new Promise((resolve) => peer.once("close", resolve)));
     for (const peer of peers) begin(peer, 3 * MIB);
@@ -118,7 +118,7 @@ describe("GR00T", () => {
     await holdsNothing();
   });
 
-  it("pings, however many, take none of it", async () => {
+  it("pings use none of the memory", async () => {
     const socket = await open();
     const context = Buffer.alloc(10);
     const ping = Buffer.concat([Buffer.from([4, 7 + context.length, 4]), Buffer.from("PING\0\0"), context]);
@@ -134,7 +134,7 @@ describe("GR00T", () => {
     await holdsNothing();
   });
 
-  it("many values are refused by an answer", async () => {
+  it("too many values are refused with an answer", async () => {
     const socket = await open();
     const body = encodeGr00t({ endpoint: "get_action", data: Array.from({ length: 100_001 }, () => new Map()) });
     const answers: Buffer[] = [];

@@ -59,12 +59,12 @@ const breakDown = (...names: Name[]): void => {
 const asked = (name: Name): number => models.get(name)!.acts.length;
 
 describe("constraints", () => {
-  it("only and ignore decide who may serve", async () => {
+  it("only and ignore select the providers", async () => {
     for (const name of Object.keys(PROVIDERS)) expect(await served({ only: [name] })).toBe(name);
     expect(await served({ ignore: ["cheap", "nosy"] })).toBe("fast");
   });
 
-  it("region, data_collection, max_latency_ms, min_uptime_30d, prices and parameters each leave who fits", async () => {
+  it("region, data_collection, max_latency_ms, min_uptime_30d, prices and parameters each drop unfit offerings", async () => {
     expect(await served({ region: ["us"] })).toBe("fast");
     expect(await served({ data_collection: "deny", region: ["eu"] })).toBe("cheap");
     expect(await served({ max_latency_ms: 50 })).toBe("fast");
@@ -74,7 +74,7 @@ describe("constraints", () => {
     expect(await served({ require_parameters: true }, { seed: 1 })).toBe("fast");
   });
 
-  it("answers 409 with every dropped offering, why, and the smallest change that would admit one", async () => {
+  it("returns 409 with every dropped offering, the reason, and the smallest change that would admit one", async () => {
     const { status, body } = await act({ only: ["cheap", "fast"], max_cost_usd: 0.0005 });
     expect([status, body.error.code, body.error.type]).toEqual([409, "no_route_available", "routing_error"]);
     const { dropped, excluded_by, suggestions } = body.error.details;
@@ -92,7 +92,7 @@ describe("constraints", () => {
     expect(body.detail).toBe(body.error.message);
   });
 
-  it("never serves a hardware key with placeholders, and a simulation key only when it asks", async () => {
+  it("never serves hardware keys with placeholders, and simulation keys only on request", async () => {
     await app.catalog("shelf/base");
     const registry = { model: "shelf/base" };
     expect((await act({}, registry)).body.error?.code).toBe("no_live_deployment");
@@ -113,7 +113,7 @@ describe("constraints", () => {
 });
 
 describe("order", () => {
-  it("by price, latency and uptime, narrowest word first", async () => {
+  it("by price, latency and uptime, most specific setting first", async () => {
     expect(await served({ sort: "price" })).toBe("cheap");
     expect(await served({}, { preference: "cheapest" })).toBe("cheap");
     expect(await served({}, { model: "shared/base:floor" })).toBe("cheap");
@@ -124,7 +124,7 @@ describe("order", () => {
     expect(await served({ sort: "quality" }, { preference: "cheapest" })).toBe("nosy");
   });
 
-  it("by name, and by aliases of what serves", async () => {
+  it("by name, and by aliases of live models", async () => {
     for (const name of Object.keys(PROVIDERS)) expect(await served({ order: [name] })).toBe(name);
     expect(await served({}, { model: "service/cheapest" })).toBe("cheap");
     expect(await served({}, { model: "service/auto:embodied:quality" })).toBe("nosy");
@@ -133,7 +133,7 @@ describe("order", () => {
 });
 
 describe("attempts", () => {
-  it("fall past a provider that fails, and list both", async () => {
+  it("fail over past a failing provider and list both", async () => {
     breakDown("cheap");
     const { status, body } = await act({ order: ["cheap", "fast"] });
     expect(status).toBe(200);
@@ -149,7 +149,7 @@ describe("attempts", () => {
     expect(body.usage.cost_usd).toBe(0.009);
   });
 
-  it("do not substitute where allow_fallbacks is false", async () => {
+  it("do not fail over with allow_fallbacks: false", async () => {
     breakDown("cheap");
     const before = asked("fast") + asked("nosy");
     const { status, body } = await act({ order: ["cheap"], allow_fallbacks: false });
@@ -158,7 +158,7 @@ describe("attempts", () => {
     expect(asked("fast") + asked("nosy")).toBe(before);
   });
 
-  it("try every provider of order in turn, and nobody else, where allow_fallbacks is false", async () => {
+  it("try every provider of order in turn, and no other, with allow_fallbacks: false", async () => {
     breakDown("cheap", "fast");
     const before = asked("nosy");
     const { status, body } = await act({ order: ["cheap", "fast"], allow_fallbacks: false });
@@ -170,7 +170,7 @@ describe("attempts", () => {
     expect(asked("nosy")).toBe(before);
   });
 
-  it("list every failure beside the error when all fail, and cost nothing", async () => {
+  it("list every failure with the error if all fail, free of charge", async () => {
     const payer = await app.caller(1);
     breakDown("cheap", "fast", "nosy");
     const body = { model: "shared/base", action_space: "base_twist_2d", observations: [{ proprio: [0] }] };
@@ -187,7 +187,7 @@ describe("attempts", () => {
     for (const name of Object.keys(PROVIDERS)) expect(await served({ only: [name] })).toBe(name);
   });
 
-  it("go on to the fallback models of the request", async () => {
+  it("continue with the request's fallback models", async () => {
     const own = await openModel();
     await app.supply({ provider: "solo", model: "solo/base", endpoint: own.endpoint });
     own.script.act = (_call, _answer, { stream }) => stream.close(2);
@@ -197,7 +197,7 @@ describe("attempts", () => {
     await own.close();
   });
 
-  it("end with 504 when deadline_ms is over, whoever is still at work", async () => {
+  it("end with 504 when deadline_ms has passed", async () => {
     models.get("nosy")!.script.act = () => undefined;
     const before = asked("nosy");
     const answer = act({ only: ["nosy"], deadline_ms: 4_000 });
@@ -209,7 +209,7 @@ describe("attempts", () => {
     await expect.poll(() => models.get("nosy")!.cancelled()).toBeGreaterThan(0);
   });
 
-  it("are not begun where nobody is expected to finish in time", async () => {
+  it("are not started if no provider can finish in time", async () => {
     const model = await openModel();
     const slow = { advertised: { p50_ms: 20_000, p95_ms: 30_000 } };
     await app.supply({ provider: "slow", model: "slow/base", endpoint: model.endpoint, ...slow });
@@ -227,7 +227,7 @@ describe("attempts", () => {
 });
 
 describe("figures", () => {
-  it("judges what advertises nothing by its probe, and drops it only where nothing was measured either", async () => {
+  it("use the probe for offerings that advertise nothing, and drop those without any measurement", async () => {
     const { endpoint } = models.get("cheap")!;
     const asked = { max_latency_ms: 60_000, min_uptime_30d: 0.9 };
     await app.supply({ provider: "silent", model: "silent/base", endpoint });

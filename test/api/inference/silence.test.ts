@@ -31,18 +31,15 @@ beforeAll(async () => {
 const loopsOpen = async (): Promise<string | undefined> =>
   /^limber_loops_open (\d+)$/m.exec((await app.call("/metrics", undefined, { admin: ADMIN_TOKEN })).text)?.[1];
 
-it.each(["grpc", "connect"] as const)(
-  "a stream on which nothing is said is ended after ten seconds, over %s",
-  async (transport) => {
-    const loop = robot(app, caller.key, undefined, transport);
-    const refusal = refusalIn(loop.next());
-    await expect.poll(async () => (await app.call("/v1/key", undefined, caller)).status).toBe(200);
-    clock.skip(11_000);
-    expect(await refusal).toMatchObject({ reason: "request_timeout" });
-  },
-);
+it.each(["grpc", "connect"] as const)("a silent stream is closed after ten seconds, over %s", async (transport) => {
+  const loop = robot(app, caller.key, undefined, transport);
+  const refusal = refusalIn(loop.next());
+  await expect.poll(async () => (await app.call("/v1/key", undefined, caller)).status).toBe(200);
+  clock.skip(11_000);
+  expect(await refusal).toMatchObject({ reason: "request_timeout" });
+});
 
-it("a robot that senses nothing for as long as a pin lives is let go", async () => {
+it("a robot without observations is disconnected after a pin's lifetime", async () => {
   const loop = robot(app, caller.key, OPEN);
   await loop.expect("opened");
   loop.observe(1);
@@ -55,7 +52,7 @@ it("a robot that senses nothing for as long as a pin lives is let go", async () 
   expect(await refusalIn(loop.next())).toMatchObject({ reason: "request_timeout" });
 });
 
-it("a robot that reads nothing is let go after ten seconds, and its stream closed when it does not even read that", async () => {
+it("a robot that reads nothing is disconnected after ten seconds, and its stream reset if needed", async () => {
   const deaf = http2.connect(app.url, { settings: { initialWindowSize: 1024 } });
   onTestFinished(() => deaf.destroy());
   const stream = deaf.request({
@@ -87,7 +84,7 @@ it("a robot that reads nothing is let go after ten seconds, and its stream close
   expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
 });
 
-it("a client of openpi that is there no longer is hung up on, and one that is stays as long as it likes", async () => {
+it("a dead openpi client is disconnected, and a live one stays", async () => {
   const address = `${app.url.replace("http", "ws")}/v1/openpi/acme/base`;
   const headers = { authorization: `Api-Key ${caller.key}` };
   const [gone, there] = [false, true].map((autoPong) => new WebSocket(address, { headers, autoPong }));

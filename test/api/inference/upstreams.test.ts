@@ -101,32 +101,29 @@ describe.each([
 
   // openpi's arrays have one shape, so it can't say a ragged chunk.
   const sayable = FAULTS.filter(([name]) => runtime !== "openpi-ws" || !name.startsWith("answers one step"));
-  it.each(sayable)(
-    "%s is a failed attempt, costs nothing, and leaves the next call well",
-    async (name, fault, reason) => {
-      const { server, model } = await live(name.replaceAll(" ", "-").toLowerCase());
-      const payer = await app.caller(1);
-      server.behave(fault, GOOD);
-      const { status, body, text } = await act(model, {}, payer);
-      expect([status, body.error.code, body.error.source, body.error.retryable]).toEqual([
-        502,
-        "all_attempts_failed",
-        "upstream",
-        true,
-      ]);
-      const [attempt] = body.route.attempts;
-      if (runtime === "openpi-ws" && name === "answers nothing")
-        expect(["empty_answer", "malformed_answer"]).toContain(attempt.reason);
-      else expect(attempt).toMatchObject({ status: "error", reason });
-      for (const secret of ["hunter2", "Traceback", "secret.py", new URL(server.endpoint).port])
-        expect(text).not.toContain(secret);
-      const { body: balance } = await app.call("/v1/billing/balance", undefined, payer);
-      expect(balance.spent_usd).toBe(0);
-      expect((await act(model)).body.action?.steps).toMatchObject(STEPS.map(() => [expect.any(Number), 0.5]));
-    },
-  );
+  it.each(sayable)("%s is a failed attempt, free, and does not affect the next call", async (name, fault, reason) => {
+    const { server, model } = await live(name.replaceAll(" ", "-").toLowerCase());
+    const payer = await app.caller(1);
+    server.behave(fault, GOOD);
+    const { status, body, text } = await act(model, {}, payer);
+    expect([status, body.error.code, body.error.source, body.error.retryable]).toEqual([
+      502,
+      "all_attempts_failed",
+      "upstream",
+      true,
+    ]);
+    const [attempt] = body.route.attempts;
+    if (runtime === "openpi-ws" && name === "answers nothing")
+      expect(["empty_answer", "malformed_answer"]).toContain(attempt.reason);
+    else expect(attempt).toMatchObject({ status: "error", reason });
+    for (const secret of ["hunter2", "Traceback", "secret.py", new URL(server.endpoint).port])
+      expect(text).not.toContain(secret);
+    const { body: balance } = await app.call("/v1/billing/balance", undefined, payer);
+    expect(balance.spent_usd).toBe(0);
+    expect((await act(model)).body.action?.steps).toMatchObject(STEPS.map(() => [expect.any(Number), 0.5]));
+  });
 
-  it("hangs ends with its attempt's budget, is called off, and answers late to nobody", async () => {
+  it("that hangs ends with its attempt's budget and is canceled; its late answer is dropped", async () => {
     const { server, model } = await live("hangs");
     const late = Promise.withResolvers<void>();
     server.behave({ kind: "later", steps: OTHER, after: late.promise }, GOOD);
@@ -139,7 +136,7 @@ describe.each([
     expect(next.body.action?.steps[0][0]).toBe(0);
   });
 
-  it("is still at work when the deadline comes gives 504 and the reason deadline", async () => {
+  it("that is still working at the deadline returns 504 with reason deadline", async () => {
     const { server, model } = await live("late");
     server.behave({ kind: "silence" }, GOOD);
     const { status, body } = await skipping(server, () => act(model, { deadline_ms: 9_000 }), 9_000);
@@ -148,7 +145,7 @@ describe.each([
     expect((await act(model)).status).toBe(200);
   });
 
-  it("is gone is unreachable, and rests after five failures in a row", async () => {
+  it("that is unreachable opens its breaker after five consecutive failures", async () => {
     const { server, model } = await live("gone");
     await server.close();
     opened.splice(opened.indexOf(server), 1);

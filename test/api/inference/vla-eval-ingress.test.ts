@@ -71,7 +71,7 @@ describe("the harness's client", () => {
   it.each([
     ["a path", `/v1/vla-eval/${named.acme}/arm`, undefined],
     ["the user of the address", "/", `vla-eval%2F${named.acme}%2Farm`],
-  ])("says hello by %s, and gets one step for each observation, which is what it pays for", async (_, path, user) => {
+  ])("handshakes by %s, and gets and pays one step per observation", async (_, path, user) => {
     const mine = await app.caller(1);
     const client = await connect(path, mine, user);
     const hello = await client.ask("hello", {
@@ -116,7 +116,7 @@ describe("the harness's client", () => {
     await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.0002);
   });
 
-  it("has LIBERO's pictures turned back, whatever their form", async () => {
+  it("has LIBERO's images rotated back, in every encoding", async () => {
     const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     await client.ask("hello", { benchmark: "vla_eval.benchmarks.libero.benchmark:LIBEROBenchmark" });
     const file = { __image__: true, format: "png", data: await png(), shape: [8, 8, 3] };
@@ -126,7 +126,7 @@ describe("the harness's client", () => {
     client.socket.close();
   });
 
-  it("has an upstream's episode for each of its own", async () => {
+  it("gets an upstream episode for each of its own", async () => {
     const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     const sessions: string[] = [];
     for (const task of ["pick", "x".repeat(9_000)]) {
@@ -143,7 +143,7 @@ describe("the harness's client", () => {
   });
 });
 
-it("is stopped by the name of the robot that its address says, and no other is", async () => {
+it("the client is stopped by the robot name in its address, and no other is", async () => {
   const mine = await app.caller(1);
   await app.call("/v1/robots/stop", { robot_id: "arm 1" }, mine);
   const answered = async (robot: string): Promise<unknown> => {
@@ -179,7 +179,7 @@ describe("what the harness's client is refused", () => {
     ["a state of two robots", { states: ndarray("<f8", [2, 1], Buffer.alloc(16)) }],
     ["a task of numbers", { task_description: 7 }],
     ["no payload", 7],
-  ])("%s, as an error, and the next observation is acted upon", async (_, payload) => {
+  ])("%s, as an error, and the next observation is served", async (_, payload) => {
     for (const benchmark of ["other", "libero"]) {
       const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
       await client.ask("hello", { benchmark });
@@ -195,7 +195,7 @@ describe("what the harness's client is refused", () => {
     }
   });
 
-  it("a message of another type, one that is no message, and a text", async () => {
+  it("a message of another type, an invalid message, and text", async () => {
     const client = await connect(`/v1/vla-eval/${named.acme}/arm`, caller);
     for (const bad of [pack(tree({ type: "kill", payload: {}, seq: 1 })), pack(7), Buffer.of(0xc1), "text"]) {
       const heard = client.receive();
@@ -205,7 +205,7 @@ describe("what the harness's client is refused", () => {
     client.socket.close();
   });
 
-  it("a wrong key before anything else, and words of the address that mean nothing here", async () => {
+  it("a wrong key at once, and unknown query parameters", async () => {
     const wrong = connect(`/v1/vla-eval/${named.acme}/arm`, { ...caller, key: "lmb_sk_no" });
     await expect(wrong).rejects.toThrow("401");
     const client = await connect(`/v1/vla-eval/${named.acme}/arm?horizon=4`, caller);
@@ -214,7 +214,7 @@ describe("what the harness's client is refused", () => {
     client.socket.close();
   });
 
-  it("credit that it has not", async () => {
+  it("a call without credit", async () => {
     const client = await connect(`/v1/vla-eval/${named.acme}/arm`, await app.caller(0));
     expect(String((await client.act({})).get("payload")?.get("error"))).toContain("insufficient_credits (402)");
     client.socket.close();

@@ -56,7 +56,7 @@ const offeringOf = async (provider: string) =>
     (each: { provider: string }) => each.provider === provider,
   );
 
-it("the price now stands above list while an offering sleeps; the call that wakes it pays, and a loop inside the warm window pays list", async () => {
+it("a cold start is priced while an offering sleeps, charged to the call that causes it, and not to a warm loop", async () => {
   const only = { only: ["sleepy"] };
   const asleep = await preview(only);
   expect(asleep.plan[0]).toMatchObject({
@@ -88,16 +88,16 @@ it("the price now stands above list while an offering sleeps; the call that wake
   expect(usage.data.map((line: Record<string, number>) => line.wake_up_usd)).toEqual([0, 0, 0, 0.01]);
 });
 
-it("an offering whose window is over is woken, and paid for, again", async () => {
+it("a cold start is charged again after the warm window has ended", async () => {
   for (let i = 0; i < 2; i++) expect((await act("dozy/base")).body.usage.cost_usd).toBe(0.011);
 });
 
-it("waking costs nothing where no time to wake was declared, and is expected to take none", async () => {
+it("a cold start is free and instant if no cold time is declared", async () => {
   for (const name of ["undeclared/base", "instant/base"])
     for (let i = 0; i < 2; i++) expect((await act(name, { deadline_ms: 4_000 })).body.usage.cost_usd).toBe(0.001);
 });
 
-it("one that declares a time to wake and says nothing of scaling down is taken to stay warm for a minute", async () => {
+it("an offering that declares a cold time without a warm window stays warm for a minute", async () => {
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.011);
   expect((await act("silent/base")).body.usage.cost_usd).toBe(0.001);
 });
@@ -117,14 +117,14 @@ const costs = (answers: readonly { body: { usage?: { cost_usd: number } } }[]) =
 const LIST = 0.001;
 const WOKEN = 0.011;
 
-it("of calls that overlap a cold start one pays for it, and the others pay list", async () => {
+it("one of overlapping calls pays for a cold start, the others pay list price", async () => {
   answerTogether(10);
   const answers = await Promise.all(Array.from({ length: 10 }, () => act("crowded/base")));
   expect(costs(answers)).toEqual([...Array.from({ length: 9 }, () => LIST), WOKEN]);
   expect((await act("crowded/base")).body.usage.cost_usd).toBe(LIST);
 });
 
-it("calls of two replicas that overlap a cold start pay for it once", async () => {
+it("overlapping calls on two replicas pay once for a cold start", async () => {
   await eventually(async () => {
     const { status } = await other.call("/v1/routes/preview?contract=act", body("shared/base", {}), {
       key: caller.key,
@@ -137,11 +137,11 @@ it("calls of two replicas that overlap a cold start pay for it once", async () =
   expect(costs(answers)).toEqual([...Array.from({ length: 5 }, () => LIST), WOKEN]);
 });
 
-it("what the gateway's own probe has woken is not paid for", async () => {
+it("a cold start by the gateway's own probe is free", async () => {
   expect((await act("probed/base")).body.usage.cost_usd).toBe(LIST);
 });
 
-it("a call that was not answered has paid for nothing, and the next one pays", async () => {
+it("a failed call does not pay for a cold start; the next one does", async () => {
   model.script.act = (_, __, served) => served.end(13);
   expect((await act("broken/base")).status).toBe(502);
   model.script.act = undefined;

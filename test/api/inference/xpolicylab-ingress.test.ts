@@ -85,7 +85,7 @@ const rowsOf = (actions: Tree): number[][] =>
 const wanted = () => honestSteps(model.acts.at(-1)!, 7).map((row) => row.map((value) => expect.closeTo(value, 4)));
 
 describe("XPolicyLab's client", () => {
-  it("of the first generation gets a chunk for an observation, a map for each step", async () => {
+  it("of the first generation gets a chunk per observation, as one map per step", async () => {
     const { ask } = await connect();
     expect((await ask("hello")).payload.get("ok")).toBe(true);
     expect((await ask("reset", { trial_id: "t" })).type).toBe("reset_result");
@@ -100,7 +100,7 @@ describe("XPolicyLab's client", () => {
     expect(asked.observations.at(-1)?.frames.map(({ camera }) => camera)).toEqual(["cam_head"]);
   });
 
-  it("of the second generation updates its observation at every step, and is billed for its actions alone", async () => {
+  it("of the second generation updates its observation at every step and pays only for actions", async () => {
     const { call } = await connect();
     const before = model.acts.length;
     for (const gripper of [1, 2, 3]) {
@@ -116,7 +116,7 @@ describe("XPolicyLab's client", () => {
     expect(rowsOf((await call("get_action_batch", [0])).payload.get("result")![0]!)).toEqual(wanted());
   });
 
-  it("begins an episode by a reset: what it showed before is gone", async () => {
+  it("starts an episode by a reset, which drops earlier observations", async () => {
     const { ask, call } = await connect();
     await call("update_obs", seen());
     await ask("reset");
@@ -125,12 +125,12 @@ describe("XPolicyLab's client", () => {
     expect(String(payload.get("message"))).toContain("call update_obs first");
   });
 
-  it("names the model as the user of an address without a path", async () => {
+  it("carries the model as user of an address without a path", async () => {
     const { ask } = await connect("/", `xpolicylab%2F${named.acme}%2Farm`);
     expect((await ask("infer", { observation: seen() })).type).toBe("infer_result");
   });
 
-  it("may send a JPEG that says where its red is, and no file else", async () => {
+  it("may send a JPEG marked with its channel order, and no other file", async () => {
     const { ask } = await connect();
     const jpeg = await sharp({ create: { width: 8, height: 8, channels: 3, background: "#f00" } })
       .jpeg()
@@ -145,7 +145,7 @@ describe("XPolicyLab's client", () => {
     expect(String(payload.get("message"))).toContain("vision.cam_head.color: a file needs XPolicyLab's mark XPL-RGB1");
   });
 
-  it("asks for the parts that its address names", async () => {
+  it("requests the parts named in its address", async () => {
     const query = "state_keys=ee_pose,ee_joint_state&action_keys=delta_ee_pose:6,ee_joint_state:1";
     const { ask } = await connect(`/v1/xpolicylab/${named.acme}/hand?${query}`);
     const state = { ee_pose: nd([1, 2, 3, 1, 0, 0, 0]), ee_joint_state: nd([0.5]) };
@@ -154,7 +154,7 @@ describe("XPolicyLab's client", () => {
     expect(model.acts.at(-1)?.observations.at(-1)?.proprio).toEqual([1, 2, 3, 1, 0, 0, 0, 0.5]);
   });
 
-  it("is left at its word: `close` ends the connection", async () => {
+  it("can end the connection with `close`", async () => {
     const { socket, send } = await connect();
     send("close", { reason: "done" });
     const [code] = await once(socket, "close");
@@ -229,7 +229,7 @@ describe("before anything runs", () => {
     expect(model.acts).toHaveLength(before);
   });
 
-  it("observations that are kept count as the caller's memory, and come back", async () => {
+  it("counts kept observations as the caller's memory and frees it", async () => {
     const held = async () => {
       const { text } = await app.call("/metrics", undefined, { admin: ADMIN_TOKEN });
       return Number(/^limber_body_bytes_held (\d+)$/m.exec(text)?.[1]);

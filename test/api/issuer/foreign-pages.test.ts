@@ -24,7 +24,7 @@ it("refuses to end a sign-in for another site's page, and asks the gateway's own
   expect(own.body.error.code, own.text).not.toBe("cross_origin");
 });
 
-it("refuses addresses that are no plain e-mail address at sign-in, in invitations and over SCIM", async () => {
+it("refuses malformed e-mail addresses at sign-in, in invites and over SCIM", async () => {
   for (const email of ODD) {
     const begun = await app.call("/v1/session/begin", { email }, { headers: { origin: app.url } });
     expect([begun.status, begun.body.error.param], begun.text).toEqual([422, "email"]);

@@ -68,7 +68,7 @@ async function signIn(browser: Browser, email: string, more = ""): Promise<strin
 const who = async (browser: Browser): Promise<Answer["body"]> => (await browser.call("/v1/session")).body;
 
 describe("a person is signed in by a real provider", () => {
-  it("as the member whose e-mail it has verified, and goes to where it wanted to be", async () => {
+  it("as the member with the verified e-mail address, and returns to the requested page", async () => {
     const { org, domain } = await organisation();
     const email = `ada@${domain}`;
     const { user_id } = await app.admin(`/v1/orgs/${org}/members`, { email, role: "operator" });
@@ -82,7 +82,7 @@ describe("a person is signed in by a real provider", () => {
     expect([body.status, body.invite_expires_at]).toEqual(["active", undefined]);
   });
 
-  it("as the member whose SCIM externalId it names, whatever e-mail it tells", async () => {
+  it("as the member with that SCIM externalId, whatever the e-mail address", async () => {
     const { key, domain } = await organisation();
     const user = { userName: `grace@${domain}`, externalId: `grace-${domain}`, active: true };
     const { body } = await app.call("/v1/scim/v2/Users", user, { key });
@@ -92,7 +92,7 @@ describe("a person is signed in by a real provider", () => {
     expect((await who(browser)).user_id).toBe(body.id);
   });
 
-  it("as a new member where newcomers may join, and as nobody where not", async () => {
+  it("as a new member only with `join_role`", async () => {
     const open = await organisation({ join_role: "viewer" });
     provider.is({ sub: `new ${open.domain}`, email: `new@${open.domain}`, email_verified: true });
     const browser = new Browser(app.url);
@@ -103,7 +103,7 @@ describe("a person is signed in by a real provider", () => {
     expect(await signIn(new Browser(app.url), `new@${shut.domain}`)).toMatch(/^\/sign-in#error=sign_in_refused&/);
   });
 
-  it("as nobody whose e-mail it has not verified, is of another domain, or belongs to a member of another organisation alone", async () => {
+  it("not with an unverified address, a foreign domain, or a member of another organization", async () => {
     const { domain } = await organisation({ join_role: "viewer" });
     const other = await app.caller(0);
     const foreign = await person(app, other.org, "owner");
@@ -125,7 +125,7 @@ describe("a person is signed in by a real provider", () => {
     }
   });
 
-  it("as nobody once the member was deactivated", async () => {
+  it("not after the member was deactivated", async () => {
     const { org, domain } = await organisation();
     const email = `gone@${domain}`;
     const { user_id } = await app.admin(`/v1/orgs/${org}/members`, { email, role: "viewer" });
@@ -135,7 +135,7 @@ describe("a person is signed in by a real provider", () => {
     expect(await signIn(new Browser(app.url), email)).toMatch(/sign_in_refused/);
   });
 
-  it("not as the member whose address was given to somebody else", async () => {
+  it("not as a member whose e-mail address was reassigned", async () => {
     const { org, domain } = await organisation();
     const email = `desk@${domain}`;
     await app.admin(`/v1/orgs/${org}/members`, { email, role: "owner" });
@@ -145,7 +145,7 @@ describe("a person is signed in by a real provider", () => {
     expect(await signIn(new Browser(app.url), email)).toMatch(/sign_in_refused/);
   });
 
-  it("until the issuer or the domain is deleted", async () => {
+  it("only until the issuer or domain is deleted", async () => {
     for (const path of ["issuers/sso", "domains/"]) {
       const { org, domain } = await organisation({ join_role: "viewer" });
       const email = `all@${domain}`;
@@ -163,7 +163,7 @@ describe("a person is signed in by a real provider", () => {
 });
 
 describe("a sign-in", () => {
-  it("leads to no other address than the gateway's own pages", async () => {
+  it("redirects only to the gateway's own pages", async () => {
     const { domain } = await organisation();
     for (const to of [
       "https://evil.example/",
@@ -184,7 +184,7 @@ describe("a sign-in", () => {
     }
   });
 
-  it("is not begun by another site's page", async () => {
+  it("cannot be started by another site's page", async () => {
     const { domain } = await organisation();
     const path = `/sign-in?email=x@${domain}`;
     const begun = await navigate(new Browser(app.url), path, { "sec-fetch-site": "cross-site" });
@@ -193,7 +193,7 @@ describe("a sign-in", () => {
     expect((await app.call("/v1/session/begin", { email: `x@${domain}` }, { headers })).status).toBe(403);
   });
 
-  it("is not ended at another browser, with another state, by another issuer's answer, or by what a browser made up", async () => {
+  it("cannot end in another browser, with another state or issuer, or with forged cookies", async () => {
     const { domain, org, key } = await organisation({ join_role: "viewer" });
     provider.is({ sub: `mix ${domain}`, email: `mix@${domain}`, email_verified: true });
     const second = { issuer: provider.issuer, client_id: "x", domains: [] };
@@ -247,7 +247,7 @@ describe("a sign-in", () => {
     expect(await end(browser, to)).toMatch(/sign_in_interrupted/);
   });
 
-  it("gives a new secret, so that one that was planted before opens nothing", async () => {
+  it("creates a new secret, so that a planted one is useless", async () => {
     const { domain } = await organisation({ join_role: "viewer" });
     provider.is({ sub: `fix ${domain}`, email: `fix@${domain}`, email_verified: true });
     const browser = new Browser(app.url);
@@ -285,7 +285,7 @@ describe("an issuer that lies", () => {
     return /error=(\w+)/.exec(place)?.[1] ?? place;
   }
 
-  it("signs in where it tells the truth, and proves itself to be asked by this gateway", async () => {
+  it("signs in with true claims and sends proof of this gateway", async () => {
     expect(await lied()).toBe("/");
     expect(liar.heard.at(-1)).toMatch(/code_verifier=[\w-]{43}/);
   });
@@ -313,11 +313,11 @@ describe("an issuer that lies", () => {
     ["two megabytes", { answer: (token) => ({ body: JSON.stringify({ id_token: token, x: "x".repeat(2 << 20) }) }) }],
   ];
 
-  it.each(LIES)("signs nobody in with %s", async (_, lie) => {
+  it.each(LIES)("is refused with %s", async (_, lie) => {
     expect(await lied(lie)).toBe("issuer_failed");
   });
 
-  it("is not set up where its metadata names another issuer or pages that no browser should go to", async () => {
+  it("cannot be added if its metadata names another issuer or unsafe pages", async () => {
     const put = () =>
       app.call(
         `/v1/orgs/${caller.org}/issuers/new`,
@@ -345,7 +345,7 @@ describe("an issuer", () => {
     liar.metadata = {};
   });
 
-  it("is set up by owners alone, for domains that the operator verified for their organisation", async () => {
+  it("can be added only by owners, for domains that the operator verified for them", async () => {
     const { org, key, domain } = await organisation();
     const facts = { issuer: liar.issuer, client_id: "c", domains: [] as string[] };
     const put = (name: string, body: object, as = key) =>
@@ -369,7 +369,7 @@ describe("an issuer", () => {
     expect((await app.call(`/v1/orgs/${org}/domains`, { domain: "x.example" }, { key })).status).toBe(401);
   });
 
-  it("is reached over HTTPS or on loopback, and where the guard of addresses lets it be", async () => {
+  it("is called over HTTPS or on loopback, and only where the address guard allows", async () => {
     const { org, key } = await app.caller(0);
     const put = (issuer: string, to = app) =>
       to.call(`/v1/orgs/${org}/issuers/x`, { issuer, client_id: "c", domains: [] }, { key, method: "PUT" });
@@ -391,7 +391,7 @@ describe("an issuer", () => {
     }
   });
 
-  it("has a secret that is never shown, is kept when not said anew, and goes to no other issuer or client", async () => {
+  it("has a secret that is never shown, is kept if omitted, and is bound to issuer and client", async () => {
     const { org, key } = await app.caller(0);
     const put = async (more: object) =>
       (
@@ -414,7 +414,7 @@ describe("an issuer", () => {
     expect(kept?.sealed.includes(secret)).toBe(false);
   });
 
-  it("is found by the domain of an e-mail, whatever stands before it", async () => {
+  it("is found by the e-mail domain, whatever the local part", async () => {
     const { domain } = await organisation();
     const begin = (email: string) => app.call("/v1/session/begin", { email }, { headers: OWN_PAGE });
     expect((await begin(`x@${domain.toUpperCase()}`)).status).toBe(200);

@@ -32,7 +32,7 @@ const callOff = (path: string) => app.call(path, undefined, { key: caller.key, m
 const times = (n: number) => Array.from({ length: n }, () => TWIST);
 
 describe("a key that may not call", () => {
-  it("acts by no road: not by a batch, an evaluation or a preview", async () => {
+  it("cannot act by batch, evaluation or preview", async () => {
     const key = await app.key(caller.org, { scopes: ["ground", "evaluate"] });
     const act = await app.call("/v1/act", TWIST, { key });
     const taken = await batch(key, [TWIST]);
@@ -43,7 +43,7 @@ describe("a key that may not call", () => {
       expect([status, body.error?.code, body.error?.details.needed]).toEqual([403, "scope_denied", ["act"]]);
   });
 
-  it("has none of a batch run that it asked for when it still might", async () => {
+  it("stops its batch when it loses the permission", async () => {
     const database = await ownDatabase();
     const front = await ownGateway({ database, roles: new Set(["api"]) });
     await front.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -68,7 +68,7 @@ describe("a key that may not call", () => {
 describe("a key of 5 a minute", () => {
   const slow = { rate_limit: { requests: 5, window_s: 60 } };
 
-  it("runs 5 of a batch of 100 at once at the most, while batches of others run, and is called off while it waits", async () => {
+  it("runs at most 5 of a batch of 100 at once while other batches run, and can cancel it while it waits", async () => {
     // More of them than a process works on at one time.
     const waiting = await Promise.all(
       Array.from({ length: 5 }, async () => {
@@ -99,7 +99,7 @@ describe("a key of 5 a minute", () => {
     expect(acted()).toBeLessThanOrEqual(64 + 5 * 5);
   }, 60_000);
 
-  it("makes no more by batches of the keys that it made", async () => {
+  it("gains nothing by batches of derived keys", async () => {
     const top = await app.key(caller.org, { role: "owner", ...slow });
     const ids: string[] = [];
     for (let i = 0; i < 2; i++) {
@@ -117,7 +117,7 @@ describe("a key of 5 a minute", () => {
     expect(begun).toBeLessThanOrEqual(3);
   }, 60_000);
 
-  it("waits in an evaluation, while those of others run to their end", async () => {
+  it("waits in an evaluation while others finish", async () => {
     const policy = { policy_endpoint: "acme/arm", scenario: "arm-reach", action_space: "joint_pos_7" };
     const evaluate = async (key: string, episodes: number) =>
       (await app.call("/v1/evaluate", { ...policy, episodes }, { key })).body.id as string;

@@ -50,7 +50,7 @@ function hold(): void {
 }
 
 describe("202", () => {
-  it("takes a batch, answers every request as its own call would be, in order, and bills each once", async () => {
+  it("answers every request in order like a single call, and charges each once", async () => {
     const requests = Array.from({ length: 40 }, (_, i) => ({ ...TWIST, custom_id: `step-${i}`, horizon: 1 + (i % 4) }));
     const before = (await app.call("/v1/billing/balance", undefined, { key: caller.key })).body;
     const taken = await batch({ contract: "act", requests, metadata: { run: 7 } });
@@ -86,7 +86,7 @@ describe("202", () => {
     expect(after.spent_usd - before.spent_usd).toBeCloseTo((steps + 4) / 10_000, 6);
   });
 
-  it("fails the line of a bad request while the others run", async () => {
+  it("fails only the invalid request", async () => {
     const bad = { ...TWIST, horizon: 0 };
     const unknown = { ...TWIST, model: "acme/unknown" };
     const { body } = await batch({
@@ -106,7 +106,7 @@ describe("202", () => {
     expect(lines[1].response).toBeNull();
   });
 
-  it("fills each request from its preset: its own fields win, an unknown preset fails its line with near names", async () => {
+  it("applies presets per request: own fields win, an unknown preset fails its line with suggestions", async () => {
     const put = (name: string, config: object) =>
       app.call(`/v1/presets/${name}`, config, { key: caller.key, method: "PUT" });
     await put("two-steps", { horizon: 2 });
@@ -138,18 +138,18 @@ describe("202", () => {
     expect(told(4)[0]).toBe("model_not_in_scope");
   });
 
-  it("ends as failed where nothing could run", async () => {
+  it("ends as failed if nothing could run", async () => {
     const { body } = await batch({ contract: "act", requests: [{ ...TWIST, model: "acme/unknown" }] });
     expect(await ended(body.id)).toMatchObject({ status: "failed", cost_usd: 0 });
   });
 
-  it("runs with the rights of the key that asked: a model outside its scope fails its line", async () => {
+  it("runs with the creating key's authority: a model outside its scope fails its line", async () => {
     const key = await app.key(caller.org, { role: "developer", models: ["acme/other"] });
     const { body } = await batch({ contract: "act", requests: [TWIST] }, key);
     expect((await ended(body.id)).errors).toMatchObject([{ index: 0, code: "model_not_in_scope" }]);
   });
 
-  it("gives the same batch for the same idempotency key, and 409 for another one under it", async () => {
+  it("returns the same batch for a repeated idempotency key, and 409 for another body", async () => {
     const once = { contract: "act", requests: [TWIST], idempotency_key: "once" };
     const [first, second] = [await batch(once), await batch(once)];
     expect(second.status).toBe(202);
@@ -160,7 +160,7 @@ describe("202", () => {
 });
 
 describe("DELETE", () => {
-  it("stops what has not begun, lets what runs end and be billed, and then says 409", async () => {
+  it("cancels requests that have not started, lets running ones finish and be charged, then returns 409", async () => {
     hold();
     const { body } = await batch({ contract: "act", requests: Array.from({ length: 150 }, () => TWIST) });
     await eventually(async () => expect((await shown(body.id)).body.request_counts.running).toBeGreaterThan(0));
@@ -181,7 +181,7 @@ describe("DELETE", () => {
   it.each([
     ["completed", TWIST],
     ["failed", { ...TWIST, model: "acme/unknown" }],
-  ])("says 409 to a batch that has %s, and leaves it as it is", async (status, request) => {
+  ])("returns 409 for a batch that has %s, and leaves it unchanged", async (status, request) => {
     const { body } = await batch({ contract: "act", requests: [request] });
     const end = await ended(body.id);
     expect(end.status).toBe(status);
@@ -192,7 +192,7 @@ describe("DELETE", () => {
 });
 
 describe("404", () => {
-  it("is what another organisation's batch is, and one that never was", async () => {
+  it("is returned for another organization's and unknown batches", async () => {
     const { body } = await batch({ contract: "act", requests: [TWIST] });
     const stranger = await app.caller();
     for (const id of [body.id, "job_none"]) {
@@ -229,7 +229,7 @@ describe("422", () => {
 });
 
 describe("GET /v1/jobs", () => {
-  it("lists the organisation's jobs, newest first, by pages and by kind", async () => {
+  it("lists the organization's jobs, newest first, by page and kind", async () => {
     const mine = await app.caller();
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) {
@@ -251,14 +251,14 @@ describe("GET /v1/jobs", () => {
 });
 
 describe("403", () => {
-  it("is what roles without the permission get", async () => {
+  it("is returned to roles without the permission", async () => {
     const billing = await app.key(caller.org, { role: "billing" });
     expect((await batch({ contract: "act", requests: [TWIST] }, billing)).status).toBe(403);
     expect((await app.call("/v1/jobs", undefined, { key: billing })).status).toBe(403);
   });
 });
 
-it("a batch of a key that is slowed for its failed calls waits, and its requests are answered", async () => {
+it("a batch of a throttled key waits, and its requests are answered", async () => {
   const other = await app.caller();
   model.script.act = (call, answer, _served, fail) =>
     call.observations[0]?.proprio[0] === 666 ? fail("KeyError") : answer(honestSteps(call, 2));

@@ -19,7 +19,7 @@ afterAll(async () => {
   await model.close();
 });
 
-it("completes a batch that is cancelled while its last items run, and charges all of them", async () => {
+it("completes a batch canceled while its last items run, and charges all of them", async () => {
   const { key } = await app.caller();
   model.script.act = (call, answer) => void held.push(() => answer(honestSteps(call, 2)));
   const request = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };

@@ -20,7 +20,7 @@ const listed = async (kind: string, who = supplier) => {
   return body.data;
 };
 
-it("lists each verification that an owner asked for as a job that has ended", async () => {
+it("lists each requested verification as a completed job", async () => {
   const { key } = supplier;
   const provider = uniqueName("maker");
   await app.call("/v1/supply/providers", { name: provider }, { key });

@@ -42,7 +42,7 @@ function hold(): { readonly came: string[]; release(): void } {
   };
 }
 
-it("a batch whose 24 hours are over begins nothing more, keeps and bills what ran, and tells so", async () => {
+it("a batch older than 24 hours starts nothing more, keeps and charges completed items, and reports it", async () => {
   const held = hold();
   const { body } = await batch(Array.from({ length: 100 }, () => TWIST));
   expect(body.expires_at - body.created_at).toBe(24 * 3600);
@@ -69,7 +69,7 @@ it("a batch whose 24 hours are over begins nothing more, keeps and bills what ra
   expect(told.map(({ name }) => name)).toEqual(["batch.expired"]);
 });
 
-it("a batch that no worker took in its 24 hours runs nothing", async () => {
+it("a batch that no worker claimed within 24 hours runs nothing", async () => {
   const database = await ownDatabase();
   const front = await ownGateway({ database, roles: new Set(["api"]) });
   await front.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -92,7 +92,7 @@ it("a batch that no worker took in its 24 hours runs nothing", async () => {
   await database.close();
 });
 
-it("a batch takes nothing while many callers wait, and goes on after them", async () => {
+it("a batch waits while many callers wait, then continues", async () => {
   const held = hold();
   const calls = Array.from({ length: 40 }, (_, i) =>
     app.call("/v1/act", { ...TWIST, provider: { session_id: `robot-${i}` } }, { key: caller.key }),
@@ -108,7 +108,7 @@ it("a batch takes nothing while many callers wait, and goes on after them", asyn
   await eventually(async () => expect((await shown(body.id)).status).toBe("completed"));
 });
 
-it("a batch of more than 64 MiB is refused by what it announces", async () => {
+it("a batch of more than 64 MiB is refused by its declared size", async () => {
   const headers = { authorization: `Bearer ${caller.key}`, "content-type": "application/json" };
   const status = await new Promise((resolve, reject) => {
     const asked = request(`${app.url}/v1/batch`, {
@@ -125,7 +125,7 @@ it("a batch of more than 64 MiB is refused by what it announces", async () => {
   expect(status).toBe(413);
 });
 
-it("reads of a job take nothing from what its calls need, and have the key's limits for themselves", async () => {
+it("reads of a job have their own limits and use none of its calls'", async () => {
   const { org } = caller;
   const rate_limit = { requests: 8, window_s: 3600, burst: 8, concurrency: 8 };
   const made = (await app.admin(`/v1/orgs/${org}/keys`, { role: "owner", rate_limit })) as { key: string };

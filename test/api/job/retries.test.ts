@@ -7,7 +7,7 @@ import { takeJob } from "../../../src/store/jobs/jobs.ts";
 import { createVault } from "../../../src/vault.ts";
 import { ownDatabase, ownGateway } from "../../support/world.ts";
 
-it("takes a place for each try, and waits for one where the limits or the database have none", async () => {
+it("each retry takes a concurrency slot, and waits if limits or database have none", async () => {
   const database = await ownDatabase();
   const app = await ownGateway({ database, roles: new Set(["api"]) });
   const { key } = await app.caller();

@@ -37,7 +37,7 @@ const recorded = (count: number, key = caller.key) =>
   });
 
 describe("GET /v1/logs", () => {
-  it("tells of each call what was asked, who answered, what was tried and what it cost", async () => {
+  it("records each call's request, offering, attempts and cost", async () => {
     const answer = await act({ metadata: { robot: "r2" }, provider: { session_id: "walk", deadline_ms: 5000 } });
     const [record] = await recorded(1);
     expect(record).toMatchObject({
@@ -67,7 +67,7 @@ describe("GET /v1/logs", () => {
     expect(JSON.stringify(record)).not.toContain("proprio");
   });
 
-  it("finds what a request did by the name in its answer, in the log, the usage and the audit log, and nobody else's", async () => {
+  it("finds a request's records in log, usage and audit log by its id, and no other organization's", async () => {
     const answer = await act();
     const name = answer.headers.get("x-request-id");
     await act();
@@ -87,7 +87,7 @@ describe("GET /v1/logs", () => {
     expect((await logs("?request_id=req_nowhere")).body.data).toEqual([]);
   });
 
-  it("tells of a refused call why", async () => {
+  it("records why a call was refused", async () => {
     model.script.act = (_call, _answer, served) => served.stream.close();
     await act({ provider: { allow_fallbacks: false } });
     model.script.act = undefined;
@@ -100,7 +100,7 @@ describe("GET /v1/logs", () => {
     expect(failed).toMatchObject({ cost_usd: 0, http_status: expect.any(Number), error_code: expect.any(String) });
   });
 
-  it("pages from the newest to the oldest without a gap, by kind and by time", async () => {
+  it("pages from newest to oldest without a gap, by kind and time", async () => {
     const mine = await app.caller();
     for (let i = 0; i < 5; i++) await act({}, mine.key);
     const all = await recorded(5, mine.key);
@@ -116,7 +116,7 @@ describe("GET /v1/logs", () => {
     expect((await logs("?since_minutes=5", mine.key)).body.data).toEqual([]);
   });
 
-  it("tells who did what: administration, supply and payments apart", async () => {
+  it("lists actions by area: administration, supply, payments", async () => {
     await app.key(caller.org, { role: "viewer" });
     const { data } = (await logs("?kind=admin")).body;
     expect(data[0]).toMatchObject({ kind: "admin", action: "key.created", key_id: "admin", status: "done" });
@@ -132,14 +132,14 @@ describe("GET /v1/logs", () => {
     },
   );
 
-  it("is another organisation's own business", async () => {
+  it("excludes other organizations", async () => {
     const stranger = await app.caller();
     expect((await logs("", stranger.key)).body.data).toEqual([]);
   });
 });
 
 describe("GET /v1/logs/export", () => {
-  it("streams every record as a line, however many pages there are", async () => {
+  it("streams every record as one line", async () => {
     const mine = await app.caller();
     await act({}, mine.key);
     await recorded(1, mine.key);
@@ -157,7 +157,7 @@ describe("GET /v1/logs/export", () => {
     expect([...ids].sort().reverse()).toEqual(ids);
   });
 
-  it("needs the permission to take logs out", async () => {
+  it("requires the export permission", async () => {
     const viewer = await app.key(caller.org, { role: "viewer" });
     expect((await app.call("/v1/logs/export", undefined, { key: viewer })).status).toBe(403);
     expect((await logs("", viewer)).status).toBe(200);
@@ -165,7 +165,7 @@ describe("GET /v1/logs/export", () => {
 });
 
 describe("retention", () => {
-  it("forgets what is older than the organisation keeps, and not what it cost", async () => {
+  it("deletes records past the organization's retention, but not their charges", async () => {
     const mine = await app.caller();
     const settings = { retention_days: 1 };
     await app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
@@ -180,7 +180,7 @@ describe("retention", () => {
     expect((await app.call("/v1/usage", undefined, { key: mine.key })).body.data).toHaveLength(1);
   });
 
-  it("with zero data retention nothing that the caller sent is ever written", async () => {
+  it("under zero data retention writes nothing that the caller sent", async () => {
     const mine = await app.caller();
     await app.call(`/v1/orgs/${mine.org}/settings`, { zdr: true }, { key: mine.key, method: "PATCH" });
     const canaries = { metadata: { canary: "zdr-canary-1" }, instruction: "zdr-canary-2", model: `${named.acme}/base` };

@@ -51,7 +51,7 @@ const named = (provider: string, more: object = {}) => ({
 });
 
 describe("a record of the log", () => {
-  it("has the order of the call's plan, how many were dropped for which reason, and the first of them", async () => {
+  it("has the plan's order, the number of drops per reason, and the first ones", async () => {
     const answer = await act();
     expect(answer.status).toBe(200);
     expect(await planOf(requestOf(answer))).toEqual({
@@ -64,7 +64,7 @@ describe("a record of the log", () => {
     expect(body.data[0].plan).toBeUndefined();
   });
 
-  it("has them of a call that nothing may serve, and of one that failed", async () => {
+  it("has them for a call without a route and for a failed call", async () => {
     const refused = await act({ only: ["far"], ignore: [], region: ["mars"] });
     expect(refused.body.error.code).toBe("no_route_available");
     const plan = await planOf(requestOf(refused));
@@ -80,7 +80,7 @@ describe("a record of the log", () => {
     });
   });
 
-  it("has the order of each call, where calls that ask for the same thing are planned in different orders", async () => {
+  it("has each call's own order if similar calls are planned differently", async () => {
     const orders = new Set<string>();
     for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
       const body = { ...BODY, provider: {}, seed };
@@ -96,7 +96,7 @@ describe("a record of the log", () => {
     expect(row?.count).toBeLessThan(8);
   });
 
-  it("of a stretch of a control loop has that of the loop", async () => {
+  it("of a control loop has the loop's plan", async () => {
     const loop = robot(app, caller.key, {
       model: "acme/base",
       actionSpace: "base_twist_2d",

@@ -31,7 +31,7 @@ const logs = async (query = "", { key } = caller) => (await app.call(`/v1/logs${
 const idOf = (answer: { headers: Headers }): string => answer.headers.get("x-request-id")!;
 
 describe("a refused call", () => {
-  it("is on record with its reason, wherever it was refused", async () => {
+  it("is recorded with its reason wherever it was refused", async () => {
     const poor = await app.caller(0);
     const narrow = { org: poor.org, key: await app.key(poor.org, { scopes: ["ground"] }) };
     const answers = {
@@ -64,7 +64,7 @@ describe("a refused call", () => {
     expect([data, totals.requests]).toEqual([[], 0]);
   });
 
-  it("is not there without a good key, and no organisation fills the log with them", async () => {
+  it("is not recorded without a valid key, and cannot fill the log", async () => {
     const mine = await app.caller(0);
     await act({}, { ...mine, key: `${mine.key}x` });
     expect(await logs("", mine)).toEqual([]);
@@ -75,7 +75,7 @@ describe("a refused call", () => {
     expect((await act({}, mine)).status).toBe(402);
   });
 
-  it("keeps no word of the caller where no data is retained, and no text without end elsewhere", async () => {
+  it("stores no caller text under zero data retention, and bounded text otherwise", async () => {
     const mine = await app.caller(0);
     await act({ metadata: { long: "x".repeat(600) }, preset: "y".repeat(100) }, mine);
     expect((await logs("", mine))[0]).not.toHaveProperty("metadata");
@@ -88,7 +88,7 @@ describe("a refused call", () => {
 });
 
 describe("a record", () => {
-  it("says who, for which robot, in which trace, how long it waited, and what the offering took", async () => {
+  it("has caller, robot, trace, waiting time and offering time", async () => {
     const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const robot = { org: caller.org, key: await app.key(caller.org, { robot_id: "r2", environment: "hardware" }) };
     const body = { ...TWIST, preference: "fastest", provider: { deadline_ms: 20_000, session_id: "walk" } };
@@ -116,7 +116,7 @@ describe("a record", () => {
     });
   });
 
-  it("is found by every name that its call gave, and by nobody else's key", async () => {
+  it("can be found by every id of its call, and only by its organization", async () => {
     const answer = await act();
     const request = idOf(answer);
     const rest = request.slice("req_".length);
@@ -133,7 +133,7 @@ describe("a record", () => {
     }
   });
 
-  it("is selected by status, robot, session, model and provider", async () => {
+  it("can be filtered by status, robot, session, model and provider", async () => {
     const mine = await app.caller();
     const known = { metadata: { robot_id: "r7" }, provider: { session_id: 'a "word"' } };
     const [good, bad, other] = [await act(known, mine), await act({ ...known, horizon: 0 }, mine), await act({}, mine)];
@@ -156,7 +156,7 @@ describe("a record", () => {
 });
 
 describe("a control loop", () => {
-  it("is on record with its robot, its tries and its holds by reason, and without a chunk when it was refused", async () => {
+  it("is recorded with robot, attempts and holds by reason, and without a chunk if it was refused", async () => {
     const mine = await app.caller();
     const loop = robot(app, mine.key, {
       model: `${named.acme}/base`,
@@ -199,7 +199,7 @@ describe("a control loop", () => {
 });
 
 describe("kinds", () => {
-  it("are batch for items and refused batches, and preview for previews, which cost nothing", async () => {
+  it("are batch for items and refused batches, and preview for previews, which are free", async () => {
     const mine = await app.caller();
     const made = await app.call("/v1/routes/preview", TWIST, { key: mine.key });
     const [preview] = await logs("?kind=preview", mine);
@@ -218,7 +218,7 @@ describe("kinds", () => {
     });
   });
 
-  it("name the batch that a call was an item of", async () => {
+  it("name the batch of an item", async () => {
     await using stack = new AsyncDisposableStack();
     const busy = await ownGateway({ roles: new Set(["api", "worker"]) });
     stack.defer(() => busy.close());

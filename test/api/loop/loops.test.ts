@@ -54,7 +54,7 @@ const list = (app: App, key: string, query = "") => app.call(`/v1/loops${query}`
 const idsOf = (loops: any[]): string[] => loops.map(({ id }) => id);
 
 describe("GET /v1/loops", () => {
-  it("lists the loops of every replica with who serves, whose they are, and how they do", async () => {
+  it("lists the loops of every replica with provider, owner and performance", async () => {
     const caller = await one.caller(10);
     const { body: key } = await one.call("/v1/key", undefined, { key: caller.key });
     const first = await start(one, caller.key, { robotId: "arm-1" });
@@ -107,7 +107,7 @@ describe("GET /v1/loops", () => {
     expect((await list(two, caller.key, "?workspace_id=ws_nobodys")).body.data).toEqual([]);
   });
 
-  it("is of one's own organisation, and of one's own workspace by a key of one", async () => {
+  it("is limited to the organization, and to the workspace for workspace keys", async () => {
     const caller = await one.caller(10);
     const space = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
     const inside = await one.key(caller.org, { role: "owner", workspace_id: space.body.id });
@@ -128,7 +128,7 @@ describe("GET /v1/loops", () => {
 });
 
 describe("GET /v1/loops/watch", () => {
-  it("shows all loops first, then what changes, and which have ended, on the other replica", async () => {
+  it("shows all loops first, then changes and ends on the other replica", async () => {
     const caller = await one.caller(10);
     const { loop, id } = await start(one, caller.key);
     const events = await readEvents(two, "/v1/loops/watch", undefined, caller.key);
@@ -151,7 +151,7 @@ describe("GET /v1/loops/watch", () => {
     events.leave();
   });
 
-  it("carries the same over gRPC and Connect, at most as many loops as are asked for", async () => {
+  it("works the same over gRPC and Connect, with a limit on loops", async () => {
     const caller = await one.caller(10);
     const { id } = await start(one, caller.key);
     await start(one, caller.key);
@@ -175,7 +175,7 @@ describe("GET /v1/loops/watch", () => {
     }
   });
 
-  it("tells all who watch of the same change over every protocol, and each why its stream ends", async () => {
+  it("sends all watchers the same change on every protocol, and each the reason why its stream ends", async () => {
     const caller = await one.caller(10);
     const key = await one.key(caller.org, { role: "owner" });
     const { loop, id } = await start(one, caller.key);
@@ -223,7 +223,7 @@ describe("GET /v1/loops/watch", () => {
     events.leave();
   });
 
-  it("says nothing between replicas once nobody watches, and gives a reader who falls behind the newest state", async () => {
+  it("sends nothing between replicas without watchers, and the newest state to a slow reader", async () => {
     const caller = await one.caller(10);
     const { loop, id } = await start(one, caller.key);
     const words: string[] = [];
@@ -257,7 +257,7 @@ describe("GET /v1/loops/watch", () => {
     await notifications.close();
   }, 60_000);
 
-  it("believes no word that is none", async () => {
+  it("ignores malformed messages", async () => {
     const caller = await one.caller(10);
     const { id } = await start(one, caller.key);
     for (const word of [

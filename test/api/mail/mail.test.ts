@@ -55,7 +55,7 @@ describe("an invite", () => {
     expect([row?.state, row?.sealed, row?.payload]).toEqual(["sent", null, null]);
   });
 
-  it("can say nothing that its head or a browser takes for more than a name", async () => {
+  it("cannot inject headers or HTML through names", async () => {
     const name = 'Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script><img src=x onerror="x">\u202e';
     const { id } = await app.admin("/v1/orgs", { name: "x" });
     await app.sql`update org set name = ${name} where id = ${id}`;
@@ -70,7 +70,7 @@ describe("an invite", () => {
     for (const part of [text, html]) expect(part).not.toContain("\u202e");
   });
 
-  it("is not mailed more than a hundred times a day by one organisation, and still answered with its link", async () => {
+  it("is mailed at most a hundred times a day per organization, and still returns its link", async () => {
     const { id } = await app.admin("/v1/orgs", { name: "many" });
     await app.sql`
       insert into mail (id, org_id, kind, recipient, state)
@@ -81,7 +81,7 @@ describe("an invite", () => {
 });
 
 describe("what happens", () => {
-  it("is told to those whom it is about, by role, by key and by workspace", async () => {
+  it("is mailed to the affected members, by role, key and workspace", async () => {
     const { org } = await app.caller(1);
     const workspace = (await app.admin(`/v1/orgs/${org}/workspaces`, { name: "lab" })).id;
     const other = (await app.admin(`/v1/orgs/${org}/workspaces`, { name: "other" })).id;
@@ -147,7 +147,7 @@ describe("what happens", () => {
     expect(told).not.toContain(elsewhere.email);
   });
 
-  it("is not told to those who muted it, by themselves alone", async () => {
+  it("is not mailed to members who muted it, which only they can do", async () => {
     const { org, key } = await app.caller(0);
     const [owner, other] = [await person(app, org, "owner"), await person(app, org, "owner")];
     const browser = await signedIn(app, org, owner.userId);
@@ -194,7 +194,7 @@ describe("what happens", () => {
     await arrived(owner.email, /invited/);
   });
 
-  it("says where a mail program turns it off by one click, which is no other person's", async () => {
+  it("has a one-click unsubscribe link that mutes only its recipient", async () => {
     const database = app.database;
     const mail = { url: server.url, from: "Limber <limber@example.com>" };
     await settled();
@@ -244,7 +244,7 @@ describe("what happens", () => {
     }
   });
 
-  it("is told again when the server had no time, under the same name, and not when it refused for good", async () => {
+  it("is sent again under the same id after a temporary failure, and not after a permanent one", async () => {
     const { org } = await app.caller(0);
     const owner = await person(app, org, "owner");
     await settled();
@@ -268,7 +268,7 @@ describe("what happens", () => {
     });
   });
 
-  it("goes to one address and no list, whatever an identity provider calls one", async () => {
+  it("goes to one address, whatever an identity provider supplies", async () => {
     const { org } = await app.caller(0);
     const owner = await person(app, org, "owner");
     for (const email of [
@@ -285,7 +285,7 @@ describe("what happens", () => {
     expect(told).toEqual([]);
   });
 
-  it("is given up where it waited for a day, and forgotten after a week", async () => {
+  it("is dropped after waiting for a day, and deleted after a week", async () => {
     const { org } = await app.caller(0);
     await app.sql`insert into mail (id, org_id, kind, recipient, payload, created)
       values ('mail_old', ${org}, 'event', 'old@example.com', 'x', now() - interval '25 h')`;
@@ -296,7 +296,7 @@ describe("what happens", () => {
 });
 
 describe("a test of mail", () => {
-  it("goes to the person who asks and to nobody else, or where the operator says", async () => {
+  it("goes to the requesting user, or where the operator says", async () => {
     const admin = await person(app, caller.org, "admin");
     const browser = await signedIn(app, caller.org, admin.userId);
     expect((await browser.call("/v1/mail")).body).toMatchObject({ enabled: true, from: "Limber <limber@example.com>" });
@@ -311,7 +311,7 @@ describe("a test of mail", () => {
     expect([refused.status, refused.body.error.code]).toEqual([502, "mail_failed"]);
   });
 
-  it("says so where there is no mail server", async () => {
+  it("reports that no mail server is set", async () => {
     const plain = await ownGateway({ database: app.database });
     try {
       expect((await plain.call("/v1/mail", undefined, { key: caller.key })).body).toMatchObject({ enabled: false });

@@ -37,7 +37,7 @@ describe("POST /v1/oauth/authorize", () => {
     }
   });
 
-  it("answers another organisation's client as an unknown one", async () => {
+  it("returns 404 for another organization's client", async () => {
     const stranger = await app.caller(0);
     const [theirs, unknown] = await Promise.all([
       asked({}, stranger.key),
@@ -49,7 +49,7 @@ describe("POST /v1/oauth/authorize", () => {
     expect(theirs.status).toBe(404);
   });
 
-  it("lets scopes only narrow: beyond the client's, beyond the key's, and nothing are all refused", async () => {
+  it("only narrows scopes: more than the client's or the key's, and none, are refused", async () => {
     for (const scope of ["usage.read", "act keys.write", "everything", "ACT", "  "]) {
       const { status, body } = await asked({ scope });
       expect([status, body.error.code], scope).toEqual([400, "invalid_scope"]);
@@ -62,7 +62,7 @@ describe("POST /v1/oauth/authorize", () => {
     expect((await asked({ scope: "act act" })).body.scope).toBe("act");
   });
 
-  it("never gives more than the consenting key has: models, budget, end, rate, hardware", async () => {
+  it("never grants more than the consenting key has: models, budget, expiry, rate, hardware", async () => {
     const ends = Math.floor(Date.now() / 1000) + 7200;
     const limits = {
       role: "developer",
@@ -85,7 +85,7 @@ describe("POST /v1/oauth/authorize", () => {
     expect(narrow.expires_at).toBeLessThan(ends);
   });
 
-  it("gives a key that holds no permission beyond its scopes, and that cannot consent itself", async () => {
+  it("grants a key without permissions beyond its scopes, which cannot consent itself", async () => {
     const owner = await person(app, caller.org, "owner");
     const { code, verifier } = await fresh(clientId, { scope: "act" }, owner.key);
     const { body } = await exchange(app, honest(clientId, code, verifier));
@@ -101,7 +101,7 @@ describe("POST /v1/oauth/authorize", () => {
 });
 
 describe("OAuth clients", () => {
-  it("are made by owners and admins, with a secret shown once where they can keep one", async () => {
+  it("are created by owners and admins, with a secret shown once if they can keep one", async () => {
     const made = await register(app, caller.key, { token_endpoint_auth_method: "client_secret_post", scopes: ["act"] });
     expect(made.status).toBe(201);
     expect(made.body).toMatchObject({ client_secret: expect.stringMatching(/^lmb_cs_/), scopes: ["act"] });
@@ -114,7 +114,7 @@ describe("OAuth clients", () => {
     expect(theirs.body.data).toEqual([]);
   });
 
-  it("take codes at https, at loopback, or at a scheme of their own, and nowhere else", async () => {
+  it("receive codes only at https, loopback or their own scheme", async () => {
     for (const uri of [
       "https://a.example/cb?x=1",
       "http://127.0.0.1:8123/",
@@ -148,7 +148,7 @@ describe("OAuth clients", () => {
       expect((await register(app, caller.key, { scopes })).status).toBe(422);
   });
 
-  it("are deleted with their codes, and every key that they got is refused", async () => {
+  it("are deleted with their codes, and their keys are refused", async () => {
     const id = (await register(app, caller.key)).body.client_id;
     const used = await fresh(id);
     const { body } = await exchange(app, honest(id, used.code, used.verifier));
@@ -171,7 +171,7 @@ describe("POST /v1/oauth/revoke", () => {
       headers: { "content-type": "application/x-www-form-urlencoded" },
     });
 
-  it("is content with tokens that it does not know, and refuses those of other clients", async () => {
+  it("accepts unknown tokens and refuses those of other clients", async () => {
     expect((await revoke({ token: "nobody", client_id: clientId })).status).toBe(200);
     const { code, verifier } = await fresh();
     const { body } = await exchange(app, honest(clientId, code, verifier));

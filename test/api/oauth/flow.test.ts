@@ -105,7 +105,7 @@ describe("a public client library", () => {
     });
   }
 
-  it("is told where everything is by RFC 8414", async () => {
+  it("finds every endpoint by RFC 8414", async () => {
     const { status, headers, body } = await app.call("/.well-known/oauth-authorization-server");
     expect(status).toBe(200);
     expect(headers.get("content-type")).toBe("application/json");

@@ -70,7 +70,7 @@ describe("POST /v1/oauth/token refuses", () => {
   ];
 
   for (const [name, bend, status, error] of BENT) {
-    it(`${name}, in OAuth's words, and the code stays good`, async () => {
+    it(`${name}, in OAuth's error format, and the code stays valid`, async () => {
       const { code, verifier } = await fresh();
       const before = await keysOf();
       const answer = await exchange(app, bend(honest(clientId, code, verifier)));
@@ -83,7 +83,7 @@ describe("POST /v1/oauth/token refuses", () => {
     });
   }
 
-  it("a client with a secret that sends none or a wrong one, with a challenge for Basic", async () => {
+  it("a confidential client with a missing or wrong secret, with a Basic challenge", async () => {
     const { code, verifier } = await fresh(secretive.id);
     const fields = honest(secretive.id, code, verifier);
     const { client_id: _, ...anonymous } = fields;
@@ -118,7 +118,7 @@ describe("POST /v1/oauth/token refuses", () => {
     expect([answer.status, answer.body.error]).toEqual([400, "invalid_grant"]);
   });
 
-  it("a code that was used, and revokes the key that it gave", async () => {
+  it("a used code, and revokes the key that it gave", async () => {
     const { code, verifier } = await fresh();
     const { body } = await exchange(app, honest(clientId, code, verifier));
     expect((await app.call("/v1/key", undefined, { key: body.access_token })).status).toBe(200);
@@ -148,14 +148,14 @@ describe("POST /v1/oauth/token refuses", () => {
     expect(await keysOf()).toBe(before + 1);
   }, 60_000);
 
-  it("a code whose member was removed meanwhile, or whose consenting key was", async () => {
+  it("a code whose member was removed or whose consenting key was revoked", async () => {
     const gone = await person(app, caller.org, "developer");
     const { code, verifier } = await fresh(clientId, {}, gone.key);
     await app.call(`/v1/orgs/${caller.org}/members/${gone.userId}`, undefined, { key: caller.key, method: "DELETE" });
     expect((await exchange(app, honest(clientId, code, verifier))).body.error).toBe("invalid_grant");
   });
 
-  it("bodies that are neither forms nor JSON, and parameters that come twice", async () => {
+  it("bodies that are neither forms nor JSON, and duplicate parameters", async () => {
     const raw = (body: string, type: string) =>
       app.call("/v1/oauth/token", body, { headers: { "content-type": type } });
     expect((await raw("a=b&a=c", "application/x-www-form-urlencoded")).body.error).toBe("invalid_request");
@@ -177,7 +177,7 @@ describe("one address", () => {
   const from = (address: string) => ({ headers: { "x-forwarded-for": address } });
   const guess = (address: string) => exchange(app, honest(clientId, "lmb_code_guess", pkce().verifier), from(address));
 
-  it("exchanges 600 times a minute at most, 300 at once, and is told when to come again in OAuth's words", async () => {
+  it("can exchange 600 codes a minute, 300 at once, then gets OAuth's retry error", async () => {
     const answers = await inWaves(600, () => guess("198.51.100.7"));
     const late = answers.filter(({ status }) => status === 429);
     expect(late.length).toBeGreaterThanOrEqual(50);
@@ -189,7 +189,7 @@ describe("one address", () => {
     expect((await guess("198.51.100.8")).status).toBe(400);
   });
 
-  it("is not another by what it writes itself, nor by another address of its network", async () => {
+  it("cannot be disguised by headers or by another address of its network", async () => {
     const one = await ownGateway({ database: app.database });
     const spoofed = await inWaves(600, (i) =>
       exchange(one, honest(clientId, "lmb_code_guess", pkce().verifier), from(`192.0.2.${i % 256}`)),
@@ -200,7 +200,7 @@ describe("one address", () => {
     expect(neighbours.filter(({ status }) => status === 429).length).toBeGreaterThanOrEqual(50);
   });
 
-  it("tries invites 600 times a minute at most, and other calls with secrets in them too", async () => {
+  it("can try invites 600 times a minute, as other calls with secrets", async () => {
     const accept = () => app.call("/v1/members/accept", { invite: "lmb_inv_guess" }, from("198.51.100.20"));
     const answers = await inWaves(600, accept);
     const late = answers.filter(({ status }) => status === 429);
@@ -216,7 +216,7 @@ describe("one address", () => {
 });
 
 describe("POST /v1/oauth/token takes", () => {
-  it("JSON as well as forms, and passes over parameters that it does not know", async () => {
+  it("JSON as well as forms, and ignores unknown parameters", async () => {
     const { code, verifier } = await fresh();
     const body = { ...honest(clientId, code, verifier), requested_token_type: "x", audience: ["y"] };
     const { status, body: token } = await app.call("/v1/oauth/token", body);
@@ -231,14 +231,14 @@ describe("POST /v1/oauth/token takes", () => {
     });
   });
 
-  it("an address of the gateway as what the key is for", async () => {
+  it("an address of the gateway as resource", async () => {
     for (const resource of [app.url, `${app.url}/mcp`]) {
       const { code, verifier } = await fresh();
       expect((await exchange(app, { ...honest(clientId, code, verifier), resource })).status).toBe(200);
     }
   });
 
-  it("keeps neither code nor secret: only hashes are stored", async () => {
+  it("stores only hashes of codes and secrets", async () => {
     const { code } = await fresh();
     const rows = await app.sql`select row_to_json(oauth_code)::text as text from oauth_code`;
     const clients = await app.sql`select row_to_json(oauth_client)::text as text from oauth_client`;

@@ -51,7 +51,7 @@ const reasonOf = (call: Promise<unknown>): Promise<string | undefined> =>
   );
 
 describe("an application that registers itself", () => {
-  it("is answered in the words of RFC 7591", async () => {
+  it("gets an RFC 7591 response", async () => {
     const { status, body, headers } = await register({ scope: "act usage.read openid" });
     expect(status).toBe(201);
     expect(headers.get("cache-control")).toBe("no-store");
@@ -73,7 +73,7 @@ describe("an application that registers itself", () => {
     });
   });
 
-  it("is refused addresses that codes must not go to, and what there is not here", async () => {
+  it("gets an error for unsafe redirect addresses and unsupported metadata", async () => {
     for (const [more, error] of [
       [{ redirect_uris: [] }, "invalid_redirect_uri"],
       [{ redirect_uris: ["http://app.example.com/"] }, "invalid_redirect_uri"],
@@ -90,7 +90,7 @@ describe("an application that registers itself", () => {
     }
   });
 
-  it("is forgotten after a day in which nobody consented, and kept while a key of it is good", async () => {
+  it("is deleted after a day without consent, and kept while a key of it is valid", async () => {
     const [idle, used] = [await registered(), await registered()];
     const { verifier, challenge } = pkce();
     const { code } = (await decides(used, challenge)).body;
@@ -103,7 +103,7 @@ describe("an application that registers itself", () => {
 });
 
 describe("the page of consent", () => {
-  it("shows who asks, what for, and what the person may give", async () => {
+  it("shows the application, its request, and what the user may grant", async () => {
     const id = await registered({ scope: "act billing.read" });
     const { status, body } = await asks(id);
     expect(status).toBe(200);
@@ -120,7 +120,7 @@ describe("the page of consent", () => {
     });
   });
 
-  it("shows nothing of an application that goes elsewhere, asks for more, or is another organisation's", async () => {
+  it("shows nothing for a wrong redirect, excessive scopes, or another organization's application", async () => {
     const id = await registered();
     const elsewhere = await asks(id, { redirect_uri: "https://evil.example/" });
     expect(elsewhere.status).toBe(422);
@@ -130,7 +130,7 @@ describe("the page of consent", () => {
     expect((await asks(theirs.body.client_id)).status).toBe(404);
   });
 
-  it("gives a code for what the person decided: for one robot, some models, and so much money", async () => {
+  it("issues a code for the user's choice: one robot, some models, a budget", async () => {
     const id = await registered();
     const { verifier, challenge } = pkce();
     const limits = { scope: "act", robot_id: "arm-7", models: ["acme/*"], budget_usd: 2, expires_in: 3600 };
@@ -165,7 +165,7 @@ describe("the page of consent", () => {
     );
   });
 
-  it("gives nothing beyond the consenting key, and nothing for another server", async () => {
+  it("grants nothing beyond the consenting key, and nothing for another server", async () => {
     const id = await registered();
     const narrow = await app.key(caller.org, { models: ["acme/base"], robot_id: "arm-7", role: "developer" });
     const by = (more: object) =>
@@ -190,7 +190,7 @@ describe("the page of consent", () => {
     expect(target.body.error.code).toBe("invalid_target");
   });
 
-  it("gives no key for another server, whoever asks and whatever is known of the gateway's own address", async () => {
+  it("issues no key for another server, whatever address the caller used", async () => {
     const id = await registered();
     const body = {
       client_id: id,
@@ -220,7 +220,7 @@ describe("the page of consent", () => {
     }
   });
 
-  it("takes no decision that another site's page sends", async () => {
+  it("accepts no decision from another site's page", async () => {
     const id = await registered();
     const body = {
       client_id: id,
@@ -234,7 +234,7 @@ describe("the page of consent", () => {
 });
 
 describe("an organisation that denies applications that registered themselves", () => {
-  it("has no page of consent for them, gives no code, and takes none that was given before; its own go on", async () => {
+  it("shows no consent page, issues no code and accepts no earlier one; its own applications work", async () => {
     const { org, key } = await app.caller(1);
     const member = await person(app, org, "developer");
     const here = await signedIn(app, org, member.userId);
@@ -270,7 +270,7 @@ describe("an organisation that denies applications that registered themselves", 
 });
 
 describe("metadata", () => {
-  it("names the pages, the registration and the servers, by the operator's address where there is one", async () => {
+  it("names pages, registration and servers under the operator's address", async () => {
     const { body } = await app.call("/.well-known/oauth-authorization-server");
     expect(body).toMatchObject({
       authorization_endpoint: `${app.url}/oauth/authorize`,

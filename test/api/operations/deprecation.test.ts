@@ -23,7 +23,7 @@ const told = async (org: string) =>
     ({ payload }) => fromBinary(EventSchema, payload).data.value,
   );
 
-it("announces the end of a model: shown with it, told once for each end to who called it, and to nobody else", async () => {
+it("announces a model's end once to its recent callers, and to no other organization", async () => {
   const [user, other] = [await app.caller(1), await app.caller(1)];
   const body = { model: `${named.acme}/base`, action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
   expect((await app.call("/v1/act", body, { key: user.key })).status).toBe(200);
@@ -52,7 +52,7 @@ it("announces the end of a model: shown with it, told once for each end to who c
   expect(await told(user.org)).toHaveLength(2);
 });
 
-it("refuses ends that are near or none, models that are not there, and everyone but the operator", async () => {
+it("refuses ends that are too near, unknown models, and callers other than the operator", async () => {
   const now = Math.floor(Date.now() / 1000);
   for (const at of [0, -1, 1.5, "soon", now, now + 89 * 86_400, 2 ** 33])
     expect((await announce(`${named.acme}/base`, at)).status, String(at)).toBe(422);

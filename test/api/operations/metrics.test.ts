@@ -28,7 +28,7 @@ function sampleOf(text: string, name: string, ...words: string[]): number {
 }
 
 describe("GET /metrics", () => {
-  it("tells the operator of calls, attempts, breakers, the credit leaser, loops and the process", async () => {
+  it("reports calls, attempts, breakers, credit leases, loops and the process", async () => {
     const { status, headers, text } = await app.call("/metrics", undefined, { admin: ADMIN_TOKEN });
     expect(status).toBe(200);
     expect(headers.get("content-type")).toMatch(/^text\/plain/);
@@ -44,7 +44,7 @@ describe("GET /metrics", () => {
     expect(sampleOf(text, "limber_process_resident_memory_bytes")).toBeGreaterThan(0);
   });
 
-  it("tells how control loops do, by offering and by running session", async () => {
+  it("reports control loops by offering and session", async () => {
     const { key } = await app.caller();
     const provider = { sessionId: "measured" };
     const loop = robot(app, key, { model: "acme/base", actionSpace: "base_twist_2d", horizon: 3, provider });
@@ -76,13 +76,13 @@ describe("GET /metrics", () => {
     expect(sampleOf(after, "limber_loop_chunks_total", "offering=")).toBe(3);
   });
 
-  it("grows by what happened, not by how often it is read", async () => {
+  it("counts events, independent of scrapes", async () => {
     const read = async () => (await app.call("/metrics", undefined, { key: SCRAPER })).text;
     const before = sampleOf(await read(), "limber_calls_total", "InferenceService/Act", 'status="200"');
     expect(sampleOf(await read(), "limber_calls_total", "InferenceService/Act", 'status="200"')).toBe(before);
   });
 
-  it("is for the admin token and the scraper's, and for nobody else", async () => {
+  it("requires the admin or the metrics token", async () => {
     const { key } = await app.caller(0);
     expect((await app.call("/metrics", undefined, { key: SCRAPER })).status).toBe(200);
     expect((await app.call("/metrics")).body.error.code).toBe("admin_token_required");
@@ -92,7 +92,7 @@ describe("GET /metrics", () => {
 });
 
 describe("GET /v1/platform", () => {
-  it("says without a key how many replicas live, since when, and what can be done where", async () => {
+  it("shows without a key the number of replicas, their start, and the contracts served", async () => {
     const { status, body } = await app.call("/v1/platform");
     expect(status).toBe(200);
     expect(body).toMatchObject({

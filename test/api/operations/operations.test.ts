@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 
 describe("on an empty registry", () => {
-  it("lives, with nothing but placeholders, and is not ready", async () => {
+  it("is healthy, has only placeholders, and is not ready", async () => {
     expect((await app.call("/health")).body).toEqual({ status: "ok", inference: "simulated", version: "0.1.0" });
     const { status, body, headers } = await app.call("/ready");
     expect([status, body.error.code, body.error.message]).toEqual([503, "not_ready", "the registry is empty"]);
@@ -25,12 +25,12 @@ describe("with supply", () => {
     await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   });
 
-  it("is ready, and its inference is real", async () => {
+  it("is ready, and inference is real", async () => {
     expect(await app.call("/ready")).toMatchObject({ status: 200, body: { status: "ready" } });
     expect((await app.call("/health")).body).toEqual({ status: "ok", inference: "real", version: "0.1.0" });
   });
 
-  it("tells the operator more, and nobody else", async () => {
+  it("shows details only to the operator", async () => {
     const { body } = await app.call("/health", undefined, { admin: ADMIN_TOKEN });
     expect(body.detail).toEqual({
       live_offerings: 1,
@@ -44,7 +44,7 @@ describe("with supply", () => {
     }
   });
 
-  it("needs no key, and is not stopped by a wrong one", async () => {
+  it("needs no key and ignores a wrong one", async () => {
     expect((await app.call("/health", undefined, { key: "lmb_sk_nobody" })).status).toBe(200);
     expect((await app.call("/ready", undefined, { key: "lmb_sk_nobody" })).status).toBe(200);
   });
@@ -56,7 +56,7 @@ describe("with supply", () => {
 });
 
 describe("status", () => {
-  it("shows an offering that fails with its breaker open, until when it rests and why, and no address", async () => {
+  it("shows a failing offering with its open breaker, retry time and reason, without its address", async () => {
     const sick = await openModel();
     await app.supply({ provider: "sick", model: "sick/base", endpoint: sick.endpoint });
     const payer = await app.caller(10);

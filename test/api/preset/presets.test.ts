@@ -46,7 +46,7 @@ const remove = (name: string, key = caller.key) =>
   app.call(`/v1/presets/${name}`, undefined, { key, method: "DELETE" });
 
 describe("200", () => {
-  it("saves, shows, lists and forgets", async () => {
+  it("creates, shows, lists and deletes", async () => {
     const config = { horizon: 4, provider: { only: [named.acme] }, metadata: { cell: "7" } };
     const saved = await put("arm-cell", config);
     expect([saved.status, saved.body]).toEqual([
@@ -71,7 +71,7 @@ describe("200", () => {
     expect((await remove("arm-cell")).status).toBe(404);
   });
 
-  it("counts changes as versions, keeps the old ones at hand, and counts nothing when nothing changes", async () => {
+  it("numbers changed versions, keeps old ones, and ignores changes without effect", async () => {
     await put("loop", { horizon: 2 });
     expect((await put("loop", { horizon: 3 })).body.version).toBe(2);
     expect((await put("loop", { horizon: 3 })).body.version).toBe(2);
@@ -89,7 +89,7 @@ describe("200", () => {
     expect([first.has_more, second.has_more]).toEqual([true, false]);
   });
 
-  it("fills in what act leaves open, and nothing that it says itself", async () => {
+  it("fills in what an act omits and nothing else", async () => {
     await put("near", { horizon: 4, provider: { only: [named.acme] }, instruction: "dock" });
     const { status, body } = await act({ preset: "near" });
     expect([status, body.action.steps.length, body.route.provider]).toEqual([200, 4, named.acme]);
@@ -99,13 +99,13 @@ describe("200", () => {
     expect(model.acts.at(-1)?.instruction).toBe("leave");
   });
 
-  it("is shallow: a provider of the request takes the place of the whole provider of the preset", async () => {
+  it("replaces the preset's complete provider by the request's", async () => {
     await put("strict", { provider: { only: [named.acme], region: ["eu"] } });
     const { body } = await act({ preset: "strict", provider: { order: [named.bolt], allow_fallbacks: false } });
     expect(body.route.provider).toBe(named.bolt);
   });
 
-  it("keeps its constraints where the request's provider only names its session and its deadline", async () => {
+  it("keeps its constraints if the request's provider has only session and deadline", async () => {
     await put("fenced", { provider: { only: [named.bolt], deadline_ms: 9_000 } });
     for (const provider of [{ session_id: "episode 7" }, { deadline_ms: 5_000 }, { session_id: "s", objective: {} }])
       expect((await act({ preset: "fenced", provider })).body.route?.provider, JSON.stringify(provider)).toBe(
@@ -116,13 +116,13 @@ describe("200", () => {
     expect((await act(nowhere)).body.error?.code).toBe("no_route_available");
   });
 
-  it("lets an explicit false win", async () => {
+  it("respects an explicit false", async () => {
     await put("dreams", { return_prediction: true, provider: { require_parameters: true } });
     expect((await act({ preset: "dreams" })).status).toBe(409);
     expect((await act({ preset: "dreams", return_prediction: false })).status).toBe(200);
   });
 
-  it("takes the fallback chain for one field, wherever the request has it", async () => {
+  it("treats the fallback chain as one field, wherever the request has it", async () => {
     expect((await put("chain", { provider: { models: [`${named.other}/base`] } })).body.config.models).toEqual([
       `${named.other}/base`,
     ]);
@@ -130,7 +130,7 @@ describe("200", () => {
     expect((await act({ preset: "chain", models: [`${named.acme}/base`] })).status).toBe(200);
   });
 
-  it("holds for predict, its stream, ground and previews", async () => {
+  it("applies to predict, streamed predict, ground and previews", async () => {
     await put("film", { horizon: 2, action_space: "base_twist_2d" });
     const body = { model: `${named.acme}/world`, observations: BODY.observations, preset: "film" };
     expect((await app.call("/v1/predict", body, { key: caller.key })).body.frames).toHaveLength(2);
@@ -150,7 +150,7 @@ describe("200", () => {
     ]);
   });
 
-  it("holds over gRPC as over REST", async () => {
+  it("works the same over gRPC", async () => {
     await put("near", { horizon: 3 });
     const { action } = await inference(app, "grpc").act(
       { model: `${named.acme}/base`, actionSpace: "base_twist_2d", observations: [{ proprio: [0.5] }], preset: "near" },
@@ -159,7 +159,7 @@ describe("200", () => {
     expect(action?.steps).toHaveLength(3);
   });
 
-  it("is put on record with the call", async () => {
+  it("is recorded with the call", async () => {
     await put("noted", { horizon: 1 });
     const { body } = await act({ preset: "noted" });
     await eventually(async () => {
@@ -168,7 +168,7 @@ describe("200", () => {
     });
   });
 
-  it("follows a change made on another replica", async () => {
+  it("applies a change made on another replica", async () => {
     const other = await ownGateway({ database: app.database });
     try {
       await put("shared", { horizon: 1 });
@@ -183,7 +183,7 @@ describe("200", () => {
 });
 
 describe("403", () => {
-  it("a preset widens nothing: its models are looked at as if the request had named them", async () => {
+  it("a preset widens nothing: its models are checked like the request's", async () => {
     await put("wide", { models: [`${named.other}/base`] });
     const narrow = await app.key(caller.org, { role: "owner", models: [`${named.acme}/*`] });
     const { status, body } = await act({ preset: "wide" }, narrow);
@@ -199,7 +199,7 @@ describe("403", () => {
     expect(dreamt.status).toBe(409);
   });
 
-  it("roles without the permission neither write nor read", async () => {
+  it("roles without the permission can neither write nor read", async () => {
     const [operator, supplier] = [
       await app.key(caller.org, { role: "operator" }),
       await app.key(caller.org, { role: "supplier" }),
@@ -211,7 +211,7 @@ describe("403", () => {
 });
 
 describe("404", () => {
-  it("names presets near the one that is not there", async () => {
+  it("suggests presets near an unknown one", async () => {
     await put("warehouse", { horizon: 1 });
     const { status, body } = await act({ preset: "warehose" });
     expect([status, body.error.code, body.error.details.near, body.error.param]).toEqual([
@@ -225,7 +225,7 @@ describe("404", () => {
     expect(previewed.body.error.code).toBe("preset_not_found");
   });
 
-  it("knows no preset of another organisation", async () => {
+  it("returns 404 for another organization's preset", async () => {
     await put("secret-plan", { horizon: 1 });
     const other = await app.caller(10);
     for (const answer of [
@@ -243,7 +243,7 @@ describe("404", () => {
 });
 
 describe("409", () => {
-  it("the default of an organisation is not forgotten, and holds for calls that name none", async () => {
+  it("an organization's default cannot be deleted, and applies to calls that name none", async () => {
     const { org, key } = await app.caller(10);
     await put("usual", { horizon: 3 }, key);
     const settle = (default_preset: string | null) =>
@@ -255,7 +255,7 @@ describe("409", () => {
     expect([status, body.error.code]).toEqual([409, "preset_in_use"]);
   });
 
-  it("an organisation has no more than 200", async () => {
+  it("an organization has at most 200", async () => {
     const { key, org } = await app.caller(0);
     await app.sql`insert into preset (org_id, name, version, config) select ${org}, 'p' || n, 1, '{}'::jsonb from generate_series(1, 200) n`;
     expect((await put("one-more", { horizon: 1 }, key)).body.error.code).toBe("too_many");
@@ -264,7 +264,7 @@ describe("409", () => {
 });
 
 describe("422", () => {
-  it("refuses fields that no preset has, with the name that was meant", async () => {
+  it("refuses unknown fields with the nearest name", async () => {
     const { status, body } = await put("typo", { horizn: 4, provider: { max_latency: 3 } });
     expect([status, body.error.code]).toEqual([422, "validation_failed"]);
     expect(body.error.details.violations.map(({ path }: { path: string }) => path).sort()).toEqual([
@@ -276,7 +276,7 @@ describe("422", () => {
       expect((await put("typo", { [field]: "x" })).status, field).toBe(422);
   });
 
-  it("refuses what contradicts itself", async () => {
+  it("refuses contradictions", async () => {
     const faults: [object, string][] = [
       [{ provider: { sort: "price", objective: { price: 1 } } }, "conflicting_preferences"],
       [{ models: ["a/b"], provider: { models: ["a/c"] } }, "conflicting_preferences"],
@@ -289,7 +289,7 @@ describe("422", () => {
       expect((await put("odd", config)).body.error.code, JSON.stringify(config)).toBe(code);
   });
 
-  it("refuses a megabyte, wherever it lies, and names that are paths", async () => {
+  it("refuses 1 MB of content, and names that are paths", async () => {
     const megabyte = "x".repeat(1 << 20);
     const large = [
       { instruction: megabyte },
@@ -313,14 +313,14 @@ describe("422", () => {
     expect((await put("../../etc/passwd", { horizon: 1 })).status).toBe(404);
   });
 
-  it("refuses bodies that are no object", async () => {
+  it("refuses bodies that are not objects", async () => {
     for (const body of ["[]", "null", '"x"', "3"]) expect((await put("shape", body)).status, body).toBe(422);
     expect((await put("shape", "{")).status).toBe(400);
   });
 });
 
 describe("401", () => {
-  it("asks for a key on every path", async () => {
+  it("requires a key on every path", async () => {
     for (const [path, method] of [
       ["/v1/presets", "GET"],
       ["/v1/presets/x", "GET"],
@@ -332,7 +332,7 @@ describe("401", () => {
 });
 
 describe("the schema", () => {
-  it("gives a preset's field the same type, kind and presence in every request that has it", () => {
+  it("declares each preset field with the same type in every request", () => {
     for (const request of [ActRequestSchema, PredictRequestSchema, GroundRequestSchema]) {
       for (const field of PresetConfigSchema.fields) {
         const twin = request.field[field.localName as never] as (typeof PresetConfigSchema.fields)[number] | undefined;

@@ -38,7 +38,7 @@ const get = async (path: string) => (await app.call(path)).body;
 const served = { action_spaces: ["ee_delta_6d_grip"], price_per_action_step: 0.0001 };
 
 describe("before there is supply", () => {
-  it("no alias is listed, and all that is live is nothing", async () => {
+  it("lists no alias and nothing live", async () => {
     const routes = await get("/v1/routes");
     expect([routes.aliases, routes.data]).toEqual([[], []]);
     expect(routes.live).toMatchObject({ models: [], providers: [], contracts: [], action_spaces: [] });
@@ -79,7 +79,7 @@ describe("with supply", () => {
   };
   const description = expect.stringMatching(/\w/);
 
-  it("GET /v1/routes is the specification's, field by field", async () => {
+  it("GET /v1/routes matches the specification field by field", async () => {
     const aliases = [
       { id: "service/auto", description, filter: {}, resolves_to: [openvla, dreams] },
       { id: "service/fastest", description, filter: {}, sort: "latency", resolves_to: [openvla, dreams] },
@@ -108,7 +108,7 @@ describe("with supply", () => {
     });
   });
 
-  it("GET /v1/routes?contract= leaves what serves it", async () => {
+  it("GET /v1/routes?contract= filters by contract", async () => {
     const act = await get("/v1/routes?contract=act");
     expect(act.aliases.map(({ id }: { id: string }) => id)).toContain("service/auto:vla");
     for (const { resolves_to } of act.aliases) expect(resolves_to).toEqual([openvla]);
@@ -126,7 +126,7 @@ describe("with supply", () => {
     expect((await app.call("/v1/routes?contract=fly")).status).toBe(422);
   });
 
-  it("every listed alias and example can be called", async () => {
+  it("accepts calls of every listed alias and example", async () => {
     const { key } = await app.caller(10);
     const { aliases, variants } = await get("/v1/routes?contract=act");
     for (const id of [
@@ -138,7 +138,7 @@ describe("with supply", () => {
     }
   });
 
-  it("GET /v1/providers shows who serves what, and nobody's address", async () => {
+  it("GET /v1/providers shows models by provider, without addresses", async () => {
     const { body, text } = await app.call("/v1/providers");
     expect(body).toEqual({
       object: "list",
@@ -162,7 +162,7 @@ describe("with supply", () => {
     expect(text).not.toMatch(/127\.0\.0\.1|email|secret/);
   });
 
-  it("GET /v1/taxonomy counts every value, and what is live of it", async () => {
+  it("GET /v1/taxonomy counts every value, and how many are live", async () => {
     const { facets } = await get("/v1/taxonomy");
     const countsOf = (facet: string, value: string) =>
       facets[facet].find((each: { value: string }) => each.value === value);
@@ -196,7 +196,7 @@ describe("with supply", () => {
 });
 
 describe("GET /v1/taxonomy", () => {
-  it("has the layout of each action space, as the catalog states it", async () => {
+  it("shows the layout of each action space as in the catalog", async () => {
     const { action_spaces } = await get("/v1/taxonomy");
     expect(action_spaces).toEqual(TAXONOMY.action_spaces.map((space: object) => ({ other_layouts: [], ...space })));
   });
@@ -215,7 +215,7 @@ describe("GET /v1/scenarios", () => {
   const here = BUILT_IN.map(({ id }) => id).sort();
   const idsOf = (data: readonly { id: string }[]) => data.map(({ id }) => id);
 
-  it("has what this gateway runs itself, then every scenario of the catalog as that states it", async () => {
+  it("lists the gateway's own scenarios, then all of the catalog", async () => {
     const { data, ...page } = await get("/v1/scenarios");
     expect(page).toEqual({ object: "list", total: here.length + rows.length, limit: 1000, offset: 0 });
     expect(idsOf(data.slice(0, here.length))).toEqual(here);
@@ -224,7 +224,7 @@ describe("GET /v1/scenarios", () => {
     expect(second).toEqual(rows.slice(3, 5).map(shown));
   });
 
-  it("says of what it runs itself what policies are told, what they answer, and what counts", async () => {
+  it("shows instructions, actions and success rules of its own scenarios", async () => {
     const { data } = await get("/v1/scenarios?runnable=true&target=embodied&limit=8");
     expect(data.every(({ runs_here }: { runs_here: boolean }) => runs_here)).toBe(true);
     const cartpole = data.find(({ id }: { id: string }) => id === "cartpole-balance");
@@ -270,7 +270,7 @@ describe("GET /v1/scenarios", () => {
     expect(idsOf(own)).toEqual(query === "runnable=true" ? here : []);
   });
 
-  it("refuses what it does not know with 422", async () => {
+  it("refuses unknown values with 422", async () => {
     for (const query of ["target=space", "runnable=maybe", "limit=0", "kind=survey"])
       expect((await app.call(`/v1/scenarios?${query}`)).status).toBe(422);
   });
@@ -280,7 +280,7 @@ describe("GET /v1/literature", () => {
   const rows = rowsOf("literature.jsonl");
   const shown = ({ slug, ...facts }: Record<string, unknown>) => ({ id: slug, object: "literature", ...facts });
 
-  it("has every piece, and those of one kind", async () => {
+  it("lists all entries, or those of one kind", async () => {
     const { data, total } = await get("/v1/literature");
     expect([data, total]).toEqual([rows.map(shown), rows.length]);
     for (const kind of ["survey", "position", "theory", "tutorial"]) {
@@ -293,7 +293,7 @@ describe("GET /v1/literature", () => {
 });
 
 describe("GET /v1/runtimes", () => {
-  it("has every wire that this gateway speaks, and what it carries", async () => {
+  it("lists every wire with what it carries", async () => {
     const { object, data } = await get("/v1/runtimes");
     expect([object, data.map(({ id }: { id: string }) => id)]).toEqual([
       "list",
@@ -344,7 +344,7 @@ describe("GET /v1/runtimes", () => {
 });
 
 describe("over gRPC", () => {
-  it("the same registry has true enums", async () => {
+  it("returns true enums for the same registry", async () => {
     const client = createClient(RegistryService, createGrpcTransport({ baseUrl: app.url }));
     const { data, total } = await client.listModels({ embodiment: Embodiment.MOBILE_BASE, limit: 3 });
     expect(total).toBe(MODELS.filter(({ embodiments }) => embodiments.includes("mobile-base")).length);

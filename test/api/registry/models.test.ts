@@ -46,7 +46,7 @@ describe("200", () => {
     );
   });
 
-  it("pages by 100 from 0 unless told otherwise, and past the end there is nothing", async () => {
+  it("returns 100 from offset 0 by default, and nothing past the end", async () => {
     const all = idsOf(await list({ limit: 1000 }));
     const first = await list();
     expect(first.body).toMatchObject({ limit: 100, offset: 0, total: ROWS.length });
@@ -55,7 +55,7 @@ describe("200", () => {
     expect((await list({ offset: 4_000_000_000 })).body).toMatchObject({ data: [], total: ROWS.length });
   });
 
-  it("shows the catalog's facts of a model, and leaves out what is not known", async () => {
+  it("shows a model's facts and omits unknown ones", async () => {
     const [row] = ROWS.filter(({ slug }) => slug === "2toinf/x-vla");
     const { slug, owner, servable_candidate, ...facts } = row!;
     const { body } = await app.call(`/v1/models/${slug}`);
@@ -109,7 +109,7 @@ describe("each filter leaves exactly the rows that bear its value", () => {
     expect(idsOf(answer)).toEqual(expected.sort().slice(0, 1000));
   });
 
-  it("and all of them together, with a search", async () => {
+  it("applies all of them together with a search", async () => {
     const query = { domain: "embodied", kind: "policy", contract: "act", embodiment: "arm", q: "diffusion policy" };
     const answer = await list({ ...query, limit: 1000 });
     expect(answer.body.total).toBeGreaterThan(0);
@@ -135,7 +135,7 @@ describe("q", () => {
     ["cosms polcy", "nvidia/cosmos-policy"],
   ])("%s finds %s first", async (q, id) => expect(idsOf(await list({ q }))[0]).toBe(id));
 
-  it("counts all that it finds, and an empty one asks for nothing", async () => {
+  it("counts all matches, and an empty search matches everything", async () => {
     const { body } = await list({ q: "world model", limit: 2 });
     expect([body.data.length, body.total > 2]).toEqual([2, true]);
     expect((await list({ q: " " })).body.total).toBe(ROWS.length);
@@ -158,7 +158,7 @@ describe("422", () => {
     ["action_space", "joint_pos_8", expect.stringContaining("must be one of base_twist_2d, continuous_nd")],
     ["family", "vlaa", expect.stringMatching(/^must be one of .*\bvla\b/)],
     ["featured", "yes", "must be true or false"],
-  ])("%s=%s, with the words that there are", async (path, value, message) => {
+  ])("%s=%s, listing the valid values", async (path, value, message) => {
     expect(violationOf(await list({ [path]: value }))).toEqual([
       422,
       "validation_failed",
@@ -182,20 +182,20 @@ describe("422", () => {
     expect(answer.body.detail[0].loc).toEqual(["query", name]);
   });
 
-  it("a filter that is given twice", async () => {
+  it("is returned for a duplicate filter", async () => {
     expect((await app.call("/v1/models?era=current&era=classic")).status).toBe(422);
   });
 });
 
 describe("404", () => {
-  it("names near slugs", async () => {
+  it("suggests similar slugs", async () => {
     const { status, body } = await app.call("/v1/models/openvla/openvla-7");
     expect([status, body.error.code]).toEqual([404, "model_not_found"]);
     expect(body.error.details.near).toContain(OPENVLA);
     expect((await app.call("/v1/models/zzzzzzzz/yyyyyyyy")).body.error.details).not.toHaveProperty("near.0");
   });
 
-  it("answers scenarios and literature, which are no models, and never routes to them", async () => {
+  it("is returned for scenarios and literature, which are never routed to", async () => {
     const [scenario] = (await app.call("/v1/scenarios?limit=1")).body.data;
     expect((await app.call(`/v1/models/${scenario.id}`)).status).toBe(404);
     expect((await act(scenario.id)).body.error.code).toBe("model_not_found");
@@ -208,14 +208,14 @@ const act = (slug: string, provider: object = {}): Promise<Answer> =>
   app.call("/v1/act", { model: slug, horizon: 2, observations: [{ proprio: [0] }], provider }, { key: caller.key });
 
 describe("supply", () => {
-  it("a catalogued model that nobody serves is 409 no_live_deployment, and serves placeholders to whoever asks", async () => {
+  it("returns 409 no_live_deployment for a catalog model without supply, and placeholders on request", async () => {
     const { status, body } = await act(OPENVLA);
     expect([status, body.error.code]).toEqual([409, "no_live_deployment"]);
     const simulated = await act(OPENVLA, { allow_simulated: true });
     expect([simulated.status, simulated.body.route.simulated]).toEqual([200, true]);
   });
 
-  it("makes a model servable for exactly as long as it lives, with what it costs and how it does", async () => {
+  it("makes a model servable while it is live, with price and performance", async () => {
     const before = await app.call(`/v1/models/${OPENVLA}`);
     expect(before.body).toMatchObject({ tier: "integration", offerings: [], providers: [] });
 
@@ -286,7 +286,7 @@ describe("supply", () => {
     expect((await list({ tier: "servable" })).body.total).toBe(0);
   });
 
-  it("never shows an offering that did not pass its probe, nor where any is reached", async () => {
+  it("never shows unverified offerings or addresses", async () => {
     const gone = await openModel();
     await gone.close();
     const { key } = await app.caller(0, { role: "supplier" });

@@ -20,7 +20,7 @@ beforeAll(async () => {
   expect(status, text).toBe(429);
 });
 
-it("stops robots however often it asks, over REST, gRPC, Connect and MCP, and on the port for operations", async () => {
+it("accepts any rate of stops, over REST, gRPC, Connect, MCP and the operations port", async () => {
   const body = { robot_id: "arm" };
   const flood = await Promise.all(Array.from({ length: 100 }, () => app.call("/v1/robots/stop", body, { key })));
   expect(flood.map(({ status }) => status)).toEqual(Array(100).fill(200));
@@ -46,7 +46,7 @@ it("stops robots however often it asks, over REST, gRPC, Connect and MCP, and on
   expect(operations.status, await operations.text()).toBe(200);
 });
 
-it("counts a release and any other call against the limits all the same", async () => {
+it("counts releases and all other calls against the limits", async () => {
   const { status, text } = await app.call("/v1/robots/release", { robot_id: "arm" }, { key });
   expect(status, text).toBe(429);
 });

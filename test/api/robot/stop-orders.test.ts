@@ -67,7 +67,7 @@ const stopsR1 = (): boolean =>
     robotIds: ["r1"],
   }) !== undefined;
 
-it("a stop that was written and released stands no more on a replica that was told to hold it, and heard nothing since", async () => {
+it("a released stop does not stay active on a replica that missed the release", async () => {
   const order = orderOf();
   orders.hear(JSON.stringify({ hold: order }));
   expect(stopsR1()).toBe(true);
@@ -77,7 +77,7 @@ it("a stop that was written and released stands no more on a replica that was to
   expect(stopsR1()).toBe(false);
 });
 
-it("a stop that fails for another reason than an outage stays in force, and is complained of once", async () => {
+it("a stop that cannot be stored stays active and is logged once", async () => {
   const order = orderOf({ createdBy: "\0" });
   orders.hear(JSON.stringify({ hold: order }));
   await eventually(() => expect(faults).toHaveLength(1));
@@ -86,7 +86,7 @@ it("a stop that fails for another reason than an outage stays in force, and is c
   expect(stopsR1()).toBe(false);
 });
 
-it("an urgent stop of what is not the caller's covers nothing of anybody, and is dropped", async () => {
+it("a stop of another organization's target has no effect and is dropped", async () => {
   const recordOf = async ({ key }: Caller): Promise<KeyRecord> => (await findKeyByHash(app.sql, hashSecret(key)))!; // as was just made
   const [own, theirs] = [await recordOf(owner), await recordOf(await app.caller(0))];
   const { stopRobots } = robotService({ sql: app.sql, stops: book, orders });
@@ -104,7 +104,7 @@ it("an urgent stop of what is not the caller's covers nothing of anybody, and is
   expect(body.data.filter(({ subject }: { subject: string }) => subject === theirs.id)).toEqual([]);
 });
 
-it("refuses the ten thousand and first stop of a robot, and never one of a workspace or of the organisation", async () => {
+it("refuses the 10,001st stop of a robot, but never one of a workspace or organization", async () => {
   const { org } = await app.caller(0);
   await app.sql`
     insert into robot_stop (id, org_id, scope, subject, reason, created_by)

@@ -60,7 +60,7 @@ describe("a release by the name that was stopped", () => {
   const releaseBy = (body: object, caller: Pick<Caller, "key">) =>
     one.call("/v1/robots/release", body, { key: caller.key });
 
-  it.each(Object.entries(SCOPES))("takes the words of the stop itself: %s", async (_, { order, call }) => {
+  it.each(Object.entries(SCOPES))("accepts the stop's own fields: %s", async (_, { order, call }) => {
     const mine = await one.caller(1);
     const words = order(mine);
     const { body: stopped } = await stop(words, mine);
@@ -74,7 +74,7 @@ describe("a release by the name that was stopped", () => {
     expect((await releaseBy(words, mine)).status).toBe(404);
   });
 
-  it("releases what workspaces ordered too, for a key of the organisation; one of a workspace releases its own alone", async () => {
+  it("releases workspaces' stops for an organization key; a workspace key releases only its own", async () => {
     const mine = await one.caller(1);
     const { id } = (await one.call(`/v1/orgs/${mine.org}/workspaces`, { name: "lab" }, mine)).body;
     const lab = { org: mine.org, key: await one.key(mine.org, { role: "owner", workspace_id: id }) };
@@ -89,7 +89,7 @@ describe("a release by the name that was stopped", () => {
     expect(body.data).toEqual([]);
   });
 
-  it("names exactly one thing, and an operator its organisation", async () => {
+  it("names exactly one target, and the operator an organization", async () => {
     const mine = await one.caller(1);
     await stop({ robot_id: "r1" }, mine);
     for (const body of [{}, { robot_id: "r1", all: true }, { robot_id: "" }, { all: false }])
@@ -102,7 +102,7 @@ describe("a release by the name that was stopped", () => {
 
 describe("200", () => {
   it.each(Object.entries(SCOPES))(
-    "a stop by %s cuts the streams that it covers and refuses act on every replica, until it is released",
+    "a stop by %s cuts the covered streams and refuses act on every replica until the release",
     async (scope, { order, call, open, other }) => {
       owner = await one.caller(1);
       const stranger = await one.caller(1);
@@ -153,7 +153,7 @@ describe("200", () => {
     },
   );
 
-  it("a stop by key spares the organisation's other keys", async () => {
+  it("a stop by key leaves the organization's other keys running", async () => {
     owner = await one.caller(1);
     const key = await one.key(owner.org, { role: "operator" });
     const { body } = await one.call("/v1/key", undefined, { key });
@@ -174,7 +174,7 @@ describe("200", () => {
     await expect.poll(statuses).toEqual([409, 409, 200]);
   });
 
-  it("is obeyed as soon as it is told of, before anything is read", async () => {
+  it("applies as soon as it is received, before any query", async () => {
     owner = await one.caller(1);
     const told = { id: "stop_told", orgId: owner.org, scope: "org", subject: owner.org, reason: "", created: 0 };
     await tx(one.sql, async (tx) => {
@@ -210,7 +210,7 @@ describe("200", () => {
     expect(body.balance_usd).toBeCloseTo(1 - spentUsd, 9);
   });
 
-  it("is told of as an event and put on record, once", async () => {
+  it("emits one event and one record", async () => {
     owner = await one.caller(1);
     const { body } = await stop({ robot_id: "r9", reason: "test" });
     await stop({ robot_id: "r9" });
@@ -233,7 +233,7 @@ describe("200", () => {
 });
 
 describe("a reason that comes after the stop", () => {
-  it("is shown to whoever is refused on every replica, is on record, and takes nothing back", async () => {
+  it("is shown to refused callers on every replica, recorded, and changes nothing else", async () => {
     const { org, key } = await one.caller(1);
     const stop = (await one.call("/v1/robots/stop", { robot_id: "arm-late", reason: "" }, { key })).body;
     const path = `/v1/robots/stops/${stop.id}`;
@@ -264,7 +264,7 @@ describe("a reason that comes after the stop", () => {
     });
   });
 
-  it("is said by nobody whom the stop is hidden from, needs a text, and is no book", async () => {
+  it("cannot be set by callers who cannot see the stop, and must be a short text", async () => {
     const { org, key } = await one.caller(1);
     const { id } = (await one.call("/v1/robots/stop", { robot_id: "arm-late", reason: "" }, { key })).body;
     const path = `/v1/robots/stops/${id}`;
@@ -291,7 +291,7 @@ describe("a reason that comes after the stop", () => {
 });
 
 describe("403", () => {
-  it("is what a role without robots.stop gets", async () => {
+  it("is returned to roles without robots.stop", async () => {
     owner = await one.caller(1);
     const key = await one.key(owner.org, { role: "viewer" });
     expect((await stop({ all: true }, { org: owner.org, key })).status).toBe(403);
@@ -299,7 +299,7 @@ describe("403", () => {
 });
 
 describe("404", () => {
-  it("hides another organisation's stops, and the organisation", async () => {
+  it("is returned for another organization and its stops", async () => {
     const stranger = await one.caller(1);
     owner = await one.caller(1);
     const { body } = await stop({ robot_id: "r" });
@@ -324,7 +324,7 @@ describe("422", () => {
     expect((await stop(body)).status).toBe(422);
   });
 
-  it("asks the operator for the organisation", async () => {
+  it("requires the organization from the operator", async () => {
     const { status, body } = await one.call(
       "/v1/robots/stop",
       { all: true },

@@ -94,7 +94,7 @@ const FILTERS: readonly (readonly [string, number])[] = [
 ];
 
 describe("a filter", () => {
-  it("finds what it says, in the database as in memory", async () => {
+  it("matches the same users in the database and in memory", async () => {
     for (const [filter, count] of FILTERS) {
       const answer = await listed({ filter });
       expect(answer.status, `${filter}: ${answer.text}`).toBe(200);
@@ -106,7 +106,7 @@ describe("a filter", () => {
     }
   });
 
-  it("is refused as invalidFilter when it is malformed, deep, long, or aimed at unknown attributes", async () => {
+  it("is refused as invalidFilter if it is malformed, too deep, too long, or names unknown attributes", async () => {
     const deep = (n: number) => `${"(".repeat(n)}userName pr${")".repeat(n)}`;
     for (const filter of [
       "",
@@ -174,7 +174,7 @@ describe("a filter", () => {
 });
 
 describe("a list", () => {
-  it("is sorted by what is asked for, either way", async () => {
+  it("is sorted by the given attribute in either order", async () => {
     const sorted = async (sortBy: string, sortOrder = "ascending") => names(await listed({ sortBy, sortOrder }));
     const up = await sorted("userName");
     expect(up.slice(0, 4)).toEqual(["Ada@example.com", "bob@example.com", "cyd@example.com", "dan@other.example"]);
@@ -186,7 +186,7 @@ describe("a list", () => {
     expect((await listed({ sortOrder: "sideways" })).status).toBe(400);
   });
 
-  it("comes page by page, whatever the numbers", async () => {
+  it("is paged, for any valid numbers", async () => {
     const page = async (query: Record<string, string>) => {
       const { body } = await listed(query);
       return [body.totalResults, body.startIndex, body.itemsPerPage, body.Resources.length];
@@ -202,7 +202,7 @@ describe("a list", () => {
       expect((await listed(query as never)).status, JSON.stringify(query)).toBe(400);
   });
 
-  it("has the attributes that are asked for, and always id and schemas", async () => {
+  it("has the requested attributes, and always id and schemas", async () => {
     const filter = 'userName sw "cyd"';
     const only = await listed({ filter, attributes: "emails.value,userName,colour" });
     expect(only.body.Resources).toEqual([
@@ -261,7 +261,7 @@ describe("a change by path", () => {
     expect([less.title, less[ENTERPRISE]]).toEqual([undefined, undefined]);
   });
 
-  it("takes the forms that older agents of Microsoft Entra ID write", async () => {
+  it("accepts the forms of older Microsoft Entra ID agents", async () => {
     const id = await fresh();
     const { body } = await change(
       id,
@@ -272,7 +272,7 @@ describe("a change by path", () => {
     expect([body?.nickName, body?.active, body?.[ENTERPRISE]?.manager?.value]).toEqual(["Babs", false, "7"]);
   });
 
-  it("touches nothing else, whatever was told of it", async () => {
+  it("changes nothing else", async () => {
     const photos = [{ value: "no address", type: "odd" }];
     const told = { userName: `odd${Math.random()}@example.com`, profileUrl: "neither", photos, title: "T" };
     const { body: made } = await scim("POST", "/Users", told);
@@ -294,7 +294,7 @@ describe("a change by path", () => {
     expect(after).toEqual([...photos, { value: "b", type: "Fax" }]);
   });
 
-  it("chooses values whatever their case, and by texts with brackets, quotes and words of filters in them", async () => {
+  it("selects values in any case, and by text with brackets, quotes and filter keywords", async () => {
     const id = await fresh();
     const odd = 'a "b" and (c or d]';
     await change(id, {
@@ -313,7 +313,7 @@ describe("a change by path", () => {
     ).toHaveLength(2);
   });
 
-  it("is refused in SCIM's words, and changes nothing of a request that fails in the middle", async () => {
+  it("is refused with SCIM errors, atomically", async () => {
     const id = await fresh();
     const before = (await scim("GET", `/Users/${id}`)).body;
     const first = { op: "replace", path: "title", value: "changed" };

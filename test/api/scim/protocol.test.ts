@@ -61,20 +61,20 @@ describe("a removal by PATCH", () => {
     return [status, body[attribute], after[attribute]];
   };
 
-  it("takes each attribute of a user that may be removed", async () => {
+  it("removes every removable attribute of a user", async () => {
     const { id } = await user(WHOLE);
     for (const attribute of Object.keys(WHOLE))
       expect([attribute, await remove(`/Users/${id}`, attribute)]).toEqual([attribute, [200, undefined, undefined]]);
   });
 
-  it("takes each attribute of a group that may be removed", async () => {
+  it("removes every removable attribute of a group", async () => {
     const { id: member } = await user();
     const { id } = await group({ externalId: "e", members: [{ value: member }] });
     for (const attribute of ["externalId", "members"])
       expect([attribute, await remove(`/Groups/${id}`, attribute)]).toEqual([attribute, [200, undefined, undefined]]);
   });
 
-  it("of something else leaves a group its externalId", async () => {
+  it("of another attribute keeps a group's externalId", async () => {
     const { id: member } = await user();
     const { id } = await group({ externalId: "stays", members: [{ value: member }] });
     await remove(`/Groups/${id}`, "members");
@@ -101,7 +101,7 @@ describe("what is not there", () => {
     expect([404, 405]).toContain(status);
   });
 
-  it("beside SCIM's paths is refused in the gateway's own", async () => {
+  it("outside SCIM's paths is refused in the gateway's own format", async () => {
     expect((await app.call("/v1/scim/v2x")).body.error.code).toBe("not_found");
   });
 });
@@ -109,7 +109,7 @@ describe("what is not there", () => {
 describe("a search by POST", () => {
   const search = (path: string, request: object) => scim("POST", `${path}/.search`, { schemas: [SEARCH], ...request });
 
-  it("of a kind finds what a query finds, with the attributes that are asked for", async () => {
+  it("within a resource type finds the same as a query, with the requested attributes", async () => {
     const { id, userName } = await user({ title: "searched", nickName: "n" });
     const found = await search("/Users", {
       filter: `userName eq "${userName}"`,
@@ -130,7 +130,7 @@ describe("a search by POST", () => {
     expect(groups.body.Resources).toEqual([(await scim("GET", `/Groups/${made.id}`)).body]);
   });
 
-  it("at the root finds both kinds, page by page, and by what one of them has alone", async () => {
+  it("at the root searches both types, by page, and by attributes that only one has", async () => {
     const mark = `mark-${++born}`;
     const people = [await user({ displayName: mark }), await user({ displayName: mark })];
     const made = await group({ displayName: mark, externalId: mark });
@@ -152,7 +152,7 @@ describe("a search by POST", () => {
     expect(named.body.Resources.map(({ id }: { id: string }) => id)).toEqual([people[0].id]);
   });
 
-  it("is refused as a query is", async () => {
+  it("is validated like a query", async () => {
     const { status, body } = await search("", { filter: "nonsense" });
     expect([status, body.schemas, body.scimType]).toEqual([400, [ERROR], "invalidFilter"]);
   });

@@ -37,7 +37,7 @@ function expectError({ status, headers, body }: Answer, wanted: number, scimType
 }
 
 describe("Microsoft Entra ID", () => {
-  it("looks for a user, makes it, finds it by each name, and makes it no second time", async () => {
+  it("searches, creates and finds a user by each name, and creates it only once", async () => {
     const none = await found("Users", 'userName eq "entra@example.com"');
     expect(none.body).toEqual({ schemas: [LIST], totalResults: 0, startIndex: 1, itemsPerPage: 0, Resources: [] });
     const told = {
@@ -173,7 +173,7 @@ describe("Microsoft Entra ID", () => {
 });
 
 describe("Okta", () => {
-  it("asks for pages, also outside of what there is", async () => {
+  it("can page beyond the end", async () => {
     const { key } = await app.caller(0);
     const by = (method: string, path: string, body?: unknown) => app.call(`/v1/scim/v2${path}`, body, { key, method });
     for (const at of [1, 2, 3, 4, 5]) await by("POST", "/Users", { userName: `page-${at}@okta.example` });
@@ -201,7 +201,7 @@ describe("Okta", () => {
     expect(new Set(seen).size).toBe(5);
   });
 
-  it("makes, reads, replaces, deactivates and takes back a user", async () => {
+  it("can create, read, replace, deactivate and reactivate a user", async () => {
     const told = {
       schemas: [USER],
       userName: "test.user@okta.example",
@@ -230,7 +230,7 @@ describe("Okta", () => {
     expectError(await scim("GET", "/Users/0000000-not-there"), 404);
   });
 
-  it("pushes a group as a whole and in parts", async () => {
+  it("can push a group completely and in parts", async () => {
     const ids: string[] = [];
     for (const at of [1, 2, 3]) ids.push((await scim("POST", "/Users", { userName: `okta-${at}` })).body.id);
     const [a = "", b = "", c = ""] = ids;
@@ -256,7 +256,7 @@ describe("Okta", () => {
     expect([put.status, valuesOf(put)]).toEqual([200, [c]]);
   });
 
-  it("holds what it changes to the version that it read", async () => {
+  it("can make changes conditional on a version", async () => {
     const { body } = await scim("POST", "/Groups", { schemas: [GROUP], displayName: "versions" });
     const path = `/Groups/${body.id}`;
     const op = { schemas: [PATCH], Operations: [{ op: "replace", path: "displayName", value: "versions two" }] };

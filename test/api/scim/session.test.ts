@@ -37,7 +37,7 @@ const make = async (more: object = {}): Promise<Answer["body"]> => {
 };
 
 describe("a session of an identity provider", () => {
-  it("ends with the user's key refused on every replica within a second: list, create, push, map, deactivate", async () => {
+  it("can list, create, push, map and deactivate; the user's keys are refused on every replica within a second", async () => {
     const found = await scim("GET", `/Users?filter=${encodeURIComponent('userName eq "ada@example.com"')}`);
     expect(found.body).toMatchObject({ totalResults: 0, Resources: [] });
     const ada = await scim("POST", "/Users", { schemas: [USER], userName: "ada@example.com", active: true });
@@ -63,7 +63,7 @@ describe("a session of an identity provider", () => {
     await eventually(async () => expect((await calls(other)).status).toBe(200));
   });
 
-  it("takes the short form of a deactivation, and booleans written as text", async () => {
+  it("accepts the short form of a deactivation, and booleans as text", async () => {
     const { id } = await make();
     expect((await scim("PATCH", `/Users/${id}`, { active: false })).body.active).toBe(false);
     expect((await patch(`/Users/${id}`, { op: "Replace", path: "active", value: "True" })).body.active).toBe(true);
@@ -73,7 +73,7 @@ describe("a session of an identity provider", () => {
 });
 
 describe("users", () => {
-  it("come back as they were told, with id, meta, schemas, ETag and location", async () => {
+  it("are returned as sent, with id, meta, schemas, ETag and location", async () => {
     const body = {
       schemas: [USER, ENTERPRISE],
       userName: "bjensen@example.com",
@@ -113,7 +113,7 @@ describe("users", () => {
     expect(row?.text).not.toContain("t1meMa");
   });
 
-  it("take names of attributes in any case", async () => {
+  it("accept attribute names in any case", async () => {
     const { status, body } = await scim("POST", "/Users", {
       USERNAME: "case@example.com",
       Name: { GIVENNAME: "Cas" },
@@ -122,7 +122,7 @@ describe("users", () => {
     expect([status, body.userName, body.name.givenName]).toEqual([201, "case@example.com", "Cas"]);
   });
 
-  it("have a name that nobody else has, whatever its case", async () => {
+  it("have unique names, ignoring case", async () => {
     const { userName } = await make();
     const again = await scim("POST", "/Users", { userName: userName.toUpperCase() });
     expect(told(again)).toEqual([409, "uniqueness"]);
@@ -134,7 +134,7 @@ describe("users", () => {
     ]);
   });
 
-  it("need a userName, and values of the right types", async () => {
+  it("require a userName and valid types", async () => {
     for (const body of [
       {},
       { userName: "" },
@@ -159,7 +159,7 @@ describe("users", () => {
     expect((await scim("POST", "/Users", "a=b", { "content-type": "text/plain" })).status).toBe(415);
   });
 
-  it("are removed for good by DELETE, with their keys", async () => {
+  it("are deleted for good with their keys", async () => {
     const { id } = await make();
     const key = await app.key(caller.org, { user_id: id, role: "viewer" });
     const gone = await scim("DELETE", `/Users/${id}`);
@@ -169,7 +169,7 @@ describe("users", () => {
     await eventually(async () => expect((await app.call("/v1/key", undefined, { key })).status).toBe(401));
   });
 
-  it("are the members too, and the last owner among them stays", async () => {
+  it("are the same as members, and the last owner stays", async () => {
     const { org } = await app.caller(0);
     const ada = await person(app, org, "owner");
     const own = (verb: string, body?: unknown) => scim(verb, `/Users/${ada.userId}`, body, {}, ada.key);
@@ -186,7 +186,7 @@ describe("users", () => {
     expect(byAdmin.status).toBe(403);
   });
 
-  it("are another organisation's no more than nobody's", async () => {
+  it("return 404 to another organization", async () => {
     const { id } = await make();
     const stranger = await app.caller(0);
     const theirs = await scim("GET", `/Users/${id}`, undefined, {}, stranger.key);
@@ -215,7 +215,7 @@ describe("versions", () => {
     expect((await scim("DELETE", `/Users/${id}`, undefined, { "if-match": "*" })).status).toBe(204);
   });
 
-  it("of a user change with the groups that he is in", async () => {
+  it("of a user change with the user's groups", async () => {
     const { id, meta } = await make();
     const made = await scim("POST", "/Groups", { displayName: "etags", members: [{ value: id }] });
     const { body } = await scim("GET", `/Users/${id}`, undefined, { "if-none-match": meta.version });
@@ -229,7 +229,7 @@ describe("groups", () => {
   const roleOf = async (id: string) =>
     (await app.call(`/v1/orgs/${caller.org}/members/${id}`, undefined, { key: caller.key })).body.role;
 
-  it("give the highest of their roles, and nothing when they are gone", async () => {
+  it("grant the highest of their roles, and nothing once deleted", async () => {
     const { id } = await make();
     const groups = await Promise.all(
       ["g-viewer", "g-operator", "g-admin"].map(async (displayName) => {
@@ -249,7 +249,7 @@ describe("groups", () => {
     expect(await roleOf(id)).toBe("viewer");
   });
 
-  it("move the keys of their members with the role, on every replica", async () => {
+  it("change their members' keys with the role, on every replica", async () => {
     const { id } = await make();
     const { body } = await scim("PUT", "/Groups/movers", { members: [id] });
     await scim("POST", "/Groups/movers/map", { role: "developer" });
@@ -258,7 +258,7 @@ describe("groups", () => {
     await eventually(async () => expect((await other.call("/v1/key", undefined, { key })).body.role).toBe("viewer"));
   });
 
-  it("make nobody an owner, and take nobody's ownership away", async () => {
+  it("never grant or remove ownership", async () => {
     expect((await scim("POST", "/Groups/kings/map", { role: "owner" })).status).toBe(400);
     const ada = await person(app, caller.org, "owner");
     await scim("PUT", "/Groups/lowly", { members: [{ value: ada.userId }] });
@@ -266,7 +266,7 @@ describe("groups", () => {
     expect(await roleOf(ada.userId)).toBe("owner");
   });
 
-  it("are changed by PUT as a whole, and by PATCH in parts", async () => {
+  it("are replaced by PUT and changed in parts by PATCH", async () => {
     const [a, b, c] = await Promise.all([make(), make(), make()]);
     const { body } = await scim("POST", "/Groups", {
       displayName: "parts",
@@ -295,7 +295,7 @@ describe("groups", () => {
     expect((await scim("PUT", "/Groups/grp_01M80526TGMQ1E57VD2PJ4MK4Q", { displayName: "x" })).status).toBe(404);
   });
 
-  it("are put on record, once for each change", async () => {
+  it("are recorded once per change", async () => {
     const { org, key } = await app.caller(0);
     const by = (verb: string, path: string, body?: unknown) => scim(verb, path, body, {}, key);
     const { body: user } = await by("POST", "/Users", { userName: "rec@example.com" });
@@ -318,7 +318,7 @@ describe("groups", () => {
 });
 
 describe("discovery", () => {
-  it("tells what the service can do, its kinds and its schemas, to anyone", async () => {
+  it("shows capabilities, resource types and schemas without a key", async () => {
     const open = (path: string) => app.call(`/v1/scim/v2${path}`);
     const config = await open("/ServiceProviderConfig");
     expect(config.headers.get("content-type")).toBe("application/scim+json");

@@ -41,7 +41,7 @@ beforeAll(async () => {
 });
 
 describe("figures over time", () => {
-  it("have all calls that were answered: how many, why they failed, how long they took, what they cost", async () => {
+  it("count all answered calls, failures by reason, latency and cost", async () => {
     const { status, body } = await series(caller.key, "step_s=86400");
     expect(status).toBe(200);
     expect(body).toMatchObject({ object: "series", step_s: 86_400, total: { calls: 5, failed: 1, cost_usd: 0.002 } });
@@ -53,7 +53,7 @@ describe("figures over time", () => {
     for (const { at } of body.series[0].points) expect(at % 86_400).toBe(0);
   });
 
-  it("are told apart by model, provider, key, workspace, robot and contract", async () => {
+  it("are grouped by model, provider, key, workspace, robot and contract", async () => {
     const by = async (dimension: string, more = "") => {
       const { body } = await series(caller.key, `by=${dimension}&${more}`);
       // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
@@ -90,7 +90,7 @@ describe("figures over time", () => {
     expect(told.series.map(({ name, total }) => [name, total?.calls])).toEqual([["left", 2]]);
   });
 
-  it("of a workspace's key are that workspace's, and another organisation's are nobody's", async () => {
+  it("are limited to the workspace for workspace keys, and to the organization", async () => {
     expect((await series(inside)).body.total.calls).toBe(1);
     expect((await series(caller.key, `workspace_id=${lab}`)).body.total.calls).toBe(1);
     expect((await series(inside, "workspace_id=ws_other")).body.error.code).toBe("scope_denied");
@@ -101,7 +101,7 @@ describe("figures over time", () => {
     expect((await series(robots)).body.error.code).toBe("permission_denied");
   });
 
-  it("have steps of a bounded number, as finely as they are kept", async () => {
+  it("have a bounded number of steps at the stored resolution", async () => {
     const now = Math.floor(Date.now() / 1000);
     const refused = async (query: string, param: string) => {
       const { status, body } = await series(caller.key, query);

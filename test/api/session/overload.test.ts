@@ -35,7 +35,7 @@ afterAll(async () => {
   await notifications.close();
 });
 
-it("is that of the person's organisation for the gateway's own pages, and nobody's for another site's or an unknown session", async () => {
+it("counts calls from the gateway's own pages for the user's organization, and others for none", async () => {
   const member = await person(app, caller.org, "developer");
   const browser = await signedIn(app, caller.org, member.userId);
   const limits = new RateLimits(() => expect.unreachable());

@@ -28,7 +28,7 @@ const linkFor = async (userId: string, org = caller.org): Promise<string> =>
 const memberPath = (userId: string): string => `/v1/orgs/${caller.org}/members/${userId}`;
 
 describe("a one-time link", () => {
-  it("signs its member in, by a cookie that no script and no other site has", async () => {
+  it("signs its member in with a cookie that scripts and other sites cannot read", async () => {
     const answer = await app.call("/v1/session", { token: await linkFor(owner.userId) }, { headers: OWN_PAGE });
     expect(answer.status).toBe(201);
     const [cookie = ""] = answer.headers.getSetCookie();
@@ -37,7 +37,7 @@ describe("a one-time link", () => {
     expect(answer.body).toMatchObject({ org_id: caller.org, user_id: owner.userId, email: owner.email, role: "owner" });
   });
 
-  it("signs in once, and one that is over not at all", async () => {
+  it("signs in once, and never after its expiry", async () => {
     const token = await linkFor(owner.userId);
     const browser = new Browser(app.url);
     expect((await browser.call("/v1/session", { token })).status).toBe(201);
@@ -48,14 +48,14 @@ describe("a one-time link", () => {
     expect((await browser.call("/v1/session", { token: late })).body.error.code).toBe("invalid_sign_in");
   });
 
-  it("signs in one of those who use it at once", async () => {
+  it("signs in only one of several concurrent users", async () => {
     const token = await linkFor(owner.userId);
     const tries = Array.from({ length: 6 }, () => new Browser(app.url).call("/v1/session", { token }));
     const statuses = (await Promise.all(tries)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 201)).toHaveLength(1);
   });
 
-  it("is worth nothing once its member is gone or asleep", async () => {
+  it("is invalid once its member is removed or deactivated", async () => {
     const gone = await person(app, caller.org, "viewer");
     const tokens = [await linkFor(gone.userId), await linkFor(gone.userId)];
     await app.call(memberPath(gone.userId), undefined, { key: caller.key, method: "DELETE" });
@@ -63,7 +63,7 @@ describe("a one-time link", () => {
       expect((await new Browser(app.url).call("/v1/session", { token })).body.error.code).toBe("invalid_sign_in");
   });
 
-  it("is made for nobody who may do more than its maker, nor for one who was not invited yet", async () => {
+  it("cannot be made for a member with more authority, or one who was not invited", async () => {
     const admin = await person(app, caller.org, "admin");
     const make = (userId: string) => app.call(`${memberPath(userId)}/sign-in-link`, {}, { key: admin.key });
     const beyond = await make(owner.userId);
@@ -78,7 +78,7 @@ describe("a one-time link", () => {
 });
 
 describe("an invite", () => {
-  it("is accepted by signing in, and its page is in the answer to who invites", async () => {
+  it("is accepted by signing in; the response to the inviter has its link", async () => {
     const { invite, sign_in_url } = await app.admin(`/v1/orgs/${caller.org}/members`, {
       email: "new@example.com",
       role: "viewer",
@@ -92,7 +92,7 @@ describe("an invite", () => {
 });
 
 describe("a session", () => {
-  it("may what its member's role may, and no more", async () => {
+  it("has exactly its member's permissions", async () => {
     const viewer = await signedIn(app, caller.org, (await person(app, caller.org, "viewer")).userId);
     expect((await viewer.call(`/v1/orgs/${caller.org}/keys`)).status).toBe(200);
     const made = await viewer.call(`/v1/orgs/${caller.org}/keys`, {});
@@ -102,7 +102,7 @@ describe("a session", () => {
     expect(body.permissions).not.toContain("keys.write");
   });
 
-  it("follows its member's role at once", async () => {
+  it("follows a role change at once", async () => {
     const member = await person(app, caller.org, "viewer");
     const browser = await signedIn(app, caller.org, member.userId);
     await app.call(memberPath(member.userId), { role: "admin" }, { key: caller.key, method: "PATCH" });
@@ -111,13 +111,13 @@ describe("a session", () => {
     expect((await browser.call(`/v1/orgs/${caller.org}/keys`, { role: "viewer" })).status).toBe(403);
   });
 
-  it("reaches its own organisation alone", async () => {
+  it("is limited to its organization", async () => {
     const browser = await signedIn(app, caller.org, owner.userId);
     const stranger = await app.caller(0);
     expect((await browser.call(`/v1/orgs/${stranger.org}/keys`)).status).toBe(404);
   });
 
-  it("is on record as the person, and makes keys that outlive it and are no key's children", async () => {
+  it("is recorded as the user, and makes keys that outlive it without a parent", async () => {
     const browser = await signedIn(app, caller.org, owner.userId);
     const { body: key } = await browser.call(`/v1/orgs/${caller.org}/keys`, { name: "made at the console" });
     expect(key.parent_id).toBeUndefined();
@@ -128,7 +128,7 @@ describe("a session", () => {
     expect((await app.call("/v1/key", undefined, { key: key.key })).status).toBe(200);
   });
 
-  it("makes keys for hardware where the operator lets the organisation, by an owner or an admin, and never acts for hardware itself", async () => {
+  it("makes hardware keys for owners and admins if the operator allows it, and never drives hardware itself", async () => {
     const { org } = await app.caller(1);
     const [owner, developer] = [await person(app, org, "owner"), await person(app, org, "developer")];
     const [at, beside] = [await signedIn(app, org, owner.userId), await signedIn(app, org, developer.userId)];
@@ -162,7 +162,7 @@ describe("a session", () => {
     expect((await app.call("/v1/key", undefined, { key: made.body.key })).body.environment).toBe("hardware");
   });
 
-  it("acts by a key that is in no list, and that nobody sees, changes or takes over", async () => {
+  it("acts with a hidden key that cannot be seen, changed or taken over", async () => {
     const browser = await signedIn(app, caller.org, owner.userId);
     const { body: key } = await browser.call("/v1/key");
     const { body: keys } = await browser.call(`/v1/orgs/${caller.org}/keys`);
@@ -177,7 +177,7 @@ describe("a session", () => {
     expect(tries.map(({ status }) => status)).toEqual([404, 404, 404, 404]);
   });
 
-  it("is no API key, and an API key is no session", async () => {
+  it("cannot be used as an API key, nor an API key as a session", async () => {
     const browser = await signedIn(app, caller.org, owner.userId);
     const secret = browser.cookie.split("=")[1] ?? "";
     expect((await app.call("/v1/key", undefined, { key: secret })).body.error.code).toBe("invalid_api_key");
@@ -188,7 +188,7 @@ describe("a session", () => {
     expect((await app.call("/v1/session", undefined, { key: caller.key, method: "DELETE" })).status).toBe(422);
   });
 
-  it("goes by Connect as it does by REST", async () => {
+  it("works over Connect as over REST", async () => {
     const browser = await signedIn(app, caller.org, owner.userId);
     const transport = createConnectTransport({ baseUrl: app.url, httpVersion: "1.1", useBinaryFormat: false });
     const client = createClient(SessionService, transport);
@@ -243,7 +243,7 @@ describe("the cookie counts", () => {
     if (status === 403) expect(answer.body.error.code).toBe("cross_origin");
   });
 
-  it("not over gRPC, and opens no WebSocket", async () => {
+  it("not over gRPC or for WebSockets", async () => {
     const { cookie } = await signedIn(app, caller.org, owner.userId);
     const client = createClient(SessionService, createGrpcTransport({ baseUrl: app.url }));
     const { reason } = await refusalIn(client.getSession({}, { headers: { ...OWN_PAGE, cookie } }));
@@ -259,7 +259,7 @@ describe("the cookie counts", () => {
     expect(status).not.toBe("open");
   });
 
-  it("less than a key that comes with it", async () => {
+  it("not if a key is sent with it", async () => {
     const { cookie } = await signedIn(app, caller.org, owner.userId);
     const viewer = await app.key(caller.org, { role: "viewer" });
     const headers = { cookie, ...OWN_PAGE };
@@ -268,7 +268,7 @@ describe("the cookie counts", () => {
 });
 
 describe("nobody is signed in", () => {
-  it("by another site's page, were it as somebody else", async () => {
+  it("by another site's page, not even as another user", async () => {
     const token = await linkFor(owner.userId);
     for (const headers of [
       { "sec-fetch-site": "cross-site" },
@@ -282,7 +282,7 @@ describe("nobody is signed in", () => {
     expect((await new Browser(app.url).call("/v1/session", { token })).status).toBe(201);
   });
 
-  it("with a secret that was there before: not even one of the same browser", async () => {
+  it("with a planted secret, not even of the same browser", async () => {
     const attacker = await person(app, (await app.caller(0)).org, "owner");
     const stranger = await app.call("/v1/session", undefined, { key: attacker.key });
     const planted = await signedIn(app, stranger.body.org_id, attacker.userId);
@@ -295,7 +295,7 @@ describe("nobody is signed in", () => {
     expect(taken.body.error.code).toBe("session_ended");
   });
 
-  it("over a connection that others can read", async () => {
+  it("over an unencrypted connection", async () => {
     const plain = await ownGateway({ database: app.database, publicUrl: "http://gateway.example" });
     try {
       const headers = { origin: "http://gateway.example" };
@@ -306,7 +306,7 @@ describe("nobody is signed in", () => {
     }
   });
 
-  it("at a public address but with a cookie that other hosts can't set", async () => {
+  it("at a public address without a host-bound cookie", async () => {
     const secure = await ownGateway({ database: app.database, publicUrl: "https://gateway.example" });
     try {
       const headers = { origin: "https://gateway.example" };
@@ -357,7 +357,7 @@ describe("a session ends", () => {
     await ended(there);
   });
 
-  it("when its member is removed, signed out by an admin, or confined to a workspace", async () => {
+  it("when its member is removed, signed out by an admin, or restricted to another workspace", async () => {
     const acts: ((userId: string) => Promise<{ status: number }>)[] = [
       (userId) => app.call(memberPath(userId), undefined, { key: caller.key, method: "DELETE" }),
       (userId) => app.call(`${memberPath(userId)}/sessions`, undefined, { key: caller.key, method: "DELETE" }),
@@ -409,7 +409,7 @@ describe("a session ends", () => {
 });
 
 describe("at one browser", () => {
-  it("several organisations are signed in to, and gone between, but to no other", async () => {
+  it("several organizations can be signed in to and switched between", async () => {
     const other = await app.caller(0);
     const there = await person(app, other.org, "developer");
     const browser = await signedIn(app, caller.org, owner.userId);
@@ -430,7 +430,7 @@ describe("at one browser", () => {
     expect(none.status).toBe(404);
   });
 
-  it("a member goes to the workspaces that it reaches, and is confined there", async () => {
+  it("a member can switch between its workspaces only", async () => {
     const made = async (name: string): Promise<string> =>
       (await app.admin(`/v1/orgs/${caller.org}/workspaces`, { name })).id;
     const [lab, field, closed] = [await made("a lab"), await made("a field"), await made("a closed one")];

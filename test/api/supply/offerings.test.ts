@@ -67,7 +67,7 @@ describe("POST /v1/supply/offerings/{offering_id}/pause and resume", () => {
   const move = (id: string, how: "pause" | "resume", who: { key?: string; admin?: string } = supplier) =>
     app.call(`/v1/supply/offerings/${id}/${how}`, {}, who);
 
-  it("takes a live offering out of routing and back, under its id, with an event and a record each", async () => {
+  it("takes a live offering out of routing and back under its id, with an event and a record each", async () => {
     const { id, model: name } = await live();
     expect((await act(name)).status).toBe(200);
     const paused = await move(id, "pause");
@@ -89,7 +89,7 @@ describe("POST /v1/supply/offerings/{offering_id}/pause and resume", () => {
     ]);
   });
 
-  it("is for live offerings alone, and for who has them", async () => {
+  it("works only for live offerings and their owners", async () => {
     const { id } = await declare();
     for (const how of ["pause", "resume"] as const) {
       const { status, body } = await move(id, how);
@@ -117,7 +117,7 @@ describe("what a server of the native wire says of itself", () => {
   });
   const shownOf = async (id: string) => (await get(`/v1/supply/offerings/${id}`)).body;
 
-  it("fills what its declaration left out, the model's summary too, and changes nothing that was declared", async () => {
+  it("fills in what the declaration omits, including the model's summary, and overrides nothing", async () => {
     const slug = `${named.acme}/m${next}`;
     const said = {
       ...{ slug, summary: "Turns wheels.\n\u202eIn two numbers.", limits: "None on stairs.", dtMs: 20, maxHorizon: 8 },
@@ -137,7 +137,7 @@ describe("what a server of the native wire says of itself", () => {
     expect(await shownOf(second.id)).toMatchObject({ dt_ms: 50, max_horizon: 4 });
   });
 
-  it("is believed no further than a declaration, and not at all of a model that others serve", async () => {
+  it("is trusted no further than a declaration, and not for a model that others serve", async () => {
     model.script.describe = (served) =>
       says(served, [{ slug: `${named.acme}/m${next}`, dtMs: 4e9, maxHorizon: 100_000 }]);
     const wild = await live({ dt_ms: undefined });
@@ -160,7 +160,7 @@ describe("what a server of the native wire says of itself", () => {
 });
 
 describe("GET /v1/supply/providers", () => {
-  it("lists and shows the organisation's own, and nobody else's", async () => {
+  it("lists and shows only the organization's own", async () => {
     expect((await get("/v1/supply/providers")).body).toMatchObject({
       object: "list",
       data: [{ name: named.acme, contact_email: "ops@acme.example" }],
@@ -173,7 +173,7 @@ describe("GET /v1/supply/providers", () => {
 });
 
 describe("PATCH /v1/supply/providers/{provider}", () => {
-  it("changes what is said and keeps the rest; what it says of frames reaches routing", async () => {
+  it("changes only the given fields; data collection applies to routing", async () => {
     const { model: name } = await live();
     const deny = { provider: { data_collection: "deny" } };
     expect((await act(name, deny)).status).toBe(409);
@@ -192,14 +192,14 @@ describe("PATCH /v1/supply/providers/{provider}", () => {
     await patch(`/v1/supply/providers/${named.acme}`, { data_collection: "allow" });
   });
 
-  it("is outranked by what an offering says of itself", async () => {
+  it("is overridden by an offering's own declaration", async () => {
     const { model: name } = await live({ data_collection: "deny" });
     expect((await act(name, { provider: { data_collection: "deny" } })).status).toBe(200);
   });
 });
 
 describe("GET /v1/supply/offerings", () => {
-  it("lists the organisation's own with their terms, page by page, newest first", async () => {
+  it("lists the organization's own with their terms, by page, newest first", async () => {
     const ids = [(await declare()).id, (await live()).id, (await declare()).id];
     const pages: { id: string; terms?: { endpoint: string } }[] = [];
     let cursor = "";
@@ -214,7 +214,7 @@ describe("GET /v1/supply/offerings", () => {
     expect((await get("/v1/supply/offerings?status=pending&limit=1")).body.data[0].status).toBe("pending");
   });
 
-  it("shows its owner everything that was declared, and nobody else what is the owner's alone", async () => {
+  it("shows its owner every declared field, and others only public ones", async () => {
     const declared = {
       advertised: { p50_ms: 12, p95_ms: 40, frames_per_s: 25, uptime_30d: 0.99 },
       data_collection: "deny",
@@ -233,7 +233,7 @@ describe("GET /v1/supply/offerings", () => {
       expect(theirs.text).not.toContain(word);
   });
 
-  it("shows others what is live and nothing of its terms; the operator sees all", async () => {
+  it("shows others only live offerings without terms; the operator sees all", async () => {
     const { id } = await live();
     const pending = await declare();
     expect((await get("/v1/supply/offerings", robot)).body.data).toEqual([]);
@@ -246,7 +246,7 @@ describe("GET /v1/supply/offerings", () => {
     );
   });
 
-  it("shows one, to others while it is live", async () => {
+  it("shows one offering; others see it while it is live", async () => {
     const [{ id }, pending] = [await live(), await declare()];
     expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(ACT_DECLARATION.timeout_s);
     expect((await get(`/v1/supply/offerings/${id}`, robot)).body).not.toHaveProperty("terms");
@@ -254,14 +254,14 @@ describe("GET /v1/supply/offerings", () => {
     expect((await get("/v1/supply/offerings/off_nobody")).status).toBe(404);
   });
 
-  it("refuses limits and states that there are not", async () => {
+  it("refuses unknown limits and states", async () => {
     for (const query of ["limit=0", "limit=501", "status=dreaming", "mine=perhaps"])
       expect((await get(`/v1/supply/offerings?${query}`)).status, query).toBe(422);
   });
 });
 
 describe("GET /v1/supply/offerings/{id}/report", () => {
-  it("shows what the probe found last, to the owner alone", async () => {
+  it("shows the last probe's results to the owner only", async () => {
     const { id } = await declare();
     expect((await get(`/v1/supply/offerings/${id}/report`)).status).toBe(404);
     const { report } = await verify(id);
@@ -269,7 +269,7 @@ describe("GET /v1/supply/offerings/{id}/report", () => {
     expect((await get(`/v1/supply/offerings/${id}/report`, robot)).status).toBe(404);
   });
 
-  it("shows what the probe that runs has found so far, through any replica, and the last report when it has ended", async () => {
+  it("shows the running probe's results through any replica, then the final report", async () => {
     const { id } = await declare();
     const other = await ownGateway({ database: app.database });
     const running = (key = supplier.key) =>
@@ -318,7 +318,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
     expect(await events(id)).toContain("offering.changed");
   });
 
-  it("refuses everything else, naming the field", async () => {
+  it("refuses all other fields by name", async () => {
     const { id } = await declare();
     const fields = {
       price_per_action_step: 1,
@@ -348,7 +348,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
       expect((await patch(`/v1/supply/offerings/${id}`, bad)).status, JSON.stringify(bad)).toBe(422);
   });
 
-  it("is the owner's alone", async () => {
+  it("is restricted to the owner", async () => {
     const { id } = await live();
     const owner = await app.caller(0);
     expect((await patch(`/v1/supply/offerings/${id}`, { timeout_s: 9 }, owner)).status).toBe(404);
@@ -356,7 +356,7 @@ describe("PATCH /v1/supply/offerings/{id}", () => {
 });
 
 describe("GET /v1/supply/hardware", () => {
-  it("names accelerators and no rates; any spelling of one is the same, and an unknown one is priced as the dearest", async () => {
+  it("lists accelerators without rates; spelling variants are equal, and unknown ones are priced highest", async () => {
     const { body, text } = await get("/v1/supply/hardware");
     expect(body.data).toEqual(expect.arrayContaining(["A100-40GB", "H100", "L4"]));
     expect(text).not.toMatch(/usd|nano|\d\.\d/);
@@ -371,7 +371,7 @@ describe("GET /v1/supply/hardware", () => {
     expect(await costOf("GB200")).toBe(await costOf("dream-gpu 9000"));
   });
 
-  it("is required when a model is declared", async () => {
+  it("is a required field of a declaration", async () => {
     const body = { ...ACT_DECLARATION, model: `${named.acme}/bare`, endpoint: model.endpoint, hardware: undefined };
     const { status, body: answer } = await app.call(`/v1/supply/providers/${named.acme}/models`, body, {
       key: supplier.key,
@@ -381,7 +381,7 @@ describe("GET /v1/supply/hardware", () => {
 });
 
 describe("DELETE /v1/supply/offerings/{id}", () => {
-  it("needs force where calls are routed, and says how many run", async () => {
+  it("requires force if calls are routed to it, and reports how many run", async () => {
     const { id, model: name } = await live();
     const { status, body } = await remove(id);
     expect([status, body.error.code, body.error.details.in_flight]).toEqual([409, "offering_live", 0]);
@@ -399,7 +399,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     expect(await actions(id)).toEqual(["offering.declared", "offering.verified", "offering.removed"]);
   });
 
-  it("counts calls that run, and none that have ended", async () => {
+  it("counts only running calls", async () => {
     const { id, model: name } = await live();
     const waiting: (() => void)[] = [];
     model.script.act = (call, answer) => void waiting.push(() => answer(honestSteps(call, 2)));
@@ -415,7 +415,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     await eventually(async () => expect(await inFlight()).toBe(0));
   });
 
-  it("lets calls that run end first, and takes no new ones", async () => {
+  it("lets running calls finish and accepts no new ones", async () => {
     const { id, model: name } = await live();
     const asked = Promise.withResolvers<void>();
     const release = Promise.withResolvers<void>();
@@ -436,7 +436,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     model.script.act = undefined;
   });
 
-  it("removes for good what was rejected, and what was never verified", async () => {
+  it("deletes rejected and unverified offerings at once", async () => {
     model.script.act = (_, answer) => answer([]);
     const { id } = await declare();
     expect((await verify(id)).offering.status).toBe("rejected");
@@ -451,7 +451,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     }
   });
 
-  it("declared again is another offering that needs the probe again", async () => {
+  it("creates a new, unverified offering when declared again", async () => {
     const first = await live();
     await remove(first.id, "?force=true");
     const second = await declare({ model: first.model, price_per_action_step: undefined });
@@ -461,7 +461,7 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     expect((await act(first.model)).status).toBe(200);
   });
 
-  it("is the owner's and the operator's alone", async () => {
+  it("is restricted to the owner and the operator", async () => {
     const { id } = await live();
     const owner = await app.caller(0);
     expect((await remove(id, "?force=true", owner)).status).toBe(404);

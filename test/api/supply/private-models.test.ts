@@ -66,7 +66,7 @@ describe("a registered provider", () => {
   const shown = async (name: string): Promise<boolean> =>
     (await app.call("/v1/providers")).body.data.some((each: { name: string }) => each.name === name);
 
-  it("is its organisation's alone before its first offering passed its probe, and after its last one is gone", async () => {
+  it("is private before its first offering has passed the probe and after the last is removed", async () => {
     await register(owner, "unproven-co");
     expect(await shown("unproven-co")).toBe(false);
     const bad = await declare(owner, "unproven-co", "unprovenco/gone", gone.endpoint);
@@ -83,7 +83,7 @@ describe("a registered provider", () => {
 });
 
 describe("a declared model", () => {
-  it("is its declarer's alone before its probe, after a rejection, and after its removal", async () => {
+  it("is private before its probe, after a rejection, and after its removal", async () => {
     const slug = "privateco/unproven";
     const { id } = await declare(owner, "first", slug, gone.endpoint);
     await expectPrivate(slug);
@@ -95,7 +95,7 @@ describe("a declared model", () => {
     await expectPrivate(slug);
   });
 
-  it("is public from its first passed probe on, and its owner's alone when the last offering is gone", async () => {
+  it("is public from its first passed probe until its last offering is removed", async () => {
     const slug = "privateco/proven";
     const { id } = await declare(owner, "first", slug, model.endpoint);
     await expectPrivate(slug);
@@ -107,7 +107,7 @@ describe("a declared model", () => {
     await expectPrivate(slug);
   });
 
-  it("is what the offering says that passed first, whatever was declared of its name before", async () => {
+  it("has the facts of the first offering that passed, not of earlier declarations", async () => {
     const slug = "privateco/squatted";
     await declare(stranger, "second", slug, gone.endpoint, {
       action_spaces: ["joint_pos_7"],
@@ -119,7 +119,7 @@ describe("a declared model", () => {
     expect(body).toMatchObject({ action_spaces: ["base_twist_2d"], embodiments: ["mobile-base"] });
   });
 
-  it("of the catalog's stays public", async () => {
+  it("stays public if it is in the catalog", async () => {
     await app.catalog("catalogco/known");
     const { id } = await declare(owner, "first", "catalogco/known", gone.endpoint);
     expect(await verify(owner, id)).toBe("rejected");

@@ -38,7 +38,7 @@ const declare = (profile: unknown, more: object = {}) =>
 const frame = { key: "image", width: 224, height: 224 };
 
 describe("201", () => {
-  it("takes every preset of its wire, and keeps what is declared", async () => {
+  it("accepts every preset of its wire and stores the declaration", async () => {
     const presets = [
       "openpi/droid",
       "openpi/libero",

@@ -45,7 +45,7 @@ const chunk = (steps: number[][]): void => {
 };
 
 describe("bounds of an offering", () => {
-  it("let pass what keeps them, to the number", async () => {
+  it("allow actions exactly at the bounds", async () => {
     chunk([
       [1, 2],
       [0.5, 1.5],
@@ -89,7 +89,7 @@ describe("bounds of an offering", () => {
         [0.51, 0],
       ],
     ],
-  ])("fail the attempt at %s: nothing of it is passed on, clamped or charged", async (_, steps) => {
+  ])("fail the attempt at %s: nothing is forwarded, clamped or charged", async (_, steps) => {
     chunk(steps);
     const { status, body } = await act(only(named.acme));
     expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
@@ -103,7 +103,7 @@ describe("bounds of an offering", () => {
     expect((await app.call("/v1/usage?limit=1", undefined, { key: robot.key })).body.data[0].provider).toBe(named.bolt);
   });
 
-  it("fail the attempt at a start far from where the joints are, where the robot says where they are", async () => {
+  it("fail an attempt that starts far from the reported joints", async () => {
     const far = Array.from({ length: 2 }, () => [6, 0, 0, 0, 0, 0, 0]);
     chunk(far);
     const ask = (proprio: number[]) =>
@@ -113,7 +113,7 @@ describe("bounds of an offering", () => {
     expect((await ask([])).status).toBe(200);
   });
 
-  it("are refused when no action could keep them, or when they fit no action of the space", async () => {
+  it("are refused if no action can satisfy them or if they do not fit the space", async () => {
     const declare = (bounds: object) =>
       app.call(
         `/v1/supply/providers/${named.acme}/models`,
@@ -142,7 +142,7 @@ describe("bounds of an offering", () => {
 describe("bounds of a key", () => {
   const bounds = { lowest: [-0.2], highest: [0.2] };
 
-  it("hold for every offering that the key is served by, and for the keys that it makes", async () => {
+  it("apply to every offering and to derived keys", async () => {
     const { org } = robot;
     const made = await app.call(`/v1/orgs/${org}/keys`, { role: "owner", bounds }, { key: robot.key });
     expect(made.body.bounds).toMatchObject(bounds);

@@ -48,7 +48,7 @@ const eventsOf = async (id: string) =>
   ).map(({ name }) => name);
 
 describe("the schedule", () => {
-  it("leaves alone what is not due, and probes what is, once however many look", async () => {
+  it("probes only due offerings, once for any number of workers", async () => {
     const id = await supply();
     expect(await look()).toBe(0);
     expect((await stateOf(id)).dueIn).toBeGreaterThan(3500);
@@ -61,7 +61,7 @@ describe("the schedule", () => {
     expect(await eventsOf(id)).toEqual(["offering.verified"]);
   });
 
-  it("degrades at a failure, suspends at the third with an event, and takes no calls until it passes again", async () => {
+  it("degrades at the first failure, suspends at the third with an event, and routes no calls until it passes", async () => {
     const id = await supply();
     const name = `acme/m${next - 1}`;
     const robot = await app.caller(1);
@@ -89,7 +89,7 @@ describe("the schedule", () => {
     await expect.poll(async () => (await act()).status).toBe(200);
   });
 
-  it("believes three times that a server is full, and longer only while it serves somebody", async () => {
+  it("tolerates a busy server three times, and longer only while it serves calls", async () => {
     const id = await supply();
     const name = `acme/m${next - 1}`;
     const states = async (count: number): Promise<string[]> => {
@@ -123,7 +123,7 @@ describe("the schedule", () => {
     expect(await app.sql`select from offering where id = ${id} and probe_busy = 0`).toHaveLength(1);
   });
 
-  it("takes over what somebody took and never brought back", async () => {
+  it("takes over probes of a dead worker", async () => {
     const id = await supply();
     await app.sql`update offering set probe_due = now() - interval '1 hour', probe_until = now() + interval '1 minute' where id = ${id}`;
     expect(await look()).toBe(0);
@@ -131,14 +131,14 @@ describe("the schedule", () => {
     expect(await look()).toBe(1);
   });
 
-  it("never probes what was rejected or withdrawn", async () => {
+  it("never probes rejected or withdrawn offerings", async () => {
     const id = await supply();
     await due(id);
     await app.sql`update offering set status = 'removed' where id = ${id}`;
     expect(await look()).toBe(0);
   });
 
-  it("puts off what can't be probed here", async () => {
+  it("postpones what this process cannot probe", async () => {
     const id = await supply();
     await app.sql`update offering set runtime = 'a-wire-of-tomorrow', probe_due = now() where id = ${id}`;
     const before = warnings.length;

@@ -41,7 +41,7 @@ const checkOf = ({ checks }: { checks: { name: string }[] }, wanted: string) =>
   checks.find(({ name }) => name === wanted);
 
 describe("POST /v1/supply/providers", () => {
-  it("makes the calling organisation a provider", async () => {
+  it("creates a provider for the calling organization", async () => {
     const name = freshName();
     const body = {
       name,
@@ -66,7 +66,7 @@ describe("POST /v1/supply/providers", () => {
     ]);
   });
 
-  it("gives a name once, whoever asks", async () => {
+  it("assigns a name once", async () => {
     const name = await registered();
     const other = await app.caller(0);
     for (const who of [supplier, other]) {
@@ -75,7 +75,7 @@ describe("POST /v1/supply/providers", () => {
     }
   });
 
-  it("needs a name that fits into a path, and the role for it", async () => {
+  it("requires a name that fits into a path, and the permission", async () => {
     for (const name of ["A", "a b", "ümlaut", "-x", "x/y", "x".repeat(65), ""])
       expect((await register({ name })).status, name).toBe(422);
     const developer = await app.key(supplier.org, { role: "developer" });
@@ -86,7 +86,7 @@ describe("POST /v1/supply/providers", () => {
 });
 
 describe("POST /v1/supply/providers/{provider}/models", () => {
-  it("declares an offering, pending and not routable, without its secret", async () => {
+  it("declares a pending, unroutable offering without showing its secret", async () => {
     const provider = await registered();
     const secret = "sk-very-secret-token";
     const { status, body, text } = await declare(provider, {
@@ -123,13 +123,13 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
     expect((await act(`${provider}/base`)).body.error.code).toBe("model_not_found");
   });
 
-  it("takes the default price of a step where none is said", async () => {
+  it("uses the default price per step", async () => {
     const provider = await registered();
     const { body } = await declare(provider, { price_per_action_step: undefined });
     expect(body.price_per_action_step).toBe(0.0001);
   });
 
-  it("refuses what could never serve, naming the field", async () => {
+  it("refuses impossible declarations by field", async () => {
     const provider = await registered();
     for (const [more, path] of [
       [{ hardware: undefined }, "hardware"],
@@ -171,7 +171,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
     }
   });
 
-  it("shows another organisation's provider as if there were none", async () => {
+  it("returns 404 for another organization's provider", async () => {
     const provider = await registered();
     const stranger = await app.caller(0);
     for (const name of [provider, "nobody"]) {
@@ -182,7 +182,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
 });
 
 describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
-  it("makes what passes routable at once, and says what was seen", async () => {
+  it("makes a passing offering routable at once and reports the checks", async () => {
     for (let round = 0; round < 5; round++) {
       const provider = await registered();
       const { body: offering } = await declare(provider);
@@ -216,14 +216,14 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     }
   });
 
-  it("verifies a live offering again, and leaves it live", async () => {
+  it("keeps a live offering live while it is verified again", async () => {
     const provider = await registered();
     const { body: offering } = await declare(provider);
     await verify(offering.id);
     expect((await verify(offering.id)).body.offering.status).toBe("live");
   });
 
-  it("rejects what fails, with a report that says what to mend, and that is final", async () => {
+  it("rejects a failing offering for good, with a report on what to fix", async () => {
     const provider = await registered();
     const server = await startPolicyServer();
     const good = [
@@ -254,7 +254,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     await server.close();
   });
 
-  it("shows the secret to the model's server, and to nobody else", async () => {
+  it("sends the secret only to the model's server", async () => {
     const provider = await registered();
     const server = await startPolicyServer();
     const [one, other] = [Array(4).fill([0, 0]), Array(4).fill([1, 0])];
@@ -274,7 +274,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     await server.close();
   });
 
-  it("knows no other organisation's offering", async () => {
+  it("returns 404 for another organization's offering", async () => {
     const { body: offering } = await declare(await registered());
     const stranger = await app.caller(0);
     for (const id of [offering.id, "off_nobody", "%00", "x".repeat(900)]) {
@@ -285,7 +285,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
 });
 
 describe("where private addresses are not allowed", () => {
-  it("supply at one is refused before it is dialled", async () => {
+  it("supply at one is refused before a connection is made", async () => {
     const strict = await ownGateway({ allowPrivateAddresses: false });
     const { key } = await strict.caller(0);
     await strict.call("/v1/supply/providers", { name: named.inside }, { key });

@@ -42,7 +42,7 @@ const review = (provider: string, standing: string, note = "looked at") =>
   app.admin(`/v1/supply/providers/${provider}/review`, { standing, note });
 
 describe("a caller who named nobody", () => {
-  it("is served by own and verified supply alone, however cheap strangers are", async () => {
+  it("is served only by own and verified supply, whatever others cost", async () => {
     for (const alias of ["service/auto", "service/cheapest", "service/auto:floor"])
       expect(await act(alias)).toBe("trusted");
     const { body } = await app.call(
@@ -61,7 +61,7 @@ describe("a caller who named nobody", () => {
     );
   });
 
-  it("is served by the stranger's supply where it is the stranger", async () => {
+  it("is served by its own supply", async () => {
     const own = await app.key(stranger.org, { role: "owner" });
     await app.admin(`/v1/orgs/${stranger.org}/credits`, { amount_usd: 1 });
     expect(await act("service/cheapest", {}, own)).toMatch(/^(cheap|copycat)$/);
@@ -69,7 +69,7 @@ describe("a caller who named nobody", () => {
 });
 
 describe("a caller who names", () => {
-  it("a model gets it of the organisation that owns its name, and of no other stranger", async () => {
+  it("a model gets it from the organization that owns the name, and from no other unverified one", async () => {
     expect(await act("toy/drive")).toBe("cheap");
     expect(await act("good/drive")).toBe("trusted");
     expect(await act("good/drive", { ignore: ["trusted"] })).toMatchObject({ code: "no_route_available" });
@@ -80,7 +80,7 @@ describe("a caller who names", () => {
     expect(await act("service/cheapest", { order: ["cheap"] })).toBe("cheap");
   });
 
-  it("a narrower tier is held to it", async () => {
+  it("a narrower tier is limited to it", async () => {
     expect(await act("toy/drive", { trust: "verified" })).toMatchObject({ code: "no_route_available" });
     expect(await act("service/auto", { trust: "own" })).toMatchObject({
       code: "no_route_available",
@@ -90,7 +90,7 @@ describe("a caller who names", () => {
 });
 
 describe("community supply", () => {
-  it("is opened by the settings and asked for by the request, and by neither alone", async () => {
+  it("needs both the settings and the request", async () => {
     const owner = await app.key(robot.org, { role: "owner" });
     expect(await act("service/cheapest", { trust: "community" })).toBe("trusted");
     expect((await settle("community", owner)).body).toMatchObject({ trust: "community" });
@@ -115,7 +115,7 @@ describe("community supply", () => {
     expect((await settle("named", owner)).body.trust).toBe("named");
   });
 
-  it("is opened by no key that keeps it shut itself", async () => {
+  it("is not available to a key that excludes it", async () => {
     const shut = await app.key(robot.org, { role: "owner", trust: "verified" });
     expect(await settle("community", shut)).toMatchObject({
       status: 403,
@@ -133,7 +133,7 @@ describe("community supply", () => {
 });
 
 describe("a key that a person makes at the console without a word about it", () => {
-  it("gets nothing of the community's once it drives hardware, unless it says so then", async () => {
+  it("gets no community supply when it drives hardware, unless it allows it explicitly", async () => {
     const { userId } = await person(app, robot.org, "owner");
     const browser = await signedIn(app, robot.org, userId);
     const keys = `/v1/orgs/${robot.org}/keys`;
@@ -155,7 +155,7 @@ describe("a key that a person makes at the console without a word about it", () 
 });
 
 describe("the operator", () => {
-  it("verifies, rejects and takes it back, with a note, an event and a record", async () => {
+  it("can verify, reject and undo, with a note, an event and a record", async () => {
     expect(await review("cheap", "verified", "met them")).toMatchObject({
       standing: "verified",
       standing_note: "met them",
@@ -176,7 +176,7 @@ describe("the operator", () => {
     expect(other.status).toBe(401);
   });
 
-  it("gives a name to an organisation, and takes it away", async () => {
+  it("can assign a name to an organization and take it away", async () => {
     const give = (org_id?: string) =>
       app.call("/v1/supply/owners/good", org_id === undefined ? { nobody: true } : { org_id }, {
         admin: ADMIN_TOKEN,

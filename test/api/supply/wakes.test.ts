@@ -18,7 +18,7 @@ beforeAll(async () => {
   [app, model] = await Promise.all([openWorld(), openModel()]);
 });
 
-it("after a claim that is never answered the next one is, and pays", async () => {
+it("a cold start after an unanswered claim is claimed and charged", async () => {
   const id = await app.supply({ provider: named.acme, model: `${named.acme}/base`, endpoint: model.endpoint });
   let isDeaf = true;
   const sql = new Proxy(app.sql, {

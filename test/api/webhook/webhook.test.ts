@@ -88,7 +88,7 @@ describe("201", () => {
     );
   });
 
-  it("sends what happens, and only what was asked for", async () => {
+  it("sends only subscribed events", async () => {
     const [all, some] = [await receiver(), await receiver()];
     await register(all.url);
     const { id } = (await register(some.url, { events: ["key.revoked"] })).body;
@@ -102,7 +102,7 @@ describe("201", () => {
     expect(await sentTo(id)).toEqual(["key.revoked", "ping"]);
   });
 
-  it("sends all of a kind where a name ends in `.*`, and names what there is where it is none", async () => {
+  it("sends all events of a `.*` pattern, and lists valid names for an unknown one", async () => {
     const [keys, others] = [await receiver(), await receiver()];
     expect((await register(keys.url, { events: ["key.*"] })).body.events).toEqual(["key.*"]);
     const { id } = (await register(others.url, { events: ["offering.*", "key.revoked"] })).body;
@@ -118,7 +118,7 @@ describe("201", () => {
     }
   });
 
-  it("takes a secret of the caller's own", async () => {
+  it("accepts the caller's own secret", async () => {
     const to = await receiver();
     const secret = `whsec_${Buffer.alloc(24, 5).toString("base64")}`;
     expect((await register(to.url, { secret })).body.secret).toBe(secret);
@@ -128,7 +128,7 @@ describe("201", () => {
 });
 
 describe("a receiver that does not take it", () => {
-  it("is asked again under the same id, and its next try is told", async () => {
+  it("gets the event again under the same id, with its next attempt reported", async () => {
     const to = await receiver();
     to.answer((_, response) => response.writeHead(to.received.length === 1 ? 503 : 200).end());
     const { body } = await register(to.url);
@@ -148,7 +148,7 @@ describe("a receiver that does not take it", () => {
     expect(to.received[0]!.headers["webhook-id"]).toBe(to.received[1]!.headers["webhook-id"]);
   });
 
-  it("is asked no sooner than it says", async () => {
+  it("gets the event no sooner than its Retry-After", async () => {
     const to = await receiver();
     to.answer((_, response) => response.writeHead(429, { "retry-after": "600" }).end());
     const { body } = await register(to.url);
@@ -158,7 +158,7 @@ describe("a receiver that does not take it", () => {
     });
   });
 
-  it("is given up after the last try", async () => {
+  it("is abandoned after the last attempt", async () => {
     const to = await receiver();
     to.answer((_, response) => response.writeHead(500).end());
     const { body } = await register(to.url);
@@ -170,7 +170,7 @@ describe("a receiver that does not take it", () => {
     await eventually(async () => expect((await deliveries(body.id))[0]).toMatchObject({ status: "failed", tries: 8 }));
   });
 
-  it("is disabled at once when it says 410, and after five days of failing, and both are told", async () => {
+  it("is disabled at once by 410 and after five days of failures, each reported by an event", async () => {
     const [gone, failing, listener] = [await receiver(), await receiver(), await receiver()];
     await register(listener.url, { events: ["webhook.disabled"] });
     gone.answer((_, response) => response.writeHead(410).end());
@@ -202,7 +202,7 @@ describe("a receiver that does not take it", () => {
     expect([test.status, test.body.error.code]).toEqual([409, "webhook_disabled"]);
   });
 
-  it("that is silent, redirects or answers without end holds up nobody else", async () => {
+  it("that is silent, redirects or answers endlessly delays no other", async () => {
     const [slow, moved, endless, good] = [await receiver(), await receiver(), await receiver(), await receiver()];
     slow.answer(() => {});
     moved.answer((_, response) => response.writeHead(302, { location: good.url }).end());
@@ -225,7 +225,7 @@ describe("a receiver that does not take it", () => {
 });
 
 describe("changes", () => {
-  it("sends nothing more to a disabled one, and what happens from then on to one that is enabled again", async () => {
+  it("sends nothing while disabled, and later events once enabled again", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
     await eventually(() => expect(to.received).toHaveLength(1));
@@ -243,7 +243,7 @@ describe("changes", () => {
     expect(await sentTo(body.id)).toEqual(["key.created", "key.created", "key.revoked", "ping"]);
   });
 
-  it("signs with both secrets for a day after a rotation", async () => {
+  it("sends two signatures for a day after a rotation", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
     await eventually(() => expect(to.received).toHaveLength(1));
@@ -257,7 +257,7 @@ describe("changes", () => {
     }
   });
 
-  it("sends an event once more under its own id, and a test when asked", async () => {
+  it("sends an event again under its own id, and a test on request", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
     await eventually(() => expect(to.received).toHaveLength(1));
@@ -269,7 +269,7 @@ describe("changes", () => {
     expect((await deliveries(body.id)).map(({ status }: { status: string }) => status)).toHaveLength(3);
   });
 
-  it("forgets a webhook with all that is on its way", async () => {
+  it("deletes a webhook with its pending deliveries", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
     const gone = await app.call(`/v1/webhooks/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
@@ -289,18 +289,18 @@ describe("refusals", () => {
     ["a short secret", { url: "https://example.com/", secret: "whsec_c2hvcnQ=" }],
     ["a secret without its prefix", { url: "https://example.com/", secret: Buffer.alloc(32).toString("base64") }],
     ["an unknown field", { url: "https://example.com/", evnets: [] }],
-  ])("says no to %s", async (_, body) => {
+  ])("refuses %s", async (_, body) => {
     const { status } = await app.call("/v1/webhooks", body, { key: caller.key });
     expect(status).toBe(422);
   });
 
-  it("says no to private addresses where they are not allowed", async () => {
+  it("refuses private addresses where they are not allowed", async () => {
     const strict = await ownGateway({ allowPrivateAddresses: false, database: app.database });
     for (const url of ["https://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/", "http://example.com/"])
       expect((await strict.call("/v1/webhooks", { url }, { key: caller.key })).status).toBe(422);
   });
 
-  it("answers another organisation's webhook as one that never was", async () => {
+  it("returns 404 for another organization's webhook", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
     const stranger = await app.caller(0);

@@ -69,7 +69,7 @@ const workspacesOf = async (name: string): Promise<string[]> =>
 const BODY = { model: "acme/base", action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
 
 describe("a webhook of a workspace", () => {
-  it("shows it, and gets what happens in that workspace alone; one of none gets all, and each event says whose it is", async () => {
+  it("shows its workspace and gets only its events; others get all, each with its workspace", async () => {
     const [all, some] = [await receiver(), await receiver()];
     const whole = await register(all.url, {});
     const { status, body } = await register(some.url, { workspace_id: lab });
@@ -116,14 +116,14 @@ describe("a webhook of a workspace", () => {
     expect(bare).not.toHaveProperty("workspace_id");
   });
 
-  it("keeps it when it is changed otherwise", async () => {
+  it("keeps its workspace when other fields change", async () => {
     const id = await hook(lab, ["*"]);
     const change = { description: "changed", workspace_id: field };
     await app.call(`/v1/webhooks/${id}`, change, { key: owner.key, method: "PATCH" });
     expect((await app.call(`/v1/webhooks/${id}`, undefined, { key: owner.key })).body.workspace_id).toBe(lab);
   });
 
-  it("is refused with 404 where the workspace is another organisation's, nobody's or deleted, and with 422 where it has no name", async () => {
+  it("is refused with 404 for a foreign, unknown or deleted workspace, and 422 for an empty name", async () => {
     const { org } = await app.caller(0);
     const foreign = await workspace("foreign", {}, org);
     const gone = await workspace("gone");
@@ -139,7 +139,7 @@ describe("a webhook of a workspace", () => {
 });
 
 describe("a key of a workspace", () => {
-  it("registers webhooks of that workspace alone", async () => {
+  it("registers webhooks of that workspace only", async () => {
     const { key } = await made({ workspace_id: lab });
     const asked = (more: object) => app.call("/v1/webhooks", { url: `${app.url}/`, ...more }, { key });
     expect((await asked({})).body.workspace_id).toBe(lab);
@@ -149,7 +149,7 @@ describe("a key of a workspace", () => {
     expect(body.error.message).toContain("of that workspace alone");
   });
 
-  it("finds no webhook but those of its workspace", async () => {
+  it("finds only webhooks of its workspace", async () => {
     const { key } = await made({ workspace_id: lab });
     const [ours, theirs, whole] = [await hook(lab, ["*"]), await hook(field, ["*"]), await hook(undefined, ["*"])];
     const list = (await app.call("/v1/webhooks", undefined, { key })).body.data;
@@ -175,7 +175,7 @@ describe("a key of a workspace", () => {
 });
 
 describe("the workspace of an event", () => {
-  it("is that of the key whose call failed", async () => {
+  it("is the workspace of the key whose call failed", async () => {
     const [ours, theirs] = [await hook(lab, ["request.failed"]), await hook(field, ["request.failed"])];
     const { key } = await made({ workspace_id: lab });
     model.script.act = (_call, _answer, served) => served.end(13, "broken");
@@ -185,7 +185,7 @@ describe("the workspace of an event", () => {
     expect([await sentTo(ours), await sentTo(theirs)]).toEqual([["request.failed"], []]);
   });
 
-  it("is the one whose budget is used, or that of the key whose budget is", async () => {
+  it("is the workspace of the used budget, or of its key", async () => {
     const budget = { limit_usd: 0.01, interval: "daily" };
     const tight = await workspace("tight", { budget });
     const ours = await hook(lab, ["budget.threshold"]);
@@ -200,7 +200,7 @@ describe("the workspace of an event", () => {
     expect(await sentTo(ours)).toEqual(["budget.threshold", "budget.threshold"]);
   });
 
-  it("is that of the key that asked for a job, however it ends and whoever calls it off", async () => {
+  it("is the workspace of the job's key, however the job ends", async () => {
     const ours = await hook(lab, ["*"]);
     const { key } = await made({ workspace_id: lab });
     const batch = { contract: "act", requests: [BODY] };
@@ -222,7 +222,7 @@ describe("the workspace of an event", () => {
     expect(await sentTo(ours)).toEqual(["key.created", ...jobs]);
   });
 
-  it("is that of the key that will end or is revoked, with its workspace too", async () => {
+  it("is the workspace of the expiring or revoked key", async () => {
     const ours = await hook(lab, ["key.expiring", "key.revoked"]);
     const [ending, last] = [await made({ workspace_id: lab }), await made({ workspace_id: lab })];
     await app.sql`
@@ -242,7 +242,7 @@ describe("the workspace of an event", () => {
     expect(await sentTo(ours)).toEqual(["key.expiring", "key.revoked", "key.revoked"]);
   });
 
-  it("is that of the stop's workspace or key; of a robot, that of the key that stops it; the whole organisation's has none", async () => {
+  it("is the workspace of the stop, its key or the stopping key, and none for the organization", async () => {
     const { id, key } = await made({ workspace_id: lab });
     const stop = async (target: object, by = owner.key) =>
       expect((await app.call("/v1/robots/stop", { ...target, reason: "test" }, { key: by })).status).toBe(200);
@@ -260,7 +260,7 @@ describe("the workspace of an event", () => {
     await eventually(async () => expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", lab]));
   });
 
-  it("is that of the key whose session loses its pin, and whose call another offering answers", async () => {
+  it("is the workspace of the key whose session moves or whose call fails over", async () => {
     const providers = new Map<string, Model>();
     for (const provider of ["left", "right"]) {
       const own = await openModel();
@@ -282,7 +282,7 @@ describe("the workspace of an event", () => {
     for (const each of providers.values()) await each.close();
   });
 
-  it("is that of the webhook that is disabled", async () => {
+  it("is the workspace of the disabled webhook", async () => {
     const gone = await receiver();
     gone.answer((_, response) => response.writeHead(410).end());
     for (const workspace_id of [lab, undefined]) {
@@ -294,7 +294,7 @@ describe("the workspace of an event", () => {
     expect(await workspacesOf("webhook.disabled")).toEqual([lab, ""]);
   });
 
-  it("is that of a key that an invited member takes, or an application gets from it and gives back", async () => {
+  it("is the workspace of a key that a member or an application obtains or returns", async () => {
     const member = await person(app, owner.org, "developer", { workspace_ids: [lab] });
     // The first one is the owner's.
     expect(await workspacesOf("key.created")).toEqual(["", lab]);
@@ -309,7 +309,7 @@ describe("the workspace of an event", () => {
     expect(await workspacesOf("key.revoked")).toEqual([lab]);
   });
 
-  it("is read by the database as the codec writes it, whatever its neighbours", async () => {
+  it("is decoded by the database as the codec encodes it", async () => {
     const text = fc.string({ unit: "grapheme", maxLength: 300 });
     const events = fc.sample(
       fc.record({ id: text, apiVersion: text, createdAt: fc.nat(), orgId: text, workspaceId: fc.option(text) }),

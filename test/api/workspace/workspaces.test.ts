@@ -40,7 +40,7 @@ const usual = {
 };
 
 describe("POST /v1/orgs/{org_id}/workspaces", () => {
-  it("makes a workspace, with a word made from its name", async () => {
+  it("creates a workspace with a slug from its name", async () => {
     const { status, body } = await make({ name: "Pick & Place, Süd" });
     expect([status, body]).toEqual([
       201,
@@ -57,7 +57,7 @@ describe("POST /v1/orgs/{org_id}/workspaces", () => {
     expect((await app.call(at(caller.org, body.id), undefined, { key: caller.key })).body).toEqual(body);
   });
 
-  it("keeps its budget and settings, which narrow those of the organisation", async () => {
+  it("stores budget and settings, which narrow the organization's", async () => {
     const { org, key } = await app.caller(0);
     await app.call(
       `/v1/orgs/${org}/settings`,
@@ -81,14 +81,14 @@ describe("POST /v1/orgs/{org_id}/workspaces", () => {
     });
   });
 
-  it("takes each word once in an organisation, also when many ask at the same time", async () => {
+  it("assigns each slug once per organization, even for concurrent calls", async () => {
     const answers = await Promise.all(Array.from({ length: 6 }, () => make({ name: "Twin", slug: "twin" })));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409]);
     const stranger = await app.caller(0);
     expect((await app.call(at(stranger.org), { name: "Twin" }, { key: stranger.key })).status).toBe(201);
   });
 
-  it("refuses what makes no sense", async () => {
+  it("refuses invalid fields", async () => {
     for (const body of [
       {},
       { name: "" },
@@ -109,7 +109,7 @@ describe("POST /v1/orgs/{org_id}/workspaces", () => {
 });
 
 describe("GET, PATCH and DELETE", () => {
-  it("list with a cursor, change, and delete", async () => {
+  it("list with a cursor, update and delete", async () => {
     const { org, key } = await app.caller(0);
     const ids: string[] = [];
     for (const name of ["a", "b", "c"]) ids.push((await app.call(at(org), { name }, { key })).body.id);
@@ -145,7 +145,7 @@ describe("GET, PATCH and DELETE", () => {
     expect((await app.call(at(org), { name: "again", slug: "aa" }, { key })).status).toBe(201);
   });
 
-  it("deletes one with keys by force alone, and revokes them", async () => {
+  it("deletes a workspace with keys only by force, and revokes them", async () => {
     const { body: ws } = await make({ name: "to go" });
     const key = await app.key(caller.org, { workspace_id: ws.id });
     expect((await act(key)).status).toBe(200);
@@ -160,7 +160,7 @@ describe("GET, PATCH and DELETE", () => {
     );
   });
 
-  it("show another organisation's as if there were none", async () => {
+  it("return 404 for another organization's workspaces", async () => {
     const stranger = await app.caller(0);
     const { body: ws } = await make({ name: "mine" });
     for (const [org, id] of [
@@ -181,7 +181,7 @@ describe("GET, PATCH and DELETE", () => {
     expect((await app.call(at(caller.org), undefined, {})).status).toBe(401);
   });
 
-  it("are made by owners, admins and the operator", async () => {
+  it("require an owner, an admin or the operator", async () => {
     for (const role of ["developer", "operator", "billing", "viewer", "supplier"])
       expect((await make({ name: role }, { key: await app.key(caller.org, { role }) })).status, role).toBe(403);
     expect((await make({ name: "admins" }, { key: await app.key(caller.org, { role: "admin" }) })).status).toBe(201);
@@ -197,7 +197,7 @@ describe("the budget of a workspace", () => {
     return { ws: ws.id as string, one: keys[0]!, other: keys[1]! };
   };
 
-  it("is shared by its keys, and 402 says what ran short and when it is renewed", async () => {
+  it("is shared by its keys; 402 names what ran out and its renewal", async () => {
     const { ws, one, other } = await budgeted(0.003);
     expect([(await act(one)).status, (await act(other)).status]).toEqual([200, 200]);
     const { status, body } = await act(one, 20);
@@ -219,7 +219,7 @@ describe("the budget of a workspace", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("for forty calls serves exactly forty, from two replicas and two keys", async () => {
+  it("of forty calls serves exactly forty from two replicas and two keys", async () => {
     const { one, other } = await budgeted(0.04);
     const calls = Array.from({ length: 100 }, (_, i) => act(i % 2 ? one : other, 10, i % 4 < 2 ? app : two));
     const answers = await Promise.all(calls);
@@ -229,7 +229,7 @@ describe("the budget of a workspace", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("that is set below what was spent admits nothing more, on every replica", async () => {
+  it("set below the amount spent admits nothing more, on every replica", async () => {
     const { ws, one } = await budgeted(1);
     for (const gateway of [app, two]) expect((await act(one, 10, gateway)).status).toBe(200);
     const { status, body } = await app.call(
@@ -245,7 +245,7 @@ describe("the budget of a workspace", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("and the key's own both hold: the smaller is told", async () => {
+  it("applies together with the key's; the smaller one is reported", async () => {
     const { ws } = await budgeted(1);
     const key = await app.key(caller.org, { workspace_id: ws, budget: { limit_usd: 0.001 } });
     expect((await act(key)).status).toBe(200);
