@@ -160,7 +160,7 @@ const FLOODS: readonly Flood[] = [
           ? frame(FRAME.headers, FLAG.endHeaders | FLAG.endStream, 1, indexed(keyed))
           : frame(FRAME.headers, FLAG.endHeaders | FLAG.endStream, idOf(nth), Buffer.alloc(8_000, 0xbe)),
       ]),
-    ...{ mustEnd: true, reads: true },
+    ...{ mustEnd: true, endsAtLook: true, reads: true },
   },
   {
     name: "heads that are too large",
