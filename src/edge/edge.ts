@@ -6,12 +6,8 @@ import type { Http2ServerResponse } from "node:http2";
 import { createServer as createListener, isIP, type Server } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import Fastify, {
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type FastifyServerFactory,
-} from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyServerFactory } from "fastify";
+import Fastify from "fastify";
 import { API_VERSION, BRAND } from "../brand.ts";
 import { after } from "../clock.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
@@ -19,7 +15,6 @@ import { newId } from "../ids.ts";
 import { BodyMemory } from "./body-memory.ts";
 import type { CallLog } from "./call-log.ts";
 import { serveConsole } from "./console.ts";
-import { serveCors } from "./cors.ts";
 import type { Gate } from "./gate/gate.ts";
 import { wireBody } from "./messages/errors.ts";
 import { nearest } from "./messages/json-text.ts";
@@ -288,4 +283,32 @@ function frameworkRefusal(error: unknown): Refusal {
   if (status === 415) return refuse(Reason.UNSUPPORTED_MEDIA_TYPE, "unsupported content type", {}, { cause: error });
   if (status === 400) return refuse(Reason.MALFORMED_BODY, "malformed request", {}, { cause: error });
   return asRefusal(error);
+}
+
+/** Headers of answers that pages may read, beside those that every page may. No cookie is sent, so that `*` stands for all. */
+const EXPOSED = "*";
+/** Headers of requests that pages may send: `*` stands for all but this one. */
+const ACCEPTED = "authorization, *";
+const METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE";
+/** How long a browser remembers that it may call, in seconds. */
+const REMEMBERED_S = "600";
+
+/** Lets pages of these origins read answers, and lets their browsers ask beforehand. Does nothing for any other. */
+function serveCors(fastify: FastifyInstance, origins: ReadonlySet<string>): void {
+  if (origins.size === 0) return;
+  fastify.addHook("onRequest", async ({ raw: { method, headers } }, reply) => {
+    const { raw } = reply;
+    // What is kept of an answer to one page is none for another.
+    raw.setHeader("vary", "origin");
+    const { origin } = headers;
+    if (origin === undefined || !origins.has(origin)) return;
+    raw.setHeader("access-control-allow-origin", origin);
+    raw.setHeader("access-control-expose-headers", EXPOSED);
+    if (method !== "OPTIONS" || headers["access-control-request-method"] === undefined) return;
+    reply.hijack();
+    raw.setHeader("access-control-allow-methods", METHODS);
+    raw.setHeader("access-control-allow-headers", ACCEPTED);
+    raw.setHeader("access-control-max-age", REMEMBERED_S);
+    raw.writeHead(204).end();
+  });
 }

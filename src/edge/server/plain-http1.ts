@@ -413,7 +413,7 @@ interface ChunkedBodySource {
 }
 
 /** An answer that is sent in chunks. */
-export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outlet {
+class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outlet {
   readonly #connection: ChunkedBodySource;
   /** The head of the answer, until the first chunk takes it along. */
   #head: string;
@@ -468,7 +468,7 @@ function put(into: Buffer, at: number, text: string): number {
 }
 
 /** A request's head, and where its body lies behind it. */
-export interface PlainHead {
+interface PlainHead {
   /** The path, without a query. */
   readonly path: string;
   /** By lower-case names; none came twice. */
@@ -536,7 +536,7 @@ export function readPlainHead(bytes: Buffer, before?: PlainHead): PlainHead | un
 }
 
 /** Whether these bytes, which are no plain head, may be the beginning of one. */
-export const mayBecomePlain = (bytes: Buffer): boolean =>
+const mayBecomePlain = (bytes: Buffer): boolean =>
   bytes.length < MOST.headBytes &&
   bytes.compare(BEGINNING, 0, Math.min(BEGINNING.length, bytes.length), 0, Math.min(BEGINNING.length, bytes.length)) ===
     0 &&

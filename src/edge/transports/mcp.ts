@@ -32,7 +32,7 @@ import { refuseRequest } from "./rest/rest.ts";
 import { originOf } from "./rest/routes.ts";
 
 /** What this transport depends on. */
-export interface McpOptions {
+interface McpOptions {
   readonly services: readonly DescService[];
   readonly gate: Gate;
   readonly log: CallLog;

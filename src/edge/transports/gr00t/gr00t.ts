@@ -3,6 +3,7 @@
  * `get_action` is an act call through the gate that all transports share. `kill` is answered with an error, and nothing else happens.
  * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
  */
+
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
@@ -28,8 +29,7 @@ import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { refusalOf } from "../../messages/errors.ts";
 import { encodedOnce } from "../../messages/json.ts";
 import { Slots, slotOf } from "../../server/slots.ts";
-import { type OwnRequest, ownLineOf } from "../own-keys.ts";
-import { unreadable } from "../unreadable.ts";
+import { type OwnRequest, ownLineOf, unreadable } from "../own-keys.ts";
 import { type AskedAction, actionAsked, modalitiesOf, modelAsked } from "./observation.ts";
 
 /** What this transport depends on. */

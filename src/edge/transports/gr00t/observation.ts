@@ -1,4 +1,5 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
+
 import { create } from "@bufbuild/protobuf";
 import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { ALIAS_PREFIX } from "../../../brand.ts";

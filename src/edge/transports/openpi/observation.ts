@@ -3,6 +3,7 @@
  * (Physical-Intelligence/openpi, src/openpi/policies), and of the environments under its `examples/`; RoboArena's of its server's own
  * description (robo-arena/roboarena, roboarena/policy_server.py at 3034234, policy_client.py at 55aa8a8).
  */
+
 import { create } from "@bufbuild/protobuf";
 import { ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { type EncodeOptions, headOf, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";

@@ -7,6 +7,7 @@
  * Sources: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi); robo-arena/roboarena, roboarena/policy_server.py at
  * 3034234 and policy_client.py at 55aa8a8.
  */
+
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { create } from "@bufbuild/protobuf";

@@ -1,4 +1,5 @@
 /** What a connection speaks: openpi's protocol and RoboArena's form of it here, vla-evaluation-harness's in a file of its own. */
+
 import type { ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { API_VERSION, BRAND } from "../../../brand.ts";
 import { CodecError } from "../../../codecs/error.ts";
@@ -6,8 +7,7 @@ import type { EncodeOptions } from "../../../codecs/pictures/raw-pictures.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { Reason, refuse } from "../../../errors.ts";
-import type { OwnRequest } from "../own-keys.ts";
-import { unreadable } from "../unreadable.ts";
+import { type OwnRequest, unreadable } from "../own-keys.ts";
 import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 
 /** Bytes go as binary frames, texts as text. */

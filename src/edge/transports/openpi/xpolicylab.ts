@@ -4,6 +4,7 @@
  * which the first is kept here until the second.
  * Source: XPolicyLab/XPolicyLab, client_server/ws/model_client.py, model_server.py and protocol/ at 7198143; `call` of yuz1wan/XPolicyLab at 00cf994.
  */
+
 import { create } from "@bufbuild/protobuf";
 import { ActRequestSchema, type ActResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { BRAND } from "../../../brand.ts";
@@ -16,7 +17,7 @@ import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { numbersIn, textIn } from "../../../codecs/python/values.ts";
 import { Reason, refuse } from "../../../errors.ts";
 import { numbersOwed, spaceOwed } from "../../../inference/robot-check.ts";
-import { unreadable } from "../unreadable.ts";
+import { unreadable } from "../own-keys.ts";
 import { MOST_PICTURES, type NamedPart, type OpenpiQuery } from "./observation.ts";
 import type { Heard, RobotProtocol } from "./protocol.ts";
 
