@@ -54,8 +54,8 @@ export function missingFlags(words: readonly string[]): string[] {
 /** Has small collections made between slices of long work, and after much that arrived, where the process was started with `--expose-gc`; elsewhere V8 makes them when it likes. */
 export function collectBetweenSlices(): void {
   if (globalThis.gc === undefined) return;
-  installPause(breatheOut);
-  installPassing(countArrived);
+  installPause(pauseForCollection);
+  installPassing(countRead);
   isCollecting = true;
 }
 
@@ -74,7 +74,7 @@ const MOST_ARRIVED_BYTES = 16 << 20;
 let arrived = 0;
 
 /** Counts bytes that were read into memory of their own; after many of them the young are collected, at the end of this turn of the event loop. */
-function countArrived(bytes: number): void {
+function countRead(bytes: number): void {
   arrived += bytes;
   if (arrived < MOST_ARRIVED_BYTES) return;
   arrived = 0;
@@ -136,7 +136,7 @@ const LOOK_MS = 5;
  * Leaves the event loop to others once, for code that makes much that stays: as soon as there is so much of it that a collection
  * would be felt, it has a turn of its own. While the old are being collected nothing is made.
  */
-export async function breatheOut(): Promise<void> {
+export async function pauseForCollection(): Promise<void> {
   await breathe();
   if (!isYoungMany()) return;
   // What the collector began with in this turn is known in the next.

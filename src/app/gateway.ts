@@ -26,7 +26,7 @@ import { type AppContext, Closers, type ClusterMember } from "./context.ts";
 import { openGate } from "./gate.ts";
 import type { Subsystems } from "./services.ts";
 import { supplyDeps } from "./services.ts";
-import { openStorage, patiently, type Storage } from "./storage.ts";
+import { openStorage, type Storage, whenDatabaseAnswers } from "./storage.ts";
 import { openBilling, openEvents, openInference, openSupply, openUpstream, samplesOf } from "./subsystems.ts";
 import { type OpenedPort, openPort, type Transports } from "./transports.ts";
 import { startWorkers } from "./workers.ts";
@@ -160,7 +160,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   await supply.loader.load();
   // Without it figures begin anew, which is no reason not to open.
   await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
-  const key = secrets && (await patiently(log, () => demoKey(sql, config.dataDir, secrets)));
+  const key = secrets && (await whenDatabaseAnswers(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
   const signIn = key === undefined ? undefined : await demoSignIn(sql, key);
   const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl, signIn };
@@ -285,7 +285,7 @@ async function drain(
 /** Starts the reference provider and declares what it serves. Nobody calls yet. */
 async function openReference({ log, closers }: AppContext, subsystems: Subsystems): Promise<void> {
   const { storage, outward } = subsystems;
-  const ports = await patiently(log, () => lastReferencePorts(storage.sql));
+  const ports = await whenDatabaseAnswers(log, () => lastReferencePorts(storage.sql));
   const options = { log: (text: string) => log.warn(text) };
   // Another program may listen there now; elsewhere its offerings are new ones.
   const reference = await startReference({ ...options, ...ports }).catch(() => startReference(options));
@@ -293,7 +293,7 @@ async function openReference({ log, closers }: AppContext, subsystems: Subsystem
   outward.own.add(reference.grpc).add(reference.openpi);
   // Supply is read once everything is declared.
   const deps = { ...supplyDeps(subsystems), allowPrivate: true, refresh: async () => {} };
-  await patiently(log, async () => {
+  await whenDatabaseAnswers(log, async () => {
     for (const fault of await bringReference(deps, reference.grpc)) log.error(`reference provider: ${fault}`);
   });
 }

@@ -61,7 +61,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   const { databaseDirectUrl } = config;
   const direct = databaseDirectUrl ?? url;
   const pooled = databaseDirectUrl !== undefined;
-  await patiently(log, async () => {
+  await whenDatabaseAnswers(log, async () => {
     if (pooled) await databaseReachable(direct, { setting: "LIMBER_DATABASE_DIRECT_URL" });
     await databaseReachable(url, { pooled });
     if (pooled) await sameDatabase(url, direct);
@@ -77,15 +77,15 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   closers.add(() => sql.end());
   const line = connect(url, { max: 1, plansOnce: true, pulse, pooled });
   closers.add(() => line.end());
-  await patiently(log, () => bringCatalog(config, sql, log));
-  await patiently(log, () => keepOrgCaps(sql, config.orgCaps));
+  await whenDatabaseAnswers(log, () => bringCatalog(config, sql, log));
+  await whenDatabaseAnswers(log, () => keepOrgCaps(sql, config.orgCaps));
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
   const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
   const keys = createVault(masterKey, config.otherMasterKeys);
-  const missingKeys = await patiently(log, () => checkMasterKey(sql, keys));
-  const hashKey = await patiently(log, () => hashKeyOf(sql, keys));
+  const missingKeys = await whenDatabaseAnswers(log, () => checkMasterKey(sql, keys));
+  const hashKey = await whenDatabaseAnswers(log, () => hashKeyOf(sql, keys));
   const vault = createVault(masterKey, config.otherMasterKeys, hashKey);
   if (missingKeys !== undefined) log.warn(missingKeys);
 
@@ -173,7 +173,7 @@ async function hashKeyOf(sql: Sql, vault: Vault): Promise<Buffer> {
 const RETRY_MS = { first: 250, most: 5_000 };
 
 /** Does `work`, again and again while the database is away, and says in the log what is waited for. Anything else that fails is thrown. */
-export async function patiently<T>(log: Logger, work: () => Promise<T>): Promise<T> {
+export async function whenDatabaseAnswers<T>(log: Logger, work: () => Promise<T>): Promise<T> {
   for (let waitMs = RETRY_MS.first; ; waitMs = Math.min(waitMs * 2, RETRY_MS.most)) {
     try {
       return await work();

@@ -53,7 +53,7 @@ import { createUpstream, type Upstream } from "../upstream/index.ts";
 import { openOtlp } from "../upstream/post/otlp.ts";
 import { guardedAgent, guardedLookup } from "../upstream/transport/guard.ts";
 import type { AppContext, Closers } from "./context.ts";
-import { openReplicaLine, patiently, type Storage } from "./storage.ts";
+import { openReplicaLine, type Storage, whenDatabaseAnswers } from "./storage.ts";
 
 /** Billing, opened. */
 export interface Billing {
@@ -80,7 +80,7 @@ export async function openBilling(
 ): Promise<Billing> {
   // The embedded database has one process at a time, which is the same replica at each start.
   const ledger = new Ledger({ sql, line, notifications, replica: config.databaseUrl ? replica : "embedded" });
-  const leaser: Leaser = await patiently(log, () => CreditLeaser.open(ledger));
+  const leaser: Leaser = await whenDatabaseAnswers(log, () => CreditLeaser.open(ledger));
   closers.add(() => leaser.close());
   const warn = (text: string): void => log.warn(text);
   let undecided = 0;
@@ -360,7 +360,7 @@ export async function openInference(
   const stopTransport = new StopTransport({ line: stopLine, replica, hear: (order) => stopOrders.hear(order) });
   closers.add(async () => stopTransport.close());
   closers.add(async () => stopOrders.close());
-  await patiently(log, () => stops.load());
+  await whenDatabaseAnswers(log, () => stops.load());
   loops.obey(stops);
   const warn = (text: string, cause: unknown): void => log.warn({ err: cause }, text);
   const robots = new AttendedRobots({ sql, notifications, stops, warn });

@@ -14,7 +14,7 @@ import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { tooLarge } from "./messages/bounds.ts";
 import { type MetricsAccess, sayMetrics } from "./metrics.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.ts";
+import { absorbErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.ts";
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
 import type { RestRoute } from "./transports/rest/routes.ts";
 
@@ -79,7 +79,7 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
     void answer(request, response, { transport, routes, metrics: options.metrics, isUrgent });
   });
   server.maxConnections = MOST_CONNECTIONS;
-  server.on("connection", hearErrors).on("secureConnection", hearErrors);
+  server.on("connection", absorbErrors).on("secureConnection", absorbErrors);
   server.on("clientError", (_, socket) => void socket.destroy());
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

@@ -12,7 +12,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
-import { breatheOut } from "../../src/app/collector.ts";
+import { pauseForCollection } from "../../src/app/collector.ts";
 import { writingJson } from "../../src/edge/messages/json.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
@@ -107,8 +107,8 @@ async function reload(
   const began = performance.now();
   const stop = watchLoop();
   const [facts, catalog] = await Promise.all([reader.read(), loadCatalog(sql, known)]);
-  await inSlices(supply.adopting(await inSlices(opener.facts(facts), breatheOut)), breatheOut);
-  await inSlices(registry.adopting(facts, catalog), breatheOut);
+  await inSlices(supply.adopting(await inSlices(opener.facts(facts), pauseForCollection)), pauseForCollection);
+  await inSlices(registry.adopting(facts, catalog), pauseForCollection);
   for (const list of [() => registry.view.routes(undefined), registry.view.facets, registry.view.providers])
     await list();
   const [tookMs, { turns, ...pauses }] = [performance.now() - began, stop()];

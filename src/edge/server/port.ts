@@ -9,7 +9,7 @@ import { type BudgetOptions, nodeHttp2, type StreamServer } from "./http2.ts";
 import { plainHttp1 } from "./plain-http1.ts";
 import { Penalties, Slots } from "./slots.ts";
 import type { UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
-import { hearErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
+import { absorbErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
 export type PortHandler = (
@@ -117,7 +117,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   // The error of a connection that could not be accepted belongs to no call; that of a port that is taken goes to `listen`.
   server.on("listening", () => server.on("error", () => undefined));
   server.on("connection", (socket: Socket) => {
-    hearErrors(socket);
+    absorbErrors(socket);
     // Counted here: a server knows of what it accepted itself, and not of what other listeners on its port gave it.
     if (!slots.take(socket)) {
       socket.destroy();
@@ -150,13 +150,13 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       return;
     }
     undecided.add(socket);
-    tellProtocol(socket, serve);
+    detectProtocol(socket, serve);
   };
 
   server.on(opened, (socket: Socket) => {
     // Under TLS it is another socket than the one that was accepted.
     if (options.tls !== undefined) {
-      hearErrors(socket);
+      absorbErrors(socket);
       slots.secured(socket);
     }
     if (socket.destroyed) return;
@@ -263,7 +263,7 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
  * and calls `tell`, with the socket paused. A peer that leaves before either is destroyed; a silent one is the caller's
  * to time out.
  */
-function tellProtocol(socket: Socket, tell: (protocol: "http1" | "http2") => void): void {
+function detectProtocol(socket: Socket, tell: (protocol: "http1" | "http2") => void): void {
   let got: Buffer = Buffer.alloc(0);
   const leave = (): unknown => socket.destroy();
   const read = (chunk: Buffer): void => {

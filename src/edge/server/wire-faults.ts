@@ -113,7 +113,7 @@ export function sizeOf(rawHeaders: readonly string[]): number {
 const heard = (): void => undefined;
 
 /** Hears the errors of a socket until it is gone. */
-export const hearErrors = (socket: Duplex): void => void socket.on("error", heard);
+export const absorbErrors = (socket: Duplex): void => void socket.on("error", heard);
 
 /** A request of node:http. */
 export class OwnedRequest extends IncomingMessage {

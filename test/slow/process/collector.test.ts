@@ -34,7 +34,7 @@ test("much that was made a moment ago is young until it is collected, and stays"
 test("a pause between slices leaves nothing much that is young", async () => {
   const script = `${GROW}
     const before = collector.isYoungMany();
-    for (let i = 0; i < 3 && collector.isYoungMany(); i++) await collector.breatheOut();
+    for (let i = 0; i < 3 && collector.isYoungMany(); i++) await collector.pauseForCollection();
     console.log(JSON.stringify([before, collector.isYoungMany(), kept.length > 0]));`;
   expect(await print(START_FLAGS, script)).toEqual([true, false, true]);
 });
@@ -44,7 +44,7 @@ test("a process that was started without the flags has pauses that collect nothi
     const slices = await import(${JSON.stringify(join(ROOT, "src/slices.ts"))});
     collector.collectBetweenSlices();
     await slices.pause();
-    await collector.breatheOut();
+    await collector.pauseForCollection();
     console.log(JSON.stringify([collector.isYoungMany(), kept.length > 0]));`;
   expect(await print([], script)).toEqual([true, true]);
 });

@@ -143,7 +143,7 @@ const overloadAnswers = new WeakMap<Advice, { lines: readonly string[]; body: re
 const ID_MARK = `req_${"0".repeat(26)}`;
 
 /** Refuses a call for overload; a whole request is answered with text that was made for earlier ones. */
-function sayOverloaded(response: HttpResponse, advice: Advice, dialect: Dialect): void {
+function refuseOverloaded(response: HttpResponse, advice: Advice, dialect: Dialect): void {
   const requestId = newId("req");
   if (!isWhole(response) || dialect !== native) {
     refuseRequest(response, overloaded(advice), requestId, { dialect });
@@ -240,7 +240,7 @@ export class RestTransport implements WholeRequestHandler {
       void this.answer(route, parameters, request, response);
       return;
     }
-    const answer = (): void => sayOverloaded(response, overload.advice(), route.dialect);
+    const answer = (): void => refuseOverloaded(response, overload.advice(), route.dialect);
     const isHeld = overload.pace(org, answer, () => response.destroy());
     if (isHeld && isWhole(response)) response.hold();
   }

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import type { Agent } from "undici";
 import { guardedAgent } from "../../../../src/upstream/transport/guard.ts";
 
-/** How much is fetched, and how patiently. */
+/** How much is fetched, and how whenDatabaseAnswers. */
 export const limits = { maxBytes: 1000, timeoutMs: 60_000, accept: "image/png" };
 
 const open: { close(): unknown }[] = [];
