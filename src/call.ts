@@ -16,13 +16,13 @@ import { Reason, type Refusal, refuse } from "./errors.ts";
 
 import type { OrgSettings } from "./store/account/settings.ts";
 
-/** An API key as the gate hands it on: who pays, and what the key may do. */
+/** An API key as services see it: the payer, and what the key may do. */
 export interface KeyPrincipal {
   kind: "key";
   keyId: string;
   orgId: string;
   role: string;
-  /** The member whose key it is; undefined for a key of the organisation itself. */
+  /** The member whose key it is; undefined for an organization key. */
   userId?: string | undefined;
   /** The sign-in by which a person calls; undefined for a caller with an API key. */
   session?: { readonly id: string; readonly browser: string } | undefined;
@@ -48,7 +48,7 @@ export interface KeyPrincipal {
   bounds?: SafetyBounds | undefined;
   /** The workspace whose budget counts too; undefined: none. */
   workspaceId: string | undefined;
-  /** What the organisation and the workspace settled. */
+  /** The settings of the organization and the workspace. */
   settings: OrgSettings;
 }
 
@@ -65,7 +65,7 @@ export interface IdempotencyClaim {
   claimId: string;
   /** Seals the answer before it is kept; undefined where it is kept as it is. */
   readonly seal?: ((answer: Uint8Array) => Uint8Array) | undefined;
-  /** Set once credit is held for the call: from then on the record of its end keeps the key or frees it, and nobody else may. */
+  /** Set once credit is held for the call: from then on only the record of its end keeps or frees the key. */
   promised: boolean;
 }
 
@@ -82,7 +82,7 @@ export interface EarlierAnswer {
 export interface CallTrail {
   /** Whose call it is, once the key is known, whether it is let in or not. */
   principal?: KeyPrincipal;
-  /** What was asked, once it could be read. */
+  /** The request, once it is parsed. */
   request?: Message;
   /** The caller's `traceparent` header. */
   traceparent?: string;
@@ -92,7 +92,7 @@ export interface CallTrail {
   batchId?: string;
   /** What the log keeps of its plan, or of why there is none: the name of a digest, and the order. */
   plan?: { readonly id: string; readonly ranks: string };
-  /** The bill puts the end of the call on record, and nobody else may. */
+  /** Only the bill records the end of the call. */
   isBilled?: boolean;
 }
 
@@ -116,9 +116,9 @@ export interface BrowserHead {
 
 /** Counts the steps of a control loop against the rate limit of its key. */
 export interface StepLimit {
-  /** Takes a step where one is at hand; false where it has to be waited for, or there is none. */
+  /** Takes a step if one is available; false if the call has to wait or there is none. */
   tryStep(): boolean;
-  /** Takes a step, and asks the database where none is at hand; rejects with the 429 where there is none. */
+  /** Takes a step, from the database if none is available here; rejects with the 429 if there is none. */
   waitStep(): Promise<void>;
 }
 
@@ -168,7 +168,7 @@ export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadli
   return Math.min((arrivedAt ?? at) + Math.min(deadlineMs, LONGEST_MS), deadline ?? Number.POSITIVE_INFINITY) - at;
 }
 
-/** The refusal of a call whose time is over before there is an answer. */
+/** The refusal of a call whose deadline passed before an answer. */
 export const tooLate = (): Refusal =>
   refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before a provider answered; nothing was charged");
 
@@ -186,7 +186,7 @@ export function keyOf(call: Call): KeyPrincipal {
 }
 
 /**
- * Who acts by a call, as the audit log has it: `admin`, `public`, the name of the key, or that of the person who is signed in. Spread it into
+ * The actor of a call in the audit log: `admin`, `public`, the key's id, or the signed-in user's. Spread it into
  * `audit(tx, {...})`.
  */
 export const byCall = ({ principal, requestId }: Call): { actor: string; requestId: string } => ({

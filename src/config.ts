@@ -119,7 +119,7 @@ export interface Config {
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
   allowPrivateAddresses: boolean;
-  /** Who is asked for the names in addresses that callers give, as `address` or `address:port`; undefined: the system's name servers. */
+  /** DNS servers for user-given addresses, as `address` or `address:port`; undefined: those of the system. */
   dnsServers: readonly string[] | undefined;
   /** The operator's own proxies, as addresses or networks: from them `X-Forwarded-For` is believed. */
   trustedProxies: readonly string[];
@@ -129,7 +129,7 @@ export interface Config {
   referenceSupply: boolean;
   /** Where callers reach this gateway from outside; undefined: where it listens. */
   publicUrl: string | undefined;
-  /** Where callers reach this gateway past its proxy, without the proxy's time-out; undefined: nowhere else. */
+  /** The address of this gateway without its proxy and the proxy's timeout; undefined: none. */
   directUrl: string | undefined;
   /** The origins whose pages in browsers may read answers. */
   corsOrigins: ReadonlySet<string>;
@@ -152,12 +152,12 @@ export interface Config {
   orgCaps: OrgCaps;
   /** Bytes that the bodies of running calls may take: in all, and of one key. */
   bodyMemory: { all: number; perKey: number };
-  /** How long a process that is asked to end says that it is not ready, and serves all the same, in milliseconds. */
+  /** How long a stopping process reports that it is not ready and still serves, in milliseconds. */
   drainDelayMs: number;
   /** How long it then lets what runs end. */
   drainMs: number;
   logLevel: LogLevel;
-  /** Whether a service manager waits to be told that this process is ready, and how often it wants to hear that it lives, in milliseconds. */
+  /** Whether a service manager waits for readiness, and the interval of its watchdog, in milliseconds. */
   serviceManager: { isTold: boolean; watchdogMs: number | undefined };
 }
 
@@ -387,7 +387,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   return config;
 }
 
-/** The first program of this name on a path that may be run. */
+/** The first executable with this name on a path. */
 function onPath(name: string, path: string): string | undefined {
   const places = path.split(delimiter).filter((folder) => folder !== "");
   return places.map((folder) => join(folder, name)).find(isProgram);

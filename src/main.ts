@@ -21,7 +21,7 @@ let opened: { end(): void; readonly delayMs: number } | undefined;
 let closing = false;
 /** The link to the primary process, in a worker. */
 let link: WorkerLink | undefined;
-/** Not 0 once there was an unhandled error, however the process was told to end. */
+/** The exit code: 1 after an unhandled error. */
 let exitCode = 0;
 
 /** What started this process, and may want to know how it is. */
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   opened = { end: () => close(gateway, BROKEN_PATIENCE_MS, delayMs), delayMs };
   if (link !== undefined) return runWorker(link, gateway, config);
 
-  // Before anybody is told that it is ready, and may end it.
+  // Installed before readiness is reported, after which a manager may stop it.
   const stop = (delayMs: number): void => (closing ? process.exit(1) : close(gateway, config.drainMs, delayMs)); // asked twice: at once
   process.on("SIGTERM", () => stop(config.drainDelayMs));
   // Who sits at the terminal waits for no balancer.
@@ -154,7 +154,7 @@ function renewCertificate(gateway: Gateway): void {
   }
 }
 
-/** A limit of a misspelt name would hold nothing. */
+/** A misspelled limit would have no effect. */
 function warnOfUnknownSettings(): void {
   const { unknown, known, prefix } = unknownSettings();
   // The prefix that all of them share says nothing of what was meant.

@@ -297,7 +297,7 @@ export class Primary implements ClusterMember {
   }
 
   /**
-   * AggregatorRegistry adds the parts together, but does not gather them: its own `clusterMetrics` fails as a whole while one worker hangs.
+   * AggregatorRegistry adds the parts together, but does not gather them: its own `clusterMetrics` fails while one worker hangs.
    */
   async metrics(): Promise<string> {
     const parts = await Promise.all([

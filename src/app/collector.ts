@@ -120,7 +120,7 @@ export function isCollectorBusy(): boolean {
     observer = new PerformanceObserver((list) => hear(list.getEntries()));
     observer.observe({ entryTypes: ["gc"] });
   }
-  // It is told a turn later than it could be asked, and a small collection in that turn would do all of the marking in its pause.
+  // Its callback comes a turn late, and a small collection in that turn would do all of the marking in its pause.
   hear(observer.takeRecords());
   return marking;
 }
@@ -128,7 +128,7 @@ export function isCollectorBusy(): boolean {
 /** Has the young collected at once; nothing where the process was started without `--expose-gc`. */
 export const collectYoung = (): void => globalThis.gc?.({ type: "minor" });
 
-/** How long the collector may need for the old, and how often it is asked whether it has ended. */
+/** How long the collector may need for the old, and how often it is polled. */
 const MARKING_MS = 1_000;
 const LOOK_MS = 5;
 

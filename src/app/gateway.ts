@@ -37,9 +37,9 @@ export interface Gateway {
   url: string | undefined;
   /** Where else it listens, where HOST stands for every address of the machine. */
   otherUrls: readonly string[];
-  /** The port for clients of Isaac-GR00T, where it was asked for. */
+  /** The port for Isaac-GR00T clients, if configured. */
   gr00tPort?: number | undefined;
-  /** The operations port, where it was asked for. */
+  /** The operations port, if configured. */
   operationsPort?: number | undefined;
   /** What worker processes need to use what this process started; undefined if it opened nothing behind its port. */
   shared?: SharedParts | undefined;
@@ -158,7 +158,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   outward.upstream.hub.onChange(() => void supply.loader.load());
   supply.loader.follow(notifications);
   await supply.loader.load();
-  // Without it figures begin anew, which is no reason not to open.
+  // Without it figures start empty, which is no reason not to open.
   await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
   const key = secrets && (await whenDatabaseAnswers(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
@@ -282,7 +282,7 @@ async function drain(
   patience.abort();
 }
 
-/** Starts the reference provider and declares what it serves. Nobody calls yet. */
+/** Starts the reference provider and declares what it serves, before any call. */
 async function openReference({ log, closers }: AppContext, subsystems: Subsystems): Promise<void> {
   const { storage, outward } = subsystems;
   const ports = await whenDatabaseAnswers(log, () => lastReferencePorts(storage.sql));

@@ -195,7 +195,7 @@ export async function probeCommand(
     try {
       const wire = upstream.wireOf(runtime);
       if (!wire || runtime === "limber-outbound" || runtime === "simulated")
-        throw new Misuse(`--runtime must be one of ${dialled(upstream.runtimes).join(", ")}, not ${runtime}`);
+        throw new Misuse(`--runtime must be one of ${dialed(upstream.runtimes).join(", ")}, not ${runtime}`);
       const { offering, target, bounds } = liveOffering(record, undefined, {
         vault: createVault(secretBytes(32)),
         upstream,
@@ -221,5 +221,5 @@ export async function probeCommand(
   }
 }
 
-const dialled = (runtimes: readonly string[]): string[] =>
+const dialed = (runtimes: readonly string[]): string[] =>
   runtimes.filter((name) => name !== "limber-outbound" && name !== "simulated");

@@ -26,7 +26,7 @@ export function onUnhandledErrors(hear: (unhandled: UnhandledError, isFirst: boo
   process.on("uncaughtException", on("uncaught exception"));
 }
 
-/** A service manager that waits to be told. */
+/** A service manager that waits for readiness. */
 export interface ServiceManager {
   /** Everything is open; from now on it hears that this process lives. */
   ready(): void;
@@ -38,7 +38,7 @@ const PROGRAM = "systemd-notify";
 /** Signs of life within the time after which their absence is taken for the end. */
 const SIGNS = 3;
 
-/** Speaks to the service manager, where there is one. `warn` is told once where its program is not there. */
+/** Speaks to the service manager, where there is one. Calls `warn` once if its program is missing. */
 export function openServiceManager(
   { isTold, watchdogMs }: Config["serviceManager"],
   warn: (text: string) => void,
@@ -49,7 +49,7 @@ export function openServiceManager(
     execFile(PROGRAM, words, (error) => {
       if (error === null || isWarned) return;
       isWarned = true;
-      warn(`${PROGRAM} could not be told: ${error.message.split("\n", 1)[0]}`);
+      warn(`${PROGRAM} could not be notified: ${error.message.split("\n", 1)[0]}`);
     });
   };
   return {

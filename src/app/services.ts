@@ -97,7 +97,7 @@ export interface Subsystems {
   processWarnings(): readonly string[];
   readonly inference: Inference;
   readonly seals: JobSeals;
-  /** Where the gateway listens; undefined where it serves nobody. */
+  /** Where the gateway listens; undefined if it serves no calls. */
   readonly url: string | undefined;
   /** Why the gateway should get no traffic; undefined where it should. */
   unready(): Refusal | undefined;

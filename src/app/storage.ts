@@ -52,7 +52,7 @@ export interface Storage {
 }
 
 /**
- * Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. A database that is away
+ * Reaches the database, or starts it; brings it up to date; opens the vault and the change notifications. A database that is away
  * is waited for.
  */
 export async function openStorage({ config, closers, log, replica }: AppContext): Promise<Storage> {

@@ -73,7 +73,7 @@ export interface Billing {
   readonly askForgotten: (() => Promise<unknown>) | undefined;
 }
 
-/** Opens billing: recovers what earlier processes of this replica left, then leases anew. A database that is away is waited for. */
+/** Opens billing: recovers what earlier processes of this replica left, then leases again. Waits while the database is down. */
 export async function openBilling(
   { config, log, replica, closers }: AppContext,
   { sql, line, notifications }: Storage,
@@ -188,7 +188,7 @@ export function openEvents(
   return { broadcaster, bell, mailer, reach, openTarget };
 }
 
-/** How often figures that nobody adds to are looked at, so that old ones fade. */
+/** How often idle figures are aged. */
 const AGE_MS = 5_000;
 /** How often replicas tell each other what they measured. */
 const GOSSIP_MS = 1_000;

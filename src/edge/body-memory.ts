@@ -78,7 +78,7 @@ export class HeldBytes {
     this.#counted = counted;
   }
 
-  /** Holds nothing any more, whatever is asked of it later. */
+  /** Releases everything; later calls hold nothing. */
   release(): void {
     this.#isReleased = true;
     this.to(0);

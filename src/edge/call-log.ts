@@ -124,12 +124,12 @@ const UNTOLD = new Set([
   "internal_error",
 ]);
 
-/** What one organisation's refused calls may put on record: so many a second, and so many at once. */
+/** The refused calls of one organization that are recorded: per second, and at once. */
 const PER_SECOND = 10;
 const AT_ONCE = 100;
-/** Organisations whose share is remembered. */
+/** The number of organizations whose share is remembered. */
 const MOST_ORGS = 10_000;
-/** Longer words are nobody's model and nobody's preset. */
+/** Longer names are no model and no preset. */
 const LONGEST_WORD = 256;
 
 interface RecordShare {
@@ -137,7 +137,7 @@ interface RecordShare {
   at: number;
 }
 
-/** Puts refused calls on record, a bounded number of each organisation. */
+/** Puts refused calls on record, a bounded number per organization. */
 export class RefusedCalls {
   readonly #note: (record: RequestRecord) => void;
   readonly #shares = new Map<string, RecordShare>();

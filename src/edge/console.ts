@@ -63,7 +63,7 @@ interface StaticForm {
   readonly etag: string;
 }
 
-/** Names with a hash of the content never change; every other is asked for again, and answered by its tag. */
+/** Names with a hash of the content never change; every other is revalidated by its ETag. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
 const ASKED_AGAIN = "no-cache";
 

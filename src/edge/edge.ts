@@ -45,7 +45,7 @@ interface ServerOptions {
   readonly metrics?: MetricsAccess;
   /** Where callers reach the gateway from outside, for its documents. */
   readonly publicUrl?: string | undefined;
-  /** An address without a proxy's time-out, for the OpenAPI document. */
+  /** An address without a proxy timeout, for the OpenAPI document. */
   readonly directUrl?: string | undefined;
   /** Aborted when running calls have to end; `drain` aborts it after `patienceMs`. */
   readonly closing?: AbortController;
@@ -58,7 +58,7 @@ interface ServerOptions {
 /** The edge, not yet listening. */
 export interface EdgeServer {
   readonly fastify: FastifyInstance;
-  /** Listens; resolves with the port's number, which is chosen freely when 0 is asked for. */
+  /** Listens; resolves with the port's number, which is a free one for 0. */
   listen(host: string, port: number): Promise<number>;
   /** Returns the number of open connections. */
   connections(): Promise<number>;
@@ -75,7 +75,7 @@ export interface EdgeServer {
   drain(patienceMs: number, enough?: Promise<unknown>, idleMs?: number): Promise<void>;
 }
 
-/** How long calls that were told to end have for their last answer, in milliseconds. */
+/** How long ended calls have for their last answer, in milliseconds. */
 const LAST_WORDS_MS = 1000;
 /** How long answers have to be written when no more calls are waited for. */
 const WRITTEN_MS = 100;
@@ -250,7 +250,7 @@ function noSuchPath(request: FastifyRequest, reply: FastifyReply, known: readonl
   answerAny(request, reply, refuse(reason, meant === undefined ? text : `${text}; did you mean ${meant}?`));
 }
 
-/** The paths that have no parameters, by which a misspelt one can be known. */
+/** Paths without parameters, for suggestions. */
 const knownPaths = (services: readonly DescService[]): readonly string[] => [
   ...new Set(routesOf(services).map(({ template }) => template)),
   "/docs",

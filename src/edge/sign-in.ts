@@ -23,19 +23,19 @@ interface SignInOptions {
   readonly gate: Gate;
   readonly address: OwnAddress;
   readonly log: CallLog;
-  /** Answers `/sign-in` with the page of that name; undefined where there is none. */
+  /** Serves the sign-in page at `/sign-in`; undefined without one. */
   readonly page: ((request: FastifyRequest, reply: FastifyReply) => FastifyReply) | undefined;
 }
 
 const { beginSignIn, finishSignIn } = SessionService.method;
 
-/** Serves them. `/sign-in` without an address in its query is left to the page of that name. */
+/** Serves them. `/sign-in` without an address in its query is served by the sign-in page. */
 export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): void {
   fastify.get("/sign-in", async (request, reply) => {
     const query = new URLSearchParams(queryOf(request));
     const email = query.get("email");
     if (email === null) return options.page === undefined ? reply.callNotFound() : options.page(request, reply);
-    // A sign-in that another site's page begins might end as somebody else: the person begins it anew at the gateway's own page.
+    // A sign-in that another site's page begins might sign in another user: the user starts again at the gateway's own page.
     if (isForeign(request.headers)) return goOn(reply, "/sign-in");
     const returnTo = query.get("return_to");
     const asked = create(BeginSignInRequestSchema, { email, ...(returnTo !== null && { returnTo }) });

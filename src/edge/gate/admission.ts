@@ -15,7 +15,7 @@ export interface AdmittedWork {
   readonly waitedMs: number;
   /** Its body has still to come, which is the caller's time. */
   reading(): void;
-  /** It waits for an upstream, which is nobody's load here. */
+  /** It waits for an upstream, which is no load of this process. */
   away(): void;
   /** It is worked on again. */
   back(): void;
@@ -63,9 +63,9 @@ const REFUSAL_MS = 0.02;
 const UNSEEN_SHARE = 0.5;
 /** No more refusals are held than this. */
 const MOST_HELD = 4_096;
-/** A refusal of a call that was made costs so many of those whose answers are at hand. */
+/** A refusal that is built for one call costs as much as this many prepared ones. */
 const PLAIN_COST = 6;
-/** Nobody is told to come back later than this, in seconds. */
+/** The longest `Retry-After`, in seconds. */
 const MOST_RETRY_S = 4;
 
 const CLASSES = [
@@ -95,7 +95,7 @@ export const classOf = (priority: Priority): Priority =>
 /** The load of one replica. */
 export class LoadShedder {
   readonly #limit: GradientLimit;
-  /** Control loops go before every other class, whatever organisation it is of. */
+  /** Control loops go before every other class, across organizations. */
   readonly #loops = new FairQueue<AdmissionEntry>();
   readonly #others = new FairQueue<AdmissionEntry>();
   #inFlight = 0;
@@ -155,7 +155,7 @@ export class LoadShedder {
   }
 
   /**
-   * The organisation whose share such a call takes, where it would be refused at this moment, and counts it as refused; undefined where it
+   * The organization whose share such a call takes, where it would be refused at this moment, and counts it as refused; undefined where it
    * would not be. For answers that are made before the call is.
    */
   refuses(priority: Priority, orgOf: () => string): string | undefined {
@@ -176,8 +176,8 @@ export class LoadShedder {
   }
 
   /**
-   * Answers a refusal: at once, or later where refusing has cost its share, and then true. So a caller who asks again and again waits, and is
-   * not read. Organisations take turns. Where as many are held as may be, the organisation with the most gives up its oldest: `drop` ends that
+   * Answers a refusal: at once, or later where refusing has cost its share, and then true. So a client that retries immediately waits, and is
+   * not read. Organizations take turns. If the maximum is held, the organization with the most gives up its oldest: `drop` ends that
    * call without an answer.
    */
   pace(
@@ -206,7 +206,7 @@ export class LoadShedder {
     this.#refusingMs -= cost * this.#refusalMs;
   }
 
-  /** What a call is told that is not served. */
+  /** The advice for refused calls. */
   refusal(): Refusal {
     return overloaded(this.advice());
   }
@@ -327,7 +327,7 @@ export class LoadShedder {
     else this.#shed.set(key, { priority, reason, count: 1 });
   }
 
-  /** Lets in who waits, as far as there is room. */
+  /** Admits waiting calls while there is room. */
   #committer(): void {
     const at = steadyNow();
     while (this.#size > 0 && this.#hasRoom) {
@@ -432,7 +432,7 @@ export class LoadShedder {
   /** Answers the refusals that were held, as many as refusing may cost. */
   #payOut(): void {
     const cpu = cpuMs();
-    // Where no call waits to be worked on, refusing takes nothing from anybody.
+    // If no call is queued, refusing takes nothing from other calls.
     const leastMs = this.#size === 0 ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
     this.#refusingMs = Math.max(leastMs, (cpu - this.#cpuMs) * REFUSAL_SHARE);
     this.#cpuMs = cpu;

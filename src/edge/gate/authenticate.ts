@@ -32,15 +32,15 @@ const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency
 const STOP = RobotService.method.stopRobots;
 /** The operator's share under overload, and that of all whose key is not in memory. */
 const OPERATOR = "operator";
-const NOBODY = "";
+const NO_ORG = "";
 
-/** Who calls, and whether the call may pass. */
+/** Identifies the caller and decides whether the call may pass. */
 export interface AuthenticatorDeps {
   keys: {
     find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
     /** What `find` would resolve to, where it is in memory and need not be read again. */
     known(secret: string): KeyRecord | undefined;
-    /** The key where it is in memory; asks nobody. */
+    /** The cached key; makes no query. */
     peek(secret: string): KeyRecord | undefined;
   };
   /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
@@ -63,9 +63,9 @@ interface Authenticator {
   admit(method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission>;
   /** Whose key this is; refuses one that may not call at all, and everyone while the gateway is closing. */
   identify(authorization: string | undefined): Promise<KeyPrincipal>;
-  /** Who calls with this key; refuses one that may not make the call. For calls that others make in its name later. */
+  /** The principal of a key, for calls that are made later on its behalf; refuses a key that must not make the call. */
   inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
-  /** Whose share of an overloaded gateway a call takes, by what is in memory: a key's organisation, the operator, or everyone else. */
+  /** Whose share of an overloaded gateway a call takes, by cached keys: an organization, the operator, or all others. */
   orgOf(authorization: string | undefined, adminToken: string | undefined, browser?: BrowserHead): string;
   /** Refuses while the gateway does not know its state, where that is needed. */
   assertLoaded(rule: Rpc): void;
@@ -155,11 +155,11 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const key = principalFor(head, record);
     if (head.trail) head.trail.principal = key;
     const denial = denialOf(key, rule.rule);
-    // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
+    // Forbidden calls count too, so that a client that repeats them is slowed down and sees its remaining limit.
     if (denial !== undefined) turnAway(await enter(key.keyId, record, rule), denial);
     // A stop takes nothing of its key's limits, and so is refused by none of them.
     const admission = isStop ? unlimited(key) : new Admitted(key, await enter(key.keyId, record, rule));
-    // Of who stays the key is asked for again.
+    // Re-check the key periodically while the stream is open.
     if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, key);
     return admission;
   };
@@ -193,13 +193,13 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     },
     orgOf(authorization, adminToken, browser) {
       if (isAdmin(adminToken)) return OPERATOR;
-      // What another site's page has a browser send takes no share of the person's organisation.
+      // A request that another site's page makes takes no share of the user's organization.
       if (authorization === undefined)
-        return browser?.isOwn === true ? (deps.sessions.peek(browser.session ?? "")?.orgId ?? NOBODY) : NOBODY;
+        return browser?.isOwn === true ? (deps.sessions.peek(browser.session ?? "")?.orgId ?? NO_ORG) : NO_ORG;
       try {
-        return deps.keys.peek(bearerOf(authorization))?.orgId ?? NOBODY;
+        return deps.keys.peek(bearerOf(authorization))?.orgId ?? NO_ORG;
       } catch {
-        return NOBODY;
+        return NO_ORG;
       }
     },
     async admit(method, methodRule, head) {
@@ -233,7 +233,7 @@ function turnAway(place: ConcurrencySlot, { reason, message, details }: Refusal)
   throw refuse(reason, message, details, { headers });
 }
 
-/** Where the database is away that knows of a secret, its callers are told so. */
+/** If the database is down, callers with an uncached secret receive a 503. */
 const notFound = (thrown: unknown): never => {
   throw refusalOfOutage(thrown, "not begun");
 };
@@ -312,10 +312,10 @@ function bearerOf(authorization: string | undefined): string {
   return key;
 }
 
-// One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.
+// One sentence for every invalid key: its owner learns from the code whether it expired, and others learn nothing.
 const NO_SUCH_KEY = "this API key is not valid here";
 
-/** Who calls with this key, narrowed by the keys that it descends from. Refuses for one that is unknown, disabled, or over. */
+/** The principal of a key, narrowed by its parent keys. Refuses an unknown, disabled or expired key. */
 export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
   if (!stored) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
   const record = effective(stored);
@@ -354,7 +354,7 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
   return principal;
 }
 
-/** Who calls by a session. Whatever ended it, the person has to sign in again, and is told no more. */
+/** The principal of a session. A session that ended for any reason is refused with the same sentence. */
 function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
   try {
     return principalOf(record);
@@ -365,7 +365,7 @@ function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
 }
 
 /**
- * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames or is not trusted, no unsigned checkpoints, no placeholders; or
+ * Whether a key may be served less than it might `before`: fewer models or regions, by no provider that retains frames or is not trusted, no unsigned checkpoints, no placeholders; or
  * is for another robot, which emergency stops know by its name.
  */
 export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
@@ -555,7 +555,7 @@ export interface Admission {
   principal: Principal;
   /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
   readonly headers: readonly string[];
-  /** The same as lines of HTTP/1, where somebody has them. */
+  /** The same as lines of HTTP/1, if they exist. */
   readonly lines?: string | undefined;
   /** The answer is that of an earlier call with the same idempotency key: transports say so. */
   replayed?: boolean;
@@ -589,7 +589,7 @@ export interface CallContext {
   isUrgent?: boolean | undefined;
   /** The `traceparent` header, unread. */
   traceparent?: string | undefined;
-  /** Learns what was asked. */
+  /** Receives the request. */
   trail?: CallTrail | undefined;
   /** Encodes the answer as it will be sent; called before the answer is charged. */
   encode?: Call["encode"];

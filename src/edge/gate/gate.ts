@@ -41,20 +41,20 @@ export interface Overload {
    * runs instead where too many are held: it ends the call without an answer.
    */
   pace(org: string, refuse: () => void, drop: () => void): boolean;
-  /** When the caller is told to come again. */
+  /** When the caller should retry. */
   advice(): Advice;
 }
 
 /** The three steps of a call. Each says no by a `Refusal`. */
 export interface Gate {
   /**
-   * Before the body is read: room for it, key or token, permission, rate and concurrency. For a key in memory that has tokens at hand nothing
-   * is asked and nothing waited for, while the gateway is not overloaded.
+   * Before the body is read: room for it, key or token, permission, rate and concurrency. A cached key with tokens
+   * needs no query and no wait while the gateway is not overloaded.
    */
   admit(method: DescMethod, head: CallHead): Promise<Admission>;
   /** Whose key this is, before it is known what it asks for; counts nothing. Refuses a key that may not call at all. */
   identify(authorization: string | undefined): Promise<KeyPrincipal>;
-  /** Who calls with this key, for a call that a job makes in its name; refuses a key that may not make it, or not any more. */
+  /** The principal of a key for a call that a job makes on its behalf; refuses a key that must not make it, or not any more. */
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
   /** Absent where nothing is refused for overload. */
   readonly overload?: Overload | undefined;
@@ -298,7 +298,7 @@ export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, M
   return rules;
 }
 
-/** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
+/** How often the key of an open stream is checked again. The key is cached, and a notification evicts a revoked one. */
 const LOOK_AGAIN_MS = 400;
 
 /** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
@@ -307,7 +307,7 @@ export function recheckWhileOpen(
   listener: Pick<Listener<Message>, "cut">,
   signal: Signal,
 ): () => void {
-  // A signal that is aborted already tells nobody.
+  // A signal that is already aborted notifies no listener.
   if (again === undefined || signal.aborted) return noRecheck;
   const cut = (thrown: unknown): void => {
     if (thrown instanceof Refusal) listener.cut(thrown);
@@ -319,7 +319,7 @@ export function recheckWhileOpen(
   return rest;
 }
 
-/** The signal of a caller who only listens: it also calls off what he must not hear any longer, with the refusal as its reason. */
+/** The signal of a stream to the client: also aborted, with the refusal as reason, when the key loses access. */
 function watched(admission: Admission, signal: Signal): Signal {
   if (admission.again === undefined) return signal;
   const cancel = new Cancel();

@@ -55,7 +55,7 @@ export async function serveIdempotent(
   const claimed = await inTime(idempotency.claim(claimant), {
     ms: leftOf(context, request),
     late: tooLate,
-    // A key that is claimed for nobody is free again.
+    // A claim without a call is free again.
     unwanted: ({ kind }) => void (kind === "run" && release()),
   }).catch((thrown: unknown) => {
     throw refusalOfOutage(thrown, "not begun");
@@ -117,7 +117,7 @@ export function streamedRequest(request: Message): Message {
   return typeof inner === "object" && inner !== null && "$typeName" in inner ? (inner as Message) : request;
 }
 
-/** SHA-256 of what was asked, free of transport, field order and the key itself. */
+/** SHA-256 of the request, independent of transport, field order and the key itself. */
 function fingerprint<D extends DescMessage>(method: DescMethod & { input: D }, request: MessageShape<D>): Buffer {
   const fields = toJson(method.input, { ...asSent(request), idempotencyKey: undefined });
   return createHash("sha256").update(method.name).update(canonical(fields)).digest();
@@ -136,15 +136,15 @@ export interface IdempotencyKeys {
   claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
   /** Frees a key whose call ended before anything was promised. */
   release(claim: IdempotencyClaim): Promise<void>;
-  /** The sealed form of an answer of an organisation that retains no data; opens only at the same place. */
+  /** The sealed form of an answer of an organization that retains no data; opens only at the same place. */
   seal(answer: Uint8Array, place: string): Uint8Array;
-  /** The hash of what was asked as it is kept, keyed or not. */
+  /** The stored form of a request's hash, keyed or not. */
   hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
   /** The answer; undefined where it does not open any more. */
   open(sealed: Uint8Array, place: string): Uint8Array | undefined;
 }
 
-/** A hash of what was asked, and the other forms in which it may have been kept. */
+/** A request's hash, and the other forms in which it may be stored. */
 type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
 
 /** What a call with an idempotency key asks for. */

@@ -1,4 +1,4 @@
-/** Calls that wait for their turn: fair between organisations, and within one the more important class first. */
+/** Calls that wait for their turn: fair between organizations, and within one the more important class first. */
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 
 /** A call that waits. */
@@ -10,7 +10,7 @@ export interface QueuedCall {
   readonly deadline: number | undefined;
 }
 
-/** The calls of one organisation, by class, oldest first. */
+/** The calls of one organization, by class, oldest first. */
 class AdmissionQueue<T extends QueuedCall> {
   readonly #classes: T[][] = [];
   size = 0;
@@ -67,7 +67,7 @@ class AdmissionQueue<T extends QueuedCall> {
 
 /** All that wait. The caller bounds how many. */
 export class FairQueue<T extends QueuedCall> {
-  /** In the order of their turns: the organisation that is served goes to the end. */
+  /** In the order of their turns: the organization that is served goes to the end. */
   readonly #lines = new Map<string, AdmissionQueue<T>>();
   #size = 0;
 
@@ -85,7 +85,7 @@ export class FairQueue<T extends QueuedCall> {
     this.#size++;
   }
 
-  /** Takes out the next call of the organisation whose turn it is. */
+  /** Takes out the next call of the organization whose turn it is. */
   next(newestFirst: boolean): T | undefined {
     for (const [org, line] of this.#lines) {
       this.#lines.delete(org);
@@ -99,8 +99,8 @@ export class FairQueue<T extends QueuedCall> {
   }
 
   /**
-   * The organisation that gives a place of a full queue to one more call of `org`: the one with the most places where that is more than
-   * `org` has, or `org` itself where it has something less important; undefined where nobody does.
+   * The organization that gives a place of a full queue to one more call of `org`: the one with the most places where that is more than
+   * `org` has, or `org` itself where it has something less important; undefined if there is none.
    */
   giver(org: string, priority: Priority): string | undefined {
     const own = this.#lines.get(org);
@@ -116,7 +116,7 @@ export class FairQueue<T extends QueuedCall> {
     return lowest !== undefined && lowest < priority ? org : undefined;
   }
 
-  /** Takes out the oldest call of the least important class of an organisation, or of the one with the most places. */
+  /** Takes out the oldest call of the least important class of an organization, or of the one with the most places. */
   evict(org = this.#largest()): T | undefined {
     const line = org === undefined ? undefined : this.#lines.get(org);
     const call = line?.dropOldest();

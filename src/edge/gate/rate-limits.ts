@@ -1,6 +1,6 @@
 /**
  * How often keys may call, and how much of that at once: token buckets and places that all replicas share. A replica takes
- * tokens ahead, so that a warm call asks nobody; taken once they are nobody else's, so that all replicas together let no more
+ * tokens ahead, so that a warm call needs no query; they are taken from the shared bucket first, so that all replicas together let no more
  * in than one would.
  */
 import type { StepLimit } from "../../call.ts";
@@ -45,7 +45,7 @@ const RENEW_MS = 5_000;
 const PATIENCE_MS = 1_000;
 /** How many keys one question is about at most. */
 const MOST_ASKS = 500;
-/** A limit may be raised meanwhile: who waits looks again this often. */
+/** A limit may be raised meanwhile: waiting calls check again this often. */
 const LOOK_MS = 1_000;
 /** Who is not the first to wait for a key looks again this often. */
 const QUEUE_MS = 10;
@@ -57,7 +57,7 @@ export class RateLimits {
   /** Those that the next question is about, and whether what they hold is to be given back. */
   readonly #asking = new Map<Bucket, { idle: boolean }>();
   #underway: Promise<void> | undefined;
-  /** Who waits for a turn of a key, the first first. */
+  /** Calls that wait for a turn of a key, in order. */
   readonly #turns = new Map<string, object[]>();
   #untick: () => void;
   #running = 0;
@@ -69,7 +69,7 @@ export class RateLimits {
   }
 
   /**
-   * Takes one request from a key's bucket, without asking the database when one is at hand; a stream takes a place among the streams
+   * Takes one request from a key's bucket, without a query if one is available; a stream takes a place among the streams
    * instead of among the calls. A key that descends from others takes from their buckets too. Rejects with 429 and the time after which it
    * would be let in.
    */
@@ -88,7 +88,7 @@ export class RateLimits {
   }
 
   /**
-   * Takes up to `most` requests for work that nobody waits for, from a key and all that it descends from, and none of the last quarter of any
+   * Takes up to `most` requests for background work, from a key and all that it descends from, and none of the last quarter of any
    * of their limits. Such work does not count as running.
    */
   async spare(line: readonly KeyLimit[], most: number): Promise<Spared> {
@@ -146,14 +146,14 @@ export class RateLimits {
     bucket.tokens = Math.min(bucket.tokens, limit.burst);
   }
 
-  /** Takes what is wanted where it is at hand and nobody waits for it. */
+  /** Takes the request if it is available and no call waits for it. */
   #tryTake(bucket: Bucket, wanted: WantedTokens, at: number): boolean {
     if (bucket.waiting.length > 0 || !bucket.take(wanted, at)) return false;
     if (bucket.low && !bucket.asked) this.#ask(bucket, false);
     return true;
   }
 
-  /** Takes what is wanted, by the database's next answer where it is not at hand; rejects with the refusal. */
+  /** Takes the request, from the database if it is not available here; rejects with the refusal. */
   async #take(bucket: Bucket, wanted: WantedTokens): Promise<void> {
     if (!this.#tryTake(bucket, wanted, steadyNow())) await this.#wait(bucket, wanted);
   }
@@ -253,7 +253,7 @@ export class RateLimits {
     });
   }
 
-  /** Takes what is wanted from each bucket where all of them have it at hand; else from none. */
+  /** Takes the request from each bucket if all of them have it available; otherwise from none. */
   #tryTakeLine(buckets: readonly Bucket[], wanted: WantedTokens): boolean {
     const lacking = buckets.findIndex((bucket) => !this.#tryTake(bucket, wanted, steadyNow()));
     if (lacking < 0) return true;
@@ -334,7 +334,7 @@ export class RateLimits {
   }
 }
 
-/** Why a bucket that nobody waits for has nothing to give: what the database said a moment ago still holds. Undefined where it may have. */
+/** Why a bucket without waiting calls is empty: the database's last answer still holds. Undefined if it might have tokens. */
 function refusalOf(bucket: Bucket, wanted: WantedTokens, at: number): Refusal | undefined {
   const refusal = bucket.waiting.length === 0 ? bucket.refusal(wanted, at) : undefined;
   return refusal && withHeaders(refusal, bucket, at);
@@ -500,7 +500,7 @@ const MOST_SPARE = 64;
 class Bucket {
   readonly id: string;
   limit: Limit;
-  /** At hand. */
+  /** Available tokens. */
   tokens = 0;
   readonly running = { calls: 0, streams: 0 };
   /** Places that this replica may fill. */
@@ -535,7 +535,7 @@ class Bucket {
     return Math.min(burst, this.tokens + shared);
   }
 
-  /** Takes a token and a place, if both are at hand. */
+  /** Takes a token and a place, if both are available. */
   take(wanted: WantedTokens, at: number): boolean {
     this.usedAt = at;
     if (this.tokens < 1 || this.#isFull(wanted)) return false;
@@ -552,7 +552,7 @@ class Bucket {
 
   /**
    * How long work that waits has to leave the key alone, in milliseconds; 0 where it may take a token and a place. A quarter of both is for
-   * calls that somebody waits for.
+   * calls with a waiting client.
    */
   spareIn(at: number): number {
     const { burst, concurrency } = this.limit;
@@ -565,7 +565,7 @@ class Bucket {
     return wanted !== "steps" && this.running[wanted] >= this.places[wanted];
   }
 
-  /** Why a call that found nothing at hand is refused without a question; undefined: the database has to be asked. */
+  /** Why a call that found no token is refused without a query; undefined: the database decides. */
   refusal(wanted: WantedTokens, at: number): Refusal | undefined {
     if (this.tokens < 1 && at < this.#emptyUntil) return this.#tooFast(at);
     if (wanted !== "steps" && this.#isFull(wanted) && at < this.#fullUntil[wanted]) return this.#tooMany(wanted);
@@ -633,7 +633,7 @@ class Bucket {
     this.tokens = Math.min(this.tokens, burst);
   }
 
-  /** It holds something that nobody here uses. */
+  /** It holds something that no call here uses. */
   get holds(): boolean {
     const { calls, streams } = this.places;
     return this.tokens > 0 || calls > this.running.calls || streams > this.running.streams;

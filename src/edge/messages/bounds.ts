@@ -301,7 +301,7 @@ function skip(cursor: Cursor, wire: number): void {
   if (wire === WireType.Varint) varint(cursor);
   else if (wire === WireType.Bit64) cursor.at += 8;
   else if (wire === WireType.Bit32) cursor.at += 4;
-  // The schema has no groups, and nobody else's are worth following.
+  // The schema has no groups, so unknown ones are not followed.
   else throw unreadable();
 }
 

@@ -291,7 +291,7 @@ export function complete(error: ConnectError, refusal: Refusal, requestId: strin
 }
 
 /**
- * Any thrown thing as a refusal; what a call throws because it was called off is the reason why it was. A database that is away is no
+ * Any thrown thing as a refusal; a canceled call throws the reason of its cancellation. A database that is away is no
  * bug, wherever a call met it.
  */
 export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
@@ -316,7 +316,7 @@ export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unkno
   return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
 }
 
-/** What a caller is told when the database is away. */
+/** The refusal while the database is down. */
 const AWAY = {
   "not begun": "the gateway cannot reach its own state at the moment; nothing was done and nothing was charged",
   begun: "the gateway cannot reach its own state at the moment; whether this call took effect is not known",

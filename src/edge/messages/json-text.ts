@@ -78,7 +78,7 @@ async function parseLarge(bytes: Buffer, expected: Expected): Promise<unknown> {
   return value;
 }
 
-/** The value with its pictures; undefined where anything about it is odd: then it is read as a whole, and refused in the words for that. */
+/** The value with its pictures; undefined if anything is unusual: then the complete body is parsed, and refused in its words. */
 function parsedAround(bytes: Buffer, addresses: readonly AddressText[], members: number): unknown {
   const pictures = picturesAt(bytes, addresses);
   if (pictures === undefined) return undefined;
@@ -460,7 +460,7 @@ const MAX_SEGMENT = 128;
 export class Faults {
   readonly list: Fault[] = [];
 
-  /** Notes a fault of the value at hand, or of its member `key`; always returns undefined, which stands for no value. */
+  /** Notes a fault of the current value, or of its member `key`; always returns undefined, which stands for no value. */
   add(type: string, message: string, key?: string | number): undefined {
     if (this.list.length < MAX_FAULTS) this.list.push({ path: key === undefined ? [] : [cut(key)], type, message });
   }

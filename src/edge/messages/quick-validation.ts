@@ -102,7 +102,7 @@ function fieldCheck(field: DescField): QuickCheck {
   const { required, ignore } = getOption(field, fieldRules);
   if (check === unsure || ignore !== Ignore.UNSPECIFIED) return unsure;
   if (check === always && !required) return always;
-  // A field without presence cannot be told from an unset one.
+  // A field without presence cannot be distinguished from an unset one.
   if (required && field.fieldKind !== "message") return unsure;
   return (message) => {
     const value = (message as QuickFields)[field.localName];

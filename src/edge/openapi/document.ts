@@ -109,9 +109,8 @@ const REACH: Readonly<Record<WorkspaceReach, string>> = {
   [WorkspaceReach.UNSPECIFIED]: "",
   [WorkspaceReach.NONE]: "",
   [WorkspaceReach.OWN_WORKSPACE]: "A key of a workspace reaches what is of that workspace alone.",
-  [WorkspaceReach.ORGANISATION_READ]: "A key of a workspace reads what the organisation shares with its workspaces.",
-  [WorkspaceReach.ORGANISATION]:
-    "Needs a key of the organisation: a key of a workspace is refused with `scope_denied`.",
+  [WorkspaceReach.ORGANISATION_READ]: "Workspace keys can read what the organization shares with its workspaces.",
+  [WorkspaceReach.ORGANISATION]: "Requires an organization key; workspace keys are refused with `scope_denied`.",
 };
 
 const RAW_BODY = {
@@ -173,7 +172,7 @@ function wholeAnswer({ method, answer }: RestRoute, schemas: Schemas): Keywords 
   return { schema: schemas.message(desc), ...(example !== undefined && { example }) };
 }
 
-/** OpenAPI 3.1 has no word for events, so that they are told in words and by an extension. */
+/** OpenAPI 3.1 has no form for event streams: they are described in text and by an extension. */
 function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
   const events =
     method.methodKind === "unary"

@@ -3,7 +3,7 @@
  * reference provider; what the caller has a name of its own for, such as `key_01J…`, stands for such a name.
  */
 
-/** A grey table, a red square and a green one, 64 by 48. */
+/** A gray table, a red square and a green one, 64 by 48. */
 const PICTURE =
   "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAAAwCAIAAAAuKetIAAAAV0lEQVR42u3YsQ0AEBRAQZP8IYxtF43GOkYQhQgueQtc+1Jr9eoSAAAAAAAAAADAs4AeMQ0AAAAAAGC9KHkaAMB5wL4AAAAAAP4GuBIAAAAAAAAAAAB1AHiWtcbW1bOkAAAAAElFTkSuQmCC";
 

@@ -75,7 +75,7 @@ export function serveDocs(fastify: FastifyInstance, addresses: ServedAddresses =
   }
 }
 
-/** Where callers reach the gateway: by its public address, and by one without a proxy's time-out. */
+/** The addresses of the gateway: the public one, and one without a proxy timeout. */
 interface ServedAddresses {
   readonly publicUrl?: string | undefined;
   readonly directUrl?: string | undefined;
@@ -87,7 +87,7 @@ function servedAt({ publicUrl, directUrl }: ServedAddresses, openapi: Buffer): B
   const baseOf = (url: string): string => new URL(url).href.replace(/\/$/, "");
   const servers = [
     { url: publicUrl === undefined ? "/" : baseOf(publicUrl), description: "public" },
-    ...(directUrl === undefined ? [] : [{ url: baseOf(directUrl), description: "direct, without a proxy time-out" }]),
+    ...(directUrl === undefined ? [] : [{ url: baseOf(directUrl), description: "direct, without a proxy timeout" }]),
   ];
   return Buffer.from(JSON.stringify({ ...document, servers }));
 }

@@ -46,7 +46,7 @@ export function http1Side(
     if (peer.refused) return;
     peer.refused = true;
     const answer = (): void => {
-      // Not destroyed at once: unread bytes would turn the close into a reset, which can overtake the answer.
+      // Not destroyed at once: unread bytes would turn the close into a reset, which can arrive before the answer.
       if (socket.writable) socket.end(bytesOf(answerTo(fault, bodyOf)));
     };
     const { last } = peer;

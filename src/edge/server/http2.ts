@@ -78,7 +78,7 @@ interface NodeHttp2Options {
   /** Makes the JSON body of what is refused at this level. */
   readonly refusal: RefusalBody;
   readonly limits: Http2Limits;
-  /** What is asked first to serve a stream. */
+  /** Serves streams before the compatibility layer does. */
   readonly streams?: StreamServer | undefined;
   /** A connection of this address was ended for what it cost. */
   readonly cutOff: (address: string) => void;

@@ -23,7 +23,7 @@ export interface PortOptions {
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
   /** Answers plain HTTP/1 requests, which then bypass node:http; absent: node:http reads every request. */
   readonly whole?: WholeRequestHandler | undefined;
-  /** What is asked first to serve a stream of HTTP/2. */
+  /** Serves HTTP/2 streams before the compatibility layer does. */
   readonly streams?: StreamServer | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
   readonly upgrade?: UpgradeTaker;
@@ -87,7 +87,7 @@ export type Port = (http.Server | https.Server) & {
 const FIRST_WORD_MS = 1_000;
 
 /**
- * A server that speaks HTTP/1.1 and HTTP/2 on the one port it is told to listen on, for Fastify's `serverFactory`.
+ * A server that speaks HTTP/1.1 and HTTP/2 on one port, for Fastify's `serverFactory`.
  * `close` drains: idle connections end at once, the others after the answers they owe, and nothing a peer leaves unsaid
  * or unread holds its callback; only a running request does, and `closeAllConnections` ends those. What is refused here
  * is answered here: Fastify is to be given a `clientErrorHandler` that does nothing.

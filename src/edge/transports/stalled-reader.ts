@@ -13,7 +13,7 @@ interface ReadOptions {
   off(event: "drain" | "close", run: () => void): unknown;
 }
 
-/** Resolves when there is room for more, or nobody to wait for; `giveUp` is called when the reader makes none for too long. */
+/** Resolves when there is room for more, or no reader is left; `giveUp` is called when the reader makes none for too long. */
 export function drained(stream: ReadOptions, giveUp: () => void, signal?: Signal): Promise<void> {
   return new Promise((resolve) => {
     const forget = after(UNREAD_MS, giveUp);

@@ -265,7 +265,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       exchange?.admission.leave();
       options.log({ ...lineOf(context, requestId, startedAt, exchange, refusal), trail });
     });
-    // Without any time the signal is aborted before there is a call, and tells nobody.
+    // With a timeout of 0 the signal is aborted before there is a call, and notifies no listener.
     const timeless = context.signal.aborted;
     try {
       const admission = await options.gate.admit(context.method, {
@@ -443,7 +443,7 @@ async function* guarded(
     exchange.over = true;
     throw refused(exchange, thrown);
   }
-  // A reader who leaves between two messages is told of by Connect's signal, and the call is called off.
+  // If the reader disconnects between two messages, Connect's signal cancels the call.
 }
 
 /** Messages of the caller, with complaints about them, Connect's own or of the body's reading, as refusals. */

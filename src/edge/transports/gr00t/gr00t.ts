@@ -70,9 +70,9 @@ const GREETING_MS = 10_000;
 /** A message of a connection that has shown no key has this long to come whole. */
 const MESSAGE_MS = 30_000;
 const MOST_CONNECTIONS = 1_000;
-/** What a peer may send ahead of its answers before it is hung up on; clients of GR00T send one message at a time. */
+/** What a peer may send ahead of its answers before its connection is closed; GR00T clients send one message at a time. */
 const MOST_AHEAD = 8;
-/** A peer that pings and leaves more than this unread is hung up on. */
+/** The connection of a peer that pings and leaves more than this unread is closed. */
 const MOST_UNREAD_BYTES = 64 << 10;
 
 /** What a command takes beside its name and what it says: flags, its size, and the size of its name. */
@@ -283,7 +283,7 @@ class Gr00tPeer {
           by: this.#by,
         });
         own = asked;
-        // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
+        // Checked before the call: a refusal must cost nothing. Sizes that only a model knows are checked in its answer.
         const owed = numbersOwed(asked.request);
         if (owed !== undefined) assertWhole(asked.parts, owed);
         // Sound: the method answers no other message.

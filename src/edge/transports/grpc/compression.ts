@@ -14,7 +14,7 @@ export interface Coding {
   compress(bytes: Uint8Array): Promise<Buffer<ArrayBuffer>>;
   /**
    * Refuses what is not in this encoding, and what is larger than `maxBytes` when it is unpacked: at the byte that is too many. `grown`
-   * is told how many there are so far, and may throw to end it. The event loop is left to others between the pieces.
+   * receives the number so far, and may throw to end it. The event loop is left to others between the pieces.
    */
   decompress(bytes: Uint8Array, maxBytes: number, grown?: (bytes: number) => void): Promise<Buffer<ArrayBuffer>>;
 }
@@ -64,7 +64,7 @@ export const CODINGS: readonly Coding[] = [
   coding("br", promisify(brotliCompress) as Compress, () => createBrotliDecompress({ chunkSize: PIECE_BYTES })),
 ];
 
-/** The encoding of this name; undefined where it is not known here. */
+/** The encoding with this name; undefined if unknown. */
 export const codingOf = (name: string): Coding | undefined => CODINGS.find((coding) => coding.name === name);
 
 /** The names of all of them. */

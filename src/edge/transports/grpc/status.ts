@@ -80,5 +80,5 @@ export function deadlineOf(
   return timeoutMs === undefined ? undefined : startedAt + timeoutMs;
 }
 
-/** The refusal of a call whose time is over. */
+/** The refusal of a call whose deadline passed. */
 export const timedOut = (): Refusal => refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");

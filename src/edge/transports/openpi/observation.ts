@@ -139,7 +139,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
   };
   const act = create(ActRequestSchema, {
     ...request,
-    // The client replays whatever chunk it gets, and its broker raises an error where one is shorter than it was told.
+    // The client replays whatever chunk it gets, and its broker raises an error if one is shorter than announced.
     ...(asked.horizon === undefined && { wholeChunk: true }),
     ...(prompt !== "" && { instruction: prompt }),
     observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
@@ -166,7 +166,7 @@ const isNumbers = (value: OpenpiValue): boolean => !isSaid(value) && !(value ins
 const isSaid = (value: OpenpiValue): boolean =>
   value === null || typeof value === "boolean" || (!Buffer.isBuffer(value) && textIn(value) !== undefined);
 
-/** What a robot senses in numbers: history and all, but no picture that lacks its colours. */
+/** What a robot senses in numbers: with history, but without pictures that lack color. */
 const MOST_AXES = 2;
 /** As many as `proprio` may have. */
 const MOST_NUMBERS = 4096;

@@ -55,12 +55,12 @@ interface OpenpiOptions {
 const PATH = /^\/v1\/(openpi|roboarena|vla-eval|xpolicylab)(?:\/([^/]+)\/([^/]+))?$/;
 /** The protocols that the user of an address may name in front of the model. */
 const MARKED = ["roboarena", "vla-eval", "xpolicylab"] as const;
-/** What a caller may send ahead of its answers before it is hung up on. */
+/** What a client may send ahead of its answers before its connection is closed. */
 const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
-/** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
+/** How often a client is pinged; its connection is closed after two pings without a pong. */
 const PING_MS = 30_000;
 const MOST_MISSED = 2;
-/** What a slow reader may leave unread before it is hung up on. */
+/** What a slow reader may leave unread before its connection is closed. */
 const MOST_UNREAD_BYTES = 1 << 20;
 /** The same where a caller sends pings. */
 const MOST_UNREAD_PONGS = 64 << 10;
@@ -331,7 +331,7 @@ class OpenpiRobot {
       this.#held.release();
       this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     });
-    // Their kind is Buffer, unless somebody asked for another.
+    // Messages are Buffers by default.
     client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
     const { greeting } = this.#protocol;
     if (greeting !== undefined) client.send(greeting);
@@ -343,7 +343,7 @@ class OpenpiRobot {
     this.#hold();
   };
 
-  /** Counts what came and is not answered, and answers that are not read. Where there is no room for it, the caller is told to come again. */
+  /** Counts what came and is not answered, and answers that are not read. Without room the client is refused and retries. */
   readonly #hold = (): void => {
     try {
       this.#held.to(this.#coming + this.#ahead.bytes + this.#client.bufferedAmount + (this.#protocol.kept ?? 0));
@@ -361,7 +361,7 @@ class OpenpiRobot {
     const ahead = this.#ahead;
     this.#missed = 0;
     this.#coming = 0;
-    // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
+    // The protocol has no ids, so answers come in order; a client must not send far ahead.
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
       this.#client.close(CLOSE.policy, "too many unread answers or pending messages");

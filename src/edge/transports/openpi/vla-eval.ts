@@ -20,7 +20,7 @@ import { type Heard, messageIn, type RobotProtocol } from "./protocol.ts";
 type VlaEvalValue = Unpacked<NdArray>;
 type VlaEvalMap = UnpackedMap<NdArray>;
 
-/** Messages about an episode are hardly larger, and so small a one costs nothing to read; a larger one is read for a caller who pays for it. */
+/** Messages about an episode are hardly larger, and so small a one costs nothing to read; larger ones are read only for an admitted caller. */
 const MOST_ASIDE_BYTES = 4 << 10;
 const PROTOCOL_VERSION = 1;
 /** What a benchmark shall send, where it can: the gateway's models differ in what they look at. */

@@ -58,7 +58,7 @@ export class XPolicyProtocol implements RobotProtocol {
   #said: XPolicyMap | undefined;
   /** The last observation of `update_obs`, and the bytes of its message. */
   #seen: { readonly observations: readonly XPolicyValue[]; readonly bytes: number } | undefined;
-  /** The parts of the action that is asked for. */
+  /** The parts of the requested action. */
   #parts: readonly (readonly [name: string, dim: number])[] = [];
 
   constructor(asked: OpenpiQuery) {
@@ -228,7 +228,7 @@ export class XPolicyProtocol implements RobotProtocol {
       ...(actionSpace !== undefined && { actionSpace }),
       ...(robotId !== undefined && { robotId }),
     });
-    // Before anything is asked: a refusal must cost nothing. What only a preset knows is looked at in the answer.
+    // Checked before the call: a refusal must cost nothing. What only a preset knows is checked in the answer.
     const space = spaceOwed(request);
     if (space !== undefined) this.#assertJoints(space);
     const owed = numbersOwed(request);

@@ -6,7 +6,7 @@ import { Reason, refuse } from "../../../errors.ts";
 import { GatheredBody, tooLarge } from "../../messages/bounds.ts";
 import type { WholeRequest, WholeResponse } from "../../server/whole-requests.ts";
 
-/** What a body may be, and what is told of its size. */
+/** The limits of a body, and who counts its bytes. */
 export interface BodyLimits {
   /** The most bytes. */
   readonly most: number;

@@ -1,4 +1,4 @@
-/** Messages as server-sent events: the messages of a stream, and the parts of one answer that was asked for as a stream. */
+/** Messages as server-sent events: the messages of a stream, and the parts of one answer that is streamed on request. */
 import type { Writable } from "node:stream";
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { isShared } from "../../../call.ts";

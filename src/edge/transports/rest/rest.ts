@@ -264,7 +264,7 @@ export class RestTransport implements WholeRequestHandler {
     this.#note(exchange, refusal);
   }
 
-  /** What a request without a key tells of its browser, once that is asked. */
+  /** The browser of a request without a key, read on demand. */
   #browserOf({ verb }: RestRoute, { headers }: HttpRequest): () => BrowserHead | undefined {
     const { address } = this.#options;
     return () => address && browserOf(headers, verb, address);

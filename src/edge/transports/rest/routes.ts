@@ -142,7 +142,7 @@ function queryFields(method: DescMethod, path: readonly DescField[], body: unkno
 
 /** One convention. */
 export interface Dialect {
-  /** Where its paths begin: what is asked for below and is not there is refused by this convention too. */
+  /** The prefix of its paths: unknown paths below it are refused by this convention too. */
   readonly root?: string;
   /** Whether its paths may end in a slash, as its clients write them. */
   readonly trailingSlash?: true;
