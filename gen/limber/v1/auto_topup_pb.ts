@@ -269,7 +269,7 @@ export const SetUpPaymentMethodRequestSchema: GenMessage<SetUpPaymentMethodReque
  */
 export type SetUpPaymentMethodResponse = Message<"limber.v1.SetUpPaymentMethodResponse"> & {
   /**
-   * URL of the page; it replaces earlier pages, which store nothing anymore.
+   * URL of the page. Earlier pages no longer store a payment method.
    *
    * @generated from field: string setup_url = 1;
    */

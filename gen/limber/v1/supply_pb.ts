@@ -958,7 +958,7 @@ export const ProviderStanding = {
   UNSPECIFIED: 0,
 
   /**
-   * Not reviewed: its offerings serve its own organization and callers that opt in to community supply.
+   * Not reviewed: its offerings serve its own organization, and requests that name it or allow community supply.
    *
    * @generated from enum value: PROVIDER_STANDING_COMMUNITY = 1;
    */

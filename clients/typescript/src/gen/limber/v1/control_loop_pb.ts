@@ -499,7 +499,7 @@ export type LoopHold = Message<"limber.v1.LoopHold"> & {
   observationAgeMs: number;
 
   /**
-   * What is wrong with the observation, or when the rate limit resets; empty for other reasons.
+   * What is wrong with the observation, or when the rate limit resets; empty if there is nothing to add.
    *
    * @generated from field: string detail = 4;
    */
