@@ -11,10 +11,18 @@ import type {
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
 import type { Signal } from "./cancellation.ts";
 import { steadyNow } from "./clock.ts";
-import type { Reach } from "./contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "./errors.ts";
 
-import type { OrgSettings } from "./store/account/settings.ts";
+/** How far a caller is served, as a number that compares: less is narrower. */
+export const Reach = {
+  OWN: 0,
+  VERIFIED: 1,
+  /** Own and verified supply, and a model of its maker's own where the caller names it, or a provider that the caller names. */
+  NAMED: 2,
+  COMMUNITY: 3,
+} as const;
+/** One of them. */
+export type Reach = (typeof Reach)[keyof typeof Reach];
 
 /** An API key as services see it: the payer, and what the key may do. */
 export interface KeyPrincipal {
@@ -241,3 +249,38 @@ export interface Listener<I> {
   /** The caller may not go on: what there is to say is said, then it ends with this refusal. */
   cut(refusal: Refusal): void;
 }
+
+/** Whose supply may serve at most: each includes those before it. */
+export type SupplyTrust = "own" | "verified" | "named" | "community";
+
+/** The settings that hold for a call. */
+export interface OrgSettings {
+  /** How long logs are kept. */
+  readonly retentionDays: number;
+  /** Zero data retention: no provider that retains frames, and nothing of what callers send on record. */
+  readonly zdr: boolean;
+  /** Whether answers may be shared through caches. */
+  readonly cacheSharing: boolean;
+  /** When the organisation's own keys at providers are used. */
+  readonly byokMode: ByokMode;
+  /** The preset of requests that name none. */
+  readonly defaultPreset: string | undefined;
+  /** Regions that may serve; undefined: all. An empty list admits none. */
+  readonly allowedRegions: readonly string[] | undefined;
+  /** The largest share of calls that may be hedged. */
+  readonly maxHedgeRatio: number;
+  /** Whose supply may serve at most. */
+  readonly trust: SupplyTrust;
+  /** Only checkpoints that their makers signed may serve. */
+  readonly requireSigned: boolean;
+  /** Whether members may consent to applications that registered themselves. The organisation's alone. */
+  readonly selfRegisteredApps: AppPolicy;
+  /** People who are signed in may make keys for hardware. The operator's alone. */
+  readonly hardwareKeys: boolean;
+}
+
+/** Whether something may be used. */
+export type AppPolicy = "allow" | "deny";
+
+/** When a key is used. */
+export type ByokMode = "off" | "fallback" | "prefer" | "require";

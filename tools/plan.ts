@@ -18,6 +18,7 @@ import {
   type InputContract,
   InputContractSchema,
 } from "../gen/limber/v1/input_contract_pb.ts";
+import { Reach } from "../src/call.ts";
 import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
@@ -26,7 +27,6 @@ import * as predict from "../src/contracts/predict.ts";
 import {
   narrower,
   OF_THE_GATEWAY,
-  Reach,
   reachOfKey,
   reachOfTier,
   type Supplier,

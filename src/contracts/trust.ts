@@ -6,20 +6,10 @@
 
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 import { SupplyTrust } from "../../gen/limber/v1/preferences_pb.ts";
+import { Reach } from "../call.ts";
 
 /** A tier as callers name it. A level that names one is served from it and from those before it. */
 export type Trust = "own" | "verified" | "named" | "community";
-
-/** How far a caller is served, as a number that compares: less is narrower. */
-export const Reach = {
-  OWN: 0,
-  VERIFIED: 1,
-  /** Own and verified supply, and a model of its maker's own where the caller names it, or a provider that the caller names. */
-  NAMED: 2,
-  COMMUNITY: 3,
-} as const;
-/** One of them. */
-export type Reach = (typeof Reach)[keyof typeof Reach];
 
 const REACHES: Readonly<Record<Trust, Reach>> = {
   own: Reach.OWN,

@@ -6,16 +6,12 @@ import {
   SupplyTrust,
 } from "../../gen/limber/v1/preferences_pb.ts";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
+import type { ByokMode } from "../call.ts";
 import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
 import { inTime } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type OwnKeys, type OwnKeyUse, type PlanStep } from "../routing/index.ts";
-import {
-  type ByokMode,
-  type CredentialRecord,
-  credentialContext,
-  listCredentials,
-} from "../store/account/credentials.ts";
+import { type CredentialRecord, credentialContext, listCredentials } from "../store/account/credentials.ts";
 import { OrgCache } from "../store/account/org-cache.ts";
 import { loadPresets, type PresetRecord } from "../store/account/presets.ts";
 import type { Notifications } from "../store/database/notifications.ts";

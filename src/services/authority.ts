@@ -3,7 +3,8 @@
  * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import { narrower, type Reach, reachOfKey, reachOfTier, trustOf, trustSaid } from "../contracts/trust.ts";
+import type { OrgSettings, Reach } from "../call.ts";
+import { narrower, reachOfKey, reachOfTier, trustOf, trustSaid } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import {
   DEFAULT_RATE_LIMIT,
@@ -15,7 +16,6 @@ import {
   type RateLimit,
   rateLimitOf,
 } from "../store/account/keys.ts";
-import type { OrgSettings } from "../store/account/settings.ts";
 import { PERMISSIONS, reachOf } from "./permissions.ts";
 
 /** A set of words; undefined stands for all words, an empty set for none. */

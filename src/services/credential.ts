@@ -13,6 +13,7 @@ import {
   PutCredentialResponseSchema,
   VerifyCredentialResponseSchema,
 } from "../../gen/limber/v1/credential_service_pb.ts";
+import type { ByokMode } from "../call.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
@@ -21,7 +22,6 @@ import type { OwnKeyCache } from "../inference/prepare.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import {
-  type ByokMode,
   type CredentialRecord,
   credentialContext,
   deleteCredential,

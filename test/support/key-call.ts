@@ -1,6 +1,6 @@
 /** A call by a key, for what is tested without the gate that makes calls. */
 import type { Call, KeyPrincipal } from "../../src/call.ts";
-import { Reach } from "../../src/contracts/trust.ts";
+import { Reach } from "../../src/call.ts";
 import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
 
 /** A key that nothing narrows. */

@@ -1,8 +1,9 @@
 /** Supply to route over: offerings and catalog rows from the few facts that a test cares about. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type ProviderPreferences, ProviderPreferencesSchema } from "../../gen/limber/v1/preferences_pb.ts";
+import { Reach } from "../../src/call.ts";
 import { Contract, type Intent } from "../../src/contracts/contract.ts";
-import { OF_THE_GATEWAY, Reach } from "../../src/contracts/trust.ts";
+import { OF_THE_GATEWAY } from "../../src/contracts/trust.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { CatalogModel, Offering } from "../../src/routing/offering.ts";
 import type { KeyScope, PlanArgs } from "../../src/routing/plan/intent.ts";

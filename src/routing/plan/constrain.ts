@@ -2,10 +2,11 @@
 
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
+import { Reach } from "../../call.ts";
 import { Contract, EMBODIMENTS, PARAMETERS, wordOfEmbodiment } from "../../contracts/contract.ts";
 import type { InputFault } from "../../contracts/inputs.ts";
 import { differenceOf } from "../../contracts/inputs.ts";
-import { mayServe, narrower, Reach } from "../../contracts/trust.ts";
+import { mayServe, narrower } from "../../contracts/trust.ts";
 import type { Offering } from "../offering.ts";
 import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";
 import { type Ask, meaningAt, meansAlike, type OwnKeys, useOf } from "./intent.ts";

@@ -14,8 +14,9 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
+import { Reach } from "../../call.ts";
 import { differenceOf } from "../../contracts/inputs.ts";
-import { Reach, TRUSTS, tierOf } from "../../contracts/trust.ts";
+import { TRUSTS, tierOf } from "../../contracts/trust.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { inScope } from "../snapshot/snapshot.ts";
 import {

@@ -1,10 +1,11 @@
 /** Stages 1 and 2: the request in terms of the snapshot, and the offerings that its models and aliases name. */
 import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
 import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import type { Reach } from "../../call.ts";
 import { Contract, type Intent, violation } from "../../contracts/contract.ts";
 import type { InputFault, ReadPicture } from "../../contracts/inputs.ts";
 import { differenceOf, meaningIn } from "../../contracts/inputs.ts";
-import { narrower, type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
+import { narrower, reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { HealthView } from "../health/health.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../offering.ts";

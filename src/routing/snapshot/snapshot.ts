@@ -1,4 +1,6 @@
 /** The supply at one moment: every offering as columns, and the lists of rows that a plan starts from. Immutable. */
+
+import type { Reach } from "../../call.ts";
 import {
   ACTION_SPACES,
   Contract,
@@ -8,7 +10,7 @@ import {
   PARAMETERS,
 } from "../../contracts/contract.ts";
 import type { DeclaredInput } from "../../contracts/inputs.ts";
-import { mayServe, type Reach, type Standing, type Supplier } from "../../contracts/trust.ts";
+import { mayServe, type Standing, type Supplier } from "../../contracts/trust.ts";
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Alias, CatalogModel, Offering } from "../offering.ts";
 

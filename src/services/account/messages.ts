@@ -19,11 +19,10 @@ import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts"
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
+import type { ByokMode as ByokWord, OrgSettings } from "../../call.ts";
 import { TRUSTS } from "../../contracts/trust.ts";
-import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
 import type { BudgetSpent, KeySpending } from "../../store/account/key-spending.ts";
 import { type KeyRecord, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
-import type { OrgSettings } from "../../store/account/settings.ts";
 import { effective } from "../authority.ts";
 
 /** What is said of a key beyond its record. */

@@ -7,13 +7,14 @@ import {
   type UpdateSettingsRequest,
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
+import type { OrgSettings, Reach } from "../../call.ts";
 import { byCall, type Implementation } from "../../call.ts";
 import { violation } from "../../contracts/contract.ts";
-import { type Reach, reachOfTier, trustIn } from "../../contracts/trust.ts";
+import { reachOfTier, trustIn } from "../../contracts/trust.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
-import { type OrgSettings, orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
+import { orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
 import { type Queryable, tx } from "../../store/database/tx.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
 import { confinedTo } from "../workspace-reach.ts";

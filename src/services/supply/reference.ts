@@ -10,8 +10,8 @@ import {
   VerifyOfferingRequestSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import type { Call } from "../../call.ts";
+import { Reach } from "../../call.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
-import { Reach } from "../../contracts/trust.ts";
 import { newId } from "../../ids.ts";
 import { createOrg } from "../../store/account/orgs.ts";
 import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";

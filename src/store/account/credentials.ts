@@ -1,9 +1,7 @@
 /** Organisations' own keys at providers, sealed. */
+import type { ByokMode } from "../../call.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
-
-/** When a key is used. */
-export type ByokMode = "off" | "fallback" | "prefer" | "require";
 
 /** One key of an organisation at a provider. */
 export interface CredentialRecord {

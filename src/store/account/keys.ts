@@ -1,9 +1,11 @@
 /** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
+
+import type { OrgSettings, SupplyTrust } from "../../call.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 import { hashSecret, newSecret } from "./secret.ts";
-import { type OrgSettings, type StoredSettings, type SupplyTrust, settingsFrom } from "./settings.ts";
+import { type StoredSettings, settingsFrom } from "./settings.ts";
 
 /** When a budget is renewed, in UTC. */
 export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";

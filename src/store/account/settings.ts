@@ -1,39 +1,7 @@
 /** What an organisation settles for all its calls, and what a workspace settles otherwise. */
 
+import type { AppPolicy, ByokMode, OrgSettings, SupplyTrust } from "../../call.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
-import type { ByokMode } from "./credentials.ts";
-
-/** Whose supply may serve at most: each includes those before it. */
-export type SupplyTrust = "own" | "verified" | "named" | "community";
-
-/** The settings that hold for a call. */
-export interface OrgSettings {
-  /** How long logs are kept. */
-  readonly retentionDays: number;
-  /** Zero data retention: no provider that retains frames, and nothing of what callers send on record. */
-  readonly zdr: boolean;
-  /** Whether answers may be shared through caches. */
-  readonly cacheSharing: boolean;
-  /** When the organisation's own keys at providers are used. */
-  readonly byokMode: ByokMode;
-  /** The preset of requests that name none. */
-  readonly defaultPreset: string | undefined;
-  /** Regions that may serve; undefined: all. An empty list admits none. */
-  readonly allowedRegions: readonly string[] | undefined;
-  /** The largest share of calls that may be hedged. */
-  readonly maxHedgeRatio: number;
-  /** Whose supply may serve at most. */
-  readonly trust: SupplyTrust;
-  /** Only checkpoints that their makers signed may serve. */
-  readonly requireSigned: boolean;
-  /** Whether members may consent to applications that registered themselves. The organisation's alone. */
-  readonly selfRegisteredApps: AppPolicy;
-  /** People who are signed in may make keys for hardware. The operator's alone. */
-  readonly hardwareKeys: boolean;
-}
-
-/** Whether something may be used. */
-export type AppPolicy = "allow" | "deny";
 
 /** The settings of an organisation that set none. */
 export const DEFAULT_SETTINGS: OrgSettings = {
