@@ -54,7 +54,7 @@ class Asked:
     def __init__(self, call: policy_service_pb2.ActCall) -> None:
         self._call = call
         self._seen: observation_pb2.Observation = call.observations[-1] if call.observations else observation_pb2.Observation()
-        #: Rows to give: exactly so many go out, and a policy may give more.
+        #: Requested rows. Surplus rows are cut; a policy whose chunks are shorter returns its complete chunk.
         self.horizon: int = call.horizon
         self.instruction: str = call.instruction
         self.action_space: str = call.action_space
@@ -131,11 +131,12 @@ def _chunk(policy: Policy, call: policy_service_pb2.ActCall, served: Served) -> 
         rows = np.asarray(given, dtype=np.float64)
         if rows.ndim == 1:
             rows = np.tile(rows, (asked.horizon, 1))
-        if rows.ndim != 2 or len(rows) < asked.horizon:
-            raise BadInput(f"the policy gave {rows.shape}; {asked.horizon} rows of numbers are asked for")
+        if rows.ndim != 2 or len(rows) == 0:
+            raise BadInput(f"the policy returned the shape {rows.shape}; it must be (steps, dimensions)")
+        # A shorter chunk is sent as it is: the gateway's probe learns the policy's chunk length from it.
         rows = rows[: asked.horizon]
         if not np.isfinite(rows).all():
-            raise BadInput("the policy gave a number that is not finite")
+            raise BadInput("the policy returned a number that is not finite")
     except InvalidInput as error:
         said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message=str(error)[:500])
         return policy_service_pb2.ActResponse(error=said)
@@ -154,10 +155,20 @@ def _openpi_dict(asked: Asked) -> dict[str, Any]:
 class _Desk:
     """Asks the policy about calls, one after the other on each of its threads, and gives the answers to who reads them."""
 
-    def __init__(self, policy: Policy, served: Served, threads: int, say: Callable[[policy_service_pb2.ActResponse], None]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        served: Served,
+        threads: int,
+        say: Callable[[policy_service_pb2.ActResponse], None],
+        tell: Callable[[str], None] = print,
+    ) -> None:
         self._policy = policy
         self._served = served
         self._say = say
+        self._tell = tell
+        #: The last failure in the log, and when it was logged.
+        self._logged = ("", 0.0)
         self._calls: queue.Queue[tuple[int, policy_service_pb2.ActCall, float] | None] = queue.Queue(_MOST_WAITING)
         self._off: set[int] = set()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
@@ -198,7 +209,18 @@ class _Desk:
             else:
                 answer = _chunk(self._policy, call, self._served)
                 answer.call_id = call_id
+                if answer.HasField("error"):
+                    self._log(answer.error.message)
+                elif len(answer.chunk.steps) < call.horizon:
+                    self._log(f"the policy returned {len(answer.chunk.steps)} of {call.horizon} requested steps")
                 self._say(answer)
+
+    def _log(self, failure: str) -> None:
+        """Logs a failed call, and equal ones after it only every 10 s."""
+        now = time.monotonic()
+        if failure != self._logged[0] or now - self._logged[1] > 10:
+            self._logged = (failure, now)
+            self._tell(f"serve: call failed: {failure}")
 
 
 def serve(
@@ -275,7 +297,7 @@ def _dial(
     """One stream, until it ends; whether the model is declared then."""
     said: queue.Queue[outbound_service_pb2.ServeRequest | None] = queue.Queue()
     said.put(outbound_service_pb2.ServeRequest(hello=outbound_service_pb2.Hello(provider=served.provider)))
-    desk = _Desk(policy, served, threads, lambda answer: said.put(outbound_service_pb2.ServeRequest(act=answer)))
+    desk = _Desk(policy, served, threads, lambda answer: said.put(outbound_service_pb2.ServeRequest(act=answer)), tell)
 
     def messages() -> Iterator[outbound_service_pb2.ServeRequest]:
         while (message := said.get()) is not None:

@@ -106,6 +106,17 @@ def test_a_function_answers_with_its_rows() -> None:
     assert made.dt_ms == 20
 
 
+def test_a_policy_whose_chunks_are_shorter_returns_its_complete_chunk(capsys: pytest.CaptureFixture[str]) -> None:
+    made = answer_of(lambda asked: [[1, 2]], observations=SEEN).chunk
+    assert [list(step.values) for step in made.steps] == [[1, 2]]
+    assert "the policy returned 1 of 2 requested steps" in capsys.readouterr().out
+
+
+def test_a_failed_call_is_logged_where_the_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    answer_of(lambda asked: 1 / 0, observations=SEEN)
+    assert "serve: call failed: ZeroDivisionError: division by zero" in capsys.readouterr().out
+
+
 def test_a_policy_of_openpis_shape_answers_too() -> None:
     class Policy:
         def infer(self, obs: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +130,7 @@ def test_a_policy_of_openpis_shape_answers_too() -> None:
     ("policy", "code", "words"),
     [
         (lambda asked: 1 / 0, wire.CALL_ERROR_CODE_INTERNAL, "division"),
-        (lambda asked: [[1.0]], wire.CALL_ERROR_CODE_INTERNAL, "2 rows"),
+        (lambda asked: np.zeros((0, 2)), wire.CALL_ERROR_CODE_INTERNAL, "(0, 2)"),
         (lambda asked: [float("nan")], wire.CALL_ERROR_CODE_INTERNAL, "finite"),
         (lambda asked: asked.images["wrist"], wire.CALL_ERROR_CODE_INVALID_INPUT, "wrist"),
     ],

@@ -198,14 +198,18 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
     const observations = run.moments(observation, variant);
     const goal = await run.goal(variant);
     const instruction = run.instruction(variant);
-    const question = { ...input, instruction, seed: options.seed, horizon: options.horizon ?? horizon, observations };
-    const asked = () =>
+    const asked = options.horizon ?? horizon;
+    const question = { ...input, instruction, seed: options.seed, horizon: asked, observations };
+    const send = () =>
       speaks({ ...(options.target ?? target), actionDim: dim }, question, run.frames(observations, goal), run.call());
-    const answer = await (options.aside ? asked() : run.timed(asked));
-    // A server whose chunks have a length of their own is held to the shortest.
-    if (answer.chunk !== undefined) run.chunkSteps = Math.min(run.chunkSteps ?? answer.chunk, answer.chunk);
+    const answer = await (options.aside ? send() : run.timed(send));
+    // A server that returns fewer steps than requested has a chunk length of its own. The shortest chunk counts.
+    const { steps } = answer;
+    const chunk = answer.chunk ?? (steps.length > 0 && steps.length < asked ? steps.length : undefined);
+    if (chunk !== undefined) run.chunkSteps = Math.min(run.chunkSteps ?? chunk, chunk);
     horizon = Math.min(horizon, run.chunkSteps ?? horizon);
-    const failure = act.checkAnswer(answer, { units: options.horizon ?? horizon, dim }, limits(observation));
+    const units = Math.min(asked, run.chunkSteps ?? asked);
+    const failure = act.checkAnswer(answer, { units, dim }, limits(observation));
     if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.steps[0]?.values.length, dim));
     run.actionDim = answer.steps[0]?.values.length;
     return JSON.stringify(answer.steps.map((step) => step.values));
@@ -248,8 +252,8 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
       "longest_horizon",
       async () => {
         await ask(here, { horizon: longest, aside: true });
-        const chunk = run.chunkSteps === undefined ? "" : `, of chunks of ${run.chunkSteps}`;
-        return `${longest} steps in one answer${chunk}`;
+        if (run.chunkSteps === undefined) return `${longest} steps in one answer`;
+        return `${Math.min(longest, run.chunkSteps)} steps in one answer, of chunks of ${run.chunkSteps}`;
       },
       false,
     );

@@ -5,13 +5,14 @@ import { WebSocket } from "ws";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { robot } from "../../support/loop-client.ts";
+import { honestSteps, startModel } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
 import { f4, type OpenpiServer, startOpenpiServer } from "../../support/openpi-server.ts";
 import { pack } from "../../support/plain-msgpack.ts";
 import { startOpenvlaServer } from "../../support/servers/json-numpy.ts";
 import { openModel, openWorld } from "../../support/world.ts";
 
-const named = uniqueNames("aloha", "dreams", "droid", "modest", "moody", "openvla", "pi", "wm");
+const named = uniqueNames("aloha", "dreams", "droid", "modest", "moody", "openvla", "pi", "short", "wm");
 
 /** As openpi's own servers: `length` steps, whatever is asked. */
 async function fixedServer(length: { steps: number }): Promise<OpenpiServer> {
@@ -63,6 +64,17 @@ describe("the probe", () => {
     expect((await offeringOf(`${named.pi}/droid`)).max_horizon).toBe(10);
     expect((await offeringOf(`${named.pi}/aloha`)).max_horizon).toBe(50);
     expect((await offeringOf(`${named.pi}/modest`)).max_horizon).toBe(20);
+  });
+
+  it("learns the chunk length of a policy server that returns fewer steps than requested", async () => {
+    const model = await startModel({
+      act: (call, answer) => answer(honestSteps(call, 2).slice(0, 8)),
+    });
+    onTestFinished(() => model.close());
+    await app.supply({ provider: named.short, model: `${named.short}/eight`, endpoint: model.endpoint });
+    expect((await offeringOf(`${named.short}/eight`)).max_horizon).toBe(8);
+    const { status, body, text } = await act(`${named.short}/eight`);
+    expect([status, body.action?.steps.length], text).toEqual([200, 8]);
   });
 
   it("registers OpenVLA's server, which returns one step at a time, without configuration", async () => {

@@ -235,7 +235,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     for (const [steps, check, words] of [
       [good.map((step) => [...step, 0]), "action_shape", /3 numbers per step.* 2/],
       [good.map(() => [Number.NaN, 0]), "action_shape", /not finite/],
-      [good.slice(1), "action_shape", /another number/],
+      [[...good, [0, 0]], "action_shape", /another number/],
       [good, "answers_differ", /stub/],
     ] as const) {
       server.behave({ kind: "steps", steps });
