@@ -55,14 +55,14 @@ export function openapiOf(services: readonly DescService[], errorBody: DescMessa
     components: {
       schemas: schemas.all,
       responses: {
-        Refusal: { description: "A refusal.", headers: HEADERS, content: { "application/json": { schema: refusal } } },
+        Refusal: { description: "An error.", headers: HEADERS, content: { "application/json": { schema: refusal } } },
       },
       headers: {
-        RequestId: { description: "Finds the call in the log.", schema: { type: "string" } },
+        RequestId: { description: "Request id; include it when you report a problem.", schema: { type: "string" } },
       },
       securitySchemes: {
-        apiKey: { type: "http", scheme: "bearer", description: "An API key." },
-        adminToken: { type: "apiKey", in: "header", name: ADMIN_HEADER, description: "The operator's token." },
+        apiKey: { type: "http", scheme: "bearer", description: "API key, sent as `Authorization: Bearer`." },
+        adminToken: { type: "apiKey", in: "header", name: ADMIN_HEADER, description: "Admin token of the operator." },
       },
     },
   };
@@ -104,11 +104,11 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
   };
 }
 
-/** What an operation's description says of keys of workspaces. */
+/** What an operation's description says about workspace keys. */
 const REACH: Readonly<Record<WorkspaceReach, string>> = {
   [WorkspaceReach.UNSPECIFIED]: "",
   [WorkspaceReach.NONE]: "",
-  [WorkspaceReach.OWN_WORKSPACE]: "A key of a workspace reaches what is of that workspace alone.",
+  [WorkspaceReach.OWN_WORKSPACE]: "Workspace keys can access only the resources of their own workspace.",
   [WorkspaceReach.ORGANISATION_READ]: "Workspace keys can read what the organization shares with its workspaces.",
   [WorkspaceReach.ORGANISATION]: "Requires an organization key; workspace keys are refused with `scope_denied`.",
 };
@@ -128,7 +128,8 @@ const IDEMPOTENCY_KEY = {
   minLength: 1,
   maxLength: 255,
   pattern: "^[!-~]*$",
-  description: "The same key within 24 hours returns the first answer without running or charging again.",
+  description:
+    "Idempotency key: repeated requests with it within 24 hours return the first response, without running or charging again.",
 };
 
 const SECURITY: Readonly<Record<Access, readonly Keywords[]>> = {
@@ -180,7 +181,10 @@ function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
       : Object.fromEntries(method.output.fields.map((field) => [field.name, schemas.field(field)]));
   const names = Object.keys(events).join("`, `");
   return {
-    schema: { type: "string", description: `Events \`${names}\`; \`error\` in place of the last after a failure.` },
+    schema: {
+      type: "string",
+      description: `Server-sent events \`${names}\`; after a failure, \`error\` replaces the last one.`,
+    },
     "x-events": events,
   };
 }
@@ -189,7 +193,10 @@ function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
 function linesOf({ method }: RestRoute, schemas: Schemas): Keywords {
   const [field] = method.output.fields;
   if (field === undefined) throw new Error(`${method.output} has no field to be a line`);
-  return { schema: { type: "string", description: "JSON Lines: one object a line." }, "x-line": schemas.field(field) };
+  return {
+    schema: { type: "string", description: "JSON Lines: one object per line." },
+    "x-line": schemas.field(field),
+  };
 }
 
 const REFUSAL = { $ref: "#/components/responses/Refusal" };

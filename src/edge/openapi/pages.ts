@@ -1,4 +1,4 @@
-/** The documentation, served by us alone: the OpenAPI document, an interactive page over it, and a page of all refusals. */
+/** Serves the API reference: the OpenAPI document, an interactive page and a page of all error codes. */
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
@@ -92,7 +92,7 @@ function servedAt({ publicUrl, directUrl }: ServedAddresses, openapi: Buffer): B
   return Buffer.from(JSON.stringify({ ...document, servers }));
 }
 
-/** The sentences that the schema has about each refusal, by its word. */
+/** The schema's comment on each reason, by its code. */
 function descriptionsOf(openapi: Buffer): Readonly<Record<string, string>> {
   const document: { components?: { schemas?: Record<string, { "x-enum-descriptions"?: Record<string, string> }> } } =
     JSON.parse(openapi.toString());
@@ -105,7 +105,7 @@ function errorsPage(descriptions: Readonly<Record<string, string>>): string {
     .map(({ number }) => {
       const { code, status, rpcCode, retryable } = factsOf(number as Reason);
       const rpc = RpcCodeSchema.value[rpcCode]?.name.slice("RPC_CODE_".length) ?? "";
-      const retry = retryable ? " · the same call may succeed later" : "";
+      const retry = retryable ? " · retryable" : "";
       return `<section id="${code}"><h2><a href="#${code}">${code}</a></h2><p><b>${status}</b> · ${rpc}${retry}</p><p>${escaped(descriptions[code] ?? "")}</p></section>`;
     });
   return `<!doctype html>
@@ -113,12 +113,12 @@ function errorsPage(descriptions: Readonly<Record<string, string>>): string {
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${BRAND}: refusals</title>
+<title>${BRAND}: error codes</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}h2{font:600 1.1rem ui-monospace,monospace}a{color:inherit}section:target{background:#ffd}</style>
 </head>
 <body>
-<h1>Refusals</h1>
-<p>Every answer that says no carries one of these words as <code>error.code</code>, and over gRPC as the reason of its <code>ErrorInfo</code>.</p>
+<h1>Error codes</h1>
+<p>Every error has one of these codes in <code>error.code</code>, and over gRPC as the reason of its <code>ErrorInfo</code>.</p>
 ${rows.join("\n")}
 </body>
 </html>
