@@ -13,17 +13,20 @@ const open = (options: HouseOptions = {}): Promise<TestGateway> => openForTest({
 describe("without a key", () => {
   const BOMB = repeated(Buffer.from([0x7a, 0]), MIB);
 
-  it.each(["gzip", "br", "identity"] as const)("a call ends at 64 KiB on every transport, in %s", async (coding) => {
-    const gateway = await open();
-    expect((await grpc(gateway, MODELS, BOMB, coding)).code).toBe("resource_exhausted");
-    expect((await grpcWeb(gateway, MODELS, BOMB, coding)).code).toBe("resource_exhausted");
-    expect((await connect(gateway, MODELS, "application/proto", BOMB, coding)).code).toBe("resource_exhausted");
-    const json = list("[", "[]", "]", MIB);
-    expect((await connect(gateway, MODELS, "application/json", json, coding)).code).toBe("resource_exhausted");
-    expect(gateway.memory.held).toBe(0);
-  });
+  it.each(["gzip", "br", "identity"] as const)(
+    "refuses a call above 64 KiB on every transport, in %s",
+    async (coding) => {
+      const gateway = await open();
+      expect((await grpc(gateway, MODELS, BOMB, coding)).code).toBe("resource_exhausted");
+      expect((await grpcWeb(gateway, MODELS, BOMB, coding)).code).toBe("resource_exhausted");
+      expect((await connect(gateway, MODELS, "application/proto", BOMB, coding)).code).toBe("resource_exhausted");
+      const json = list("[", "[]", "]", MIB);
+      expect((await connect(gateway, MODELS, "application/json", json, coding)).code).toBe("resource_exhausted");
+      expect(gateway.memory.held).toBe(0);
+    },
+  );
 
-  it("a message in a query is unpacked to 64 KiB", async () => {
+  it("limits a message in a query to 64 KiB decompressed", async () => {
     const gateway = await open();
     const packed = gzipSync(BOMB, { level: 9 }).toString("base64url");
     const query = `connect=v1&encoding=proto&base64=1&compression=gzip&message=${packed}`;
@@ -31,7 +34,7 @@ describe("without a key", () => {
     expect(await response.json()).toMatchObject({ code: "resource_exhausted" });
   });
 
-  it("REST bodies end there, before they are read", async () => {
+  it("refuses larger REST bodies before they are read", async () => {
     const gateway = await open();
     const response = await fetch(`${gateway.base}/v1/oauth/token`, {
       method: "POST",
@@ -53,7 +56,7 @@ describe("with a key", () => {
     ["empty observations", repeated(Buffer.from([0x12, 0]), MIB), TOO_MANY],
     ["empty frames of one observation", NESTED, "observations.0.frames must have at most 16 items"],
     ["unknown fields", repeated(Buffer.from([0xfa, 0x7f, 0]), MIB), IN_ALL],
-  ])("%s are counted before they are made", async (_, bytes, said) => {
+  ])("counts %s before allocation", async (_, bytes, said) => {
     const fast = await open();
     const general = await open({ byConnect: true });
     const all = [
@@ -79,7 +82,7 @@ describe("with a key", () => {
       list('{"observations":[{},{"frames":[', "{}", "]}]}", MIB),
       "observations.1.frames must have at most 16 items",
     ],
-  ])("%s in JSON are counted before they are made", async (_, bytes, said) => {
+  ])("counts %s in JSON before allocation", async (_, bytes, said) => {
     const gateway = await open();
     const response = await fetch(`${gateway.base}/v1/act`, {
       method: "POST",
@@ -95,7 +98,7 @@ describe("with a key", () => {
     expect([gateway.inside(), gateway.memory.held]).toEqual([0, 0]);
   });
 
-  it("more than 32 MiB end there on every transport, however small they are on the wire", async () => {
+  it("refuses more than 32 MiB on every transport, however small on the wire", async () => {
     const gateway = await open();
     const bytes = repeated(Buffer.from([0x12, 0]), 33 * MIB);
     expect((await grpc(gateway, ACT, bytes, "gzip")).code).toBe("resource_exhausted");
@@ -104,7 +107,7 @@ describe("with a key", () => {
     expect([gateway.inside(), gateway.memory.held]).toEqual([0, 0]);
   });
 
-  it("unknown fields that are few are dropped", async () => {
+  it("drops a few unknown fields", async () => {
     const seen: unknown[] = [];
     const Act = (request: object) => {
       seen.push(request);
@@ -122,7 +125,7 @@ describe("with a key", () => {
     for (const request of seen) expect(request).not.toHaveProperty("$unknown");
   });
 
-  it("pictures are taken on every transport, however many bytes they are", async () => {
+  it("accepts images of any size within the limit on every transport", async () => {
     const gateway = await open();
     const data = Buffer.alloc(MIB, 7);
     const url = `data:image/png;base64,${data.toString("base64")}`;

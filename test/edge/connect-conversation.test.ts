@@ -102,7 +102,7 @@ describe("a conversation", () => {
     for await (const { callId } of requests) yield message(PolicyActResponseSchema, { callId });
   };
 
-  it("whose messages cannot be read is told to its service, which brings it to its end", async () => {
+  it("with unreadable messages notifies its service, which ends it", async () => {
     const ended: unknown[] = [];
     const { port, inside } = await openTalk(echo, (refusal) => ended.push(refusal.reason));
     const session = http2.connect(`http://127.0.0.1:${port}`);
@@ -117,7 +117,7 @@ describe("a conversation", () => {
     await until(() => inside() === 0);
   });
 
-  it("goes message by message, in both directions at once", async () => {
+  it("works message by message in both directions", async () => {
     const { client, lines, inside } = await openTalk(echo);
     const seen: number[] = [];
     const more: (() => void)[] = [];
@@ -136,7 +136,7 @@ describe("a conversation", () => {
     expect(lines).toMatchObject([{ status: 200, rpc: "limber.policy.v1.PolicyService/Act" }]);
   });
 
-  it("blames the caller for a message that cannot be read", async () => {
+  it("reports an unreadable message as the caller's error", async () => {
     const { port, lines, inside } = await openTalk(echo);
     const session = http2.connect(`http://127.0.0.1:${port}`);
     const stream = session.request({
@@ -171,7 +171,7 @@ describe("a conversation", () => {
     await until(() => inside() === 0);
   });
 
-  it("is called off when the caller leaves, and ends when it was listening", async () => {
+  it("is canceled when the caller leaves, and ends if it was waiting", async () => {
     const reasons: unknown[] = [];
     const listened: string[] = [];
     const { client, inside } = await openTalk(async function* (requests, { signal }) {

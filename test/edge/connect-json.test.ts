@@ -27,7 +27,7 @@ describe("Connect in JSON", () => {
       body: body as string,
     });
 
-  it("is canonical, and takes the schema's own names too", async () => {
+  it("is canonical, and accepts schema names too", async () => {
     let seen: ActRequest | undefined;
     const gateway = await open({
       Act: (request) => {
@@ -49,7 +49,7 @@ describe("Connect in JSON", () => {
     ["deep nesting", "[".repeat(100_000)],
     ["a free-form value that nests too deep", `{"metadata":{"a":${"[".repeat(5000)}${"]".repeat(5000)}}}`],
     ["a number beyond its type", '{"horizon":-1}'],
-  ])("blames the caller for %s", async (_, body) => {
+  ])("reports %s as the caller's error", async (_, body) => {
     const gateway = await open({ Act: () => CHUNK });
     const response = await post(gateway, body);
     expect(response.status).toBe(400);
@@ -61,7 +61,7 @@ describe("Connect in JSON", () => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("refuses who may not call before the body is read, with the headers of HTTP", async () => {
+  it("refuses unauthorized callers before the body is read, with HTTP headers", async () => {
     const gateway = await open();
     const socket = connect(gateway.port, "127.0.0.1");
     socket.write(`POST ${ACT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n`);
@@ -72,7 +72,7 @@ describe("Connect in JSON", () => {
     expect(String(chunk)).toContain('"unauthenticated"');
   });
 
-  it("ends a call whose time is over, and calls it off", async () => {
+  it("ends and cancels a call at its timeout", async () => {
     const reasons: unknown[] = [];
     const gateway = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
     const response = await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "20" });
@@ -84,21 +84,21 @@ describe("Connect in JSON", () => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("takes a timeout that no timer can hold for none", async () => {
+  it("treats a timeout beyond any timer as none", async () => {
     // Node makes a millisecond of a time that is too long: a timer of as much that is set later ends later.
     const gateway = await open({ Act: () => sleep(1).then(() => CHUNK) });
     expect((await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "9999999999" })).status).toBe(200);
     expect((await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "soon" })).status).toBe(400);
   });
 
-  it("compresses nothing that a control loop waits for", async () => {
+  it("does not compress control loop messages", async () => {
     const action = { steps: Array.from({ length: 256 }, () => ({ values: Array.from({ length: 29 }, () => 1) })) };
     const gateway = await open({ Act: () => message(ActResponseSchema, { action }) });
     const response = await post(gateway, JSON.stringify(SOUND), { "accept-encoding": "gzip" });
     expect(response.headers.get("content-encoding")).toBeNull();
   });
 
-  it("refuses bodies beyond 32 MiB, announced or unpacked", async () => {
+  it("refuses bodies above 32 MiB, declared or decompressed", async () => {
     const gateway = await open();
     const bomb = gzipSync(Buffer.alloc((32 << 20) + 1));
     expect((await post(gateway, bomb, { "content-encoding": "gzip" })).status).toBe(429);
@@ -119,7 +119,7 @@ describe("Connect in JSON", () => {
   });
 
   it.each(["HTTP/1.0\r\n", "HTTP/1.1\r\nhost: a:b:c\r\n", "HTTP/1.1\r\nhost: %zz\r\n"])(
-    "answers a head with no host to make an address of: %j",
+    "answers headers without a usable host: %j",
     async (head) => {
       const gateway = await open();
       for (const type of ["application/json", "application/grpc"]) {
@@ -132,7 +132,7 @@ describe("Connect in JSON", () => {
     },
   );
 
-  it("takes other methods for what they are", async () => {
+  it("refuses other methods", async () => {
     const gateway = await open();
     expect((await fetch(gateway.base + ACT, { headers: AUTH })).status).toBe(405);
     expect((await fetch(`${gateway.base}/limber.v1.InferenceService/Nope`, { method: "POST" })).status).toBe(404);
@@ -140,7 +140,7 @@ describe("Connect in JSON", () => {
 });
 
 describe("whatever bytes come in", () => {
-  it("the answer never blames the gateway", async () => {
+  it("the response is never an internal error", async () => {
     vi.spyOn(console, "error");
     const gateway = await open({ Act: () => CHUNK });
     const sound = toBinary(ActRequestSchema, create(ActRequestSchema, SOUND));
@@ -181,7 +181,7 @@ describe("whatever bytes come in", () => {
     expect(console.error).not.toHaveBeenCalled();
   });
 
-  it("a caller who breaks off leaves nothing behind, and no word on the console", async () => {
+  it("an aborted call leaves no state and no console output", async () => {
     vi.spyOn(console, "error");
     const gateway = await open({
       Act: (_: ActRequest, { signal }: CallContext) =>

@@ -34,7 +34,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
   const clientOf = (gateway: TestGateway) => createClient(InferenceService, transport(gateway.base));
   const word = name.startsWith("Connect") ? "connect" : name.startsWith("gRPC-Web") ? "grpc-web" : "grpc";
 
-  it("answers calls, with the request's id and what the limits leave", async () => {
+  it("answers calls with the request id and remaining limits", async () => {
     const gateway = await open({
       Act: () => CHUNK,
       PreviewRoutes: () => message(PreviewRoutesResponseSchema, { considered: 3 }),
@@ -52,7 +52,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("hands on deadline and idempotency key", async () => {
+  it("forwards deadline and idempotency key", async () => {
     let seen: CallContext | undefined;
     const gateway = await open({
       Act: (_, context) => {
@@ -69,7 +69,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(seen?.deadline).toBeLessThanOrEqual(clock.steady() + 60_000);
   });
 
-  it("gives a refusal the same reason as REST, with details", async () => {
+  it("returns the same reason as REST, with details", async () => {
     const gateway = await open({
       Act: () => {
         throw refuse(Reason.RATE_LIMIT_EXCEEDED, "später", { near: ["x"] }, { retryAfter: 2 });
@@ -90,7 +90,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(gateway.lines).toMatchObject([{ status: 429, code: "rate_limit_exceeded" }]);
   });
 
-  it("says who may not call, lists every broken rule, and masks bugs", async () => {
+  it("refuses unauthorized callers, lists every violation, and masks internal errors", async () => {
     const gateway = await open({
       Act: () => {
         throw new ConnectError("a provider's own words", Code.Unavailable);
@@ -116,7 +116,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("streams, and tells what went wrong at the end", async () => {
+  it("streams, and reports errors at the end", async () => {
     const gateway = await open({
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
@@ -139,7 +139,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(refused.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: "idempotency_unsupported" }]);
   });
 
-  it("calls a call off when the caller leaves", async () => {
+  it("cancels a call when the caller leaves", async () => {
     const reasons: unknown[] = [];
     const gateway = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
     const caller = new AbortController();

@@ -32,7 +32,7 @@ const PATHS: readonly [path: string, method: string][] = [
 ];
 
 describe("without the setting", () => {
-  it("no answer says a word of it, whoever asks", async () => {
+  it("sends no CORS headers", async () => {
     for (const [path, method] of PATHS) {
       for (const origin of [OURS, THEIRS, "null"]) {
         const headers = { origin, "content-type": "application/json" };
@@ -48,7 +48,7 @@ describe("without the setting", () => {
 });
 
 describe("with an origin named", () => {
-  it("its pages may ask beforehand, call with a key, and read the answer and its headers, refusals too", async () => {
+  it("lets its pages send preflights, call with a key, and read responses, headers and errors", async () => {
     for (const [path, method] of PATHS) {
       const asked = await open.call(path, undefined, { headers: { origin: OURS, ...ASK }, method: "OPTIONS" });
       expect([path, asked.status, asked.headers.get("access-control-allow-origin")]).toEqual([path, 204, OURS]);
@@ -69,7 +69,7 @@ describe("with an origin named", () => {
     expect(headers.get("x-request-id")).toMatch(/^req_/);
   });
 
-  it("no other page is let in, be its origin near, empty or a list", async () => {
+  it("refuses every other origin, similar, empty or listed", async () => {
     for (const origin of [THEIRS, `${OURS}.evil.example`, `${OURS}:8443`, "http://console.example.com", "null", "*"]) {
       const asked = await open.call("/v1/act", undefined, { headers: { origin, ...ASK }, method: "OPTIONS" });
       const answer = await open.call("/v1/key", undefined, { headers: { origin }, key });
@@ -77,7 +77,7 @@ describe("with an origin named", () => {
     }
   });
 
-  it("the same holds over HTTP/2, where browsers call", async () => {
+  it("applies over HTTP/2", async () => {
     const session = connect(open.url);
     const ask = async (headers: Record<string, string>) => {
       const stream = session.request({ ":path": "/v1/key", authorization: `Bearer ${key}`, ...headers });
@@ -91,7 +91,7 @@ describe("with an origin named", () => {
     session.close();
   });
 
-  it("a connection that a page's call came by serves others as before", async () => {
+  it("serves other calls on the same connection normally", async () => {
     for (const origin of [OURS, undefined, THEIRS, OURS]) {
       const answer = await open.call("/v1/act", {}, { key, headers: origin === undefined ? {} : { origin } });
       const allowed = answer.headers.get("access-control-allow-origin");

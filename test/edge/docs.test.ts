@@ -17,7 +17,7 @@ afterAll(async () => {
 const get = (path: string) => fetch(gateway.base + path);
 
 describe("the interactive page", () => {
-  it.each(["/docs", "/docs/errors"])("%s comes with a policy that lets nothing in from outside", async (path) => {
+  it.each(["/docs", "/docs/errors"])("%s has a content security policy without external sources", async (path) => {
     const response = await get(path);
     const html = await response.text();
     expect(response.status).toBe(200);
@@ -31,7 +31,7 @@ describe("the interactive page", () => {
     expect(html).not.toMatch(/<script>|\son\w+=/);
   });
 
-  it("has everything that it loads", async () => {
+  it("loads only files that exist", async () => {
     const html = await (await get("/docs")).text();
     const paths = [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? "");
     expect(paths.length).toBeGreaterThanOrEqual(4);
@@ -46,13 +46,13 @@ describe("the interactive page", () => {
     expect(start).toContain("validatorUrl: null");
   });
 
-  it("is found from the door", async () => {
+  it("is linked from the root", async () => {
     expect(await (await get("/")).json()).toMatchObject({ name: "limber", docs: "/docs", openapi: "/openapi.json" });
   });
 });
 
 describe("the page of refusals", () => {
-  it("explains each at the place that errors point to", async () => {
+  it("explains each error at the anchor that errors link to", async () => {
     const html = await (await get("/docs/errors")).text();
     for (const { number } of ReasonSchema.values.filter((value) => value.number !== 0)) {
       const { code, status } = factsOf(number as Reason);

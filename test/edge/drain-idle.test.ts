@@ -71,7 +71,7 @@ const webSocket = async ({ port }: TestGateway): Promise<Idle> => {
 };
 
 describe("a gateway that closes", () => {
-  it("answers the next request of each idle connection, and ends it with the answer", async () => {
+  it("answers one more request of each idle connection, then closes it", async () => {
     const gateway = await open({ Act: () => CHUNK });
     const idle = await Promise.all([http1(gateway, POST), http1(gateway, GET), http2(gateway), webSocket(gateway)]);
     const drained = gateway.server.drain(LONG_MS, undefined, LONG_MS);
@@ -80,14 +80,14 @@ describe("a gateway that closes", () => {
     await drained;
   });
 
-  it("ends connections that stay idle", async () => {
+  it("closes connections that stay idle", async () => {
     const gateway = await open({ Act: () => CHUNK });
     await Promise.all([http1(gateway, POST), http1(gateway, GET), http2(gateway), webSocket(gateway)]);
     await gateway.server.drain(LONG_MS, undefined, 10);
   });
 });
 
-it("answers the next message of an idle GR00T client while it closes, and ends it with the answer", async () => {
+it("answers one more message of an idle GR00T client while closing, then disconnects it", async () => {
   const gr00t = await serveGr00t({
     ...{ gate: {} as Gate, log: () => undefined, memory: new BodyMemory(), host: "127.0.0.1", port: 0, model: "" },
     embodimentOf: () => undefined,

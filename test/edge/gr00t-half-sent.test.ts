@@ -15,7 +15,7 @@ const gate = {
   },
 } as unknown as Gate;
 
-it("ends the connection, and not that of a client that is between two messages", async () => {
+it("closes a connection with a partial message, but not one of a client between two messages", async () => {
   const memory = new BodyMemory();
   const transport = await serveGr00t({
     gate,

@@ -102,7 +102,7 @@ function dropWords(trailers: http2.IncomingHttpHeaders): void {
   delete trailers["grpc-status-details-bin"];
 }
 
-describe("the gateway's own gRPC transport equals Connect in", () => {
+describe("the gateway's gRPC transport equals Connect in", () => {
   it.each(Object.entries(CALLS))("%s", async (name, sent) => {
     const [one, other] = await Promise.all([seenOf(false, sent), seenOf(true, sent)]);
     expect(one.head[":status"]).toBeDefined();
@@ -125,7 +125,7 @@ describe.each([
     expect(stopped).toEqual([true]);
   });
 
-  it("names the encodings that it knows to a client that writes another", async () => {
+  it("names the supported encodings to a client that uses another", async () => {
     const { trailers, head } = await seenOf(byConnect, asked("o/chunk", { "grpc-encoding": "snappy" }));
     expect({ ...head, ...trailers }).toMatchObject({ "grpc-status": "12", "grpc-accept-encoding": "gzip,br" });
   });

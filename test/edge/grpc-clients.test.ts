@@ -14,7 +14,7 @@ describe.each([
 ])("gRPC %s", (_, byConnect) => {
   const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
-  it("speaks with the client of its own kind", async () => {
+  it("works with its own client", async () => {
     const gateway = await openWith({
       Act: () => CHUNK,
       PredictStream: async function* () {
@@ -38,7 +38,7 @@ describe.each([
 });
 
 describe("an unknown method", () => {
-  it("is unimplemented, in trailers that stand alone", async () => {
+  it("is unimplemented, with trailers only", async () => {
     const gateway = await open({});
     const outcome = await call(gateway, "/limber.v1.InferenceService/Nope", envelope(REQUEST));
     expect(outcome.head).toMatchObject({ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" });
@@ -61,7 +61,7 @@ describe("health", () => {
     expect(await status("")).toBe(Serving.NOT_SERVING);
   });
 
-  it("tells a watcher of every change, and of the end", async () => {
+  it("reports every change and the end to a watcher", async () => {
     let ready = true;
     const gateway = await open({ ready: () => ready });
     const client = createClient(Health, createGrpcTransport({ baseUrl: gateway.base }));

@@ -42,7 +42,7 @@ describe.each([
 ])("gRPC %s", (_, byConnect) => {
   const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
-  it("answers with one message, status 0 in the trailers, and what the limits leave in the head", async () => {
+  it("returns one message, status 0 in the trailers, and remaining limits in the headers", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
     const outcome = await call(gateway, ACT, envelope(REQUEST));
     expect(outcome.head).toMatchObject({ ":status": 200, ratelimit: '"key";r=5;t=1', "x-api-version": "0.1.0" });
@@ -55,7 +55,7 @@ describe.each([
     expect(gateway.inside()).toBe(0);
   });
 
-  it("hands on deadline, idempotency key and address", async () => {
+  it("forwards deadline, idempotency key and address", async () => {
     let seen: CallContext | undefined;
     const gateway = await openWith({
       Act: (_request, context) => {
@@ -73,7 +73,7 @@ describe.each([
     expect(gateway.heads[0]?.remoteAddress).toBe("127.0.0.1");
   });
 
-  it("says who may not call before a message is there", async () => {
+  it("refuses unauthorized callers before the message is read", async () => {
     const gateway = await openWith({});
     const stream = begin(gateway, ACT, { authorization: "Bearer no" });
     const outcome = await outcomeOf(stream);
@@ -82,7 +82,7 @@ describe.each([
     expect(outcome.body).toHaveLength(0);
   });
 
-  it("gives a refusal its code, its text and its details", async () => {
+  it("returns a refusal's code, text and details", async () => {
     const gateway = await openWith({
       Act: () => {
         throw refuse(Reason.RATE_LIMIT_EXCEEDED, "später", { near: ["x"] }, { retryAfter: 2 });
@@ -94,7 +94,7 @@ describe.each([
     expect(gateway.inside()).toBe(0);
   });
 
-  it("masks a bug and tells it to the log", async () => {
+  it("masks an internal error and logs it", async () => {
     const gateway = await openWith({
       Act: () => {
         throw new Error("hunter2");
@@ -106,13 +106,13 @@ describe.each([
     expect(gateway.lines).toMatchObject([{ status: 500, cause: { message: "hunter2" } }]);
   });
 
-  it("lists the rules that a message breaks", async () => {
+  it("lists all violations of a message", async () => {
     const gateway = await openWith({});
     const outcome = await call(gateway, ACT, envelope(new Uint8Array()));
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "validation_failed"]);
   });
 
-  it("refuses to stream what is answered whole", async () => {
+  it("refuses to stream unary calls", async () => {
     const gateway = await openWith({});
     const request = create(ActRequestSchema, { model: "m", observations: [{}], stream: true });
     const outcome = await call(gateway, ACT, envelope(toBinary(ActRequestSchema, request)));
@@ -124,7 +124,7 @@ describe.each([
     ["half a message", envelope(REQUEST).subarray(0, 12)],
     ["half an envelope", Buffer.from([0, 0])],
     ["a gzip flag without gzip", envelope(REQUEST, 1)],
-  ])("blames the caller for %s", async (_name, body) => {
+  ])("reports %s as the caller's error", async (_name, body) => {
     const gateway = await openWith({ Act: () => CHUNK });
     const outcome = await call(gateway, ACT, body);
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "malformed_body"]);
@@ -135,12 +135,12 @@ describe.each([
   it.each([
     ["no message", Buffer.alloc(0)],
     ["two messages", Buffer.concat([envelope(REQUEST), envelope(REQUEST)])],
-  ])("takes %s for a call that it does not implement", async (_name, body) => {
+  ])("treats %s as an unimplemented call", async (_name, body) => {
     const gateway = await openWith({ Act: () => CHUNK });
     expect(codeOf(await call(gateway, ACT, body))).toBe(Code.Unimplemented);
   });
 
-  it("reads compressed messages, and refuses those that are not what they say", async () => {
+  it("reads compressed messages and refuses wrongly declared ones", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
     const gzip = { "grpc-encoding": "gzip" };
     expect(codeOf(await call(gateway, ACT, envelope(gzipSync(REQUEST), 1), gzip))).toBe(0);
@@ -153,7 +153,7 @@ describe.each([
     expect(codeOf(unknown)).toBe(Code.Unimplemented);
   });
 
-  it("refuses messages beyond 32 MiB, announced or unpacked", async () => {
+  it("refuses messages above 32 MiB, declared or decompressed", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
     const announced = Buffer.alloc(10);
     announced.writeUInt32BE((32 << 20) + 1, 1);
@@ -166,14 +166,14 @@ describe.each([
     expect([codeOf(unpacked), reasonOf(unpacked)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
   });
 
-  it("does not compress the answers of a control loop, though the caller would take it", async () => {
+  it("does not compress control loop messages even if the client accepts it", async () => {
     const gateway = await openWith({ Act: () => LARGE });
     const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-accept-encoding": "gzip" });
     expect(outcome.body[0]).toBe(0);
     expect(outcome.body.length).toBe(5 + toBinary(ActResponseSchema, LARGE).length);
   });
 
-  it("ends a call whose time is over, and calls it off", async () => {
+  it("ends and cancels a call at its timeout", async () => {
     let reason: unknown;
     const gateway = await openWith({
       Act: async (_request, { signal }) => {
@@ -192,7 +192,7 @@ describe.each([
     expect(gateway.inside()).toBe(0);
   });
 
-  it("takes a time that no timer can hold for none, and refuses what is no time", async () => {
+  it("treats a timeout beyond any timer as none, and refuses an invalid one", async () => {
     // Node makes a millisecond of a time that is too long: a timer of as much that is set later ends later.
     const gateway = await openWith({ Act: () => sleep(1).then(() => CHUNK) });
     expect(codeOf(await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "99999999H" }))).toBe(0);
@@ -200,7 +200,7 @@ describe.each([
     expect(codeOf(outcome)).toBe(Code.InvalidArgument);
   });
 
-  it("calls a call off when the caller leaves", async () => {
+  it("cancels a call when the caller leaves", async () => {
     const called = Promise.withResolvers<CallContext>();
     const gateway = await openWith({
       Act: (_request: ActRequest, context: CallContext) => {
@@ -218,7 +218,7 @@ describe.each([
     expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
   });
 
-  it("does not call off what was answered", async () => {
+  it("does not cancel an answered call", async () => {
     let seen: Signal | undefined;
     const gateway = await openWith({
       Act: (_request: ActRequest, { signal }: CallContext) => {
@@ -231,7 +231,7 @@ describe.each([
     expect(seen?.aborted).toBe(false);
   });
 
-  it("streams messages, and ends with the status of whatever happens last", async () => {
+  it("streams messages and ends with the final status", async () => {
     const gateway = await openWith({
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
@@ -246,13 +246,13 @@ describe.each([
     expect(outcome.head["grpc-status"]).toBeUndefined();
   });
 
-  it("streams nothing and status 0 when there is nothing", async () => {
+  it("returns status 0 for an empty stream", async () => {
     const gateway = await openWith({ PredictStream: async function* () {} });
     const outcome = await call(gateway, STREAM, envelope(STREAM_REQUEST));
     expect([codeOf(outcome), outcome.body.length]).toEqual([0, 0]);
   });
 
-  it("makes no more of a stream than is read, and nothing once the reader has left", async () => {
+  it("produces no more of a stream than is read, and nothing after the reader left", async () => {
     let made = 0;
     let closed = false;
     const picture = message(PredictStreamResponseSchema, {
@@ -284,7 +284,7 @@ describe.each([
     await until(() => closed && gateway.inside() === 0);
   });
 
-  it("ends what outlasts a closing gateway as unavailable", async () => {
+  it("ends calls that outlast a closing gateway as unavailable", async () => {
     let started = 0;
     const rpcs = {
       Act: (_request: ActRequest, { signal }: CallContext) => {

@@ -28,7 +28,7 @@ it.each([
   ["on gRPC", false, ACT, { "grpc-status": "4" }],
   ["on gRPC by Connect", true, ACT, { "grpc-status": "4" }],
   ["on REST", false, REST, { ":status": 408 }],
-])("a body that does not come is refused %s, and its place given back", async (_, byConnect, headers, said) => {
+])("a missing body is refused %s and its slot released", async (_, byConnect, headers, said) => {
   const gateway = await openForTest({ rpcs: RPCS, byConnect, port: SOON });
   const session = http2.connect(gateway.base);
   try {
@@ -57,7 +57,7 @@ it.each([
   ["on gRPC", false, ACT],
   ["on gRPC by Connect", true, ACT],
   ["on REST", false, REST],
-])("a caller who resets a call %s while its key is looked up leaves nothing behind", async (_, byConnect, headers) => {
+])("a call reset %s during the key lookup leaves no state", async (_, byConnect, headers) => {
   const { promise: lookUp, resolve: found } = Promise.withResolvers<void>();
   const gateway = await openForTest({ rpcs: RPCS, byConnect, lookUp });
   const session = http2.connect(gateway.base);

@@ -43,7 +43,7 @@ async function entered(
 }
 
 describe("two replicas", () => {
-  it("let in exactly the burst of a key, however many ask both at once", async () => {
+  it("admit exactly a key's burst together", async () => {
     await using one = replica("burst-1");
     await using two = replica("burst-2");
     const hundred = limit({ burst: 100 });
@@ -56,7 +56,7 @@ describe("two replicas", () => {
     expect(refused.every(({ retryAfter }) => (retryAfter ?? 0) >= 1)).toBe(true);
   });
 
-  it("get back what the other took ahead and did not use", async () => {
+  it("return unused reservations to each other", async () => {
     const one = replica("back-1");
     await using two = replica("back-2");
     const ten = limit({ burst: 40 });
@@ -67,7 +67,7 @@ describe("two replicas", () => {
     );
   });
 
-  it("run no more calls and streams at once than the key may, and count them apart", async () => {
+  it("run no more calls and streams than the key's concurrency, counted separately", async () => {
     await using one = replica("slots-1");
     await using two = replica("slots-2");
     const few = limit({ requests: 1_000_000, burst: 1_000_000, concurrency: 8, streams: 2 });
@@ -88,7 +88,7 @@ describe("two replicas", () => {
     ).toBe(8);
   });
 
-  it("never let one key's calls cut another's", async () => {
+  it("never let one key's calls reduce another's", async () => {
     await using one = replica("other-1");
     const tight = limit({ burst: 5 });
     await entered(Array.from({ length: 100 }, () => () => one.limits.enter("key_noisy", tight)));
@@ -98,7 +98,7 @@ describe("two replicas", () => {
 });
 
 describe("a warm key", () => {
-  it("asks nobody: thousands of calls share a handful of questions", async () => {
+  it("needs no query: thousands of calls share a few", async () => {
     await using one = replica("warm");
     const wide = limit({ requests: 600_000, windowS: 60, burst: 60_000 });
     await one.limits.enter("key_d", wide);
@@ -106,7 +106,7 @@ describe("a warm key", () => {
     expect(one.asked()).toBeLessThan(20);
   });
 
-  it("is told what is left to it, as a whole", async () => {
+  it("gets its complete remaining limit", async () => {
     await using one = replica("left-1");
     await using two = replica("left-2");
     const fifty = limit({ requests: 50, windowS: 100_000, burst: 50 });
@@ -129,7 +129,7 @@ describe("a warm key", () => {
 });
 
 describe("a key that descends from another", () => {
-  it("takes from the buckets and places of all above it, and of none when one of them refuses", async () => {
+  it("uses the buckets and slots of all ancestors, and of none if one refuses", async () => {
     await using one = replica("line-1");
     await using two = replica("line-2");
     const wide = limit({ burst: 100_000 });
@@ -154,7 +154,7 @@ describe("a key that descends from another", () => {
     expect((await three.limits.left(children[0]!, wide, [top])).remaining).toBeLessThanOrEqual(50 - inside.length);
   });
 
-  it("counts the steps of its control loops against them too", async () => {
+  it("counts its control loop steps against them too", async () => {
     await using one = replica("line-4");
     const wide = limit({ requests: 1_000_000, burst: 100_000 });
     const top = { id: "key_top_2", limit: limit({ burst: 20 }) };
@@ -166,7 +166,7 @@ describe("a key that descends from another", () => {
 });
 
 describe("work that nobody waits for", () => {
-  it("leaves the last quarter of a key's limits alone, gives back what it does not use, and does not count as running", async () => {
+  it("leaves the last quarter of a key's limits, returns unused tokens, and is not counted as running", async () => {
     await using one = replica("spare");
     const line = [{ id: "key_spare", limit: limit({ burst: 40, concurrency: 20 }) }];
     const { places, againMs } = await one.limits.spare(line, 64);
@@ -180,7 +180,7 @@ describe("work that nobody waits for", () => {
     expect((await one.limits.spare(line, 64)).places.length).toBe(10);
   });
 
-  it("gets its turn in order, and waits no more once it is called off", async () => {
+  it("is served in order, and stops waiting once canceled", async () => {
     await using one = replica("turns");
     const line = [{ id: "key_turns", limit: limit({ requests: 40, windowS: 1, burst: 1 }) }];
     const order: number[] = [];
@@ -203,7 +203,7 @@ describe("work that nobody waits for", () => {
 });
 
 describe("steps of a control loop", () => {
-  it("count in the key's bucket on whichever replica, and take no place", async () => {
+  it("count in the key's bucket on any replica, and use no slot", async () => {
     await using one = replica("step-1");
     await using two = replica("step-2");
     const hundred = limit({ burst: 100, streams: 2 });
@@ -226,7 +226,7 @@ describe("steps of a control loop", () => {
 });
 
 describe("while the database is away", () => {
-  it("each replica holds the key's limits by itself, and no call fails for it", async () => {
+  it("each replica applies the limits alone, and no call fails", async () => {
     const limits = new RateLimits(() => Promise.reject(new Error("away")));
     const five = limit({ burst: 5 });
     const { inside, refused } = await entered(Array.from({ length: 20 }, () => () => limits.enter("key_f", five)));
@@ -235,7 +235,7 @@ describe("while the database is away", () => {
   });
 });
 
-it("serves those who come while the database is being asked, in the next round", async () => {
+it("calls that arrive during a query are served in the next round", async () => {
   await using one = replica("rounds");
   const wide = limit({ requests: 6000, windowS: 60, burst: 600, concurrency: 64 });
   const first = one.limits.enter("key_g", wide);

@@ -41,7 +41,7 @@ describe("the document", () => {
     expect(document).toEqual(JSON.parse(committed));
   });
 
-  it("has an operation for every route, with the status of its success and a word for refusals", () => {
+  it("has an operation for every route, with its success status and error codes", () => {
     for (const { template, verb, method, status } of routes) {
       const operation = document.paths[template]?.[verb.toLowerCase()];
       expect(operation, `${verb} ${template}`).toBeDefined();
@@ -54,12 +54,12 @@ describe("the document", () => {
     expect(operations).toHaveLength(routes.length);
   });
 
-  it("refers to nothing that is not there", () => {
+  it("has no dangling references", () => {
     const references = JSON.stringify(document).matchAll(/"\$ref":"#\/components\/(\w+)\/(\w+)"/g);
     for (const [, kind = "", name = ""] of references) expect(document.components[kind]).toHaveProperty(name);
   });
 
-  it("says how to sign a call, where one has to be signed", () => {
+  it("declares authentication for every call that needs it", () => {
     expect(document.paths["/v1/act"].post.security).toEqual([{ apiKey: [] }]);
     expect(document.paths["/v1/orgs"].post.security).toEqual([{ adminToken: [] }, {}]);
     expect(document.paths["/v1/orgs/{org_id}/keys"].post.security).toEqual([{ adminToken: [] }, { apiKey: [] }]);
@@ -70,7 +70,7 @@ describe("the document", () => {
     });
   });
 
-  it("has the bounds of the schema's rules", () => {
+  it("includes the schema's bounds", () => {
     const act = schemaOf("ActRequest");
     expect(act.required).toEqual(["model", "observations"]);
     expect(act.additionalProperties).toBe(false);
@@ -89,7 +89,7 @@ describe("the document", () => {
     });
   });
 
-  it("writes words, arrays of arrays, nulls and bytes as REST does", () => {
+  it("describes enums, nested arrays, nulls and bytes as REST encodes them", () => {
     expect(schemaOf("Preference").enum).toEqual(["balanced", "fastest", "cheapest", "reliable"]);
     expect(schemaOf("Preference")["x-enum-descriptions"].fastest).toBe("Lowest measured latency first.");
     expect(schemaOf("ActionStep")).toMatchObject({ type: "array", items: { type: "number" } });
@@ -100,7 +100,7 @@ describe("the document", () => {
     expect(schemaOf("ActResponse").additionalProperties).toBeUndefined();
   });
 
-  it("takes no body field that the path carries, and shows the answer in the form that REST gives it", () => {
+  it("omits path fields from bodies and shows the REST response form", () => {
     const keys = document.paths["/v1/orgs/{org_id}/keys"].post;
     expect(keys.requestBody.required).toBe(false);
     expect(keys.requestBody.content["application/json"].schema.properties).not.toHaveProperty("org_id");
@@ -117,7 +117,7 @@ describe("the document", () => {
     ]);
   });
 
-  it("describes everything", () => {
+  it("has a description for every element", () => {
     const bare: string[] = [];
     for (const [name, schema] of Object.entries<{ description?: string; properties?: object }>(
       document.components.schemas,
@@ -130,7 +130,7 @@ describe("the document", () => {
     expect(bare).toEqual([]);
   });
 
-  it("names every refusal with its meaning", () => {
+  it("lists every error code with its meaning", () => {
     const meanings = schemaOf("Reason")["x-enum-descriptions"];
     for (const { number } of ReasonSchema.values.filter((value) => value.number !== 0)) {
       expect(meanings[factsOf(number as Reason).code]?.length).toBeGreaterThan(10);
@@ -147,7 +147,7 @@ describe("the examples", () => {
     ...routes.map(({ method: { output } }) => [output.name, output] as const),
   ]);
 
-  it("are there for every body", () => {
+  it("exist for every body", () => {
     const bare = bodies.map((route) => messageOf(route).name).filter((name) => EXAMPLES[name] === undefined);
     expect(bare).toEqual([]);
     for (const path of Object.values<Record<string, { requestBody?: { content: object } }>>(document.paths))
@@ -155,7 +155,7 @@ describe("the examples", () => {
         for (const content of Object.values(requestBody?.content ?? {})) expect(content).toHaveProperty("example");
   });
 
-  it.each(Object.keys(EXAMPLES))("%s is what the gateway takes or gives, and stands in the document", (name) => {
+  it.each(Object.keys(EXAMPLES))("%s is accepted or returned by the gateway and is in the document", (name) => {
     const desc = messages.get(name);
     if (desc === undefined) throw new Error(`${name} is no message of a route`);
     const faults = new Faults();
@@ -174,7 +174,7 @@ describe("the examples", () => {
 });
 
 describe("defaults", () => {
-  it("stand in the schema of what is asked, as its comments say them", () => {
+  it("are in the request schemas, as documented in comments", () => {
     const limitOf = (path: string): unknown =>
       document.paths[path].get.parameters.find(({ name }: { name: string }) => name === "limit").schema.default;
     expect(["/v1/usage", "/v1/logs", "/v1/models", "/v1/jobs", "/v1/usage/margin"].map(limitOf)).toEqual([

@@ -21,21 +21,21 @@ const socket = () =>
     .on("error", () => undefined)
     .resume();
 
-it("gives metrics to the scraper's token, and refuses another one", async () => {
+it("serves metrics to the metrics token only", async () => {
   const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } });
   const metrics = await call("/metrics", undefined, bearer(TOKEN));
   expect([metrics.status, metrics.headers.get("x-request-id")]).toEqual([200, expect.stringMatching(/^req_/)]);
   expect((await call("/metrics", undefined, bearer("another-token-than-that"))).status).toBe(403);
 });
 
-it("answers every request with its id, in the header and in a refusal", async () => {
+it("returns a request id in header and errors", async () => {
   const health = await call("/health", undefined, { headers: { "x-request-id": "of-the-probe" } });
   expect(health.headers.get("x-request-id")).toMatch(/^req_/);
   const { status, headers, body } = await call("/v1/robots/stop", { robot_id: "r" });
   expect([status, body.error.request_id]).toEqual([401, headers.get("x-request-id")]);
 });
 
-it("refuses bodies of more than 16 KiB, with and without a length, and heads that are too large", async () => {
+it("refuses bodies above 16 KiB, with and without a length, and oversized headers", async () => {
   const json = { headers: { "content-type": "application/json" } };
   const large = await call("/v1/robots/stop", "x".repeat(16_385), json);
   expect([large.status, large.body.error.code]).toEqual([413, "payload_too_large"]);
@@ -48,7 +48,7 @@ it("refuses bodies of more than 16 KiB, with and without a length, and heads tha
   await expect(call("/health", undefined, { headers: { "x-large": "y".repeat(20_000) } })).rejects.toThrow();
 });
 
-it("outlives resets at every byte, garbage, and more requests on a connection than it reads ahead", async () => {
+it("survives resets at every byte, garbage, and excessive pipelining", async () => {
   const sent = ["POST /v1/robots/stop HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}", "\0\x01\xff", "GET /heal"];
   for (const bytes of sent)
     for (let at = 1; at <= bytes.length; at++)
@@ -63,7 +63,7 @@ it("outlives resets at every byte, garbage, and more requests on a connection th
   expect((await call("/health")).status).toBe(200);
 });
 
-it("closes connections beyond a thousand, goes on serving the others, and answers again when they are gone", async () => {
+it("closes connections above a thousand, keeps serving the others, and accepts again when they close", async () => {
   const first = socket();
   const ask = async (): Promise<string> => {
     first.write("GET /health HTTP/1.1\r\nhost: a\r\n\r\n");

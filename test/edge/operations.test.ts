@@ -77,7 +77,7 @@ it("serves health, readiness, metrics and emergency stops, and nothing else", as
   expect([got.status, got.headers.get("allow")]).toEqual([405, "POST"]);
 });
 
-it("answers while the port for calls has as many connections as it may, and closes those beyond", async () => {
+it("answers while the call port is full, and closes its own excess connections", async () => {
   const { key } = await app.caller(1);
   const held = await Promise.all(Array.from({ length: 64 }, hold));
   await eventually(async () => expect(held.filter(({ isClosed }) => !isClosed).length).toBeLessThanOrEqual(24));
@@ -87,7 +87,7 @@ it("answers while the port for calls has as many connections as it may, and clos
   expect((await call("/v1/robots/stop", { robot_id: "r-2" }, { key })).status).toBe(200);
 });
 
-it("says that the gateway is not ready for as long as it drains, and is gone with it", async () => {
+it("reports not ready during a drain, and closes with the gateway", async () => {
   const clock = new SkippingClock();
   onTestFinished(replaceAmbient({ clock }));
   const closed = app.gateway.close(5_000, 600_000);

@@ -69,7 +69,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await good()).toBe("ok");
   });
 
-  it("is stopped in the middle of a read that spends its budget of resets", async () => {
+  it("is stopped within a read that exceeds its reset budget", async () => {
     const { port, paths } = await start({ patience: { burst: 50, perSecond: 1 } });
     const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
     const wire = await saying(port, Buffer.concat([HELLO, flood]));
@@ -85,14 +85,14 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   }
   const answered = (wire: Wire) => wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
 
-  it("costs its address nothing the first times that it is cut off", async () => {
+  it("does not delay its address after the first cuts", async () => {
     onTestFinished(replaceAmbient({ clock: new ManualClock() }));
     const { port } = await start();
     await cutOff(port, 3);
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
   });
 
-  it("costs its address a wait when it was cut off again and again, while connections that are open are served", async () => {
+  it("delays its address after repeated cuts, while open connections are served", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { port } = await start();
@@ -110,7 +110,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await answered(second)).toMatchObject({ status: 200 });
   });
 
-  it("costs its address half a second at most, and nothing once it is forgotten", async () => {
+  it("delays its address by at most 0.5 s, and not after a while", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { port } = await start();
@@ -126,14 +126,14 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
   });
 
-  it("costs an address that all callers share nothing", async () => {
+  it("does not delay an address shared by all callers", async () => {
     onTestFinished(replaceAmbient({ clock: new ManualClock() }));
     const { port } = await start({ chargedAs: () => undefined });
     await cutOff(port, 6);
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
   });
 
-  it("costs its address nothing for what it did at an allowed pace", async () => {
+  it("does not delay its address at an allowed pace", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { port } = await start();
@@ -152,14 +152,14 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
   });
 
-  it("runs nothing for a stream that was reset in the read that opened it", async () => {
+  it("runs nothing for a stream reset in the same read", async () => {
     const { port, paths } = await start();
     const good = await saying(port, Buffer.concat([HELLO, request(1, "/reset"), reset(1), request(3, "/kept")]));
     await good.until((bytes) => endOf(bytes, 3));
     expect(paths).toEqual(["/kept"]);
   });
 
-  it("is left alone while its cancelled calls and pings stay within the budget", async () => {
+  it("is served while canceled calls and pings stay within the budget", async () => {
     const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
     const costly = times(40, (i) =>
       Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
@@ -169,7 +169,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(goawayIn(wire.received())).toBeUndefined();
   });
 
-  it("pays for its cancelled calls and its pings from one budget", async () => {
+  it("shares one budget for canceled calls and pings", async () => {
     const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
     const costly = times(60, (i) =>
       Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
@@ -178,7 +178,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(goawayIn(await wire.closed)).toBe(CALM);
   });
 
-  it("earns back what it may cost as time passes", async () => {
+  it("regains its budget over time", async () => {
     let steady = 0;
     onTestFinished(replaceAmbient({ clock: { wall: () => 0, steady: () => steady, after: () => () => undefined } }));
     const { port } = await start({ patience: { burst: 10, perSecond: 10 } });
@@ -194,7 +194,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(goawayIn(await wire.closed)).toBe(CALM);
   });
 
-  it("has a stream with oversized headers refused and its others served", async () => {
+  it("has a stream with oversized headers refused and others served", async () => {
     const { port, paths } = await start();
     const more = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x-${i}`, "y".repeat(140)]));
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/big", { more }), request(3, "/small")]));
@@ -204,7 +204,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(paths).toEqual(["/small"]);
   });
 
-  it("has the streams past its limit refused, for another try, and the others served", async () => {
+  it("has streams above its limit refused for retry, and others served", async () => {
     const ends: (() => unknown)[] = [];
     const port = await listen((_request, response) => void ends.push(() => response.end("ok")), {
       maxSessionStreams: 2,
@@ -218,7 +218,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
       expect(await wire.until((bytes) => endOf(bytes, stream))).toMatchObject({ type: FRAME.data });
   });
 
-  it("is closed when it never acknowledges our settings", async () => {
+  it("is closed if it never acknowledges settings", async () => {
     const { port } = await start({ headersTimeoutMs: 500 });
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await wire.closed;

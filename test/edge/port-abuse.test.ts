@@ -130,7 +130,7 @@ describe("pipelined requests", () => {
     ["a head that the port refuses", get("Host: b")],
     ["a head that cannot be parsed", "NONSENSE\r\n\r\n"],
     ["a tunnel", "CONNECT bad:1 HTTP/1.1\r\nHost: a\r\n\r\n"],
-  ])("none runs behind %s, and those before it are answered first", async (_name, bad) => {
+  ])("runs no request after %s, and answers those before it first", async (_name, bad) => {
     const { port, paths } = await start();
     const wire = await saying(port, `${GET}${bad}${GET}${GET}`);
     expect(answersIn(await wire.closed).map(({ status }) => status)).toEqual([
@@ -140,7 +140,7 @@ describe("pipelined requests", () => {
     expect(paths).toEqual(["/good"]);
   });
 
-  it("a refused answer never overtakes one that its client still waits for", async () => {
+  it("a refusal never overtakes a pending answer", async () => {
     const ends: (() => unknown)[] = [];
     const port = await listen((_request, response) => void ends.push(() => response.end("slow")), {});
     const wire = await saying(port, GET);
@@ -156,7 +156,7 @@ describe("pipelined requests", () => {
     expect(await later).toBe("slow");
   });
 
-  it("a body that breaks after its answer began ends the connection without a second answer", async () => {
+  it("a body that breaks after its answer started closes the connection without a second answer", async () => {
     const port = await listen((_request, response) => {
       if (response instanceof ServerResponse) response.write("begun");
     }, {});
@@ -168,7 +168,7 @@ describe("pipelined requests", () => {
 });
 
 describe("a refusal", () => {
-  it("is the gateway's JSON, with a request id in body and header, and nothing of Node's", async () => {
+  it("is the gateway's JSON with a request id in body and header", async () => {
     const { port } = await start({
       refusal: (status, code, message, requestId) => JSON.stringify({ status, code, message, requestId }),
     });
@@ -187,7 +187,7 @@ describe("a refusal", () => {
   it.each([
     ["what the parser refuses", "POST / HTTP/1.1\r\nHost : a\r\nContent-Length: 4000000\r\n\r\n"],
     ["what the port refuses", "POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 4000000\r\n\r\n"],
-  ])("reaches a client that is still sending %s, and no reset with it", async (_name, head) => {
+  ])("reaches a client that is still sending %s, without a reset", async (_name, head) => {
     const { port } = await start();
     const wire = await saying(port, head);
     await wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
@@ -196,7 +196,7 @@ describe("a refusal", () => {
     expect(wire.broken()).toBeUndefined();
   });
 
-  it("of a tunnel survives a client that resets its connection", async () => {
+  it("of a tunnel survives a connection reset", async () => {
     const ends: (() => unknown)[] = [];
     const port = await listen((_request, response) => void ends.push(() => response.end("ok")), {});
     const wire = await saying(port, `${GET}CONNECT bad:1 HTTP/1.1\r\nHost: a\r\n\r\n`);
@@ -208,7 +208,7 @@ describe("a refusal", () => {
     expect(await good).toBe("ok");
   });
 
-  it("is made under TLS too", async () => {
+  it("is the same under TLS", async () => {
     const { port } = await start({ tls });
     const wire = await saying(port, get("Host: b"), { alpn: ["http/1.1"] });
     expect(answersIn(await wire.closed)).toMatchObject([{ status: 400 }]);
@@ -226,7 +226,7 @@ describe("slow clients", () => {
     ["half a preface", PREFACE.subarray(0, 12), {}],
     ["a preface and no settings", PREFACE, {}],
     ["a preface and half of its settings", HELLO.subarray(0, -4), {}],
-  ])("one that says %s is closed", async (_name, bytes, { alpn, ...options }) => {
+  ])("a client that sends %s is disconnected", async (_name, bytes, { alpn, ...options }) => {
     const { port } = await start({ ...soon, ...options });
     const wire = await saying(port, bytes, alpn ? { alpn } : {});
     expect((await wire.closed).includes("200 OK")).toBe(false);
@@ -237,14 +237,14 @@ describe("slow clients", () => {
     ["one letter that could begin a preface", "P", undefined],
     ["part of its second head", `${GET}GET / HT`, 408],
     ["part of a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", 408],
-  ])("one that says %s is told so and closed", async (_name, bytes, status) => {
+  ])("a client that sends %s gets an error and is disconnected", async (_name, bytes, status) => {
     const { port } = await start(soon);
     const wire = await saying(port, bytes);
     const got = await wire.closed;
     expect(got.length > 0 ? answersIn(got).at(-1)?.status : undefined).toBe(status);
   });
 
-  it("one that has greeted is not held to the time for greeting", async () => {
+  it("a client that sent its preface is not subject to the preface timeout", async () => {
     const { port } = await start({ headersTimeoutMs: 500 });
     const http1 = await saying(port, GET);
     const http2 = await saying(port, Buffer.concat([HELLO, request(1, "/good"), frame(FRAME.settings, FLAG.ack, 0)]));
@@ -258,7 +258,7 @@ describe("slow clients", () => {
     expect(await http2.until((bytes) => endOf(bytes, 3))).toMatchObject({ type: FRAME.data });
   });
 
-  it("three hundred that dribble their heads are closed while a good client is served", async () => {
+  it("three hundred slow clients are closed while a good client is served", async () => {
     const { port, paths } = await start({ ...soon, headersTimeoutMs: 500 });
     const slow = await Promise.all(Array.from({ length: 300 }, () => saying(port, "GET /slow HTTP/1.1\r\n")));
     let open = slow.length;

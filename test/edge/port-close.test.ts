@@ -39,7 +39,7 @@ import {
 afterEach(cleanUp);
 
 describe("close", () => {
-  it("lets open HTTP/2 streams finish, and begins none that its last GOAWAY does not name", async () => {
+  it("lets open HTTP/2 streams finish and starts none after its last GOAWAY", async () => {
     const { handler, held, release } = holding();
     const { port, closed } = await listen(handler);
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
@@ -57,7 +57,7 @@ describe("close", () => {
     await done;
   });
 
-  it("lets a running HTTP/1.1 request finish, tells its client that the connection ends, and takes no new one", async () => {
+  it("lets a running HTTP/1.1 request finish with `Connection: close`, and accepts no new one", async () => {
     const { handler, held, release } = holding();
     const { port, closed } = await listen(handler);
     const wire = await wireTo(port);
@@ -72,7 +72,7 @@ describe("close", () => {
     await done;
   });
 
-  it("ends a kept HTTP/1.1 connection after an answer that was already under way", async () => {
+  it("closes an HTTP/1.1 keep-alive connection after an answer in progress", async () => {
     const finish: (() => unknown)[] = [];
     const { port, closed } = await listen((_request, response) => {
       if (!(response instanceof http.ServerResponse)) return;
@@ -89,7 +89,7 @@ describe("close", () => {
     await done;
   });
 
-  it("serves a request whose head was arriving, and ends its connection", async () => {
+  it("serves a request whose headers were arriving, then closes", async () => {
     const { server, port, closed } = await listen(sayVersion);
     const wire = await answeredThenSaying(server, port, GET.slice(0, 20));
     const done = closed();
@@ -124,7 +124,7 @@ describe("close", () => {
   it.each<[string, Uint8Array]>([
     ["keeps an idle HTTP/2 session and its side of the connection", HELLO],
     ["left with a stream unfinished", Buffer.concat([HELLO, request(1, "/", { method: "POST", end: false })])],
-  ])("is not held up by a client that %s, under TLS", async (_name, bytes) => {
+  ])("is not delayed by a client that %s, under TLS", async (_name, bytes) => {
     const { port, closed } = await listen(() => undefined, { tls, lingerMs: 100 });
     const wire = await wireTo(port, { alpn: ["h2"], halfOpen: true });
     wire.send(bytes);
@@ -133,7 +133,7 @@ describe("close", () => {
     await closed();
   });
 
-  it("is ended by closeAllConnections whatever runs", async () => {
+  it("is completed by closeAllConnections at any time", async () => {
     const { handler, held } = holding();
     const { server, port, closed } = await listen(handler);
     const wires = [await saying(port, GET), await saying(port, Buffer.concat([HELLO, request(1, "/")]))];
@@ -145,7 +145,7 @@ describe("close", () => {
 });
 
 describe("leave over HTTP/2", () => {
-  it("ends each session behind its next answer, and serves new sessions", async () => {
+  it("ends each session after its next answer, and serves new sessions", async () => {
     const { server, port } = await listen(sayVersion);
     const silent = await saying(port, HELLO);
     await silent.until(acknowledged);
@@ -161,7 +161,7 @@ describe("leave over HTTP/2", () => {
 });
 
 describe("leave over HTTP/1.1", () => {
-  it("ends each connection after its next answer, which says so, and goes on taking new ones", async () => {
+  it("closes each connection after its next answer, and accepts new ones", async () => {
     const { server, port } = await listen(sayVersion);
     const kept = await wireTo(port);
     kept.send(GET);
@@ -174,7 +174,7 @@ describe("leave over HTTP/1.1", () => {
     }
   });
 
-  it("tells it in an answer that has not begun, too", async () => {
+  it("announces it in an answer that has not started too", async () => {
     const { handler, held, release } = holding();
     const { server, port } = await listen(handler);
     const wire = await saying(port, GET);
@@ -199,7 +199,7 @@ describe("close over HTTP/1.1", () => {
 });
 
 describe("rest", () => {
-  it("ends an HTTP/2 session that went unused, and none that is or was in use", async () => {
+  it("ends an unused HTTP/2 session, and none that is or was in use", async () => {
     const timers = new Set<{ ms: number; run: () => void }>();
     const after = (ms: number, run: () => void) => {
       const timer = { ms, run };

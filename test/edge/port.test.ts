@@ -59,7 +59,7 @@ describe("one cleartext port", () => {
     ["HTTP/2", Buffer.concat([HELLO, request(1, "/")]), (bytes: Buffer) => endOf(bytes, 1)],
     ["HTTP/1.1", Buffer.from(GET), firstAnswer],
     ["HTTP/1.1 with a method that starts like the preface", Buffer.from(GET.replace("GET", "POST")), firstAnswer],
-  ])("understands %s that arrives byte by byte", async (_name, bytes, answered) => {
+  ])("accepts %s byte by byte", async (_name, bytes, answered) => {
     const { port } = await listen(sayVersion);
     const wire = await wireTo(port);
     wire.socket.setNoDelay(true);
@@ -90,7 +90,7 @@ describe("one cleartext port", () => {
     expect(65_535 + update.payload.readUInt32BE(0)).toBe(8 << 20);
   });
 
-  it("asks for the body of a sound request that waits for 100-continue", async () => {
+  it("sends 100-continue for a valid request that waits for it", async () => {
     const { port } = await listen((request, response) => {
       request.resume().once("end", () => response.end("thanks"));
     });
@@ -103,7 +103,7 @@ describe("one cleartext port", () => {
 });
 
 describe("the same port under TLS", () => {
-  it("answers HTTP/2 and HTTP/1.1 as ALPN chooses, and HTTP/1.1 where the client offers nothing", async () => {
+  it("negotiates HTTP/2 or HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
     const { port } = await listen(sayVersion, { tls });
     expect(await getHttp1(`https://127.0.0.1:${port}`)).toBe("GET 1.1");
     expect(await getHttp2(sessionTo(`https://127.0.0.1:${port}`))).toBe("GET 2.0");
@@ -112,7 +112,7 @@ describe("the same port under TLS", () => {
     expect(await wire.until(firstAnswer)).toMatchObject({ status: 200, body: "GET 1.1" });
   });
 
-  it("answers nothing to a client that speaks cleartext, and goes on serving", async () => {
+  it("answers no cleartext, and keeps serving", async () => {
     const { port } = await listen(sayVersion, { tls });
     const wire = await wireTo(port);
     wire.send(GET);
@@ -125,7 +125,7 @@ describe.each([
   ["cleartext", undefined],
   ["TLS", tls],
 ])("streams over %s", (_name, certificate) => {
-  it("gives taken streams to the taker alone and the others to the handler", async () => {
+  it("gives claimed streams to the claimant and others to the handler", async () => {
     const handled: (string | undefined)[] = [];
     const { port } = await listen(
       (request, response) => {
@@ -147,7 +147,7 @@ describe.each([
   });
 });
 
-it("survives a taken stream that its client resets with an error", async () => {
+it("survives a claimed stream that its client resets", async () => {
   let taken: http2.ServerHttp2Stream | undefined;
   let closed = 0;
   const { port } = await listen(sayVersion, {
@@ -187,7 +187,7 @@ describe("under Fastify", () => {
     expect(JSON.parse(await bodyOf(post))).toEqual({ a: [1] });
   });
 
-  it("answers a malformed head with the port's refusal alone", async () => {
+  it("answers malformed headers with the port's error only", async () => {
     const { port } = await start({ refusal: (_status, code) => JSON.stringify({ code }) });
     const wire = await saying(port, "NONSENSE\r\n\r\n");
     expect(answersIn(await wire.closed)).toMatchObject([{ status: 400, body: '{"code":"malformed_request"}' }]);

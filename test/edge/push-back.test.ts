@@ -59,7 +59,7 @@ const answer = (count: number): void => {
   for (const { answer } of held.splice(0, count)) answer();
 };
 
-it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", async () => {
+it("a dropped refusal resets its stream or closes its HTTP/1 connection", async () => {
   const { port } = await openForTest({ overload });
   const seen = call(sessionTo(port), 1);
   await eventually(() => expect(held).toHaveLength(1));
@@ -76,7 +76,7 @@ it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", 
   await closed;
 });
 
-it("read nothing of an HTTP/1 connection behind a refusal that waits, and answer all of it in order", async () => {
+it("an HTTP/1 connection is not read behind a delayed refusal, and all of it is answered in order", async () => {
   const { port } = await openForTest({ overload });
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -97,7 +97,7 @@ it("read nothing of an HTTP/1 connection behind a refusal that waits, and answer
   }
 });
 
-it("lose nothing of what came over HTTP/1 while the first refusal waited", async () => {
+it("nothing received over HTTP/1 during a delayed refusal is lost", async () => {
   const { port } = await openForTest({ overload });
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -119,7 +119,7 @@ it("lose nothing of what came over HTTP/1 while the first refusal waited", async
   await eventually(() => expect(heard.split("HTTP/1.1 503").length - 1).toBe(2));
 });
 
-it("begin no more than 256 requests in a turn of the event loop, over all of them, and every one in the end", async () => {
+it("at most 256 requests start per event loop turn, and all in the end", async () => {
   let begun = 0;
   let most = 0;
   const inTurn = (): void => {

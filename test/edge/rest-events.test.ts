@@ -38,40 +38,37 @@ describe("events", () => {
         return { event: lines.event, id: lines.id, data: JSON.parse(lines.data) };
       });
 
-  it.each(["HTTP/1.1", "HTTP/2"])(
-    "come one after the other, frames with their index as id, over %s",
-    async (version) => {
-      const gateway = await open({
-        PredictStream: async function* ({ predict }: PredictStreamRequest) {
-          expect(predict?.model).toBe("o/n");
-          yield* [route, frame(0), frame(1), done];
-        },
-      });
-      let text = "";
-      if (version === "HTTP/1.1") {
-        const answer = await post(gateway, "/v1/predict/stream", SOUND);
-        expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
-        expect(answer.headers.get("ratelimit")).not.toBeNull();
-        text = answer.text;
-      } else {
-        const { session, stream } = overHttp2(gateway, "/v1/predict/stream");
-        stream.end(JSON.stringify(SOUND));
-        for await (const chunk of stream) text += chunk;
-        session.close();
-      }
-      expect(parsed(text).map(({ event, id }) => [event, id])).toEqual([
-        ["route", undefined],
-        ["frame", "0"],
-        ["frame", "1"],
-        ["done", undefined],
-      ]);
-      expect(parsed(text)[1]?.data).toMatchObject({ index: 0, format: "png", data: "AAAA" });
-      expect(parsed(text)[3]?.data).toMatchObject({ finish_reason: "complete" });
-      expect(gateway.inside()).toBe(0);
-    },
-  );
+  it.each(["HTTP/1.1", "HTTP/2"])("arrive in order, frames with their index as id, over %s", async (version) => {
+    const gateway = await open({
+      PredictStream: async function* ({ predict }: PredictStreamRequest) {
+        expect(predict?.model).toBe("o/n");
+        yield* [route, frame(0), frame(1), done];
+      },
+    });
+    let text = "";
+    if (version === "HTTP/1.1") {
+      const answer = await post(gateway, "/v1/predict/stream", SOUND);
+      expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
+      expect(answer.headers.get("ratelimit")).not.toBeNull();
+      text = answer.text;
+    } else {
+      const { session, stream } = overHttp2(gateway, "/v1/predict/stream");
+      stream.end(JSON.stringify(SOUND));
+      for await (const chunk of stream) text += chunk;
+      session.close();
+    }
+    expect(parsed(text).map(({ event, id }) => [event, id])).toEqual([
+      ["route", undefined],
+      ["frame", "0"],
+      ["frame", "1"],
+      ["done", undefined],
+    ]);
+    expect(parsed(text)[1]?.data).toMatchObject({ index: 0, format: "png", data: "AAAA" });
+    expect(parsed(text)[3]?.data).toMatchObject({ finish_reason: "complete" });
+    expect(gateway.inside()).toBe(0);
+  });
 
-  it("are not begun when the first is refused: that is a plain error", async () => {
+  it("do not start if the first one is refused: that is a plain error", async () => {
     const gateway = await open({
       // biome-ignore lint/correctness/useYield: the refusal comes before anything
       PredictStream: async function* () {
@@ -82,7 +79,7 @@ describe("events", () => {
     expect([status, json.error.code]).toEqual([409, "no_route_available"]);
   });
 
-  it("end with one named error when something fails later", async () => {
+  it("end with one named error after a later failure", async () => {
     const gateway = await open({
       PredictStream: async function* () {
         yield* [route, frame(0)];
@@ -99,7 +96,7 @@ describe("events", () => {
     expect(gateway.lines).toMatchObject([{ code: "all_attempts_failed" }]);
   });
 
-  it("are an action chunk step by step when act is asked to stream", async () => {
+  it("are single steps if act streams", async () => {
     const gateway = await open({ Act: ({ stream }: ActRequest) => (stream ? CHUNK : undefined) });
     const { text } = await post(gateway, "/v1/act", { ...SOUND, stream: true });
     const events = parsed(text);
@@ -117,7 +114,7 @@ describe("events", () => {
     });
   });
 
-  it("say that they live when nothing happens for ten seconds", async () => {
+  it("include a comment after ten seconds of silence", async () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
     const more = Promise.withResolvers<void>();
@@ -147,7 +144,7 @@ describe("events", () => {
   });
 
   it.each(["HTTP/1.1", "HTTP/2"])(
-    "are made no faster than they are read, and no more once the reader has left, over %s",
+    "are produced no faster than they are read, and stop when the reader leaves, over %s",
     async (version) => {
       let made = 0;
       let closed = false;

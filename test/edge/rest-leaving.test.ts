@@ -7,7 +7,7 @@ import { KEY, message, until } from "./gateway.ts";
 import { CHUNK, open, post, SOUND } from "./rest-caller.ts";
 
 describe("a caller who leaves", () => {
-  it("calls off the call that the gateway works on", async () => {
+  it("cancels the running call", async () => {
     const reasons: unknown[] = [];
     const gateway = await open({
       Act: (_, { signal }) =>
@@ -30,7 +30,7 @@ describe("a caller who leaves", () => {
     expect(gateway.lines).toMatchObject([{ code: "client_closed_request", status: 499 }]);
   });
 
-  it("in the middle of a body is let go without an answer", async () => {
+  it("during a body gets no answer", async () => {
     const gateway = await open();
     const socket = connect(gateway.port, "127.0.0.1");
     socket.write(
@@ -44,7 +44,7 @@ describe("a caller who leaves", () => {
 });
 
 describe("a gateway that closes", () => {
-  it("lets running calls end within its patience", async () => {
+  it("lets running calls finish within its limit", async () => {
     const running = Promise.withResolvers<void>();
     const finish = Promise.withResolvers<void>();
     const gateway = await open({
@@ -64,7 +64,7 @@ describe("a gateway that closes", () => {
     await drained;
   });
 
-  it("ends what outlasts it: whole calls with 503, streams with an error event", async () => {
+  it("ends later ones: unary calls with 503, streams with an error event", async () => {
     let started = 0;
     const gateway = await open({
       Act: (_, { signal }) => {

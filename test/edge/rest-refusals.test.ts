@@ -34,7 +34,7 @@ describe("400", () => {
 });
 
 describe("401", () => {
-  it("is said before the body is read", async () => {
+  it("is returned before the body is read", async () => {
     const gateway = await open();
     const socket = connect(gateway.port, "127.0.0.1");
     socket.write("POST /v1/act HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n");
@@ -44,7 +44,7 @@ describe("401", () => {
     expect(String(chunk)).toContain('"code":"missing_api_key"');
   });
 
-  it("is logged with its code and no key", async () => {
+  it("is logged with its code and without the key", async () => {
     const gateway = await open();
     await post(gateway, "/v1/act", SOUND, { authorization: "Bearer wrong-secret" });
     expect(gateway.lines).toMatchObject([{ status: 401, code: "invalid_api_key" }]);
@@ -53,14 +53,17 @@ describe("401", () => {
 });
 
 describe("404 and 405", () => {
-  it.each(["/nope", "/v1", "/v1/act/more", "/v1/%zz", "/v1/orgs//keys"])("knows no path %s", async (path) => {
-    const gateway = await open();
-    const { status, headers, json } = await post(gateway, path, "{");
-    expect(status).toBe(404);
-    expect(json.error).toMatchObject({ code: "not_found", request_id: headers.get("x-request-id") });
-  });
+  it.each(["/nope", "/v1", "/v1/act/more", "/v1/%zz", "/v1/orgs//keys"])(
+    "is returned for the path %s",
+    async (path) => {
+      const gateway = await open();
+      const { status, headers, json } = await post(gateway, path, "{");
+      expect(status).toBe(404);
+      expect(json.error).toMatchObject({ code: "not_found", request_id: headers.get("x-request-id") });
+    },
+  );
 
-  it("names the methods that the path does take", async () => {
+  it("lists the methods of the path", async () => {
     const gateway = await open();
     const { status, headers, json } = await post(gateway, "/v1/usage", {});
     expect([status, headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
@@ -76,7 +79,7 @@ describe("413", () => {
   const PUBLIC = "/v1/members/accept";
   const PUBLIC_LIMIT = 64 << 10;
 
-  it("is said as soon as the length is announced", async () => {
+  it("is returned for the declared length", async () => {
     const gateway = await open();
     const socket = connect(gateway.port, "127.0.0.1");
     const head = `POST /v1/act HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\ncontent-type: application/json\r\n`;
@@ -88,7 +91,7 @@ describe("413", () => {
   });
 
   it.each(["HTTP/1.1", "HTTP/2"])(
-    "is said when the bytes pass the limit, whatever was announced, over %s",
+    "is returned when the bytes exceed the limit, whatever was declared, over %s",
     async (version) => {
       const gateway = await open();
       const chunk = Buffer.alloc(16 << 10, 0x20);
@@ -125,7 +128,7 @@ describe("413", () => {
     },
   );
 
-  it("is not said to the largest body that is allowed", async () => {
+  it("is not returned for the largest allowed body", async () => {
     const gateway = await open({ AcceptInvite: () => message(AcceptInviteResponseSchema, {}) });
     const body = Buffer.alloc(PUBLIC_LIMIT, 0x20);
     body.write(JSON.stringify({ invite: "i" }));
@@ -157,7 +160,7 @@ describe("415", () => {
 });
 
 describe("422", () => {
-  it("lists the fields that cannot be read and the rules that the others break, in one answer", async () => {
+  it("lists unreadable fields and violations in one response", async () => {
     const gateway = await open();
     const body = { model: 5, observations: [{ proprio: ["x"] }, 3], horizon: 257, horizn: 1, provider: { hedge: {} } };
     const { status, json } = await post(gateway, "/v1/act", body);
@@ -202,7 +205,7 @@ describe("422", () => {
     expect(json.detail[0].type).toBe(type);
   });
 
-  it("places what the path and the query carry, and speaks of a body that is one field without that field", async () => {
+  it("locates path and query fields, and names a body's fields without its prefix", async () => {
     const gateway = await open();
     const usage = await get(gateway, "/v1/usage?limit=abc&lmit=1");
     expect(usage.json.detail).toEqual([
@@ -231,7 +234,7 @@ describe("422", () => {
     ]);
   });
 
-  it("refuses a stream of a call that is answered whole, and a key on a call that cannot be replayed", async () => {
+  it("refuses to stream a unary call, and an idempotency key where replay is unsupported", async () => {
     const gateway = await open();
     const predict = await post(gateway, "/v1/predict", { ...SOUND, stream: true });
     expect([predict.status, predict.json.error.code]).toEqual([422, "stream_unsupported"]);
@@ -242,7 +245,7 @@ describe("422", () => {
 });
 
 describe("429, 500 and 503", () => {
-  it("carry the header that says when to come back", async () => {
+  it("have Retry-After", async () => {
     const reasons = [Reason.RATE_LIMIT_EXCEEDED, Reason.CAPACITY_EXHAUSTED];
     const gateway = await open({
       Act: () => {
@@ -259,7 +262,7 @@ describe("429, 500 and 503", () => {
     expect(limited.headers.get("ratelimit")).not.toBeNull();
   });
 
-  it("a bug is masked for the caller and told to the log", async () => {
+  it("mask internal errors and log them", async () => {
     const gateway = await open({
       Act: () => {
         throw new Error("upstream said password=hunter2");
@@ -279,7 +282,7 @@ describe("429, 500 and 503", () => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("an answer that JSON cannot carry is a bug", async () => {
+  it("treat an unencodable response as an internal error", async () => {
     const gateway = await open({ Act: () => message(ActResponseSchema, { usage: { costUsd: Number.NaN } }) });
     expect((await post(gateway, "/v1/act", SOUND)).status).toBe(500);
   });

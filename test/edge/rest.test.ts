@@ -21,7 +21,7 @@ import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts
 shareGateways();
 
 describe("200", () => {
-  it("answers with the specification's JSON, the request's id, the version and what the limits leave", async () => {
+  it("returns the specification's JSON with request id, version and remaining limits", async () => {
     const gateway = await open({ Act: () => CHUNK });
     const { status, headers, json } = await post(gateway, "/v1/act", SOUND);
     expect(status).toBe(200);
@@ -42,7 +42,7 @@ describe("200", () => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("answers the same over HTTP/2", async () => {
+  it("works the same over HTTP/2", async () => {
     const gateway = await open({ Act: () => CHUNK });
     const { session, stream } = overHttp2(gateway, "/v1/act");
     stream.end(JSON.stringify(SOUND));
@@ -54,7 +54,7 @@ describe("200", () => {
     expect(JSON.parse(text)).toEqual((await post(gateway, "/v1/act", SOUND)).json);
   });
 
-  it("hands on what the call carries: address, idempotency key, and the caller's own id for the log alone", async () => {
+  it("forwards address, idempotency key, and the caller's own id for the log", async () => {
     let seen: CallContext | undefined;
     const gateway = await open({
       Act: (_, context) => {
@@ -78,13 +78,13 @@ describe("200", () => {
     expect(gateway.lines[1]?.callerRequestId).toBeUndefined();
   });
 
-  it("hears the admin token in its header", async () => {
+  it("accepts the admin token in its header", async () => {
     const gateway = await open({ GetHealth: () => message(GetHealthResponseSchema, { status: "ok" }) });
     await get(gateway, "/health", { headers: { "x-service-admin-token": "t" } });
     expect(gateway.heads[0]).toMatchObject({ adminToken: "t", authorization: undefined });
   });
 
-  it("reads fields from the path, the query and the body, and answers with the part that the schema names", async () => {
+  it("reads fields from path, query and body, and returns the declared part", async () => {
     const seen: Message[] = [];
     const note = (request: never): void => void seen.push(request);
     const gateway = await open({
@@ -124,7 +124,7 @@ describe("200", () => {
     ["no body at all", undefined, {}],
     ["an empty one", "", { "content-type": "application/json" }],
     ["an empty object", "{}", { "content-type": "application/json; charset=UTF-8" }],
-  ])("takes a call whose fields may all be left out with %s", async (_, body, headers) => {
+  ])("accepts a call with only optional fields and %s", async (_, body, headers) => {
     const gateway = await open({
       CreateKey: () => message(CreateKeyResponseSchema, { key: { environment: 1 } }),
       VerifyOffering: () => message(VerifyOfferingResponseSchema, {}),
@@ -138,7 +138,7 @@ describe("200", () => {
     expect((await get(gateway, "/v1/supply/offerings/off_1/verify", init)).status).toBe(200);
   });
 
-  it("answers HEAD as GET without the body, and OPTIONS with what the path takes", async () => {
+  it("answers HEAD like GET without a body, and OPTIONS with the methods", async () => {
     const gateway = await open({ GetHealth: () => message(GetHealthResponseSchema, { status: "ok" }) });
     const whole = await get(gateway, "/health");
     const head = await get(gateway, "/health", { method: "HEAD" });

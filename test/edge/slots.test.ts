@@ -52,7 +52,7 @@ describe.each<[string, PortOptions, "tls" | undefined]>([
       isTls ? { alpn: [protocol === "http1" ? "http/1.1" : "h2"] } : {},
     );
 
-  it("serves clients with keys, old and new, while strangers hold every slot", async () => {
+  it("serves clients with keys while strangers hold every slot", async () => {
     const { port } = await open(byKey, { ...way, maxConnections: MOST });
     const kept = await Promise.all([dial(port, "http1"), dial(port, "http2")]);
     await kept[0].until(isAnswered1);
@@ -70,7 +70,7 @@ describe.each<[string, PortOptions, "tls" | undefined]>([
     expect(kept.map(({ socket }) => socket.closed)).toEqual([false, false]);
   });
 
-  it("closes a newcomer where every slot belongs to a key", async () => {
+  it("closes a new connection if all slots are authenticated", async () => {
     const { port } = await open(byKey, { ...way, maxConnections: 2 });
     const kept = await Promise.all([dial(port, "http1"), dial(port, "http2")]);
     await kept[0].until(isAnswered1);
@@ -81,7 +81,7 @@ describe.each<[string, PortOptions, "tls" | undefined]>([
   });
 });
 
-it.skipIf(process.platform !== "linux")("takes slots from the address that holds most of them", async () => {
+it.skipIf(process.platform !== "linux")("takes slots from the address that holds the most", async () => {
   const { port } = await open(byKey, { maxConnections: MOST });
   const few = await strangers(port, 3, "127.0.0.9");
   const many = await strangers(port, 3 * MOST, "127.0.0.1");
@@ -99,7 +99,7 @@ class Peer extends EventEmitter {
   }
 }
 
-it("replaces a silent connection before one that goes on sending", () => {
+it("replaces a silent connection before an active one", () => {
   const slots = new Slots(3);
   const made = Array.from({ length: 5 }, () => new Peer());
   const take = (at: number): boolean => slots.take(made[at] as unknown as Socket);
@@ -148,7 +148,7 @@ describe("a gateway", () => {
     ],
   };
 
-  it("keeps the connection of a valid key by every transport, and no other", async () => {
+  it("keeps connections with a valid key on every transport, and no others", async () => {
     const { key } = await app.caller(1);
     const port = Number(new URL(app.url).port);
     const kept = await Promise.all(

@@ -55,7 +55,7 @@ async function posted(gateway: TestGateway, path: string, version: "HTTP/1.1" | 
 }
 
 describe.each(["HTTP/1.1", "HTTP/2"] as const)("REST over TLS and %s", (version) => {
-  it("answers whole, and streams events", async () => {
+  it("answers and streams events", async () => {
     const gateway = await open();
     expect(JSON.parse(await posted(gateway, "/v1/act", version))).toMatchObject({
       id: "act_1",
@@ -75,7 +75,7 @@ const TRANSPORTS: readonly (readonly [string, boolean, (baseUrl: string) => Tran
   ["gRPC-Web over HTTP/2", true, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "2", nodeOptions })],
 ];
 
-it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, byConnect, transport) => {
+it.each(TRANSPORTS)("%s answers and streams over TLS", async (_, byConnect, transport) => {
   const gateway = await open(byConnect);
   const client = createClient(InferenceService, transport(gateway.base));
   expect(await client.act(SOUND, { headers: AUTH })).toEqual(CHUNK);

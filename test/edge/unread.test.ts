@@ -60,40 +60,37 @@ it.each<[string, Ask, general?: boolean]>([
   ["a stream over gRPC", overHttp2(STREAM, "application/grpc", REQUEST)],
   ["a stream over gRPC by the plain path", overHttp2(STREAM, "application/grpc", REQUEST), true],
   ["a stream over Connect", overHttp2(STREAM, "application/connect+proto", REQUEST)],
-])(
-  "%s that nobody reads for a minute are closed, and what makes them is called off",
-  async (_, ask, general = false) => {
-    let made = 0;
-    let ended = false;
-    const gateway = await openForTest({
-      byConnect: general,
-      rpcs: {
-        PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
-          try {
-            for (;;) {
-              made++;
-              yield frame;
-            }
-          } finally {
-            ended = true;
+])("%s that are not read for a minute are closed and canceled", async (_, ask, general = false) => {
+  let made = 0;
+  let ended = false;
+  const gateway = await openForTest({
+    byConnect: general,
+    rpcs: {
+      PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
+        try {
+          for (;;) {
+            made++;
+            yield frame;
           }
-        },
+        } finally {
+          ended = true;
+        }
       },
-    });
-    const clock = new SkippingClock();
-    clock.hold();
-    onTestFinished(replaceAmbient({ clock }));
-    await ask(gateway);
-    // It stands still when two looks, many turns apart, see the same.
-    for (let before = -1; made === 0 || made !== before; ) {
-      before = made;
-      for (let turn = 0; turn < 2000; turn++) await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect(ended).toBe(false);
-    clock.skip(UNREAD_MS - 1_000);
-    expect(gateway.inside()).toBe(1);
-    clock.skip(2_000);
-    await expect.poll(() => [gateway.inside(), ended]).toEqual([0, true]);
-    expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
-  },
-);
+    },
+  });
+  const clock = new SkippingClock();
+  clock.hold();
+  onTestFinished(replaceAmbient({ clock }));
+  await ask(gateway);
+  // It stands still when two looks, many turns apart, see the same.
+  for (let before = -1; made === 0 || made !== before; ) {
+    before = made;
+    for (let turn = 0; turn < 2000; turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(ended).toBe(false);
+  clock.skip(UNREAD_MS - 1_000);
+  expect(gateway.inside()).toBe(1);
+  clock.skip(2_000);
+  await expect.poll(() => [gateway.inside(), ended]).toEqual([0, true]);
+  expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
+});

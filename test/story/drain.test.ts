@@ -18,7 +18,7 @@ beforeAll(async () => {
   [app, model] = await Promise.all([ownGateway(), openModel()]);
 });
 
-it("says that it is not ready and serves on, then refuses connections, ends what runs, charges what it answered, and is gone", async () => {
+it("reports not ready while it still serves, then refuses connections, finishes and charges running calls, and exits", async () => {
   const contracts = ["act", "predict"];
   const facts = { model: "acme/base", endpoint: model.endpoint, contracts, price_per_frame: 0.001 };
   await app.supply({ provider: "acme", ...facts });
@@ -77,7 +77,7 @@ it("says that it is not ready and serves on, then refuses connections, ends what
   expect(await brokenInvariants(app.sql)).toEqual([]);
 });
 
-it("waits no longer than its patience: what still runs is told that the gateway closes, called off, and not charged", async () => {
+it("waits no longer than its limit: running calls are canceled with a closing error and not charged", async () => {
   model.script.act = undefined;
   const impatient = await ownGateway();
   await impatient.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -98,7 +98,7 @@ it("waits no longer than its patience: what still runs is told that the gateway 
   expect(await brokenInvariants(impatient.sql)).toEqual([]);
 });
 
-it("asks control loops to move while it serves on, and takes their streams again", async () => {
+it("asks control loops to move while it serves, and accepts their streams again", async () => {
   model.script.act = undefined;
   const moving = await ownGateway();
   await moving.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -120,7 +120,7 @@ it("asks control loops to move while it serves on, and takes their streams again
   expect(await brokenInvariants(moving.sql)).toEqual([]);
 });
 
-it("ends the connections of openpi's and GR00T's clients after the answers that it owes", async () => {
+it("closes connections of openpi and GR00T clients after their pending answers", async () => {
   const draining = await ownGateway({ gr00tPort: 0 });
   await draining.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { key } = await draining.caller(1);

@@ -16,7 +16,7 @@ beforeAll(async () => {
   await app.supply({ provider: "two", endpoint: second.endpoint, ...offering });
 });
 
-it("stays with who served first, goes on without a gap when he dies, stays with the other, and pays for each chunk once", async () => {
+it("an episode stays with its provider, continues without a gap after its death, and pays each chunk once", async () => {
   const caller = await app.caller(1);
   const step = async (session: string) => {
     const body = {

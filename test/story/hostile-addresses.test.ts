@@ -210,7 +210,7 @@ async function each<T>(items: readonly T[], work: (item: T) => Promise<void>): P
 describe.each(ENTRIES)("$name", (entry) => {
   const { scheme, give, use, atOnce } = entry;
 
-  it("leads nowhere inside", async () => {
+  it("reaches no internal address", async () => {
     const urls = hostileFor(ENTRIES.indexOf(entry));
     const wrong: string[] = [];
     names.asked.clear();
@@ -227,7 +227,7 @@ describe.each(ENTRIES)("$name", (entry) => {
     expect(canary.connections()).toBe(0);
   });
 
-  it("may be any legitimate one", async () => {
+  it("accepts any legitimate address", async () => {
     // Literal addresses are somebody's: they are not given where that alone dials them.
     const urls = LEGITIMATE_URLS.filter((text) => !/[^\x20-\x7e]|EXAMPLE/.test(text)).filter(
       (text) => !(atOnce || scheme === "ws:") || /^https:\/\/(?!\d)[^[]/.test(text),

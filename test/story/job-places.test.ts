@@ -44,7 +44,7 @@ function begin(evaluation: JobWork, places: { atOnce: number; atOncePerOrg?: num
 }
 const end = (job: HeldJob): Promise<void> => tx(database.sql, (tx) => advance(tx, job, "completed"));
 
-it("an organisation has no more places than its share, and others have the rest", async () => {
+it("an organization gets no more slots than its share", async () => {
   const running: string[] = [];
   const over = Promise.withResolvers<void>();
   for (let i = 0; i < 5; i++) await asked("org_a");
@@ -61,7 +61,7 @@ it("an organisation has no more places than its share, and others have the rest"
   await eventually(() => expect(running).toHaveLength(6));
 });
 
-it("a job gives its place back between its parts while others wait, and they go round", async () => {
+it("a job releases its slot between steps while other organizations wait, in turn", async () => {
   const parts: string[] = [];
   const left = new Map<string, number>();
   for (const org of ["org_a", "org_b", "org_c"]) left.set(await asked(org), 3);
@@ -79,7 +79,7 @@ it("a job gives its place back between its parts while others wait, and they go 
   expect(parts).toEqual(["org_a", "org_b", "org_c", "org_a", "org_b", "org_c", "org_a", "org_b", "org_c"]);
 });
 
-it("a job keeps its place where only its own organisation waits", async () => {
+it("a job keeps its slot while only its own organization waits", async () => {
   const answers: boolean[] = [];
   for (const org of ["org_a", "org_a"]) await asked(org);
   const work: JobWork = async (job, { isAwaited }) => {

@@ -89,11 +89,11 @@ const ofOrg = async (): Promise<string[]> =>
   ).map(({ name }) => name);
 
 describe("the lists of tables", () => {
-  it("have each that names an organisation: deleted with it, or kept without names", async () => {
+  it("list each table with an organization: deleted with it, or kept without names", async () => {
     expect([...EMPTIED, ...KEPT].sort()).toEqual([...(await ofOrg())].sort());
   });
 
-  it("export each that names an organisation, or say here why not", async () => {
+  it("export each such table, or state the reason why not", async () => {
     const exported = new Set(EXPORT_FILES.map(({ table }) => table));
     const left: Record<string, string> = {
       oauth_code: "lives for minutes, and is a secret",
@@ -116,7 +116,7 @@ describe("the lists of tables", () => {
     expect(missing).toEqual([]);
   });
 
-  it("export no column of bytes: secrets, their hashes and what is sealed are such", async () => {
+  it("export no binary columns, which hold secrets and hashes", async () => {
     for (const { table, columns, times = [], texts = [] } of EXPORT_FILES) {
       const rows = await app.sql<{ name: string; type: string }[]>`
         select column_name as name, data_type as type from information_schema.columns where table_name = ${table}`;
@@ -130,7 +130,7 @@ describe("the lists of tables", () => {
 });
 
 describe("POST /v1/orgs/{org_id}/export", () => {
-  it("has everything of the organisation in files of a record a line, and no secret", async () => {
+  it("exports everything of the organization as one record per line, without secrets", async () => {
     const caller = await furnished();
     const { path, whole } = await files(caller);
     expect(whole.files.map(({ name }: { name: string }) => name)).toEqual(EXPORT_FILES.map(({ file }) => file));
@@ -176,7 +176,7 @@ describe("POST /v1/orgs/{org_id}/export", () => {
     "maker_keys.jsonl",
   ]);
 
-  it("is the owner's and the operator's alone, and of one organisation", async () => {
+  it("is restricted to its owner and the operator", async () => {
     const caller = await furnished();
     const { path } = await files(caller);
     const stranger = await app.caller(0);
@@ -198,7 +198,7 @@ describe("DELETE /v1/orgs/{org_id}", () => {
   const remove = ({ org, key }: Caller, query: string, more: object = { key }) =>
     app.call(`/v1/orgs/${org}${query}`, undefined, { method: "DELETE", ...more });
 
-  it("asks again, and says what would be lost", async () => {
+  it("requires a confirmation and lists what would be lost", async () => {
     const caller = await furnished();
     expect((await remove(caller, "")).body.error).toMatchObject({ code: "validation_failed", param: "confirm" });
     expect((await remove(caller, "?confirm=org_other")).status).toBe(422);
@@ -218,7 +218,7 @@ describe("DELETE /v1/orgs/{org_id}", () => {
     expect((await remove(caller, `?confirm=${caller.org}&force=true`, { admin: ADMIN_TOKEN })).status).toBe(200);
   });
 
-  it("leaves the ledger, and of all texts of the organisation and its people none", async () => {
+  it("keeps the ledger and deletes all texts of the organization and its members", async () => {
     const caller = await furnished();
     const someone = await person(app, caller.org, "developer");
     await files(caller);
@@ -254,7 +254,7 @@ describe("DELETE /v1/orgs/{org_id}", () => {
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
 
-  it("answers from then on as if it had never been", async () => {
+  it("returns 404 from then on", async () => {
     const caller = await app.caller(0);
     expect((await remove(caller, `?confirm=${caller.org}`)).status).toBe(200);
     const admin = { admin: ADMIN_TOKEN };

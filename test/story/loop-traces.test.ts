@@ -23,7 +23,7 @@ it.each(traces)("$head.trace: $head.says", ({ head, events }) => {
   for (const event of events) expect(take(core, event), JSON.stringify(event)).toEqual(event.expect);
 });
 
-it("the traces hold every kind of event, hold and verdict that robots meet", () => {
+it("the traces contain every kind of event, hold and verdict", () => {
   const all = traces.flatMap(({ events }) => events);
   const holds = new Set(all.flatMap(({ hold }) => (hold ? [hold.reason] : [])));
   expect([...holds].sort()).toEqual(

@@ -155,7 +155,7 @@ async function live(more: object = {}): Promise<{ name: string; server: Server }
 }
 
 describe("a server that dials", () => {
-  it("is probed and serves acts, with the values that it gave", async () => {
+  it("is probed and serves acts with its own values", async () => {
     const { name } = await live();
     const { status, body } = await act(name);
     expect([status, body.action.steps]).toEqual([
@@ -179,7 +179,7 @@ describe("a server that dials", () => {
     ]);
   });
 
-  it("is no supply while it is away, and supply again when it has dialled again", async () => {
+  it("is not routable while disconnected, and routable again after it reconnects", async () => {
     const { name, server } = await live();
     await server.leave();
     await eventually(async () => expect((await act(name)).body.error.code).toBe("no_live_deployment"));
@@ -197,7 +197,7 @@ describe("a server that dials", () => {
     expect((await waiting).body.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
   });
 
-  it("hears that a caller has left", async () => {
+  it("learns that a caller has left", async () => {
     const { name, server } = await live();
     await comeAndGo(app, name, server);
     await eventually(() =>
@@ -207,7 +207,7 @@ describe("a server that dials", () => {
     expect((await act(name)).status).toBe(200);
   });
 
-  it("gives way to a later stream of the same provider", async () => {
+  it("is replaced by a later stream of the same provider", async () => {
     const { name, server } = await live();
     const later = await new Server(app.url, supplier.key, name).welcome();
     expect(String(await server.ended)).toMatch(/dial again/);
@@ -244,7 +244,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     other.call(path, { model: `${name}/base`, ...ACT, ...more }, { key: robot.key });
   const known = (name: string) => eventually(async () => expect((await there(name)).status).toBe(200));
 
-  it("is called through it, with the same values, as often as one likes at one time", async () => {
+  it("is called through it with the same values, concurrently", async () => {
     const { name } = await live();
     await known(name);
     const asked = Array.from({ length: 50 }, (_, i) => there(name, { observations: [{ proprio: [i / 100] }] }));
@@ -252,7 +252,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
       expect([status, body.action?.steps[0][0] ?? body]).toEqual([200, expect.closeTo(i / 100, 9)]);
   });
 
-  it("serves predictions in order and ground through it, and pictures whole", async () => {
+  it("serves predictions in order and ground through it, with complete images", async () => {
     const prices = { price_per_frame: 0.001, price_per_1k_tokens: 0.01 };
     const { name, server } = await live({ contracts: ["predict", "ground"], action_spaces: [], ...prices });
     const seen = {
@@ -270,7 +270,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     expect(body.frames.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2, 3, 4]);
   });
 
-  it("gets pictures through it that are larger than a message of NATS may be", async () => {
+  it("receives images through it that exceed a NATS message", async () => {
     const { name, server } = await live({ contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.01 });
     const noise = Buffer.from(Array.from({ length: 800 * 800 * 3 }, (_, i) => ((i * 2_654_435_761) >>> 13) & 255));
     const picture = await sharp(noise, { raw: { width: 800, height: 800, channels: 3 } })
@@ -303,7 +303,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     expect([body.offering.status, body.report.passed]).toEqual(["live", true]);
   });
 
-  it("hears through it that a caller has left, and keeps nothing of the call", async () => {
+  it("learns through it that a caller has left, and keeps no state of the call", async () => {
     const { name, server } = await live();
     await known(name);
     await comeAndGo(other, name, server);
@@ -315,7 +315,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     await eventually(async () => expect(await app.sql`select 1 from relay_message`).toHaveLength(0));
   });
 
-  it("fails the calls that wait when its stream breaks, is no supply then, and is again when it has dialled the other one", async () => {
+  it("fails waiting calls when its stream breaks, and is routable again after it dials the other replica", async () => {
     const { name, server } = await live();
     await known(name);
     server.honest = false;
@@ -330,7 +330,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     await eventually(async () => expect((await act(name)).status).toBe(200));
   });
 
-  it("is called by each replica on its own stream where it holds one at both", async () => {
+  it("is called by each replica on its own stream if both hold one", async () => {
     const { name, server } = await live();
     const second = await new Server(other.url, supplier.key, name).welcome();
     const [first, before] = [server.heard.length, second.heard.length];
@@ -339,7 +339,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     expect(server.heard.length).toBe(first);
   });
 
-  it("is no supply any more when the replica that held its stream is gone without a word", async () => {
+  it("is not routable after the replica with its stream dies silently", async () => {
     const { name, server } = await live();
     await server.leave();
     // What a replica leaves behind that is killed: a row that nobody renews.
@@ -351,7 +351,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     await eventually(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"));
   });
 
-  it("is left alone by a replica that closes, and known elsewhere as soon as it has dialled anew", async () => {
+  it("is released by a closing replica, and known elsewhere after it dials again", async () => {
     const third = await ownGateway({ database: app.database, natsUrl });
     const name = await provider();
     const server = await new Server(third.url, supplier.key, name).welcome();
@@ -367,7 +367,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
     await known(name);
   });
 
-  it("carries each message once, by that way alone", async () => {
+  it("receives each message once, by that path only", async () => {
     const { name, server } = await live();
     await known(name);
     const carried = async (): Promise<number> => {
@@ -397,7 +397,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
 });
 
 describe("what is refused", () => {
-  it("another organisation's provider, a key without the permission, and talk before the hello", async () => {
+  it("refuses another organization's provider, a key without the permission, and messages before the hello", async () => {
     const name = await provider();
     const stranger = await app.caller(0, { role: "supplier" });
     expect(String(await new Server(app.url, stranger.key, name).ended)).toMatch(/not_found|no provider/);
@@ -416,7 +416,7 @@ describe("what is refused", () => {
     expect(String(await liar.ended)).toMatch(/never made/);
   });
 
-  it("an endpoint that is not the provider's own, and a probe while nobody has dialled", async () => {
+  it("refuses a foreign endpoint, and a probe while the server is not connected", async () => {
     const name = await provider();
     for (const endpoint of ["outbound://somebody-else", "grpc://127.0.0.1:9999", "outbound://"])
       expect((await declare(name, { endpoint })).body.error.param, endpoint).toBe("endpoint");
@@ -427,7 +427,7 @@ describe("what is refused", () => {
 });
 
 describe("the example", () => {
-  it("moors, is registered by the command and serves", async () => {
+  it("connects, is registered by the command, and serves", async () => {
     const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
     const { PATH = "" } = process.env;
     const env = { PATH, LIMBER_URL: app.url, LIMBER_KEY: supplier.key };

@@ -7,7 +7,7 @@ import { startGr00tServer } from "../support/servers/gr00t.ts";
 
 const { app, robot, open, join, openpi } = useLab();
 
-it("warns of a server that acts without a picture as if it were there, and of one that can't take a large one", async () => {
+it("warns of a server that acts without a required image, and of one that cannot accept a large one", async () => {
   const blind = await openpi((request) => {
     const observation = unpack(request) as Tree;
     const state = observation.get("observation/state")?.get("data") as unknown as Buffer;
@@ -120,7 +120,7 @@ it.each<[string, () => Promise<object>, [string, RegExp]]>([
     },
     ["reachable", /ECONNREFUSED/],
   ],
-])("turns away %s, with a report of what to mend", async (_, declare, [check, detail]) => {
+])("rejects %s with a report on what to fix", async (_, declare, [check, detail]) => {
   const { model, status, body } = await join({ timeout_s: 5, ...(await declare()) });
   expect([status, body.offering.status]).toEqual([200, "rejected"]);
   expect(failedChecks(body)).toContainEqual([check, expect.stringMatching(detail)]);

@@ -23,7 +23,7 @@ import { startWorldServer } from "../support/servers/world-models.ts";
 
 const { app, robot, open, join, openpi } = useLab();
 
-it("serves an openpi policy server's very own numbers, when it has joined with an address and a preset", async () => {
+it("serves an openpi server's exact numbers after registration by address and preset", async () => {
   const server = await openpi(libero);
   const { model, body } = await join({
     runtime: "openpi-ws",
@@ -68,7 +68,7 @@ it("serves an openpi policy server's very own numbers, when it has joined with a
   expect(own[9]).toHaveLength(7);
 });
 
-it("serves an Isaac-GR00T server's very own numbers, compared with libzmq's client", async () => {
+it("serves an Isaac-GR00T server's exact numbers, compared with libzmq's client", async () => {
   const arrayIn = (file: unknown): Buffer => (file as Buffer).subarray(10 + (file as Buffer).readUInt16LE(8));
   const policy = (message: Map<string, unknown>): number[][] => {
     const observation = (message as Tree).get("data")?.get("observation");
@@ -143,7 +143,7 @@ it("serves an Isaac-GR00T server's very own numbers, compared with libzmq's clie
   expect([answer.status, answer.body.action?.steps.flat()]).toEqual([200, values]);
 });
 
-it("serves an OpenAI-compatible server's very own places", async () => {
+it("serves an OpenAI-compatible server's exact places", async () => {
   const server = await startChatServer(async (chat) => {
     const [x, y] = await redOf(chat);
     return `[{"point_2d": [${x}, ${y}], "label": "square"}]`;
@@ -179,7 +179,7 @@ it("serves an OpenAI-compatible server's very own places", async () => {
   expect(answer.body.usage).toMatchObject({ input_tokens: 300, output_tokens: 20 });
 });
 
-it("serves a world model's very own pictures, out of its container", async () => {
+it("serves a world model's exact images from its container", async () => {
   const later = (png: Buffer, by: number): Promise<Buffer> =>
     sharp(png)
       .modulate({ brightness: 1 + by / 10 })

@@ -292,7 +292,7 @@ function play(seed: number) {
 
 describe("whatever the script breaks", () => {
   it.each(Array.from({ length: 12 }, (_, i) => i + 1))(
-    "the mass of seed %i is never moved by a stale chunk or by two models, is told to hold instead, and arrives",
+    "the mass of seed %i is never moved by a stale chunk or two models, holds instead, and arrives",
     (seed) => {
       const { faults, counts, rests } = play(seed);
       expect(faults).toEqual([]);
@@ -301,14 +301,14 @@ describe("whatever the script breaks", () => {
     },
   );
 
-  it("the same seed gives the same trace, and another one another", () => {
+  it("the same seed gives the same trace, and another seed another", () => {
     const { trace } = play(7);
     expect(play(7).trace).toEqual(trace);
     expect(play(8).trace).not.toEqual(trace);
     expect(trace.length).toBeGreaterThan(1000);
   });
 
-  it("every kind of trouble was met: holds, late answers, lost streams that were resumed", () => {
+  it("the run contains holds, late answers, and lost streams that were resumed", () => {
     const all = Array.from({ length: 5 }, (_, i) => play(i + 1).counts);
     expect(all.reduce((sum, { holds }) => sum + holds, 0)).toBeGreaterThan(100);
     expect(all.reduce((sum, { late }) => sum + late, 0)).toBeGreaterThan(0);

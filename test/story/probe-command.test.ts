@@ -31,7 +31,7 @@ async function run(...args: string[]): Promise<{ code: number; said: string; com
   return { code, said: said.join("\n"), complained: complained.join("\n") };
 }
 
-it("passes a server of the native wire, in a table for a README", async () => {
+it("passes a native server and prints a table for a README", async () => {
   const { code, said } = await run(model.endpoint, "--action-space", "base_twist_2d");
   expect(said).toMatch(/^Passes the probe of Limber over `limber-policy`/);
   expect(said).toMatch(/^\| action_shape \| passed \| [\d.]+ ms \| 4 steps of 2 finite numbers \|$/m);
@@ -39,7 +39,7 @@ it("passes a server of the native wire, in a table for a README", async () => {
   expect(code).toBe(0);
 });
 
-it("passes an openpi server, as JSON", async () => {
+it("passes an openpi server and prints JSON", async () => {
   openpi.behave({ kind: "steps", steps: steps(0.1) }, { kind: "steps", steps: steps(0.2) });
   const { code, said } = await run(openpi.endpoint, "--action-space", "joint_pos_7", "--json");
   const report = JSON.parse(said);
@@ -47,7 +47,7 @@ it("passes an openpi server, as JSON", async () => {
   expect([code, report.passed]).toEqual([0, true]);
 });
 
-it("fails a server that gives another dimension, and says what to do", async () => {
+it("fails a server with a wrong dimension and says what to do", async () => {
   model.script.act = (call, answer) => answer(Array.from({ length: call.horizon }, () => [0, 0, 0]));
   const { code, said } = await run(model.endpoint, "--action-space", "base_twist_2d");
   model.script.act = undefined;
@@ -57,7 +57,7 @@ it("fails a server that gives another dimension, and says what to do", async () 
   expect(said).toContain("What to do:");
 });
 
-it("fails where nobody answers", async () => {
+it("fails if no server answers", async () => {
   const { code, said } = await run("grpc://127.0.0.1:59999");
   expect([code, said.includes("| reachable | FAILED")]).toEqual([1, true]);
 });
@@ -73,12 +73,12 @@ it.each([
   [["ws://h", "--auth", "bearer"], "--secret-file"],
   [["ws://h", "--auth", "bearer", "--secret-file", "/nonexistent"], "cannot be read"],
   [["ws://h", "--speed"], "Unknown option"],
-])("%j is no command", async (args, words) => {
+])("%j is not a command", async (args, words) => {
   const { code, complained } = await run(...args);
   expect([code, complained.includes(words)], complained).toEqual([2, true]);
 });
 
-it("shows a server its secret, read from a file", async () => {
+it("sends a server its secret, read from a file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "limber-probe-"));
   const closed = await startOpenpiServer();
   closed.behave({ kind: "steps", steps: steps(0.1) });

@@ -24,7 +24,7 @@ const act = (app: App, key: string, more: object = {}, headers: Record<string, s
     { key, headers },
   );
 
-it("share a balance for forty calls: exactly forty are answered, however many are asked of both", async () => {
+it("two replicas share a balance for forty calls: exactly forty are answered", async () => {
   const rate_limit = { requests: 6000, window_s: 60, concurrency: 200 };
   const { key } = await one.caller(0.04, { role: "owner", rate_limit });
   const calls = Array.from({ length: 120 }, (_, i) => act(i % 2 === 0 ? one : two, key));
@@ -40,7 +40,7 @@ it("share a balance for forty calls: exactly forty are answered, however many ar
   expect(await brokenInvariants(one.sql)).toEqual([]);
 });
 
-it("serve the last call of a balance that the other one has at hand", async () => {
+it("two replicas serve the last call of a balance that the other one has leased", async () => {
   const { key } = await one.caller(0.02);
   for (let i = 0; i < 10; i++) expect((await act(one, key)).status).toBe(200);
   for (let i = 0; i < 10; i++) expect((await act(two, key)).status).toBe(200);
@@ -48,7 +48,7 @@ it("serve the last call of a balance that the other one has at hand", async () =
   expect(await brokenInvariants(one.sql)).toEqual([]);
 });
 
-it("answer an idempotency key once, whichever was asked first", async () => {
+it("two replicas answer an idempotency key once", async () => {
   const { key } = await one.caller(1);
   const headers = { "idempotency-key": "once" };
   const first = await act(one, key, {}, headers);
@@ -57,7 +57,7 @@ it("answer an idempotency key once, whichever was asked first", async () => {
   expect((await act(two, key, { horizon: 3 }, headers)).body.error.code).toBe("idempotency_conflict");
 });
 
-it("hear of new supply, of credit and of keys that were switched off from each other", async () => {
+it("two replicas notify each other of new supply, credit and disabled keys", async () => {
   const { org, key } = await one.caller(0);
   expect((await act(two, key)).status).toBe(402);
   await one.admin(`/v1/orgs/${org}/credits`, { amount_usd: 1 });
@@ -69,7 +69,7 @@ it("hear of new supply, of credit and of keys that were switched off from each o
   await expect.poll(async () => (await act(two, key)).body.error?.code).toBe("key_disabled");
 });
 
-it("go on without the other: what it had at hand is there again", async () => {
+it("a replica continues without the other, whose leased credit returns", async () => {
   const third = await ownGateway({ database: one.database });
   const { key } = await one.caller(0.003);
   expect((await act(third, key)).status).toBe(200);
@@ -80,7 +80,7 @@ it("go on without the other: what it had at hand is there again", async () => {
   expect(await brokenInvariants(one.sql)).toEqual([]);
 });
 
-it("one that began while the database was away knows no model yet, says so to nobody but as not ready, and serves when it does", async () => {
+it("a replica started during a database outage is not ready, names no model unknown, and serves afterwards", async () => {
   const { key } = await one.caller(1);
   await one.sql`alter table offering rename to offering_away`;
   const late = await ownGateway({ database: one.database });

@@ -86,7 +86,7 @@ async function forget(): Promise<void> {
 }
 
 describe("the lease of a server", () => {
-  it("is one session's at both gateways, and the session may call either: nothing is set up or emptied again", async () => {
+  it("belongs to one session on both gateways without another setup", async () => {
     expect((await act(one, "first")).body.action.steps).toEqual(STEPS);
     const [ready, setups] = [asked("Ready"), asked("SendPolicyInstructions")];
     for (const app of [other, one, other]) expect((await act(app, "first")).body.action.steps).toEqual(STEPS);
@@ -101,7 +101,7 @@ describe("the lease of a server", () => {
     expect((await act(one, "first")).body.error).toBeDefined();
   });
 
-  it("is the session's over its episodes, for each of which the server is made ready", async () => {
+  it("belongs to the session across episodes, each of which prepares the server", async () => {
     const inEpisode = (app: App, episode: number) => act(app, "first", {}, { episode });
     expect((await inEpisode(one, 1)).body.action.steps).toEqual(STEPS);
     const ready = asked("Ready");
@@ -110,7 +110,7 @@ describe("the lease of a server", () => {
     expect((await act(other, "second")).body.error).toBeDefined();
   });
 
-  it("lets one call at a time reach the server, however many come at both gateways at once", async () => {
+  it("lets one call at a time reach the server, from both gateways", async () => {
     const from = server.asked.length;
     const calls = Array.from({ length: 24 }, (_, i) => act(i % 2 === 0 ? one : other, "first"));
     for (const { status, body } of await Promise.all(calls)) expect([status, body.action?.steps]).toEqual([200, STEPS]);
@@ -120,7 +120,7 @@ describe("the lease of a server", () => {
     expect(methods).toEqual(Array.from({ length: 24 }, () => ["SendObservations", "GetActions"]).flat());
   });
 
-  it("ends with the time of a call whose gateway died, and the next one sets the server up anew", async () => {
+  it("expires after its gateway's death, and the next call sets the server up again", async () => {
     await act(one, "first");
     const setups = asked("SendPolicyInstructions");
     // What a gateway leaves behind that is killed in the middle of a call.
@@ -131,7 +131,7 @@ describe("the lease of a server", () => {
     expect(asked("SendPolicyInstructions")).toBe(setups + 1);
   });
 
-  it("is not broken by a probe, which finds nothing out about a server that serves somebody", async () => {
+  it("is not broken by a probe, which learns nothing about a busy server", async () => {
     await act(one, "first");
     const { status, body } = await verify(other);
     expect([status, body.error.code]).toEqual([409, "offering_not_verifiable"]);
@@ -141,7 +141,7 @@ describe("the lease of a server", () => {
     expect((await verify(other)).body.offering.status).toBe("live");
   });
 
-  it("holds up the probe of an offering that is new: it stays as it was declared, and passes when the server is free", async () => {
+  it("delays the probe of a new offering, which stays pending and passes when the server is free", async () => {
     await act(one, "first");
     const body = { ...ACT_DECLARATION, ...DECLARATION, model: `${model}-again`, endpoint: server.endpoint };
     const declared = await one.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
@@ -159,7 +159,7 @@ describe("the lease of a server", () => {
     expect((await again()).body.offering.status).toBe("live");
   });
 
-  it("is not given back by who has lost it", async () => {
+  it("is not released by a session that has lost it", async () => {
     const { promise: later, resolve: answerNow } = Promise.withResolvers<void>();
     server.behave({ kind: "later", steps: STEPS, after: later }, { kind: "steps", steps: STEPS });
     const before = server.acts.length;

@@ -16,7 +16,7 @@ const ways = [
 
 let next = 0;
 
-describe.each(ways)("two houses over $over", ({ nats: reach }) => {
+describe.each(ways)("two replicas over $over", ({ nats: reach }) => {
   let database: FreshDatabase;
   let nats: { url: string | undefined; close(): Promise<void> };
   let one: App;
@@ -90,7 +90,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     await nats.close();
   });
 
-  it("keep a session with who served it first, whichever is called; a death moves it once, and only once is it said", async () => {
+  it("keep a session with its first provider on both; a death moves it once, reported once", async () => {
     const { key } = await one.caller();
     await inAnEpisode(async (episode) => {
       const [pin, pinned] = await pinOf(one, key, episode);
@@ -119,7 +119,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     });
   });
 
-  it("keep a session that the other one served, after that one is gone", async () => {
+  it("keep a session of the other replica after its death", async () => {
     const { key } = await one.caller();
     await inAnEpisode(async (orphan) => {
       const third = await open();
@@ -131,13 +131,13 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     });
   });
 
-  it("never pin two organisations' sessions of one name to each other", async () => {
+  it("keep two organizations' sessions of one name apart", async () => {
     const [mine, theirs] = [await one.caller(), await one.caller()];
     expect((await pinOf(one, mine.key, "same"))[0]).toBe("new");
     expect((await pinOf(two, theirs.key, "same"))[0]).toBe("new");
   });
 
-  it("let a pin promote, and never override what a constraint drops", async () => {
+  it("let a pin change the order, but never override a constraint", async () => {
     const { key } = await one.caller();
     await inAnEpisode(async (bound) => {
       const [, pinned] = await pinOf(one, key, bound);
@@ -148,7 +148,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     });
   });
 
-  it("hear what the other one measured", async () => {
+  it("receive each other's measurements", async () => {
     const model = await openModel();
     await one.supply({ provider: "measured", model: "measured/base", endpoint: model.endpoint });
     const { key } = await one.caller();
@@ -160,7 +160,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     await model.close();
   });
 
-  it("open a breaker sooner for what the other one has seen, but not without a failure of their own; and tell it once", async () => {
+  it("open a breaker sooner after failures elsewhere, but only with one of their own; and report it once", async () => {
     const model = await openModel();
     const id = await one.supply({ provider: "frail", model: "frail/base", endpoint: model.endpoint });
     const { key } = await one.caller();
@@ -182,7 +182,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     await model.close();
   });
 
-  it("obey an operator who takes an offering out and gives it back, also when they come later; it's on record", async () => {
+  it("apply an operator's breaker override, also if they start later, and record it", async () => {
     const id = offerings.left!;
     const { key } = await one.caller();
     const only = { provider: { only: ["left"] } };

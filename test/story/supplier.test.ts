@@ -157,7 +157,7 @@ const reads = (name: Name): string[] => [
 ];
 
 describe(`after ${CALLS} calls of three organisations at four providers (seed ${SEED})`, () => {
-  it("the statements of all providers sum to the ledger, less what own keys were charged", async () => {
+  it("the statements of all providers add up to the ledger, minus own-key charges", async () => {
     const [ledger] = await app.sql`
       select (select sum(amount_micro) from entry where kind = 'charge') as charged,
         (select sum(cost_micro - coalesce(hedge_cost_micro, 0)) from request where byok) as own,
@@ -184,13 +184,13 @@ describe(`after ${CALLS} calls of three organisations at four providers (seed ${
     }
   });
 
-  it("and still do when all of it was added up, however often", async () => {
+  it("the statements still add up after repeated aggregation", async () => {
     const before = await all("/v1/supply/earnings", { admin: ADMIN_TOKEN });
     await Promise.all([addUpServed(app.sql), addUpServed(app.sql), addUpServed(app.sql)]);
     expect(await all("/v1/supply/earnings", { admin: ADMIN_TOKEN })).toEqual(before);
   });
 
-  it("an owner sees how its offering did, and what its server said", async () => {
+  it("an owner sees its offering's statistics and its server's messages", async () => {
     const stats = await read(`/v1/supply/offerings/${offerings.flaky}/stats`, { key: owners.flaky.key });
     expect([stats.offering_id, stats.provider, stats.model]).toEqual([offerings.flaky, "flaky", "acme/arm"]);
     const days: Record<string, number>[] = stats.days;
@@ -222,7 +222,7 @@ describe(`after ${CALLS} calls of three organisations at four providers (seed ${
     expect(other.days[0].holds).toBe(0);
   });
 
-  it("no read shows who called, with which key, or with what", async () => {
+  it("no response shows the caller, the key or the input", async () => {
     const keys = await app.sql`select id, name from key where org_id = any (${callers.map(({ org }) => org)}::text[])`;
     const hidden = [SECRET, "sk-mine", ...callers.map(({ org }) => org), ...keys.map(({ id }) => id)];
     const requests = await app.sql`select request_id from request limit 20`;
@@ -248,7 +248,7 @@ describe("a payout", () => {
   const pay = (provider: string, body: object, options: object = { admin: ADMIN_TOKEN }) =>
     app.call(`/v1/supply/providers/${provider}/payouts`, body, options);
 
-  it("is recorded once under its reference, told, and takes from what is owed; never more than that", async () => {
+  it("is recorded once per reference, reported, deducted, and never exceeds the amount due", async () => {
     const { key, org } = owners.good;
     const owed = async () => micro((await read("/v1/supply/providers/good/balance", { key })).owed_usd);
     const before = await owed();
@@ -274,7 +274,7 @@ describe("a payout", () => {
     expect([told.length, acts.length]).toEqual([3, 3]);
   });
 
-  it("and a share are the operator's alone", async () => {
+  it("is restricted to the operator, like a share", async () => {
     const { key } = owners.good;
     expect((await pay("good", { amount_usd: 1, reference: "me" }, { key })).status).toBe(401);
     expect((await app.call("/v1/supply/share", { percent: 100 }, { key, method: "PUT" })).status).toBe(401);
@@ -283,7 +283,7 @@ describe("a payout", () => {
 });
 
 describe("a share", () => {
-  it("is told to those whose it is, and refused where it is none", async () => {
+  it("is reported to its provider, and refused if invalid", async () => {
     const told = async ({ org }: Caller) =>
       (await app.sql`select from outbox where name = 'provider.share_changed' and org_id = ${org}`).length;
     // The first default, its own or the second default.
@@ -299,7 +299,7 @@ describe("a share", () => {
 });
 
 describe("what happens to an offering", () => {
-  it("is told to its own organisation, and to no other", async () => {
+  it("is reported only to its own organization", async () => {
     const { key, org } = owners.good;
     const patch = (body: object) => app.call(`/v1/supply/offerings/${offerings.good}`, body, { key, method: "PATCH" });
     expect((await patch({ timeout_s: 4, cost_usd_per_second: 0.002 })).status).toBe(200);
@@ -319,7 +319,7 @@ describe("what happens to an offering", () => {
 });
 
 describe("an organisation that goes", () => {
-  it("leaves its name to nobody: whoever would take it would inherit what is owed", async () => {
+  it("leaves its provider name unavailable while an amount is due", async () => {
     const { org } = owners.flaky;
     const before = await read("/v1/supply/providers/flaky/balance", { admin: ADMIN_TOKEN });
     const gone = await app.call(`/v1/orgs/${org}?confirm=${org}&force=true`, undefined, {

@@ -175,7 +175,7 @@ const isOver = async (orgId: string): Promise<void> => {
 };
 
 describe("the search", () => {
-  it("finds what an organisation that retains data keeps, on every road", async () => {
+  it("finds everything that an organization with retention stores, on every path", async () => {
     const caller = await OWNERS.retains();
     const { batch, evaluation, trial, ...words } = await travel("retains", caller);
     await isOver(caller.org);
@@ -193,7 +193,7 @@ describe.each(["organisation", "workspace"] as const)("of the %s that retains no
   let words: Words;
   let jobs: { batch: string; evaluation: string; trial: string };
 
-  it("nothing that its callers sent or got is in the database, in webhooks or in spans", async () => {
+  it("stores nothing of its callers in the database, webhooks or spans", async () => {
     caller = await OWNERS[owner]();
     const { batch, evaluation, trial, ...rest } = await travel(owner, caller);
     [words, jobs] = [rest, { batch, evaluation, trial }];
@@ -206,7 +206,7 @@ describe.each(["organisation", "workspace"] as const)("of the %s that retains no
     }
   }, 120_000);
 
-  it("a batch can be read until its results were fetched, and is unreadable from then on", async () => {
+  it("keeps a batch readable until its results are fetched, then unreadable", async () => {
     const path = `/v1/batch/${jobs.batch}`;
     const before = (await call(`${path}?items=true`, caller.key)).body;
     expect(before.metadata).toEqual({ note: words.purpose });
@@ -234,7 +234,7 @@ describe.each(["organisation", "workspace"] as const)("of the %s that retains no
     expect([after.metadata, after.items[0].custom_id]).toEqual([undefined, undefined]);
   });
 
-  it("an evaluation can be read once after its end", async () => {
+  it("keeps an evaluation readable once after its end", async () => {
     for (const [id, note] of [
       [jobs.evaluation, words.asked],
       [jobs.trial, words.tried],
@@ -257,7 +257,7 @@ describe.each(["organisation", "workspace"] as const)("of the %s that retains no
     }
   });
 
-  it("what is not fetched in time is unreadable, and its key is forgotten", async () => {
+  it("makes unfetched results unreadable in time, and deletes their key", async () => {
     const asked = { contract: "act", requests: [{ ...ACT, custom_id: "a" }] };
     const { id } = (await well("/v1/batch", caller.key, asked)).body;
     await ended(id, caller.key);
@@ -267,7 +267,7 @@ describe.each(["organisation", "workspace"] as const)("of the %s that retains no
     expect(await app.sql`select from job_key where id = ${id}`).toHaveLength(0);
   });
 
-  it("a session is resumed with the chunk that was charged", async () => {
+  it("resumes a session with its charged chunk", async () => {
     const open = { ...OPEN, provider: { sessionId: "one arm", deadlineMs: 10_000 } };
     const first = robot(app, caller.key, open);
     await first.expect("opened");

@@ -57,7 +57,7 @@ const send = (body: unknown, headers: Record<string, string> = {}, key: string |
 const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5] }] };
 
 describe("an agent", () => {
-  it("is shown the tools of the schema, with what each takes", async () => {
+  it("sees the schema's tools with their parameters", async () => {
     const client = await agent(caller.key);
     const { tools } = await client.listTools();
     const names = tools.map(({ name }) => name);
@@ -79,7 +79,7 @@ describe("an agent", () => {
     expect(tools.find(({ name }) => name === "list_models")!.annotations).toMatchObject({ readOnlyHint: true });
   });
 
-  it("finds a model, previews a route, acts, and reads in the log what it did and paid", async () => {
+  it("finds a model, previews a route, acts, and reads its calls and charges in the log", async () => {
     const client = await agent(caller.key);
     const found = await use(client, "list_models", { q: "base", limit: 3 });
     expect(found.body.data.map(({ id }: { id: string }) => id)).toContain("acme/base");
@@ -97,7 +97,7 @@ describe("an agent", () => {
     expect(usage.data[0]).toMatchObject({ model: "acme/base" });
   });
 
-  it("is answered once under one idempotency key, however often it calls", async () => {
+  it("gets one answer per idempotency key", async () => {
     const client = await agent(caller.key);
     const before = model.acts.length;
     const keyed = { ...ACT, idempotency_key: "the-same" };
@@ -106,7 +106,7 @@ describe("an agent", () => {
     expect(model.acts.length).toBe(before + 1);
   });
 
-  it("stops robots, and cannot release them", async () => {
+  it("can stop robots but not release them", async () => {
     const client = await agent(caller.key);
     const { body } = await use(client, "stop_robots", { robot_id: "mcp-arm", reason: "a test" });
     expect(body.stop).toMatchObject({ subject: "mcp-arm" });
@@ -121,7 +121,7 @@ describe("an agent", () => {
 });
 
 describe("a refusal", () => {
-  it("is the tool's answer, in the words that REST has", async () => {
+  it("is the tool's result, with the same body as over REST", async () => {
     const client = await agent(caller.key);
     expect(await use(client, "act", { ...ACT, horizon: 0 })).toMatchObject({
       isError: true,
@@ -138,7 +138,7 @@ describe("a refusal", () => {
     await expect(client.callTool({ name: "toString", arguments: {} })).rejects.toThrow(/no tool/);
   });
 
-  it("says where a key comes from, to whom shows none or a wrong one", async () => {
+  it("explains how to get a key if none or a wrong one is sent", async () => {
     const metadata = 'Bearer resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"';
     for (const key of [undefined, "lmb_sk_of_nobody"]) {
       const { status, headers } = await send(LIST, {}, key === undefined ? "" : key);
@@ -151,7 +151,7 @@ describe("a refusal", () => {
     });
   });
 
-  it("of a key that may do less: it is shown less, and calls no more than that", async () => {
+  it("limits a narrowed key to fewer tools", async () => {
     const viewer = await agent(await app.key(caller.org, { role: "viewer" }));
     const names = (await viewer.listTools()).tools.map(({ name }) => name);
     expect(names).toContain("list_logs");
@@ -168,7 +168,7 @@ describe("a refusal", () => {
     });
   });
 
-  it("of a foreign organisation's log is that there is none", async () => {
+  it("hides another organization's log", async () => {
     const { body: acted } = await use(await agent(caller.key), "act", ACT);
     const stranger = await agent((await app.caller(1)).key);
     await eventually(async () => {
@@ -209,14 +209,14 @@ describe("what anyone may send", () => {
     expect(answer.text).not.toMatch(/ {4}at |node_modules/);
   });
 
-  it("a page of another origin, whatever name its server took on", async () => {
+  it("refuses pages of other origins, whatever name the server has", async () => {
     const origins = ["https://evil.example", app.url, "null", "http://127.0.0.1"];
     for (const origin of origins) expect((await send(LIST, { origin })).status, origin).toBe(403);
     for (const origin of ["https://api.example.com", "https://pages.example.com"])
       expect((await send(LIST, { origin })).status, origin).toBe(200);
   });
 
-  it("other verbs and other types", async () => {
+  it("refuses other methods and content types", async () => {
     for (const method of ["GET", "DELETE", "PUT"]) {
       const { status, headers } = await app.call("/mcp", undefined, { key: caller.key, method });
       expect([status, headers.get("allow")]).toEqual([405, "POST"]);
@@ -226,7 +226,7 @@ describe("what anyone may send", () => {
     expect((await send(LIST, { "mcp-protocol-version": "1999-01-01" })).status).toBe(400);
   });
 
-  it("bodies that are too large or too deep, refused before anything is made of them", async () => {
+  it("refuses bodies that are too large or too deep before parsing", async () => {
     const large = { ...LIST, params: { _meta: { text: "x".repeat(33 << 20) } } };
     expect((await send(large)).status).toBe(413);
     const deep = `${'{"a":'.repeat(100)}1${"}".repeat(100)}`;
@@ -235,7 +235,7 @@ describe("what anyone may send", () => {
     expect((await send(many)).status).toBe(422);
   });
 
-  it("and leaves: its call is called off", async () => {
+  it("cancels the call of a client that leaves", async () => {
     const before = model.cancelled();
     const left = new AbortController();
     model.script.act = () => left.abort();
