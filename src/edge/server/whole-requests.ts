@@ -1,4 +1,4 @@
-/** Requests that have come whole before they are served, as an HTTP/1 server in front of node:http hands them on. */
+/** What the port, its HTTP/1 and HTTP/2 sides and the transports share: requests with their bodies, connections, upgrades. */
 import type * as http from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
