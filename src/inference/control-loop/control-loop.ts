@@ -14,21 +14,13 @@ import {
   type LoopEffect,
   type LoopEvent,
   type LoopGauge,
+  type LoopRules,
   type ObservationView,
   type PlanStep,
-  tellOwner,
   type Wake,
 } from "../../routing/index.ts";
-import {
-  hedgesOf,
-  type InferenceDeps,
-  moverOf,
-  preferenceWord,
-  refuseLargeMetadata,
-  robotIn,
-  robotOf,
-} from "../call.ts";
-import type { Charge } from "../call-billing.ts";
+import { type InferenceDeps, moverOf, preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../call.ts";
+import type { CallFacts, Charge } from "../call-billing.ts";
 import { type Prepared, prepare } from "../prepare.ts";
 import type { SessionPin } from "../sessions.ts";
 import type { Mover } from "../stops.ts";
@@ -68,12 +60,12 @@ const RECORD_MS = 100;
 const LAST_EPISODE = 2_147_483_647;
 
 /** One robot in its loop. */
-class LoopSession implements Carried {
+class ControlLoop implements Carried {
   readonly #session: SessionPin | undefined;
   readonly mover: Mover;
   readonly #deps: InferenceDeps;
   readonly #call: Call;
-  readonly #intent: Intent;
+  readonly #space: string;
   readonly #billing: LoopBilling;
   readonly #loop: Loop<ParsedObservation>;
   readonly #deadlineMs: number;
@@ -81,7 +73,6 @@ class LoopSession implements Carried {
   readonly #requests: PendingRequests;
   readonly #channels: UpstreamChannels;
   readonly #writer: LoopWriter;
-  readonly #sender: ChunkSender;
   readonly #tracker: PlanTracker;
   readonly #tally: LoopCounts;
   /** What does not change about it, for those who watch. */
@@ -111,6 +102,12 @@ class LoopSession implements Carried {
   /** An episode has begun that is not on record yet. */
   #recording = false;
   #recordedAt = Number.NEGATIVE_INFINITY;
+  /** The last chunk that waits for its charge; undefined while none does. */
+  #sending: Promise<void> | undefined;
+  /** Chunks of the current episode that wait for their charge. */
+  #waiting = 0;
+  /** Notices of chunks that were not sent, for the next chunk. */
+  #notices = NO_NOTICES;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
@@ -119,119 +116,65 @@ class LoopSession implements Carried {
     call: Call,
     { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
-    this.#session = session;
-    this.#asked = open.episode;
     refuseLargeMetadata(open.metadata);
+    const intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
+    const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
     this.#deps = deps;
     this.#call = call;
-    this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false, wholeChunk: false });
-    const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
-    this.#tally = new LoopCounts(deps.loops, steadyNow());
-    this.mover = moverOf(this.#intent, call, open);
+    this.#session = session;
+    this.#asked = open.episode;
+    this.#space = space;
+    this.mover = moverOf(intent, call, open);
     deps.stops.assertMayMove(this.mover);
     if (deps.loops.draining) throw draining();
     const { instruction = "", goalImage } = open;
-    this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space, {
-      instruction,
-      goalImage,
-    });
-    const { plan } = this.#tracker;
-    const first = plan.steps[0]!;
+    this.#tracker = new PlanTracker(deps, { intent, ownKeys, session }, call, space, { instruction, goalImage });
+    const first = this.#tracker.plan.steps[0]!;
     assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
-    this.#deadlineMs = deadlineOf(this.#intent, first);
-    const robotId = robotOf(keyOf(call), open.robotId ?? robotIn(open.metadata));
-    this.#about = {
-      id: call.requestId,
-      key: keyOf(call),
-      robotId,
-      sessionId: open.provider?.sessionId,
-      modelRequested: open.model,
-      actionSpace: space,
-      deadlineMs: this.#deadlineMs,
-      since: nowSeconds(),
-    };
+    const deadlineMs = deadlineOf(intent, first);
+    this.#deadlineMs = deadlineMs;
+    this.#about = loopFactsOf(call, open, space, deadlineMs);
+    this.#tally = new LoopCounts(deps.loops, steadyNow());
     const watch = deps.broadcast.of(keyOf(call).orgId);
     const stretch = new StretchCounts();
-    const facts = {
-      stretch,
-      modelRequested: open.model,
-      sessionId: open.provider?.sessionId,
-      deadlineMs: this.#deadlineMs,
-      metadata: open.metadata,
-      preset: open.preset,
-      preference: preferenceWord(open.preference),
-      robotId,
-      streamId: call.requestId,
-      watch,
-    };
+    const facts = { ...callFactsOf(open, this.#about), watch, stretch };
     this.#billing = new LoopBilling(deps.leaser, call, facts, (whole, less) => this.#tracker.narrow(whole, less));
-    const channels = new UpstreamChannels({
+    const input = { ...inputOf(intent, open, space), sessionId: session?.name };
+    this.#channels = new UpstreamChannels({ deps, call, open, ownKeys, tracker: this.#tracker, watch, input });
+    this.#requests = new PendingRequests({
       deps,
       call,
-      open,
-      ownKeys,
+      channels: this.#channels,
+      billing: this.#billing,
       tracker: this.#tracker,
-      watch,
-      input: {
-        seed: this.#intent.seed,
-        temperature: open.temperature,
-        sessionId: session?.name,
-        actionSpace: space,
-        returnPrediction: false,
-      },
+      happen: (event) => this.#happen(event),
+      end: (refusal) => this.#end(refusal),
+      instruction,
     });
-    this.#channels = channels;
-    const end = (refusal: Refusal): void => this.#end(refusal);
-    this.#requests = new PendingRequests(
-      {
-        call,
-        channels,
-        billing: this.#billing,
-        tracker: this.#tracker,
-        hedges: hedgesOf(deps, call),
-        happen: (event) => this.#happen(event),
-        end,
-        mayAsk: (at) => deps.failing.mayCall(keyOf(call), at),
-        assertMayAsk: (at) => deps.failing.assertMayCall(keyOf(call), at),
-        said: (step, cause) => tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, cause),
-      },
-      open.instruction ?? "",
-    );
     this.#writer = new LoopWriter({
       speaker,
       streamId: call.requestId,
       space,
-      deadlineMs: this.#deadlineMs,
+      deadlineMs,
       tally: this.#tally,
       stretch,
       unread: () => this.#reblock(),
     });
-    this.#sender = new ChunkSender({
-      billing: this.#billing,
-      tracker: this.#tracker,
-      writer: this.#writer,
+    this.#loop = new Loop(this.#rulesOf(intent, open, first), this.#tracker);
+  }
+
+  #rulesOf(intent: Intent, { bounds }: LoopOpen, { units }: PlanStep): LoopRules {
+    const { hedgeAfterMs, maxCostMicro } = this.#tracker.plan;
+    return {
+      intent: { ...intent, units },
       deadlineMs: this.#deadlineMs,
-      over: () => this.#over,
-      leaving: ({ step, moved }, at) => {
-        this.#resumed = undefined;
-        this.#pin(step, moved, at);
-      },
-      end,
-      idle: () => this.#endIfDone(),
-    });
-    this.#loop = new Loop(
-      {
-        intent: { ...this.#intent, units: first.units },
-        deadlineMs: this.#deadlineMs,
-        hedgeAfterMs: plan.hedgeAfterMs,
-        maxCostMicro: plan.maxCostMicro,
-        models: this.#intent.models,
-        broken: (answer) => exceeds(open.bounds, answer),
-        beside: (step, underWay) =>
-          channels.carriesMany(step) && this.#billing.covers(this.#tracker.plan, underWay + 1),
-      },
-      this.#tracker,
-    );
+      hedgeAfterMs,
+      maxCostMicro,
+      models: intent.models,
+      broken: (answer) => exceeds(bounds, answer),
+      beside: (step, underWay) =>
+        this.#channels.carriesMany(step) && this.#billing.covers(this.#tracker.plan, underWay + 1),
+    };
   }
 
   /** Names the session among those of all organisations, to this gateway as to providers. */
@@ -308,7 +251,7 @@ class LoopSession implements Carried {
         resumed: this.#goesOn(found) && (pinned || isLeaving || left?.last !== undefined),
         last: left?.last?.chunk,
         episode: this.#writer.episode,
-        space: this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE,
+        space: this.#space,
         input: this.#deps.supply.inputOf(this.#tracker.plan.steps[0]!.offering),
       }),
     );
@@ -388,7 +331,8 @@ class LoopSession implements Carried {
     this.#tracker.outdate();
     this.#resumed = undefined;
     this.#enterAs(episode);
-    this.#loop.dropped += this.#sender.overtake();
+    this.#loop.dropped += this.#waiting;
+    this.#waiting = 0;
     this.#happen({ kind: "reset", at: steadyNow() });
     const by = this.#stream;
     if (!by) this.#writer.acknowledge();
@@ -454,7 +398,7 @@ class LoopSession implements Carried {
     if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
     else if (now - this.#heardAt >= SILENCE_MS)
       this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation came for 15 minutes"));
-    else if (!this.#loop.busy && !this.#sender.busy) this.#billing.tidy();
+    else if (!this.#loop.busy && this.#sending === undefined) this.#billing.tidy();
   }
 
   /** Whether anything may be dispatched at the moment, and if not, why. */
@@ -488,7 +432,7 @@ class LoopSession implements Carried {
         this.#requests.dispatch(effect, at);
         return;
       case "deliver":
-        this.#sender.deliver(effect);
+        this.#deliver(effect);
         return;
       case "cancel":
         this.#requests.callOff(effect.attempt);
@@ -506,6 +450,89 @@ class LoopSession implements Carried {
         }
         this.#writer.hold(effect);
     }
+  }
+
+  /** Sends a chunk once its charge is durable. Chunks leave in the order of their observations. */
+  #deliver(effect: DeliverEffect<ParsedObservation>): void {
+    // The first chunk of an offering that this loop woke bears the wake-up.
+    const wake = effect.step.cold ? this.#tracker.takeWake(effect.step.offering.id) : undefined;
+    const charge = this.#chargeOf(effect, false);
+    if (wake === undefined && this.#sending === undefined && this.#billing.isReady(charge)) {
+      this.#send(effect, charge, effect.at);
+      return;
+    }
+    const sending = this.#sendLater(effect, wake).finally(() => {
+      if (this.#sending !== sending) return;
+      this.#sending = undefined;
+      this.#endIfDone();
+    });
+    this.#sending = sending;
+  }
+
+  /** Sends a chunk after those that wait already. A chunk of an earlier episode is dropped and not charged. */
+  async #sendLater(effect: DeliverEffect<ParsedObservation>, wake: Wake | undefined): Promise<void> {
+    const { episode } = this.#writer;
+    const isOutdated = (): boolean => this.#writer.episode !== episode;
+    this.#waiting += 1;
+    let charge: Charge;
+    try {
+      const [pays] = await Promise.all([wake?.pays ?? false, this.#sending]);
+      charge = this.#chargeOf(effect, pays);
+      if (!isOutdated()) await this.#billing.ready(charge, this.#tracker.plan);
+    } catch (thrown) {
+      if (!isOutdated()) this.#waiting -= 1;
+      this.#uncharged(effect, asRefusal(thrown), isOutdated());
+      return;
+    }
+    if (isOutdated()) {
+      this.#keepNotices(effect);
+      return;
+    }
+    this.#waiting -= 1;
+    if (this.#over) return;
+    const at = steadyNow();
+    const waitedMs = at - effect.at;
+    if (effect.ageMs + waitedMs < this.#deadlineMs) this.#send(effect, charge, at);
+    else {
+      this.#keepNotices(effect);
+      this.#writer.hold(heldBack(effect, HoldReason.LATE, waitedMs));
+    }
+  }
+
+  #uncharged(effect: DeliverEffect<ParsedObservation>, refusal: Refusal, isOutdated: boolean): void {
+    if (refusal.reason !== Reason.STORE_UNAVAILABLE) {
+      this.#end(refusal);
+      return;
+    }
+    this.#keepNotices(effect);
+    if (!isOutdated) this.#writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
+  }
+
+  /** The next chunk that is sent carries the notices of this one. */
+  #keepNotices({ moved, episodeBreak }: DeliverEffect<ParsedObservation>): void {
+    this.#notices = { moved: moved || this.#notices.moved, episodeBreak: episodeBreak || this.#notices.episodeBreak };
+  }
+
+  #send(answered: DeliverEffect<ParsedObservation>, charge: Charge, at: number): void {
+    let effect = answered;
+    if (this.#notices !== NO_NOTICES) {
+      const { moved, episodeBreak } = this.#notices;
+      this.#notices = NO_NOTICES;
+      effect = { ...answered, moved: moved || answered.moved, episodeBreak: episodeBreak || answered.episodeBreak };
+    }
+    this.#resumed = undefined;
+    this.#pin(effect.step, effect.moved, at);
+    const route = newRoute(effect);
+    this.#billing.add(charge, route, at);
+    this.#writer.chunk(effect, charge, at, route);
+  }
+
+  #chargeOf({ step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>, pays: boolean): Charge {
+    const units = act.unitsOf(answer);
+    const wakeUpMicro = pays ? step.wakeUpMicro : 0;
+    const mostMicro = this.#tracker.plan.maxCostMicro - wakeUpMicro;
+    const { micro, restNano } = this.#billing.priceOf(units, step.unitNano, mostMicro);
+    return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, restNano };
   }
 
   #pin({ offering }: PlanStep, moved: boolean, at: number): void {
@@ -529,7 +556,7 @@ class LoopSession implements Carried {
   }
 
   #endIfDone(): void {
-    if (!this.#ending || !this.#known || this.#loop.busy || this.#sender.busy) return;
+    if (!this.#ending || !this.#known || this.#loop.busy || this.#sending !== undefined) return;
     const { refusal } = this.#ending;
     // A caller that is done still hears that its last episode has begun; one that is to move does not wait for the database.
     if (refusal || !this.#recording) this.#end(refusal);
@@ -567,6 +594,40 @@ class LoopSession implements Carried {
   }
 }
 
+const NO_NOTICES = { moved: false, episodeBreak: false };
+
+/** The facts of a loop that never change, for watchers. */
+function loopFactsOf(call: Call, open: LoopOpen, actionSpace: string, deadlineMs: number): LoopFacts {
+  const key = keyOf(call);
+  return {
+    id: call.requestId,
+    key,
+    robotId: robotOf(key, open.robotId ?? robotIn(open.metadata)),
+    sessionId: open.provider?.sessionId,
+    modelRequested: open.model,
+    actionSpace,
+    deadlineMs,
+    since: nowSeconds(),
+  };
+}
+
+/** The facts of a loop for its charges. */
+function callFactsOf(
+  { metadata, preset, preference }: LoopOpen,
+  { id, robotId, sessionId, modelRequested, deadlineMs }: LoopFacts,
+): CallFacts {
+  const word = preferenceWord(preference);
+  return { modelRequested, sessionId, deadlineMs, metadata, preset, preference: word, robotId, streamId: id };
+}
+
+/** The part of a request's input that all requests of a loop share. */
+const inputOf = ({ seed }: Intent, { temperature }: LoopOpen, actionSpace: string) => ({
+  seed,
+  temperature,
+  actionSpace,
+  returnPrediction: false,
+});
+
 /** What is of the later episode, where two streams left something; the first where that is the same. */
 function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): LeftBehind | undefined {
   return one === undefined || (other !== undefined && other.episode > one.episode) ? other : one;
@@ -592,16 +653,16 @@ export function actStream(
   speaker: Speaker<ActStreamResponse>,
   call: Call,
 ): Listener<ActStreamRequest> {
-  const talk = new Talk(deps, speaker, call);
-  call.signal.addEventListener("abort", () => talk.abandon(), { once: true });
-  return talk;
+  const handler = new ActStreamHandler(deps, speaker, call);
+  call.signal.addEventListener("abort", () => handler.abandon(), { once: true });
+  return handler;
 }
 
-class Talk implements Listener<ActStreamRequest> {
+class ActStreamHandler implements Listener<ActStreamRequest> {
   readonly #deps: InferenceDeps;
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
-  #robot: LoopSession | undefined;
+  #robot: ControlLoop | undefined;
   /** What came while the preset was being read; undefined before `open`. */
   #waiting: (() => void)[] | undefined;
   #abandoned = false;
@@ -659,7 +720,7 @@ class Talk implements Listener<ActStreamRequest> {
     try {
       const open = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
       if (this.#abandoned) return;
-      this.#robot = new LoopSession(this.#deps, this.#speaker, this.#call, open);
+      this.#robot = new ControlLoop(this.#deps, this.#speaker, this.#call, open);
       this.#robot.begin();
       for (const tell of this.#waiting?.splice(0) ?? []) tell();
     } catch (thrown) {
@@ -667,148 +728,9 @@ class Talk implements Listener<ActStreamRequest> {
     }
   }
 
-  #tell(what: (robot: LoopSession) => void): void {
+  #tell(what: (robot: ControlLoop) => void): void {
     if (this.#robot) what(this.#robot);
     else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
     else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });
   }
-}
-
-/** Whose chunks they are. */
-interface ChunkSenderOptions {
-  readonly billing: LoopBilling;
-  readonly tracker: PlanTracker;
-  readonly writer: LoopWriter;
-  readonly deadlineMs: number;
-  /** The loop is over: nothing is sent any longer. */
-  readonly over: () => boolean;
-  /** A chunk leaves. */
-  readonly leaving: (effect: DeliverEffect<ParsedObservation>, at: number) => void;
-  readonly end: (refusal: Refusal) => void;
-  /** Nothing waits any longer. */
-  readonly idle: () => void;
-}
-
-/** Nothing is untold. */
-const TOLD = { moved: false, episodeBreak: false };
-
-/** Carries one loop's chunks, in order. */
-class ChunkSender {
-  readonly #options: ChunkSenderOptions;
-  #sending: Promise<void> | undefined;
-  /** What the caller was not told of, because the chunk that it came with did not leave. */
-  #untold = TOLD;
-  /** Chunks of the present episode that wait until they are on record. */
-  #waiting = 0;
-
-  constructor(options: ChunkSenderOptions) {
-    this.#options = options;
-  }
-
-  /** Whether a chunk waits until it is on record. */
-  get busy(): boolean {
-    return this.#sending !== undefined;
-  }
-
-  /** A reset came: what waits does not leave any more. Answers how many chunks that are. */
-  overtake(): number {
-    const count = this.#waiting;
-    this.#waiting = 0;
-    return count;
-  }
-
-  /** Chunks leave in order, each when what it owes is on record. */
-  deliver(effect: DeliverEffect<ParsedObservation>): void {
-    const { billing, tracker, idle } = this.#options;
-    // The first chunk of an offering that this loop woke bears the wake-up.
-    const wake = effect.step.cold ? tracker.takeWake(effect.step.offering.id) : undefined;
-    const charge = chargeOf(effect, this.#options, false);
-    if (wake === undefined && this.#sending === undefined && billing.isReady(charge)) {
-      this.#send(effect, charge, effect.at);
-      return;
-    }
-    const sending = this.#sendLater(effect, wake).finally(() => {
-      if (this.#sending !== sending) return;
-      this.#sending = undefined;
-      idle();
-    });
-    this.#sending = sending;
-  }
-
-  /** Sends a chunk behind those that wait already, when it is on record. */
-  async #sendLater(effect: DeliverEffect<ParsedObservation>, wake: Wake | undefined): Promise<void> {
-    const { billing, tracker, writer } = this.#options;
-    const { episode } = writer;
-    const isOvertaken = (): boolean => writer.episode !== episode;
-    this.#waiting += 1;
-    let charge: Charge;
-    try {
-      const [pays] = await Promise.all([wake?.pays ?? false, this.#sending]);
-      charge = chargeOf(effect, this.#options, pays);
-      if (!isOvertaken()) await billing.ready(charge, tracker.plan);
-    } catch (thrown) {
-      if (!isOvertaken()) this.#waiting -= 1;
-      this.#unrecorded(effect, asRefusal(thrown), isOvertaken());
-      return;
-    }
-    if (isOvertaken()) {
-      this.#leaveUntold(effect);
-      return;
-    }
-    this.#waiting -= 1;
-    this.#sendInTime(effect, charge);
-  }
-
-  #sendInTime(effect: DeliverEffect<ParsedObservation>, charge: Charge): void {
-    const { over, writer, deadlineMs } = this.#options;
-    if (over()) return;
-    const at = steadyNow();
-    const waited = at - effect.at;
-    if (effect.ageMs + waited < deadlineMs) this.#send(effect, charge, at);
-    else {
-      this.#leaveUntold(effect);
-      writer.hold(heldBack(effect, HoldReason.LATE, waited));
-    }
-  }
-
-  #unrecorded(effect: DeliverEffect<ParsedObservation>, refusal: Refusal, isOvertaken: boolean): void {
-    const { writer, end } = this.#options;
-    if (refusal.reason !== Reason.STORE_UNAVAILABLE) {
-      end(refusal);
-      return;
-    }
-    this.#leaveUntold(effect);
-    if (!isOvertaken) writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
-  }
-
-  /** The next chunk that leaves says what this one would have. */
-  #leaveUntold({ moved, episodeBreak }: DeliverEffect<ParsedObservation>): void {
-    this.#untold = { moved: moved || this.#untold.moved, episodeBreak: episodeBreak || this.#untold.episodeBreak };
-  }
-
-  #send(answered: DeliverEffect<ParsedObservation>, charge: Charge, at: number): void {
-    const { billing, writer, leaving } = this.#options;
-    const effect = this.#untold === TOLD ? answered : this.#withUntold(answered);
-    leaving(effect, at);
-    const route = newRoute(effect);
-    billing.add(charge, route, at);
-    writer.chunk(effect, charge, at, route);
-  }
-
-  #withUntold(effect: DeliverEffect<ParsedObservation>): DeliverEffect<ParsedObservation> {
-    const { moved, episodeBreak } = this.#untold;
-    this.#untold = TOLD;
-    return { ...effect, moved: moved || effect.moved, episodeBreak: episodeBreak || effect.episodeBreak };
-  }
-}
-
-function chargeOf(
-  { step, answer, hedgeMicro, losers }: DeliverEffect<ParsedObservation>,
-  { billing, tracker }: Pick<ChunkSenderOptions, "billing" | "tracker">,
-  pays: boolean,
-): Charge {
-  const units = act.unitsOf(answer);
-  const wakeUpMicro = pays ? step.wakeUpMicro : 0;
-  const { micro, restNano } = billing.priceOf(units, step.unitNano, tracker.plan.maxCostMicro - wakeUpMicro);
-  return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, restNano };
 }

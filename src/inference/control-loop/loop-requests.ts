@@ -14,13 +14,13 @@ import {
 } from "../../contracts/contract.ts";
 import { asRefusal, Reason, Refusal } from "../../errors.ts";
 import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
-import type { DispatchEffect, Hedges, LoopEvent, PlanStep } from "../../routing/index.ts";
+import { type DispatchEffect, type Hedges, type LoopEvent, type PlanStep, tellOwner } from "../../routing/index.ts";
 import { SideNote } from "../../side-note.ts";
 import type { Reached } from "../../supply/live-supply.ts";
 import { FrameSet, KeptPixels } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import type { ActLine, Hearer } from "../../upstream/wire.ts";
-import { type InferenceDeps, speaking } from "../call.ts";
+import { hedgesOf, type InferenceDeps, speaking } from "../call.ts";
 import { handedOn } from "../call-billing.ts";
 import { type CallKeys, reachWith } from "../prepare.ts";
 import type { LoopBilling } from "./loop-billing.ts";
@@ -28,39 +28,37 @@ import type { ParsedObservation, PlanTracker } from "./loop-plan.ts";
 
 /** Whose questions they are. */
 interface PendingRequestsOptions {
+  readonly deps: InferenceDeps;
   readonly call: Call;
   readonly channels: UpstreamChannels;
   readonly billing: LoopBilling;
   readonly tracker: PlanTracker;
-  readonly hedges: Hedges;
   readonly happen: (event: LoopEvent<ParsedObservation>) => void;
   readonly end: (refusal: Refusal) => void;
-  /** Whether the caller may ask, whose observations may keep failing. */
-  readonly mayAsk: (at: number) => boolean;
-  /** Throws the refusal of a caller that may not. */
-  readonly assertMayAsk: (at: number) => void;
-  /** Told of what an offering's server did wrong, for its owner. */
-  readonly said: (step: PlanStep, cause: UpstreamFailure) => void;
+  /** The task of the robot, in words. */
+  readonly instruction: string;
 }
 
 /** One loop's questions. */
 export class PendingRequests implements RequestOwner {
   readonly #options: PendingRequestsOptions;
+  readonly #hedges: Hedges;
   /** One for each observation that is asked about, or two where it was hedged. */
   readonly #requests: PendingRequest[] = [];
   /** What is to be done, in words. */
   instruction: string;
 
-  constructor(options: PendingRequestsOptions, instruction: string) {
+  constructor(options: PendingRequestsOptions) {
     this.#options = options;
-    this.instruction = instruction;
+    this.#hedges = hedgesOf(options.deps, options.call);
+    this.instruction = options.instruction;
   }
 
   /** Asks, at `at`; at once where it may. */
   dispatch(effect: DispatchEffect<ParsedObservation>, at: number): void {
     const attempt = new PendingRequest(this, effect);
     this.#requests.push(attempt);
-    this.#options.hedges.earn();
+    this.#hedges.earn();
     const { billing, tracker, happen } = this.#options;
     // A step counts once, at however many offerings.
     const isCounted = !effect.fresh || this.#tryCount(at);
@@ -118,7 +116,10 @@ export class PendingRequests implements RequestOwner {
 
   failed({ attempt, step }: DispatchEffect<ParsedObservation>, thrown: unknown): void {
     if (!this.#landed(attempt)) return;
-    if (thrown instanceof UpstreamFailure) this.#options.said(step, thrown);
+    if (thrown instanceof UpstreamFailure) {
+      const { deps, call } = this.#options;
+      tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, thrown);
+    }
     this.#failed(attempt, thrown);
   }
 
@@ -133,14 +134,14 @@ export class PendingRequests implements RequestOwner {
 
   /** Takes a step from the key's limit where one is at hand. */
   #tryCount(at: number): boolean {
-    const { mayAsk, call } = this.#options;
-    return mayAsk(at) && (call.steps?.tryStep() ?? true);
+    const { deps, call } = this.#options;
+    return deps.failing.mayCall(keyOf(call), at) && (call.steps?.tryStep() ?? true);
   }
 
   /** Takes a step from the key's limit; rejects with the refusal where there is none. */
   async #count(): Promise<void> {
-    const { assertMayAsk, call } = this.#options;
-    assertMayAsk(steadyNow());
+    const { deps, call } = this.#options;
+    deps.failing.assertMayCall(keyOf(call), steadyNow());
     await call.steps?.waitStep();
   }
 
