@@ -349,7 +349,7 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   #leaseOf(credit: KeyCredit): Lease {
-    const { lease, before } = credit.leaseOf(today());
+    const { lease, before } = credit.leaseOf(today.name);
     if (before !== undefined) this.#retire(before);
     if (lease.state === "new") this.#leases.set(lease.id, lease);
     return lease;
@@ -521,14 +521,22 @@ class KeyCredits {
 const NOBODY: ReadonlySet<KeyCredit> = new Set();
 
 const DAY_MS = 86_400_000;
-let day = { number: Number.NaN, name: "" };
 
-/** The present UTC day, `YYYY-MM-DD`. */
-function today(): string {
-  const number = Math.floor(now() / DAY_MS);
-  if (number !== day.number) day = { number, name: new Date(number * DAY_MS).toISOString().slice(0, 10) };
-  return day.name;
+/** The name of the current UTC day, made once a day. */
+class Today {
+  #number = Number.NaN;
+  #name = "";
+
+  /** `YYYY-MM-DD`. */
+  get name(): string {
+    const number = Math.floor(now() / DAY_MS);
+    if (number !== this.#number) this.#name = new Date(number * DAY_MS).toISOString().slice(0, 10);
+    this.#number = number;
+    return this.#name;
+  }
 }
+
+const today = new Today();
 
 /** What a credit leaser has to know of the record of an ended request. */
 interface Charged {
