@@ -224,12 +224,12 @@ export type Implementation<S extends DescService> = {
     : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
       ? (request: MessageShape<I>, call: Call) => AsyncIterable<MessageShape<O>>
       : S["method"][M] extends DescMethodBiDiStreaming<infer I, infer O>
-        ? (speaker: Speaker<MessageShape<O>>, call: Call) => Listener<MessageShape<I>>
+        ? (speaker: StreamWriter<MessageShape<O>>, call: Call) => StreamHandler<MessageShape<I>>
         : never;
 };
 
 /** The caller's side of a conversation, as its service sees it. */
-export interface Speaker<O> {
+export interface StreamWriter<O> {
   /** Sends a message; nothing after the end. */
   say(message: O): void;
   /** What was said before is not read yet: who goes on talking fills memory. */
@@ -239,7 +239,7 @@ export interface Speaker<O> {
 }
 
 /** The service's side of a conversation, as the transports see it. A refusal that it throws ends the conversation. */
-export interface Listener<I> {
+export interface StreamHandler<I> {
   /** Takes a message of the caller; `sound` where it is known to keep every rule of the schema. */
   hear(message: I, sound?: boolean): void;
   /** The caller has read on. */

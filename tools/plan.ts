@@ -39,7 +39,7 @@ import { factsOf, Refusal } from "../src/errors.ts";
 import {
   buildSnapshot,
   explain,
-  HealthBoard,
+  HealthTracker,
   type Offering,
   type PlanArgs,
   type RoutingSupply,
@@ -128,7 +128,7 @@ const NOW = 1_000_000_000;
 /** The arguments of a plan, as a case and its supply state them. Throws the refusal of a request that contradicts itself. */
 export function argsOf(given: PlanCase, supply: RoutingSupply): PlanArgs {
   const snapshot = buildSnapshot(supply);
-  const { view } = new HealthBoard(snapshot, () => 0);
+  const { view } = new HealthTracker(snapshot, () => 0);
   for (const [id, measured] of Object.entries(given.health ?? {})) {
     const row = snapshot.offerings.findIndex((offering) => offering.id === id);
     if (row < 0) throw new Error(`there is no offering ${id}`);

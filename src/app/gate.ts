@@ -3,7 +3,7 @@
 import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { GetHealthResponseSchema, OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { API_VERSION } from "../brand.ts";
-import type { KeyPrincipal, Listener, Speaker } from "../call.ts";
+import type { KeyPrincipal, StreamHandler, StreamWriter } from "../call.ts";
 import { type Admission, type CallContext, type CallHead, proxiesOf } from "../edge/gate/authenticate.ts";
 import { createGate, type Gate, type Overload } from "../edge/gate/gate.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
@@ -105,9 +105,9 @@ export class LateGate implements Gate {
   conversation(
     method: DescMethod,
     admission: Admission,
-    speaker: Speaker<Message>,
+    speaker: StreamWriter<Message>,
     context: CallContext,
-  ): Listener<Message> {
+  ): StreamHandler<Message> {
     if (!this.#gate) throw this.#refusal;
     return this.#gate.conversation(method, admission, speaker, context);
   }

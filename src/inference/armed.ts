@@ -18,7 +18,7 @@ import {
   ActStreamRequestSchema,
   type ActStreamResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import { type Call, type KeyPrincipal, keyOf, type Listener, type Speaker } from "../call.ts";
+import { type Call, type KeyPrincipal, keyOf, type StreamHandler, type StreamWriter } from "../call.ts";
 import { Cancel } from "../cancellation.ts";
 import { after, every, now } from "../clock.ts";
 import { assertBounds, exceeds } from "../contracts/act.ts";
@@ -53,9 +53,9 @@ export interface LoopOpener {
    */
   open(
     keyId: string,
-    speaker: Speaker<ActStreamResponse>,
+    speaker: StreamWriter<ActStreamResponse>,
     options: { readonly requestId: string; readonly signal: Cancel; readonly again: () => Promise<void> },
-  ): Promise<Listener<ActStreamRequest>>;
+  ): Promise<StreamHandler<ActStreamRequest>>;
   /** Refuses where a key may not arm robots, or not any more, or the session is over that it armed in. */
   assertMayArm(keyId: string, sessionId: string | undefined): Promise<void>;
 }
@@ -115,7 +115,7 @@ export class AttendedRobots {
   }
 
   /** Serves one robot. */
-  attend(speaker: Speaker<AttendRobotResponse>, call: Call): Listener<AttendRobotRequest> {
+  attend(speaker: StreamWriter<AttendRobotResponse>, call: Call): StreamHandler<AttendRobotRequest> {
     const robot = new AttendedRobot(this.#deps, speaker, call, {
       opener: () => this.opener,
       gone: () => this.#robots.delete(robot),
@@ -146,7 +146,7 @@ interface Running {
   readonly episode: number;
   readonly cancel: Cancel;
   readonly forget: (() => void)[];
-  listener: Listener<ActStreamRequest> | undefined;
+  listener: StreamHandler<ActStreamRequest> | undefined;
   counts: RunCounts;
   /** The newest observation that came while the loop was opened. */
   early: LoopObservation | undefined;
@@ -155,9 +155,9 @@ interface Running {
 type Said = MessageInitShape<typeof AttendRobotResponseSchema>["event"];
 
 /** One robot that waits. */
-class AttendedRobot implements Listener<AttendRobotRequest> {
+class AttendedRobot implements StreamHandler<AttendRobotRequest> {
   readonly #deps: AttendedDeps;
-  readonly #speaker: Speaker<AttendRobotResponse>;
+  readonly #speaker: StreamWriter<AttendRobotResponse>;
   readonly #key: KeyPrincipal;
   readonly #requestId: string;
   readonly #opener: () => LoopOpener;
@@ -174,7 +174,7 @@ class AttendedRobot implements Listener<AttendRobotRequest> {
 
   constructor(
     deps: AttendedDeps,
-    speaker: Speaker<AttendRobotResponse>,
+    speaker: StreamWriter<AttendRobotResponse>,
     call: Call,
     { opener, gone }: { opener: () => LoopOpener; gone: () => void },
   ) {
@@ -331,7 +331,7 @@ class AttendedRobot implements Listener<AttendRobotRequest> {
       running.listener.hear(create(ActStreamRequestSchema, { message: { case: "observation", value: observation } }));
   }
 
-  #speakerFor(running: Running): Speaker<ActStreamResponse> {
+  #speakerFor(running: Running): StreamWriter<ActStreamResponse> {
     const speaker = this.#speaker;
     return {
       say: ({ event }) => {

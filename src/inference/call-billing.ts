@@ -320,7 +320,7 @@ export class CallBilling {
     const attemptMs = onlyAttemptOf(route);
     const more = deadlineMs ?? metadata ?? preset ?? preference ?? streamId ?? traceparent;
     if (route && attemptMs !== undefined && more === undefined && gpuSeconds === 0 && !route.fallbackUsed)
-      return { sessionId, robotId, log: plainLogOf({ modelRequested, route, plan: this.#plan.logged }), attemptMs };
+      return { sessionId, robotId, log: plainLogs.of(modelRequested, route, this.#plan.logged), attemptMs };
     const stretch = this.#stretch;
     const log = {
       model_requested: modelRequested,
@@ -381,34 +381,36 @@ export interface LoopStretch {
     | undefined;
 }
 
-/** The log of calls that asked for a model and no more, and got it at once: one object for all that are alike. */
-function plainLogOf({
-  modelRequested,
-  route: { region, precision },
-  plan,
-}: {
-  modelRequested: string;
-  route: Route;
-  plan: Plan["logged"];
-}): object {
-  const { id, ranks }: Partial<NonNullable<Plan["logged"]>> = plan ?? {};
-  const isSame =
-    plain.model_requested === modelRequested &&
-    plain.region === region &&
-    plain.precision === precision &&
-    plain.plan === id &&
-    plain.ranks === ranks;
-  if (!isSame) plain = { model_requested: modelRequested, region, precision, plan: id, ranks };
-  return plain;
+/** The log entry of a call without options that its first offering answered. */
+interface PlainLog {
+  readonly model_requested: string;
+  readonly region: string;
+  readonly precision: string;
+  readonly plan: string | undefined;
+  readonly ranks: string | undefined;
 }
 
-let plain: {
-  model_requested?: string;
-  region?: string | undefined;
-  precision?: string | undefined;
-  plan?: string | undefined;
-  ranks?: string | undefined;
-} = {};
+/** The last plain log entry: consecutive equal calls share one object. */
+class PlainLogCache {
+  #last: PlainLog | undefined;
+
+  of(modelRequested: string, { region, precision }: Route, logged: Plan["logged"]): PlainLog {
+    const last = this.#last;
+    if (
+      last !== undefined &&
+      last.model_requested === modelRequested &&
+      last.region === region &&
+      last.precision === precision &&
+      last.plan === logged?.id &&
+      last.ranks === logged?.ranks
+    )
+      return last;
+    this.#last = { model_requested: modelRequested, region, precision, plan: logged?.id, ranks: logged?.ranks };
+    return this.#last;
+  }
+}
+
+const plainLogs = new PlainLogCache();
 
 /** Milliseconds of the one attempt of a route that succeeded at once; undefined where there was more than that. */
 function onlyAttemptOf(route: Route | undefined): number | undefined {

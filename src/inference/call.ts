@@ -25,7 +25,7 @@ import {
   type AttemptOptions,
   type AttemptWorld,
   assertMayReplay,
-  type HealthBoard,
+  type HealthTracker,
   type HedgeBudgets,
   type Hedges,
   type Outcome,
@@ -54,7 +54,7 @@ import {
 import type { LoopRegistry } from "./control-loop/loop-registry.ts";
 import type { Resumption } from "./control-loop/resumption.ts";
 import type { PlanDigests } from "./plan-digests.ts";
-import { type Books, type CallKeys, reachWith } from "./prepare.ts";
+import { type CallKeys, type CallLookups, reachWith } from "./prepare.ts";
 import type { SessionPin } from "./sessions.ts";
 import type { ActiveStops, Mover } from "./stops.ts";
 
@@ -80,14 +80,14 @@ export function planOrWant(
 }
 
 /** The offerings that a refusal names as resting are worth a question. */
-export function wantResting(health: HealthBoard, { reason, details }: Refusal, at: number): void {
+export function wantResting(health: HealthTracker, { reason, details }: Refusal, at: number): void {
   if (reason !== Reason.CAPACITY_EXHAUSTED) return;
   for (const { offeringId, reason } of details.dropped ?? [])
     if (reason === DropReason.CIRCUIT_OPEN) health.want(offeringId, at);
 }
 
 /** What inference depends on. */
-export interface InferenceServiceDeps extends Books {
+export interface InferenceServiceDeps extends CallLookups {
   supply: LiveSupply;
   /** Who pays for cold starts. */
   wakes: Wakes;
@@ -502,13 +502,13 @@ export class FailingCallers {
   }
 
   /** The same where a refusal says that every offering which was asked failed by what the input may have caused. */
-  refused(call: Call, { reason, route }: Refusal, health: Pick<HealthBoard, "mayBeInput">): void {
+  refused(call: Call, { reason, route }: Refusal, health: Pick<HealthTracker, "mayBeInput">): void {
     if (reason !== Reason.ALL_ATTEMPTS_FAILED && reason !== Reason.INPUT_CONTRACT) return;
     if (isSpoilt(route?.attempts ?? [], health)) this.failed(keyOf(call), steadyNow());
   }
 
   /** The same where a loop held. */
-  held(call: Call, tries: readonly Try[], health: Pick<HealthBoard, "mayBeInput">, at: number): void {
+  held(call: Call, tries: readonly Try[], health: Pick<HealthTracker, "mayBeInput">, at: number): void {
     if (tries.length === 0) return;
     const attempts = tries.map(({ step, reason }) => ({ offeringId: step.offering.id, reason }));
     if (isSpoilt(attempts, health)) this.failed(keyOf(call), at);
@@ -516,7 +516,7 @@ export class FailingCallers {
 }
 
 /** Whether there were attempts, and all of them may have failed by what was sent. */
-const isSpoilt = (attempts: readonly FailedAttempt[], health: Pick<HealthBoard, "mayBeInput">): boolean =>
+const isSpoilt = (attempts: readonly FailedAttempt[], health: Pick<HealthTracker, "mayBeInput">): boolean =>
   attempts.length > 0 &&
   attempts.every(
     ({ offeringId, reason }) =>

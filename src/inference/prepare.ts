@@ -21,7 +21,7 @@ import type { Vault } from "../vault.ts";
 import { type SessionPin, type Sessions, sessionOf } from "./sessions.ts";
 
 /** Where it is looked up: in memory, once it is known. */
-export interface Books {
+export interface CallLookups {
   presets: PresetCache;
   ownKeys: OwnKeyCache;
   sessions: Sessions;
@@ -44,7 +44,7 @@ interface Sessioned {
 
 /** Looks up what a call needs to know: in memory, once it is known. */
 export async function prepare<D extends DescMessage>(
-  { presets, ownKeys, sessions }: Books,
+  { presets, ownKeys, sessions }: CallLookups,
   schema: D,
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
@@ -66,7 +66,7 @@ export async function prepare<D extends DescMessage>(
 
 /** As `prepare`, where nothing has to be waited for; undefined where something may have to be. */
 function preparedNow<T extends Presettable & Sessioned>(
-  { ownKeys, sessions }: Books,
+  { ownKeys, sessions }: CallLookups,
   request: T,
   call: Call,
 ): Prepared<T> | undefined {
@@ -82,14 +82,14 @@ function preparedNow<T extends Presettable & Sessioned>(
 
 /** As `prepare`, for a call that is answered once: what it waits for counts against its time, and refuses it when that is over. */
 export async function prepareInTime<D extends DescMessage>(
-  books: Books,
+  lookups: CallLookups,
   schema: D,
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
 ): Promise<Prepared<MessageShape<D>>> {
   return (
-    preparedNow(books, request, call) ??
-    (await inTime(prepare(books, schema, request, call), { ms: leftOf(call, request), late: tooLate }))
+    preparedNow(lookups, request, call) ??
+    (await inTime(prepare(lookups, schema, request, call), { ms: leftOf(call, request), late: tooLate }))
   );
 }
 

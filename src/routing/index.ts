@@ -39,7 +39,7 @@ export {
 } from "./health/cell.ts";
 export {
   type ForcedState,
-  HealthBoard,
+  HealthTracker,
   type HealthView,
   type OfferingHealth,
   type TroubleListener,
@@ -64,7 +64,14 @@ export {
   standsFor,
   VARIANTS,
 } from "./offering.ts";
-export { type AnsweredBy, assertMayReplay, digestOf, explain, type PlanDigest, type Purse } from "./plan/explain.ts";
+export {
+  type AnsweredBy,
+  type AvailableCredit,
+  assertMayReplay,
+  digestOf,
+  explain,
+  type PlanDigest,
+} from "./plan/explain.ts";
 export { contractOf, type KeyScope, nearNames, type OwnKeys, type OwnKeyUse, type PlanArgs } from "./plan/intent.ts";
 export { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "./plan/pin.ts";
 export {

@@ -58,6 +58,7 @@ import { actStream } from "../inference/control-loop/control-loop.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
 import { prepareInTime } from "../inference/prepare.ts";
 import {
+  type AvailableCredit,
   attemptPlan,
   contractOf,
   directRouteOf,
@@ -65,7 +66,6 @@ import {
   HedgeBudgets,
   nearNames,
   owed,
-  type Purse,
   routeOf,
 } from "../routing/index.ts";
 import { assertMayCall } from "./permissions.ts";
@@ -308,7 +308,7 @@ async function purseOf(
   { leaser }: InferenceDeps,
   call: Call,
   { plan, estimatedCostUsd }: PreviewRoutesResponse,
-): Promise<Purse | undefined> {
+): Promise<AvailableCredit | undefined> {
   if (plan.length === 0) return undefined;
   const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
   const ceilingMicro = Math.round((estimatedCostUsd?.max ?? 0) * 1e6);

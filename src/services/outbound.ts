@@ -6,7 +6,7 @@ import {
   type ServeResponse,
   ServeResponseSchema,
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
-import type { Call, Implementation, Listener, Speaker } from "../call.ts";
+import type { Call, Implementation, StreamHandler, StreamWriter } from "../call.ts";
 import { UpstreamFailure, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -33,15 +33,15 @@ export function outboundService(deps: OutboundDeps): Implementation<typeof Outbo
 }
 
 /** One server's stream. */
-class OutboundRegistration implements Listener<ServeRequest> {
+class OutboundRegistration implements StreamHandler<ServeRequest> {
   readonly #deps: OutboundDeps;
-  readonly #speaker: Speaker<ServeResponse>;
+  readonly #speaker: StreamWriter<ServeResponse>;
   readonly #call: Call;
   #greeted = false;
   #registered: { provider: string; connection: OutboundConnection } | undefined;
   #gone = false;
 
-  constructor(deps: OutboundDeps, speaker: Speaker<ServeResponse>, call: Call) {
+  constructor(deps: OutboundDeps, speaker: StreamWriter<ServeResponse>, call: Call) {
     this.#deps = deps;
     this.#speaker = speaker;
     this.#call = call;

@@ -8,7 +8,7 @@ import {
   buildingSnapshot,
   buildSnapshot,
   type CatalogModel,
-  HealthBoard,
+  HealthTracker,
   type Offering,
   SIMULATED_PROVIDER,
   type Snapshot,
@@ -64,7 +64,7 @@ export interface Reached {
 /** The routable supply of this replica. */
 export class LiveSupply {
   readonly #upstream: Upstream;
-  readonly health: HealthBoard;
+  readonly health: HealthTracker;
   #current: LiveByRow | undefined;
   /** Those of the snapshot that plans are still made from while the next one is built. */
   #previous: LiveByRow | undefined;
@@ -73,7 +73,7 @@ export class LiveSupply {
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
-    this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
+    this.health = new HealthTracker(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
     this.health.mayBeInput = (id, failure) => {
       const known = this.find(id);
       // What is declared is held against a request before it is sent.

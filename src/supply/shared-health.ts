@@ -14,7 +14,7 @@ import {
   type AttemptCounts,
   BUCKETS,
   copyOf,
-  type HealthBoard,
+  type HealthTracker,
   type Hearsay,
   type PlanStep,
   since,
@@ -47,7 +47,7 @@ const MOST_IDLE_MS = 2 ** 31;
 /** The gossip of one replica. */
 export class Gossip {
   readonly #replica: string;
-  readonly #health: HealthBoard;
+  readonly #health: HealthTracker;
   readonly #changed: () => ReadonlySet<string>;
   /** How often each report is still to be sent. */
   readonly #untold = new Map<string, number>();
@@ -57,7 +57,7 @@ export class Gossip {
   #telling = false;
 
   /** `replica` is a name that no later process bears. */
-  constructor(replica: string, health: HealthBoard) {
+  constructor(replica: string, health: HealthTracker) {
     this.#replica = replica;
     this.#health = health;
     this.#changed = health.watch();
@@ -186,7 +186,7 @@ interface RollupStore {
   put(records: readonly MinuteRecord[]): Promise<void>;
   /** Makes uptimes anew up to a minute; false while another replica is at it. */
   rollUp(minute: number): Promise<boolean>;
-  uptimes(): Promise<Iterable<{ offeringId: string } & Parameters<HealthBoard["setUptime"]>[1]>>;
+  uptimes(): Promise<Iterable<{ offeringId: string } & Parameters<HealthTracker["setUptime"]>[1]>>;
   /** Latencies since a minute, of all replicas. */
   latencies(minute: number): Promise<Iterable<{ offeringId: string; minute: number; latency: ArrayLike<number> }>>;
 }
@@ -199,7 +199,7 @@ const MOST_WAITING = 50_000;
 
 /** The rollups of one replica. */
 export class Rollup {
-  readonly #health: HealthBoard;
+  readonly #health: HealthTracker;
   readonly #store: RollupStore;
   readonly #changed: () => ReadonlySet<string>;
   /** What was counted when it was last looked at. */
@@ -210,7 +210,7 @@ export class Rollup {
   #rolled = 0;
   #ticking = false;
 
-  constructor(health: HealthBoard, store: RollupStore) {
+  constructor(health: HealthTracker, store: RollupStore) {
     this.#health = health;
     this.#store = store;
     this.#changed = health.watch();
@@ -304,7 +304,7 @@ const keyOf = ({ minute, offeringId }: Pick<MinuteRecord, "minute" | "offeringId
 interface CircuitDeps {
   sql: Sql;
   notifications: Notifications;
-  health: HealthBoard;
+  health: HealthTracker;
   warn(text: string): void;
 }
 
@@ -409,11 +409,11 @@ const STATEMENT_MS = 2_000;
 /** The cold starts that calls of this replica cause. */
 export class Wakes {
   readonly #sql: Queryable;
-  readonly #health: HealthBoard;
+  readonly #health: HealthTracker;
   /** By offering: the last statement, which the next one waits for. */
   readonly #last = new Map<string, Promise<unknown>>();
 
-  constructor(sql: Queryable, health: HealthBoard) {
+  constructor(sql: Queryable, health: HealthTracker) {
     this.#sql = sql;
     this.#health = health;
   }

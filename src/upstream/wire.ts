@@ -42,14 +42,14 @@ export interface CallOptions {
 }
 
 /** The receiver of one answer: exactly one of the two is called, once, and not before the question has been sent. */
-export interface Hearer {
+export interface AnswerHandler {
   answered(answer: ActAnswer): void;
   failed(thrown: unknown): void;
 }
 
 /** The calls of one loop to one offering, with observations in their encoded form. No promise is made for a call. */
 export interface ActLine {
-  ask(observations: PackedObservations, budgetMs: number, signal: Signal, hearer: Hearer): void;
+  ask(observations: PackedObservations, budgetMs: number, signal: Signal, handler: AnswerHandler): void;
 }
 
 /** A check of the conformance probe that one wire alone can make. */

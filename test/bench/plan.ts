@@ -21,7 +21,7 @@ import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import { ACTION_SPACES, Contract, microOf } from "../../src/contracts/contract.ts";
 import { declaredInput } from "../../src/contracts/inputs.ts";
 import { Refusal } from "../../src/errors.ts";
-import { HealthBoard } from "../../src/routing/health/health.ts";
+import { HealthTracker } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";
 import type { PlanArgs } from "../../src/routing/plan/intent.ts";
 import { planFor } from "../../src/routing/plan/plan.ts";
@@ -102,7 +102,7 @@ function argsFor(offerings: readonly Offering[], model: string): PlanArgs {
   return {
     intent: intent({ model, provider: PREFERENCES, parameters: ["seed"] }),
     snapshot,
-    health: new HealthBoard(snapshot, () => 0).view,
+    health: new HealthTracker(snapshot, () => 0).view,
     scope: SCOPE,
     pin: undefined,
     seed: 7,
@@ -160,7 +160,7 @@ interface Swap extends Pauses {
 /** A reload while calls are served: how long it takes, the longest that nobody else had the event loop, and what it holds. */
 async function swapped(offerings: readonly Offering[]): Promise<Swap & { megabytes: number }> {
   const supply = supplyOf(offerings);
-  const board = new HealthBoard(buildSnapshot(supplyOf([])), () => 0);
+  const board = new HealthTracker(buildSnapshot(supplyOf([])), () => 0);
   const runs: Swap[] = [];
   let megabytes = 0;
   for (let round = 0; round < 5; round++) {

@@ -13,7 +13,7 @@ import {
   ActResponseSchema as PolicyActResponseSchema,
   PolicyService,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import type { Listener, Speaker } from "../../src/call.ts";
+import type { StreamHandler, StreamWriter } from "../../src/call.ts";
 import { BodyMemory } from "../../src/edge/body-memory.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
 import type { CallContext } from "../../src/edge/gate/authenticate.ts";
@@ -73,9 +73,9 @@ describe("a conversation", () => {
   function told(
     serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>,
     cut: (refusal: Refusal) => void,
-    speaker: Speaker<Message>,
+    speaker: StreamWriter<Message>,
     context: CallContext,
-  ): Listener<Message> {
+  ): StreamHandler<Message> {
     const { readable, writable } = new TransformStream<Request, Request>(
       {},
       { highWaterMark: 100 },

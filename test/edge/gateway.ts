@@ -11,7 +11,7 @@ import {
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
-import type { Listener } from "../../src/call.ts";
+import type { StreamHandler } from "../../src/call.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
 import type { CallLog, LogLine } from "../../src/edge/call-log.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/edge.ts";
@@ -94,7 +94,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
       return serve(method)(request as never, context) as AsyncIterable<Message>;
     },
     conversation(method, _admission, speaker, context) {
-      return serve(method)(speaker as never, context) as Listener<Message>;
+      return serve(method)(speaker as never, context) as StreamHandler<Message>;
     },
   };
   const closing = new AbortController();

@@ -15,7 +15,7 @@ import {
   type PredictStreamResponse,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Listener, Speaker } from "../../src/call.ts";
+import type { StreamHandler, StreamWriter } from "../../src/call.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
@@ -79,7 +79,7 @@ export const STREAMS: Readonly<Record<string, (context: CallContext) => AsyncIte
   },
 };
 
-export type Voice = Speaker<ActStreamResponse>;
+export type Voice = StreamWriter<ActStreamResponse>;
 export const chunk = (startStep: number): ActStreamResponse =>
   message(ActStreamResponseSchema, { event: { case: "chunk", value: { startStep } } });
 
@@ -105,7 +105,7 @@ export const TALKS: Readonly<Record<string, (voice: Voice, step: number) => void
     voice.say(message(ActStreamResponseSchema, { event: { case: "hold", value: { detail: "n".repeat(3 << 20) } } })),
 };
 
-export function talk(voice: Voice): Listener<ActStreamRequest> {
+export function talk(voice: Voice): StreamHandler<ActStreamRequest> {
   let model = "";
   return {
     hear({ message: { case: name, value } }) {

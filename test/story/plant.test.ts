@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { HoldReason } from "../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../src/contracts/contract.ts";
-import { HealthBoard } from "../../src/routing/health/health.ts";
+import { HealthTracker } from "../../src/routing/health/health.ts";
 import { Loop } from "../../src/routing/loop/loop.ts";
 import type { LoopEvent } from "../../src/routing/loop/window.ts";
 import { type Pin, PinStore } from "../../src/routing/plan/pin.ts";
@@ -116,7 +116,7 @@ function play(seed: number) {
     ["c", new Provider(agenda, 25, random)],
   ]);
   const snapshot = buildSnapshot(supplyOf(offerings));
-  const health = new HealthBoard(snapshot, random);
+  const health = new HealthTracker(snapshot, random);
   const pins = new PinStore();
   const wanted = intent({ model: "service/auto", actionSpace: "ee_delta_6d_grip", units: CHUNK });
   const trace: string[] = [];

@@ -3,7 +3,7 @@ import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/contra
 import { Refusal } from "../../src/errors.ts";
 import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt/attempt.ts";
 import { HedgeBudget } from "../../src/routing/attempt/record.ts";
-import { HealthBoard } from "../../src/routing/health/health.ts";
+import { HealthTracker } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";
 import { type Plan, type PlanStep, planFor } from "../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
@@ -22,7 +22,7 @@ export function gateway(
   const clock = new ManualClock();
   const supply = supplyOf(offerings);
   const snapshot = buildSnapshot(supply);
-  const health = new HealthBoard(snapshot, () => 0);
+  const health = new HealthTracker(snapshot, () => 0);
   const caller = new AbortController();
   const provider = prefer({ order: offerings.map((each) => each.provider), ...preferences });
   const plan = (): Plan =>

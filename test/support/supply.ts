@@ -4,7 +4,7 @@ import { type ProviderPreferences, ProviderPreferencesSchema } from "../../gen/l
 import { Reach } from "../../src/call.ts";
 import { Contract, type Intent } from "../../src/contracts/contract.ts";
 import { OF_THE_GATEWAY } from "../../src/contracts/trust.ts";
-import { HealthBoard } from "../../src/routing/health/health.ts";
+import { HealthTracker } from "../../src/routing/health/health.ts";
 import type { CatalogModel, Offering } from "../../src/routing/offering.ts";
 import type { KeyScope, PlanArgs } from "../../src/routing/plan/intent.ts";
 import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
@@ -95,7 +95,7 @@ export function planArgs(
   const snapshot = buildSnapshot(supply);
   return {
     snapshot,
-    health: new HealthBoard(snapshot, () => 0).view,
+    health: new HealthTracker(snapshot, () => 0).view,
     scope: SCOPE,
     pin: undefined,
     seed: 1,

@@ -4,7 +4,7 @@ import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.ts";
 import { JobService } from "../../../gen/limber/v1/job_service_pb.ts";
-import type { BrowserHead, Call, CallTrail, KeyPrincipal, Listener, Speaker } from "../../call.ts";
+import type { BrowserHead, Call, CallTrail, KeyPrincipal, StreamHandler, StreamWriter } from "../../call.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import { everyTogether, steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
@@ -71,9 +71,9 @@ export interface Gate {
   conversation(
     method: DescMethod,
     admission: Admission,
-    speaker: Speaker<Message>,
+    speaker: StreamWriter<Message>,
     context: CallContext,
-  ): Listener<Message>;
+  ): StreamHandler<Message>;
 }
 
 /** What the gate asks of the gateway. */
@@ -178,7 +178,7 @@ export function createGate(deps: GateDeps): Gate {
       });
       admission.work?.end();
       const call = { ...callOf(admission, context, undefined), steps: admission.steps };
-      const listener = ruleOf(method).serve(told, call) as Listener<Message>;
+      const listener = ruleOf(method).serve(told, call) as StreamHandler<Message>;
       if (!isOver) rest = recheckWhileOpen(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
@@ -202,11 +202,11 @@ export function createGate(deps: GateDeps): Gate {
 }
 
 /** A speaker who is heard to end. */
-class HeardSpeaker implements Speaker<Message> {
-  readonly #speaker: Speaker<Message>;
+class HeardSpeaker implements StreamWriter<Message> {
+  readonly #speaker: StreamWriter<Message>;
   readonly #ends: () => void;
 
-  constructor(speaker: Speaker<Message>, ends: () => void) {
+  constructor(speaker: StreamWriter<Message>, ends: () => void) {
     this.#speaker = speaker;
     this.#ends = ends;
   }
@@ -304,7 +304,7 @@ const LOOK_AGAIN_MS = 400;
 /** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
 export function recheckWhileOpen(
   { again }: Admission,
-  listener: Pick<Listener<Message>, "cut">,
+  listener: Pick<StreamHandler<Message>, "cut">,
   signal: Signal,
 ): () => void {
   // A signal that is already aborted notifies no listener.

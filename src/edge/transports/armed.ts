@@ -1,7 +1,7 @@
 /** Control loops that agents' runs open on robots that wait: in the name of the agent's key, through the gate, within its limits. */
 import { ArmingService } from "../../../gen/limber/v1/arming_service_pb.ts";
 import { type ActStreamRequest, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import type { Listener, Speaker } from "../../call.ts";
+import type { StreamHandler, StreamWriter } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { LoopOpener } from "../../inference/armed.ts";
@@ -43,7 +43,12 @@ export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): 
     };
     const context = { requestId: newId("req"), signal, deadline: undefined, idempotencyKey: undefined };
     // The gate knows messages by their RPC, the compiler does not.
-    return gate.conversation(LOOP, admission, speaker as Speaker<never>, context) as Listener<ActStreamRequest>;
+    return gate.conversation(
+      LOOP,
+      admission,
+      speaker as StreamWriter<never>,
+      context,
+    ) as StreamHandler<ActStreamRequest>;
   },
   async assertMayArm(keyId, sessionId) {
     gate.inNameOf(ArmingService.method.armRobot, await find(keyId));

@@ -2,7 +2,7 @@
 import { HoldReason, type LoopOpen, LoopOpenSchema, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
-import { type Call, keyOf, type Listener, type Speaker } from "../../call.ts";
+import { type Call, keyOf, type StreamHandler, type StreamWriter } from "../../call.ts";
 import { after, nowSeconds, sleep, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { assertBounds, exceeds } from "../../contracts/act.ts";
@@ -112,7 +112,7 @@ class ControlLoop implements Carried {
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
     deps: InferenceDeps,
-    speaker: Speaker<ActStreamResponse>,
+    speaker: StreamWriter<ActStreamResponse>,
     call: Call,
     { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
@@ -650,17 +650,17 @@ const MOST_WAITING = 256;
 /** Serves one stream. */
 export function actStream(
   deps: InferenceDeps,
-  speaker: Speaker<ActStreamResponse>,
+  speaker: StreamWriter<ActStreamResponse>,
   call: Call,
-): Listener<ActStreamRequest> {
+): StreamHandler<ActStreamRequest> {
   const handler = new ActStreamHandler(deps, speaker, call);
   call.signal.addEventListener("abort", () => handler.abandon(), { once: true });
   return handler;
 }
 
-class ActStreamHandler implements Listener<ActStreamRequest> {
+class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   readonly #deps: InferenceDeps;
-  readonly #speaker: Speaker<ActStreamResponse>;
+  readonly #speaker: StreamWriter<ActStreamResponse>;
   readonly #call: Call;
   #robot: ControlLoop | undefined;
   /** What came while the preset was being read; undefined before `open`. */
@@ -668,7 +668,7 @@ class ActStreamHandler implements Listener<ActStreamRequest> {
   #abandoned = false;
   readonly #forgetOpen: () => void;
 
-  constructor(deps: InferenceDeps, speaker: Speaker<ActStreamResponse>, call: Call) {
+  constructor(deps: InferenceDeps, speaker: StreamWriter<ActStreamResponse>, call: Call) {
     this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
     this.#deps = deps;
     this.#speaker = speaker;

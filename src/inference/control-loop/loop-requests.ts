@@ -19,7 +19,7 @@ import { SideNote } from "../../side-note.ts";
 import type { Reached } from "../../supply/live-supply.ts";
 import { FrameSet, KeptPixels } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
-import type { ActLine, Hearer } from "../../upstream/wire.ts";
+import type { ActLine, AnswerHandler } from "../../upstream/wire.ts";
 import { hedgesOf, type InferenceDeps, speaking } from "../call.ts";
 import { handedOn } from "../call-billing.ts";
 import { type CallKeys, reachWith } from "../prepare.ts";
@@ -178,7 +178,7 @@ interface RequestOwner {
 }
 
 /** A question on its way. */
-class PendingRequest extends Cancel implements Hearer {
+class PendingRequest extends Cancel implements AnswerHandler {
   readonly #asker: RequestOwner;
   readonly #question: DispatchEffect<ParsedObservation>;
 

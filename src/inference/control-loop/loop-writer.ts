@@ -15,7 +15,7 @@ import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service
 import type { InputContract } from "../../../gen/limber/v1/input_contract_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { toUsd } from "../../billing/price.ts";
-import type { Speaker } from "../../call.ts";
+import type { StreamWriter } from "../../call.ts";
 import { nowSeconds, steadyNow } from "../../clock.ts";
 import { SentAction } from "../../contracts/act.ts";
 import { meaningIn } from "../../contracts/inputs.ts";
@@ -27,7 +27,7 @@ import type { LoopCounts, ResumedChunk, StretchCounts } from "./loop-registry.ts
 
 /** How a loop's words are made. */
 interface LoopWriterOptions {
-  readonly speaker: Speaker<ActStreamResponse>;
+  readonly speaker: StreamWriter<ActStreamResponse>;
   /** The stream's identifier, which is a part of the names of its chunks. */
   readonly streamId: string;
   readonly space: string;

@@ -6,7 +6,7 @@ import type { Clock } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import type { CallWatcher } from "../health/cell.ts";
-import type { HealthBoard } from "../health/health.ts";
+import type { HealthTracker } from "../health/health.ts";
 import { isNeutral, mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
 import {
   type Hedges,
@@ -200,8 +200,8 @@ export interface AttemptOptions {
 /** What attempts depend on. */
 export interface AttemptWorld {
   readonly clock: Clock;
-  readonly health: Pick<HealthBoard, "admit" | "report"> &
-    Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
+  readonly health: Pick<HealthTracker, "admit" | "report"> &
+    Partial<Pick<HealthTracker, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
   readonly hedges: Hedges;
   /** What offerings declared that they read, for callers whose input nobody took. */
   readonly reads?: Reads | undefined;

@@ -99,7 +99,7 @@ export class Cell {
   forsakenAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
   /** Failures that callers' input may have caused; undefined before the first. */
-  doubts: Doubts | undefined;
+  doubts: SuspectedFailures | undefined;
   /** Calls of all replicas, as far as they were reported. */
   readonly recent = new Recent();
   readonly tally = new Counters();
@@ -308,7 +308,7 @@ interface Waiting {
 }
 
 /** What waits at one offering. */
-export class Doubts {
+export class SuspectedFailures {
   /** By organisation; the newest last. */
   readonly #waiting = new Map<string, Waiting>();
   /** Of other replicas, by what stands for the organisation there; how many of them have counted here. */

@@ -4,7 +4,15 @@ import { atOnce, type Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
-import { type CallWatcher, Cell, Doubts, type Hearsay, type Report, type Uptime, type Verdict } from "./cell.ts";
+import {
+  type CallWatcher,
+  Cell,
+  type Hearsay,
+  type Report,
+  SuspectedFailures,
+  type Uptime,
+  type Verdict,
+} from "./cell.ts";
 
 /** What can be said of one offering, for `GET /v1/status`. */
 export interface OfferingHealth {
@@ -62,7 +70,7 @@ const FORSAKEN_A_TURN = 32;
 const MOST_WAITING = 128;
 
 /** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
-export class HealthBoard {
+export class HealthTracker {
   /** Told of every breaker that opens or closes. */
   onCircuit: CircuitListener = () => {};
   /** Told of offerings that `want` names, once a second each. */
@@ -304,7 +312,7 @@ export class HealthBoard {
   /** A failure that its caller's input may have caused. */
   private doubt(offeringId: string, cell: Cell, { outcome, at }: Report, orgId: string): void {
     const { state } = cell.breaker;
-    cell.doubts ??= new Doubts();
+    cell.doubts ??= new SuspectedFailures();
     const failure = outcome as AttemptFailure; // others are not doubted
     if (state === "closed") {
       const count = cell.doubts.add(orgId, cell.breaker, at, this.random);
@@ -360,7 +368,7 @@ export class HealthBoard {
     const { calls, failures } = cell.hear(replica, told, now);
     this.move(offeringId, cell, { kind: "heard", at: now, calls, failures, consecutive: told.consecutive });
     if (told.doubted?.length) {
-      cell.doubts ??= new Doubts();
+      cell.doubts ??= new SuspectedFailures();
       cell.doubts.hear(told.doubted, now);
     }
     this.write(offeringId, cell, now);

@@ -49,7 +49,7 @@ import {
 const MOST_EXPLAINED = 256;
 
 /** What there is to pay with, where it does not cover the plan. */
-export interface Purse {
+export interface AvailableCredit {
   readonly availableMicro: number;
   /** The code of the refusal where no step is covered. */
   readonly code: string;
@@ -59,18 +59,18 @@ export interface Purse {
  * The plan of a request, step by step, what was dropped, and what it would cost. Where nothing could serve the request,
  * `would_refuse` says how it would be refused; what is wrong with the request itself is thrown.
  */
-export function explain(args: PlanArgs, purse?: Purse): PreviewRoutesResponse {
+export function explain(args: PlanArgs, credit?: AvailableCredit): PreviewRoutesResponse {
   const ask = declare(args);
   const whole = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_EXPLAINED);
   // A plan of which nothing is covered stays as it is: it says what would have to be there.
-  const isBroke = purse !== undefined && whole !== undefined && whole.leastMicro > purse.availableMicro;
-  const plan = whole && purse && !isBroke ? (affordable(whole, purse.availableMicro) ?? whole) : whole;
-  const code = isBroke ? purse.code : whole ? undefined : factsOf(refusalOf(ask).reason).code;
+  const isBroke = credit !== undefined && whole !== undefined && whole.leastMicro > credit.availableMicro;
+  const plan = whole && credit && !isBroke ? (affordable(whole, credit.availableMicro) ?? whole) : whole;
+  const code = isBroke ? credit.code : whole ? undefined : factsOf(refusalOf(ask).reason).code;
   const rows = [...consideredRows(ask)];
   const drops = dropsOf(ask);
   const dropped = [
     ...droppedOf(ask, drops),
-    ...unaffordable(whole, plan, purse),
+    ...unaffordable(whole, plan, credit),
     ...unplanned(ask, whole, rows, drops),
   ];
   return create(PreviewRoutesResponseSchema, {
@@ -86,11 +86,15 @@ export function explain(args: PlanArgs, purse?: Purse): PreviewRoutesResponse {
 }
 
 /** What a plan lost because it cannot be paid. */
-function unaffordable(whole: Plan | undefined, plan: Plan | undefined, purse: Purse | undefined): DroppedOffering[] {
-  if (!whole || !plan || !purse || whole === plan) return [];
+function unaffordable(
+  whole: Plan | undefined,
+  plan: Plan | undefined,
+  credit: AvailableCredit | undefined,
+): DroppedOffering[] {
+  if (!whole || !plan || !credit || whole === plan) return [];
   const kept = new Set(plan.steps.map(({ row }) => row));
   const lost = new Map(whole.steps.filter(({ row }) => !kept.has(row)).map((step) => [step.row, step]));
-  return unaffordableOf([...lost.values()], purse.availableMicro);
+  return unaffordableOf([...lost.values()], credit.availableMicro);
 }
 
 /** What satisfies every constraint and is not tried all the same, with the reason. */

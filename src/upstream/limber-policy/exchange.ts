@@ -9,7 +9,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
 import type { DuplexEvents, GrpcClient, GrpcDuplex, GrpcExchange } from "../transport/grpc.ts";
 import { MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
-import type { Hearer } from "../wire.ts";
+import type { AnswerHandler } from "../wire.ts";
 import { readAct } from "./codec.ts";
 import type { HeardAct } from "./decode.ts";
 import { type ActMessage, framedCancel } from "./encode.ts";
@@ -40,13 +40,13 @@ export class PolicyChannel implements UpstreamServer {
    * Sends one act on the stream that all of them share. It fails with an UpstreamFailure; an aborted call is cancelled at the
    * server.
    */
-  ask(path: string, message: ActMessage, signal: Signal, hearer: Hearer): void {
+  ask(path: string, message: ActMessage, signal: Signal, handler: AnswerHandler): void {
     try {
       if (signal.aborted) throw calledOff(signal);
       const stream = this.#stream?.takesCalls ? this.#stream : this.#begin(path);
-      stream.call(message, signal, hearer);
+      stream.call(message, signal, handler);
     } catch (error) {
-      failSoon(hearer, failureOf(error));
+      failSoon(handler, failureOf(error));
     }
   }
 
@@ -76,7 +76,8 @@ export class PolicyChannel implements UpstreamServer {
 }
 
 /** Not at once: the caller has more to do first. */
-const failSoon = (hearer: Hearer, failure: UpstreamFailure): void => queueMicrotask(() => hearer.failed(failure));
+const failSoon = (handler: AnswerHandler, failure: UpstreamFailure): void =>
+  queueMicrotask(() => handler.failed(failure));
 
 /** The one stream on which a server answers acts, each under its call's id and in any order. */
 class ActStream implements DuplexEvents {
@@ -94,7 +95,7 @@ class ActStream implements DuplexEvents {
     return !this.#retired && this.#duplex.lasts && this.#nextId < MAX_CALL_ID;
   }
 
-  call(act: ActMessage, signal: Signal, hearer: Hearer): void {
+  call(act: ActMessage, signal: Signal, handler: AnswerHandler): void {
     if (this.#duplex.queued > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
@@ -102,7 +103,7 @@ class ActStream implements DuplexEvents {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
     const id = this.#nextId++;
     const message = act.under(id);
-    const pending = new PendingAct(this, id, signal, hearer);
+    const pending = new PendingAct(this, id, signal, handler);
     this.#pending.set(id, pending);
     signal.addEventListener("abort", pending, { once: true });
     this.#duplex.send(message);
@@ -132,23 +133,23 @@ class ActStream implements DuplexEvents {
   #answer({ callId, answer }: HeardAct): void {
     if (callId === 0 || callId >= this.#nextId) throw malformed("an answer to a call that was never made");
     // A call that was called off may still be answered: too late, so it's dropped.
-    const hearer = this.#take(callId);
-    if (answer instanceof UpstreamFailure) hearer?.failed(answer);
-    else hearer?.answered(answer);
+    const handler = this.#take(callId);
+    if (answer instanceof UpstreamFailure) handler?.failed(answer);
+    else handler?.answered(answer);
     this.#endIfDone();
   }
 
   /** Its caller waits for a call no longer. */
   cancel(id: number, signal: Signal): void {
-    const hearer = this.#take(id);
-    if (hearer === undefined) return;
+    const handler = this.#take(id);
+    if (handler === undefined) return;
     this.#duplex.send(framedCancel(id));
     this.#duplex.proveLife();
-    hearer.failed(calledOff(signal));
+    handler.failed(calledOff(signal));
     this.#endIfDone();
   }
 
-  #take(id: number): Hearer | undefined {
+  #take(id: number): AnswerHandler | undefined {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
@@ -171,14 +172,14 @@ class ActStream implements DuplexEvents {
 class PendingAct {
   readonly id: number;
   readonly #stream: ActStream;
-  #hearer: Hearer | undefined;
+  #handler: AnswerHandler | undefined;
   #signal: Signal | undefined;
 
-  constructor(stream: ActStream, id: number, signal: Signal, hearer: Hearer) {
+  constructor(stream: ActStream, id: number, signal: Signal, handler: AnswerHandler) {
     this.#stream = stream;
     this.id = id;
     this.#signal = signal;
-    this.#hearer = hearer;
+    this.#handler = handler;
   }
 
   /** As an AbortListener. */
@@ -186,12 +187,12 @@ class PendingAct {
     if (this.#signal) this.#stream.cancel(this.id, this.#signal);
   }
 
-  /** Ends the wait; gives the hearer. */
-  end(): Hearer | undefined {
-    const hearer = this.#hearer;
+  /** Ends the wait; gives the handler. */
+  end(): AnswerHandler | undefined {
+    const handler = this.#handler;
     this.#signal?.removeEventListener("abort", this);
-    this.#hearer = undefined;
+    this.#handler = undefined;
     this.#signal = undefined;
-    return hearer;
+    return handler;
   }
 }

@@ -7,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ActRequestSchema, ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import type { Speaker } from "../../../src/call.ts";
+import type { StreamWriter } from "../../../src/call.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../../src/edge/body-memory.ts";
 import { KEY, message, openForTest, type TestGateway } from "../../edge/gateway.ts";
@@ -35,7 +35,7 @@ const open = (memory: BodyMemoryLimits, byConnect = false): Promise<TestGateway>
     memory,
     rpcs: {
       Act: () => message(ActResponseSchema, { id: "act_1" }),
-      ActStream: (speaker: Speaker<never>) => ({
+      ActStream: (speaker: StreamWriter<never>) => ({
         hear: () => undefined,
         room: () => undefined,
         close: () => speaker.end(),

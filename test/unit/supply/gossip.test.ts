@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { AttemptFailure } from "../../../src/contracts/contract.ts";
-import { HealthBoard } from "../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../src/routing/health/health.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
 import { Gossip } from "../../../src/supply/shared-health.ts";
 import { settle } from "../../support/manual-clock.ts";
@@ -9,7 +9,7 @@ import { offering, supplyOf } from "../../support/supply.ts";
 const snapshot = buildSnapshot(supplyOf(Array.from({ length: 200 }, (_, i) => offering(`off_${i}`))));
 
 function replica(name: string) {
-  const health = new HealthBoard(snapshot, () => 0);
+  const health = new HealthTracker(snapshot, () => 0);
   const gossip = new Gossip(name, health);
   const told = async (mostBytes = 5_900): Promise<Uint8Array[]> => {
     const words: Uint8Array[] = [];

@@ -1,7 +1,7 @@
 /** What goes wrong at offerings is counted once for their owners, whatever becomes of the database, and repeats nothing that callers sent. */
 import { describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/contract.ts";
-import { HealthBoard, planFor, tellOwner } from "../../../src/routing/index.ts";
+import { HealthTracker, planFor, tellOwner } from "../../../src/routing/index.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
 import type { TroubleRecord } from "../../../src/store/supply/offering-days.ts";
 import { Troubles } from "../../../src/supply/shared-health.ts";
@@ -34,7 +34,7 @@ describe("what was counted", () => {
   it("is of real offerings alone, each failure that ended an attempt", () => {
     const heard: string[] = [];
     const supply = supplyOf([offering("real"), offering("placeholder", { simulated: true })]);
-    const health = new HealthBoard(buildSnapshot(supply), () => 0);
+    const health = new HealthTracker(buildSnapshot(supply), () => 0);
     health.onTrouble = (id, { kind, count }) => heard.push(`${id} ${kind} ${count}`);
     const report = { latencyMs: 1, units: 0, cold: false, at: 0 };
     for (const id of ["real", "placeholder", "gone"]) {
@@ -52,7 +52,7 @@ describe("what a server said", () => {
     const supply = supplyOf([offering("one")]);
     const [step] = planFor(planArgs(supply)).steps;
     const told: string[] = [];
-    const health = Object.assign(new HealthBoard(buildSnapshot(supply), () => 0), {
+    const health = Object.assign(new HealthTracker(buildSnapshot(supply), () => 0), {
       said: (_id: string, _failure: AttemptFailure, text: string) => told.push(text),
     });
     const say = (failure: AttemptFailure, { quiet = false, ownKey = false } = {}) =>

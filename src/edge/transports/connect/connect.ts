@@ -29,7 +29,7 @@ import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
-import { type CallTrail, isShared, type Listener, type Speaker } from "../../../call.ts";
+import { type CallTrail, isShared, type StreamHandler, type StreamWriter } from "../../../call.ts";
 import { Cancel, type Signal, untilAbort } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { frameMessage } from "../../../codecs/grpc.ts";
@@ -401,7 +401,7 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
     const exchange = exchangeOf(context);
     const { admission, context: call } = exchange;
     const heard = untilAbort(readable(requests, exchange), call.signal);
-    const open = (speaker: Speaker<Message>) => gate.conversation(method, admission, speaker, call);
+    const open = (speaker: StreamWriter<Message>) => gate.conversation(method, admission, speaker, call);
     return guarded(exchange, () => converse(heard, call.signal, open));
   };
   const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
@@ -467,7 +467,7 @@ const MOST_UNREAD = 1;
 async function* converse(
   requests: AsyncIterable<Message>,
   left: Signal,
-  open: (speaker: Speaker<Message>) => Listener<Message>,
+  open: (speaker: StreamWriter<Message>) => StreamHandler<Message>,
 ): AsyncGenerator<Message, void, undefined> {
   const said = new ConversationMessage();
   const listener = open(said);
@@ -479,13 +479,13 @@ async function* converse(
   yield* said.read(listener);
 }
 
-async function hearAll(requests: AsyncIterable<Message>, listener: Listener<Message>): Promise<void> {
+async function hearAll(requests: AsyncIterable<Message>, listener: StreamHandler<Message>): Promise<void> {
   for await (const request of requests) listener.hear(request);
   listener.close();
 }
 
 /** What was said and is not read yet. */
-class ConversationMessage implements Speaker<Message> {
+class ConversationMessage implements StreamWriter<Message> {
   readonly #messages: Message[] = [];
   #over = false;
   #refusal: unknown;
@@ -508,7 +508,7 @@ class ConversationMessage implements Speaker<Message> {
     this.#wake();
   }
 
-  async *read(listener: Listener<Message>): AsyncGenerator<Message, void, undefined> {
+  async *read(listener: StreamHandler<Message>): AsyncGenerator<Message, void, undefined> {
     for (;;) {
       while (this.#messages.length > 0) {
         const wasBehind = this.behind;

@@ -8,7 +8,7 @@ import { constants, type OutgoingHttpHeaders } from "node:http2";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { ADMIN_HEADER } from "../../../brand.ts";
-import type { CallTrail, Listener, Speaker } from "../../../call.ts";
+import type { CallTrail, StreamHandler, StreamWriter } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
@@ -149,7 +149,7 @@ class GrpcCall implements CallHandler {
   #body: { message: Buffer; compressed: boolean } | undefined;
   #coding: Coding | undefined;
   #context: CallContext | undefined;
-  #listener: Listener<Message> | undefined;
+  #listener: StreamHandler<Message> | undefined;
   /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
   #before: Promise<void> | undefined;
   /** These messages: no more than came in one piece, for the stream is paused. */
@@ -525,7 +525,7 @@ interface CallWriter {
 }
 
 /** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
-class CallSpeaker implements Speaker<Message> {
+class CallSpeaker implements StreamWriter<Message> {
   readonly #call: CallWriter;
   #before: Promise<void> | undefined;
   #unsent = 0;

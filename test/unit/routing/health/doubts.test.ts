@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { AttemptFailure } from "../../../../src/contracts/contract.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../../src/routing/health/health.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { offering, supplyOf } from "../../../support/supply.ts";
 
@@ -11,7 +11,7 @@ const ERROR = AttemptFailure.UPSTREAM_ERROR;
 
 /** One offering, and what was asked because of it. */
 function board() {
-  const health = new HealthBoard(buildSnapshot(supplyOf([offering("a")])), () => 0);
+  const health = new HealthTracker(buildSnapshot(supplyOf([offering("a")])), () => 0);
   health.mayBeInput = (_, failure) => failure === ERROR;
   const asked: string[] = [];
   health.onDoubted = ({ id }) => asked.push(id);

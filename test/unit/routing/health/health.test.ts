@@ -2,14 +2,14 @@ import { describe, expect, test } from "vitest";
 import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { AttemptFailure, Contract } from "../../../../src/contracts/contract.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../../src/routing/health/health.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { atOnce } from "../../../../src/slices.ts";
 import { intent, offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
 const board = (...offerings: ReturnType<typeof offering>[]) =>
-  new HealthBoard(buildSnapshot(supplyOf(offerings)), () => 0);
+  new HealthTracker(buildSnapshot(supplyOf(offerings)), () => 0);
 const report = (facts: Partial<Report> = {}): Report => ({
   outcome: "ok",
   latencyMs: 20,
@@ -18,7 +18,7 @@ const report = (facts: Partial<Report> = {}): Report => ({
   at: 1000,
   ...facts,
 });
-const many = (health: HealthBoard, id: string, count: number, facts: Partial<Report>): void => {
+const many = (health: HealthTracker, id: string, count: number, facts: Partial<Report>): void => {
   for (let i = 0; i < count; i++) health.report(id, report(facts));
 };
 
@@ -192,7 +192,7 @@ describe("a new snapshot", () => {
 describe("pace", () => {
   test("who turns ten times slower is passed over by balanced and by fastest at once, and tried again when it was left alone", () => {
     const snapshot = buildSnapshot(supplyOf([offering("a"), offering("b")]));
-    const health = new HealthBoard(snapshot, () => 0);
+    const health = new HealthTracker(snapshot, () => 0);
     for (const id of ["a", "b"]) many(health, id, 50, { latencyMs: 50 });
     const firsts = (preference: Preference, now: number): Set<string> => {
       const plans = Array.from({ length: 40 }, (_, seed) =>
@@ -218,7 +218,7 @@ describe("pace", () => {
 });
 
 describe("the gateway's own questions", () => {
-  const resting = (health: HealthBoard, id: string, at = 1000): void =>
+  const resting = (health: HealthTracker, id: string, at = 1000): void =>
     many(health, id, 5, { outcome: AttemptFailure.UNREACHABLE, at });
 
   test("are due when the rest is over, once, and count for no figure", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../../src/routing/health/health.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { seeded } from "../../../support/chance.ts";
@@ -28,7 +28,7 @@ function run(preference: Preference, seed: number): Made[] {
   const offerings = ["a", "b"].map((id) => offering(id));
   const supply = supplyOf(offerings);
   const snapshot = buildSnapshot(supply);
-  const board = new HealthBoard(snapshot, random);
+  const board = new HealthTracker(snapshot, random);
   const pauses: { from: number; to: number }[] = [];
   for (let at = 0; at < ENDS_AT; at += 400 + random() * 800) pauses.push({ from: at, to: at + random() * 200 });
   const afterPause = (at: number): number => pauses.find(({ from, to }) => at >= from && at < to)?.to ?? at;

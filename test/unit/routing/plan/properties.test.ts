@@ -7,7 +7,7 @@ import { DataCollection, type ProviderPreferences } from "../../../../gen/limber
 import { Embodiment } from "../../../../gen/limber/v1/registry_pb.ts";
 import { Contract, type Parameter } from "../../../../src/contracts/contract.ts";
 import { Refusal } from "../../../../src/errors.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../../src/routing/health/health.ts";
 import type { Offering } from "../../../../src/routing/offering.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import type { PlanArgs } from "../../../../src/routing/plan/intent.ts";
@@ -98,7 +98,7 @@ function argsOf(asked: Asked, preferences: Preferences, pin?: PlanArgs["pin"]): 
   const known = MODELS.map((model) => offering("", { model }));
   const supply = { ...supplyOf([...offerings, ...known]), offerings, providers: PROVIDERS };
   const snapshot = buildSnapshot(supply);
-  const { view } = new HealthBoard(snapshot, () => 0);
+  const { view } = new HealthTracker(snapshot, () => 0);
   snapshot.offerings.forEach((each, row) => {
     const i = Number(each.id.slice(4));
     if (Number.isNaN(i)) return;
@@ -335,7 +335,7 @@ describe("of every plan", () => {
           catalog: args.snapshot.models.names.flatMap((slug) => args.snapshot.catalogModel(slug) ?? []).toReversed(),
           providers: PROVIDERS.toReversed(),
         });
-        const { view } = new HealthBoard(turned, () => 0);
+        const { view } = new HealthTracker(turned, () => 0);
         turned.offerings.forEach((each, row) => {
           const old = args.snapshot.offerings.findIndex((other) => other.id === each.id);
           view.restsUntil[row] = args.health.restsUntil[old]!;
@@ -365,7 +365,7 @@ describe("of every plan", () => {
 test("balanced draws as often as its weights say: inverse to the square of the price", () => {
   const priced = [1, 2, 4].map((times) => offering(`x${times}`, { priceNano: { [Contract.ACT]: times * 1_000_000 } }));
   const snapshot = buildSnapshot(supplyOf(priced));
-  const health = new HealthBoard(snapshot, () => 0).view;
+  const health = new HealthTracker(snapshot, () => 0).view;
   const firsts: Record<string, number> = { x1: 0, x2: 0, x4: 0 };
   for (let seed = 0; seed < 10_000; seed++) {
     const args = {

@@ -7,7 +7,7 @@ import { SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { declaredInput } from "../../../../src/contracts/inputs.ts";
 import type { HealthView } from "../../../../src/routing/health/health.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { HealthTracker } from "../../../../src/routing/health/health.ts";
 import { ALIASES } from "../../../../src/routing/offering.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
@@ -143,7 +143,7 @@ test("offerings come, go and move without a new ground: it says what one says th
   fc.assert(
     fc.property(fc.array(someState, { minLength: 2, maxLength: 12 }), fc.integer(), (states, seed) => {
       let snapshot = buildSnapshot(everyName);
-      const board = new HealthBoard(snapshot, () => 0);
+      const board = new HealthTracker(snapshot, () => 0);
       const before: { snapshot: Snapshot; said: ReturnType<typeof told> }[] = [];
       for (const state of states) {
         for (const act of [servesBits(Contract.ACT, "ee_delta_6d_grip"), servesBits(Contract.ACT, undefined)])
@@ -156,7 +156,7 @@ test("offerings come, go and move without a new ground: it says what one says th
         if (after.ground !== snapshot.ground) grounds++;
         expect(told(after)).toEqual(told(built));
         expect(plansOver(after, board.adopt(after, 1000), seed)).toEqual(
-          plansOver(built, new HealthBoard(built, () => 0).view, seed),
+          plansOver(built, new HealthTracker(built, () => 0).view, seed),
         );
         snapshot = after;
       }
@@ -217,7 +217,7 @@ test("where a number changed its column alone is another one, and the one before
 
 test("what was measured of an offering stands beside what was changed of it", () => {
   const supply = supplyOf([offering("a", { advertised }), offering("b", { advertised })]);
-  const board = new HealthBoard(buildSnapshot(supply), () => 0);
+  const board = new HealthTracker(buildSnapshot(supply), () => 0);
   const report = { outcome: "ok", latencyMs: 500, units: 16, cold: false, at: 1000 } as const;
   for (let i = 0; i < 5; i++) board.report("a", report);
   for (const is of [{ maxHorizon: 3 }, { advertised: { ...advertised, uptime30d: 0.5 } }, { region: "us" }]) {
@@ -234,7 +234,7 @@ test("what was measured of an offering stands beside what was changed of it", ()
 
 test("calls that end while an offering moves are known of where it lies then", () => {
   const supply = supplyOf([offering("a", { advertised }), offering("b", { advertised })]);
-  const board = new HealthBoard(buildSnapshot(supply), () => 0);
+  const board = new HealthTracker(buildSnapshot(supply), () => 0);
   const moved = next(
     { ...supply, offerings: [{ ...supply.offerings[0]!, region: "us" }, supply.offerings[1]!] },
     board.snapshot,
