@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { freshDatabase } from "../../support/database.ts";
 import { drill } from "./cluster/drill.ts";
 
-it("no job and no delivery is lost where the leader of three nats-servers is killed under work, also behind a leaf node", async () => {
+it("loses no job or delivery when the leader of three nats-servers is killed under load, also behind a leaf node", async () => {
   const database = await freshDatabase({ max: 20 });
   try {
     const { wrong, jobs, deliveries } = await drill({ sql: database.sql, databaseUrl: database.url, kills: 1 });

@@ -100,7 +100,7 @@ const hookHeardAll = async (): Promise<void> => {
   }
 };
 
-it("NATS away under load: no call fails, jobs run, webhooks are told, and its stream gets every event once it's back", async () => {
+it("while NATS is down under load no call fails, jobs and webhooks run, and its stream gets every event afterwards", async () => {
   const load = new Load();
   await load.goesOn(30);
   await nats.kill();
@@ -124,7 +124,7 @@ it("NATS away under load: no call fails, jobs run, webhooks are told, and its st
   expect([...new Set(stored)].sort()).toEqual(ids.sort());
 }, 180_000);
 
-it("NATS loses its store under load: nothing of jobs and webhooks is lost, and the outbox tells everything again under the same ids", async () => {
+it("when NATS loses its store under load, no job or webhook is lost, and the outbox sends every event again under its id", async () => {
   const load = new Load();
   await load.goesOn(30);
   await nats.wipe();

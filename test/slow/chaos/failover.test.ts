@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { failOver } from "./failover/failover.ts";
 
-it("loses nothing that was answered when the primary is killed and its standby promoted, there and back", async () => {
+it("loses no answered call when the primary is killed and its standby promoted, there and back", async () => {
   const { wrong, answered, failovers } = await failOver(2);
   expect(wrong).toEqual([]);
   expect(failovers).toBe(2);

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { byKind } from "./findings.ts";
 
-it("findings that differ in names and numbers alone are one kind, and the rare one stands beside it", () => {
+it("findings that differ only in names and numbers are one kind, and a rare one is listed separately", () => {
   const many = Array.from({ length: 40 }, (_, i) => `call-3-${i} was never answered: refused with store_unavailable`);
   const one = "call-1-7 was charged twice";
   expect(byKind([...many.slice(0, 9), one, ...many.slice(9)])).toEqual([
@@ -11,7 +11,7 @@ it("findings that differ in names and numbers alone are one kind, and the rare o
   ]);
 });
 
-it("a request's id and an amount don't make a kind, and of many lines the first does", () => {
+it("request ids and amounts do not make a kind, and the first of many lines represents it", () => {
   const ids = ["req_01k2abcdefghjkmnpqrstvwxyz", "req_01k3abcdefghjkmnpqrstvwxyz"];
   expect(byKind(ids.map((id, i) => `${id} was charged ${i}.5\n  at ${i}`)).map(({ kind }) => kind)).toEqual([
     "<id> was charged <n>",

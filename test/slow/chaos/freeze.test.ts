@@ -6,7 +6,7 @@ import { besiegeFrozen } from "./freeze/siege.ts";
 
 const ROUNDS = IS_LONG ? 3 : 2;
 
-it(`${ROUNDS} freezes answer no call late or with 500, charge none that failed, and keep no stop from two replicas`, async () => {
+it(`${ROUNDS} freezes cause no late answer, no 500 and no charge of a failed call, and stops reach both replicas`, async () => {
   // The machine may be busy with other tests: what counts is that nobody waits until a freeze is over.
   const verdict = await besiegeFrozen({ rounds: ROUNDS, seed: 4, longestMs: 5_000, toleranceMs: 5_000 });
   expect(byKind(verdict.wrong)).toEqual([]);

@@ -11,7 +11,7 @@ import { besiegeJobs } from "./jobs/siege.ts";
 /** `npm run chaos jobs` kills as often as it is told to. */
 const KILLS = IS_LONG ? 6 : 2;
 
-it(`${KILLS} kills of workers in the middle of batches: each item has one outcome and one charge, each job ends and is told of once`, async () => {
+it(`through ${KILLS} kills of workers each item has one result and one charge, and each job ends once`, async () => {
   const { wrong, begunAgain } = await besiegeJobs({ kills: KILLS, seed: 3 });
   expect(wrong).toEqual([]);
   expect(begunAgain).toBeGreaterThan(0);
@@ -72,7 +72,7 @@ describe("one worker of two", () => {
   };
   const rowsOf = (id: string) => crew.sql`select * from job_item where job_id = ${id} order by index`;
 
-  it("is paused until its time is over and resumed: it writes nothing, and goes on with other work", async () => {
+  it("that is paused past its lease writes nothing when resumed, and continues with other work", async () => {
     const before = await charges("act");
     const id = await batch();
     const place = await middle(id, 20);
@@ -95,7 +95,7 @@ describe("one worker of two", () => {
     await crew.hire(other);
   }, 240_000);
 
-  it("loses the database in the middle of a batch, as all do: it ends all the same, and is billed exactly", async () => {
+  it("that loses the database during a batch still completes it with an exact charge", async () => {
     const before = await charges("act");
     const id = await batch();
     await middle(id, 20);
@@ -107,7 +107,7 @@ describe("one worker of two", () => {
     expect(after.rows - before.rows).toBe(ITEMS);
   }, 240_000);
 
-  it("dies in the middle of an evaluation: another goes on, and ends with the scores and the bill of one that nobody disturbed", async () => {
+  it("that dies during an evaluation is replaced by another, with the same scores and charge", async () => {
     const NAV = {
       policy_endpoint: "acme/base",
       scenario: "base-nav",

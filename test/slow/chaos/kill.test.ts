@@ -86,7 +86,7 @@ async function usage(): Promise<Map<string, { status: string; micro: number }>> 
   }
 }
 
-it("kill -9 during 200 concurrent acts leaves every answered call on record, nothing held, and the ledger at zero", async () => {
+it("kill -9 during 200 concurrent acts keeps every answered call on record, no hold, and a balanced ledger", async () => {
   const witnesses: Witness[] = [];
   for (let round = 0; round < 3; round++) {
     const calling = callUntilDeath(round);

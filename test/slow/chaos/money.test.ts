@@ -9,7 +9,7 @@ const KILLS = IS_LONG ? 20 : 5;
 /** Enough callers to keep both gateways busy between two kills: restarting the killed gateway takes most of the time. */
 const CALLERS = 8;
 
-it(`charges no call twice, runs none twice for its idempotency key and records every answered call through ${KILLS} kills`, async () => {
+it(`charges no call twice, runs none twice under one idempotency key, and records every answered call through ${KILLS} kills`, async () => {
   const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 6, callers: CALLERS, hasten: true });
   expect(byKind(wrong)).toEqual([]);
   expect(kills.postgres).toBeGreaterThan(0);

@@ -112,7 +112,7 @@ const figures = async (): Promise<string> => {
   return text;
 };
 
-it("refuses a part of a flood, serves the rest and the modest, and answers health, metrics and emergency stops meanwhile", async () => {
+it("refuses part of a flood, serves the rest and modest callers, and answers health, metrics and emergency stops", async () => {
   const [flooding, modest] = [await organisation("flooding"), await organisation("modest")];
   await supply(flooding);
   const release = throttle(gateway.pid);

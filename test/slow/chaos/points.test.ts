@@ -105,7 +105,7 @@ describe.each([
   ["quick: its promise and its end share a batch", true],
   ["slow: its promise is durable before it ends", false],
 ])("a call that is %s", (_, quick) => {
-  it(`dies at each point ${ROUNDS} times: its key runs again or is answered, and is charged once`, {
+  it(`dies at each point ${ROUNDS} times: a retry under its key runs or replays it, with one charge`, {
     timeout: 300_000,
   }, async () => {
     const points = await pointsOf(quick);

@@ -31,7 +31,7 @@ async function backUp(sql: Sql, from: string, to: string): Promise<void> {
 
 const urls = new WeakMap<Sql, string>();
 
-it("is whole: the restored database keeps its keys, its money adds up, and a gateway serves on it", async () => {
+it("a restored database has its keys, its money adds up, and a gateway serves on it", async () => {
   const dir = scratchDir();
   const model = await startModel();
   const [home, elsewhere] = [join(dir.path, "home"), join(dir.path, "elsewhere")];

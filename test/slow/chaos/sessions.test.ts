@@ -72,7 +72,7 @@ describe.each(ways)("over $over", ({ nats: reach }) => {
     await database.close();
   });
 
-  it("moves the pin once and says so when the provider dies, keeps it on both, and keeps it when a gateway is killed", async () => {
+  it("moves the pin once when the provider dies, reports it, and keeps it when a gateway is killed", async () => {
     const [pin, pinned] = await pinOf(one, "episode");
     expect(pin).toBe("new");
     for (const gateway of [two, one, two]) expect(await pinOf(gateway, "episode")).toEqual(["kept", pinned]);

@@ -48,14 +48,14 @@ function logOf(answered: readonly string[], last = "refused with store_unavailab
   };
 }
 
-it("a call that failed, ran again under its key and was replayed is well: its answer names the run that was charged", async () => {
+it("accepts a call that failed, ran again under its key and was replayed, if its answer names the charged run", async () => {
   const payer = await makePayer(db.sql, CREDIT);
   await onRecord(payer, "failed");
   const ran = await onRecord(payer, "settled");
   expect(await verdict(db.sql, payer.orgId, logOf([ran]), CREDIT)).toEqual([]);
 });
 
-it("an answer that names a failed run is found, and one that names none on record", async () => {
+it("reports an answer that names a failed or unknown run", async () => {
   const payer = await makePayer(db.sql, CREDIT);
   const failed = await onRecord(payer, "failed");
   await onRecord(payer, "settled");
@@ -67,7 +67,7 @@ it("an answer that names a failed run is found, and one that names none on recor
   ]);
 });
 
-it("a call that nobody heard of is well as long as nothing was charged for it", async () => {
+it("accepts an unanswered call if it was not charged", async () => {
   const payer = await makePayer(db.sql, CREDIT);
   const log = logOf([], "nobody listened");
   expect(await verdict(db.sql, payer.orgId, log, CREDIT)).toEqual([]);

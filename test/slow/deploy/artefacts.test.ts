@@ -63,7 +63,7 @@ describe("Kubernetes", () => {
     parseAllDocuments(read("kubernetes/base", `${name}.yaml`)).map((document) => document.toJS() as Kubernetes),
   );
 
-  it("has objects that their kinds' schemas take, and all that the base names", () => {
+  it("has objects that match their schemas, and every object that the base names", () => {
     for (const object of objects) {
       const Kind = KINDS[object.kind]!;
       expect(() => new Kind(object as never).validate(), object.kind).not.toThrow();
@@ -74,7 +74,7 @@ describe("Kubernetes", () => {
     expect(resources).toEqual(FILES.map((name) => `${name}.yaml`));
   });
 
-  it("drains for as long as its settings say, sets known settings alone, and selects its own pods", () => {
+  it("drains as long as configured, sets only known settings, and selects its own pods", () => {
     const settings = objects.find(({ kind }) => kind === "ConfigMap")!.data!;
     const drainS = Number(settings.LIMBER_DRAIN_DELAY_S) + Number(settings.LIMBER_DRAIN_S);
     const deployments = objects.filter(({ kind }) => kind === "Deployment");
@@ -92,7 +92,7 @@ describe("Kubernetes", () => {
     expect(deployments.map(({ metadata }) => metadata.name)).toContain(scaled);
   });
 
-  it.runIf(has("kubectl"))("is put together by kustomize, with the example's changes", () => {
+  it.runIf(has("kubectl"))("is assembled by kustomize with the example's changes", () => {
     const text = execFileSync("kubectl", ["kustomize", at("kubernetes/overlays/example")], { encoding: "utf8" });
     const made = parseAllDocuments(text).map((document) => document.toJS() as Kubernetes);
     expect(made).toHaveLength(objects.length + 1);
@@ -108,7 +108,7 @@ describe("compose", () => {
   }
   const { services } = parse(read("compose/compose.yaml"), { merge: true }) as Compose;
 
-  it("has two gateways, a worker and what they stand on, with known settings", () => {
+  it("has two gateways, a worker and their dependencies, with known settings", () => {
     expect(Object.keys(services).sort()).toEqual(["gateway-a", "gateway-b", "haproxy", "nats", "postgres", "worker"]);
     for (const name of ["gateway-a", "gateway-b", "worker"]) {
       const { environment = {}, read_only } = services[name]!;
@@ -123,14 +123,17 @@ describe("compose", () => {
   });
 });
 
-it.runIf(has("systemd-analyze"))("has a unit that systemd takes, and that waits for longer than a drain", async () => {
-  const { stderr } = await run("systemd-analyze", ["verify", at("systemd/limber.service")]);
-  expect(stderr).toBe("");
-  expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(read("systemd/limber.service"))?.[1])).toBeGreaterThan(5 + 30);
-});
+it.runIf(has("systemd-analyze"))(
+  "has a unit that systemd accepts, with a stop timeout longer than the drain",
+  async () => {
+    const { stderr } = await run("systemd-analyze", ["verify", at("systemd/limber.service")]);
+    expect(stderr).toBe("");
+    expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(read("systemd/limber.service"))?.[1])).toBeGreaterThan(5 + 30);
+  },
+);
 
 describe.runIf(has("promtool"))("Prometheus", () => {
-  it("takes the rules and its configuration, and each alert fires when it should and else does not", async () => {
+  it("accepts rules and configuration, and each alert fires exactly when it should", async () => {
     const { stdout } = await run("promtool", ["test", "rules", at("prometheus/rules.test.yml")]);
     expect(stdout).toContain("SUCCESS");
     await run("promtool", ["check", "rules", at("prometheus/rules.yml")]);
@@ -150,7 +153,7 @@ it("has for each alert a test and a section that says what to do", () => {
   expect(alerts.filter((alert) => !tests.includes(`alertname: ${alert}\n`))).toEqual([]);
 });
 
-it.runIf(has("haproxy"))("has a configuration that HAProxy takes without a warning", async () => {
+it.runIf(has("haproxy"))("has a configuration that HAProxy accepts without a warning", async () => {
   const env = {
     PATH: `${process.env.PATH}:/usr/sbin`,
     BIND: "127.0.0.1:1",
@@ -162,7 +165,7 @@ it.runIf(has("haproxy"))("has a configuration that HAProxy takes without a warni
   expect(`${stdout}${stderr}`).toBe("Configuration file is valid\n");
 });
 
-it("has an Envoy example with the routes and the health checks that it names", () => {
+it("has an Envoy example with the expected routes and health checks", () => {
   const text = read("envoy/envoy.yaml");
   expect(text).toMatch(/^# NOT RUN HERE/);
   const { static_resources } = parse(text) as {

@@ -26,7 +26,7 @@ const queriesOf = (file: string): string[] => {
   );
 };
 
-it("are what the generator makes of its queries", () => {
+it("dashboards equal the generator's output", () => {
   const fresh = mkdtempSync(join(tmpdir(), "limber-dashboards-"));
   execFileSync(process.execPath, [join(import.meta.dirname, "dashboards.ts"), fresh]);
   expect(readdirSync(fresh)).toEqual(readdirSync(FOLDER));
@@ -66,7 +66,7 @@ describe.runIf(hasPrometheus)("on a running gateway", () => {
     await app?.close();
   });
 
-  it("shows metrics in which promtool finds nothing to mend", async () => {
+  it("exposes metrics without promtool warnings", async () => {
     const { text } = await app.call("/metrics", undefined, { admin: ADMIN_TOKEN });
     const { stdout, stderr, status } = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
     expect([stdout, stderr, status]).toEqual(["", "", 0]);

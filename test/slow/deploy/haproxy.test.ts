@@ -48,7 +48,7 @@ describe.runIf(HAPROXY !== undefined && process.platform === "linux")(
       await model.close();
     });
 
-    it("carries REST and gRPC to both, and to the one that is left when the other goes", async () => {
+    it("balances REST and gRPC over both gateways, and over the remaining one", async () => {
       const [first, second] = apps;
       const { key } = await first!.caller();
       const observations = [{ proprio: [1] }];

@@ -95,7 +95,7 @@ async function hear(at: "hub" | "leaf", creds: string, ...subjects: string[]) {
   return { heard, refused, connection };
 }
 
-it("lets an organisation hear its own events at the leaf as at the hub, and another's at neither", async () => {
+it("lets an organization receive its own events at leaf and hub, and no others", async () => {
   const [mine, other] = orgs;
   const own = [
     await hear("hub", mine!.org, `limber.v1.${mine!.org}.>`),
@@ -117,7 +117,7 @@ it("lets an organisation hear its own events at the leaf as at the hub, and anot
   expect(foreign.heard).toEqual([]);
 });
 
-it("carries an emergency stop across, from either side", async () => {
+it("forwards an emergency stop in both directions", async () => {
   const subject = "limber.replica.v1.stop";
   const [first, second] = orgs;
   for (const [from, to, { key }] of [
@@ -143,7 +143,7 @@ it("carries an emergency stop across, from either side", async () => {
   }
 });
 
-it("carries work from either side to the other by the one stream of the hub", async () => {
+it("forwards work in both directions through the hub's stream", async () => {
   const open = (at: "hub" | "leaf"): WorkQueue => {
     const queue = new WorkQueue({ url: url(at, "gateway"), replica: at, copies: 1, warn: () => {} });
     closers.push(() => queue.close());

@@ -68,7 +68,7 @@ function hear(connection: NatsConnection, subject: string): { heard: string[]; r
   return { heard, refused: () => refused };
 }
 
-it("lets an organisation hear its own events, and neither another's nor what replicas say, and say nothing", async () => {
+it("lets an organization receive only its own events, and publish nothing", async () => {
   const [mine, other] = orgs;
   const connection = await dial(url(mine!.org));
   closers.push(() => connection.close());
@@ -94,7 +94,7 @@ it("lets an organisation hear its own events, and neither another's nor what rep
   expect((await told).value).toMatchObject({ type: "error" });
 });
 
-it("lets nobody in without credentials, and events of the other organisation reach that one", async () => {
+it("refuses connections without credentials, and delivers the other organization's events to it", async () => {
   await expect(dial(url())).rejects.toThrow(/authorization/i);
   const [, other] = orgs;
   const connection = await dial(url(other!.org));

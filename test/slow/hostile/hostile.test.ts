@@ -13,7 +13,7 @@ const attacks = IS_LONG ? suite.attacks : suite.attacks.filter((_, i) => i % 4 =
 
 describe(`a gateway under attack (HOSTILE_SEED=${SEED})`, () => {
   it.each(attacks.map((attack) => [attack.name, attack] as const))(
-    "lives, serves the good client and gives its memory back: %s",
+    "survives, serves the good client and frees its memory: %s",
     async (_name, attack) => {
       const outcome = await suite.run(attack, SEED, false);
       expect(outcome.findings, lineOf(outcome)).toEqual([]);

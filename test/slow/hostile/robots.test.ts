@@ -230,7 +230,7 @@ describe.each([
   ["openpi", openpi],
   ["GR00T", gr00t],
 ])("a robot of %s", (name, wire) => {
-  it("that shows 30 cameras is refused before any of them is worked on, and may go on", async () => {
+  it("that sends 30 cameras is refused before decoding, and may continue", async () => {
     const robot = await wire.open(PIXELS);
     const before = pictureTurns.figures.begun;
     const side = 256;
@@ -251,7 +251,7 @@ describe.each([
     ["sizes below nothing", [-1, -4, 3], 12],
     ["no pixels", [0, 0, 3], 0],
     ["one line of 20 million pixels", [1, 20_000_000, 3], 60_000_000],
-  ])("whose picture claims %s is refused, and may go on", async (_, shape, bytes) => {
+  ])("whose image claims %s is refused, and may continue", async (_, shape, bytes) => {
     const robot = await wire.open(PIXELS);
     const before = [pictureTurns.figures.begun, server.requests.length];
     robot.send(wire.message({ front: wire.lie(shape, Buffer.alloc(bytes)) }));
@@ -261,7 +261,7 @@ describe.each([
     expect(await robot.answer()).toBeUndefined();
   });
 
-  it("that sends files in place of pixels is refused before they are looked at", async () => {
+  it("that sends files instead of pixels is refused before decoding", async () => {
     const robot = await wire.open(PIXELS);
     const before = pictureTurns.figures.begun;
     robot.send(wire.message({ front: await bomb() }));
@@ -269,7 +269,7 @@ describe.each([
     expect(pictureTurns.figures.begun).toBe(before);
   });
 
-  it("that sends 32 MiB after 32 MiB holds no more than a key may, and has one of its pictures worked on at a time", async () => {
+  it("that sends 32 MiB repeatedly holds at most its key's memory, with one image decoded at a time", async () => {
     const side = 3344;
     const message = wire.message({ front: NdArray.uint8(new Uint8Array(side * side * 3), [side, side, 3]) });
     const before = pictureTurns.figures;
@@ -298,7 +298,7 @@ describe.each([
     expect(own).toBeLessThanOrEqual(sent);
   });
 
-  it("that never reads its answers is not heard any more, or hung up on, and what waits for it counts as its own", async () => {
+  it("that never reads its answers is paused or disconnected, and they count as its key's memory", async () => {
     const robot = await wire.open(TALKER);
     robot.stopReading();
     const before = talker.acts.length;
@@ -353,7 +353,7 @@ describe("a robot of the harness", () => {
     ["a benchmark that turns its pictures", "x:LIBERO"],
     ["another benchmark", "x:Simpler"],
   ])(
-    "of %s that sends files which unpack into 36 megapixels is refused, or has one of them worked on at a time",
+    "of %s that sends files of 36 megapixels is refused, or has one decoded at a time",
     async (_, benchmark) => {
       const authorization = `Basic ${Buffer.from(`acme%2Fpixels:${attacker.key}`).toString("base64")}`;
       const url = `${app.url.replace("http", "ws")}/v1/vla-eval/acme/pixels`;

@@ -189,7 +189,7 @@ describe.each(FACES)("$name", ({ begin, body, ahead, byConnect, says }) => {
     },
   );
 
-  it("gives back what a caller held that left", async () => {
+  it("releases the memory of a caller that left", async () => {
     const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, byConnect);
     const before = await inUse();
     for (let i = 0; i < 8; i++) {
@@ -202,7 +202,7 @@ describe.each(FACES)("$name", ({ begin, body, ahead, byConnect, says }) => {
   });
 });
 
-it("32 open calls of 60 MB hold what one key may hold, others are served, and all of it comes back", async () => {
+it("32 open calls of 60 MB hold one key's memory, other calls are served, and all of it is released", async () => {
   const limits = { all: 256 * MIB, perKey: 128 * MIB };
   const gateway = await open(limits);
   const before = await inUse();
@@ -260,7 +260,7 @@ it("32 open calls of 60 MB hold what one key may hold, others are served, and al
 });
 
 describe("the memory of bodies", () => {
-  it("counts no small body, each owner's apart, and never more than there is", () => {
+  it("counts no small bodies, separates owners, and never exceeds its limit", () => {
     const memory = new BodyMemory({ all: 3 * MIB, perKey: 2 * MIB });
     const [one, two] = [memory.open("a"), memory.open("a")];
     one.to(64 << 10);

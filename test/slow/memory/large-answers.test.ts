@@ -10,7 +10,7 @@ const collect = runInNewContext("gc") as () => void;
 const CONNECTIONS = 4;
 const BYTES = 8_000_000;
 
-it("a connection that rests keeps nothing of a large answer, and goes on", async () => {
+it("an idle connection keeps nothing of a large answer, and continues", async () => {
   const database = await freshDatabase();
   const sql = openClient(database.url, { max: CONNECTIONS });
   onTestFinished(async () => {
