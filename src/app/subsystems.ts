@@ -50,7 +50,7 @@ import { Registry } from "../supply/registry/registry.ts";
 import { ReplicaRelay } from "../supply/replica-relay.ts";
 import { Circuits, Gossip, Rollup, Troubles, Wakes } from "../supply/shared-health.ts";
 import { createUpstream, type Upstream } from "../upstream/index.ts";
-import { openOtlp } from "../upstream/post/otlp.ts";
+import { openOtlp } from "../upstream/post.ts";
 import { guardedAgent, guardedLookup } from "../upstream/transport/guard.ts";
 import type { AppContext, Closers } from "./context.ts";
 import { openReplicaLine, type Storage, whenDatabaseAnswers } from "./storage.ts";

@@ -40,7 +40,7 @@ import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
 import { keepProbing } from "../supply/probe/probe.ts";
-import { post } from "../upstream/post/post.ts";
+import { post } from "../upstream/post.ts";
 import type { AppContext } from "./context.ts";
 import { addressOf, type Subsystems, supplyDeps } from "./services.ts";
 import { HOOK_MS } from "./subsystems.ts";

@@ -38,9 +38,8 @@ import {
 } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
 import type { Wakes } from "../supply/shared-health.ts";
-import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
+import { type FrameOptions, FrameSet, frameSources } from "../upstream/pictures/frames.ts";
 import { readPicture } from "../upstream/pictures/header.ts";
-import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
 import {
   CallBilling,

@@ -31,7 +31,7 @@ import { findKey } from "../store/account/keys.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/broadcast.ts";
-import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp, otlpAddresses } from "../upstream/post/otlp.ts";
+import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp, otlpAddresses } from "../upstream/post.ts";
 import { AddressRefused, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { pageIn } from "./pages.ts";

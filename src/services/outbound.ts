@@ -10,7 +10,7 @@ import type { Call, Implementation, StreamHandler, StreamWriter } from "../call.
 import { UpstreamFailure, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { Sql } from "../store/database/tx.ts";
-import type { OutboundConnection, OutboundHub, OutboundQuestion } from "../upstream/limber-outbound/hub.ts";
+import type { OutboundConnection, OutboundHub, OutboundQuestion } from "../upstream/limber-outbound.ts";
 import { ownProvider } from "./supply/declare.ts";
 
 /** What outbound supply depends on. */

@@ -26,7 +26,7 @@ import {
   type OutboundHub,
   type OutboundQuestion,
   type OutboundReply,
-} from "../upstream/limber-outbound/hub.ts";
+} from "../upstream/limber-outbound.ts";
 
 /** What a replica relay depends on. */
 interface ReplicaRelayDeps {

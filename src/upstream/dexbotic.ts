@@ -4,7 +4,7 @@
  */
 import { NumberType, PixelForm } from "../../gen/limber/v1/supply_pb.ts";
 import { formOf, httpWire } from "./http-wire.ts";
-import { jsonActionIn, jsonAnswerIn } from "./payload/json-actions.ts";
+import { jsonActionIn, jsonAnswerIn } from "./payload/actions.ts";
 import { arrayOf, fileOf, type ObservationPart } from "./payload/observe.ts";
 import { instructionIn, type Profile, Profiles, picture, plainProfile, values } from "./payload/profile.ts";
 import { malformed } from "./transport/failures.ts";

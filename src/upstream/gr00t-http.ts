@@ -1,10 +1,9 @@
 /** Isaac-GR00T N1.5 over HTTP: JSON with numpy arrays inside. Source: NVIDIA/Isaac-GR00T N1.5, scripts/http_server.py. */
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { encodeJsonNumpy } from "../codecs/python/json-numpy.ts";
-import { actionData, momentOf } from "./gr00t-zmq/encode.ts";
-import { PROFILES } from "./gr00t-zmq/profiles.ts";
+import { actionData, momentOf, PROFILES } from "./gr00t-zmq/messages.ts";
 import { httpWire } from "./http-wire.ts";
-import { readJsonAction } from "./payload/json-actions.ts";
+import { readJsonAction } from "./payload/actions.ts";
 import { malformed } from "./transport/failures.ts";
 import { expectSuccess, isObject, readJson } from "./transport/http.ts";
 import type { ServerReach } from "./transport/servers.ts";

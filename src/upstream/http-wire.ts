@@ -6,8 +6,7 @@
 import type { ActAnswer, ActInput, GroundAnswer, GroundInput, PredictInput } from "../contracts/contract.ts";
 import { random } from "../random.ts";
 import { type ObservationPart, partsOf } from "./payload/observe.ts";
-import type { Profile, Profiles } from "./payload/profile.ts";
-import { readsOf } from "./payload/reads.ts";
+import { type Profile, type Profiles, readsOf } from "./payload/profile.ts";
 import { newestPicture, VideoLengths, type VideoQuestion } from "./payload/world-model.ts";
 import type { EncodedFrame, FrameSet } from "./pictures/frames.ts";
 import {

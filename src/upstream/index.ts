@@ -4,27 +4,25 @@ import { cog } from "./cog.ts";
 import { cosmosNim } from "./cosmos-nim.ts";
 import { dexbotic } from "./dexbotic.ts";
 import { gr00tHttp } from "./gr00t-http.ts";
-import { gr00tZmq } from "./gr00t-zmq/index.ts";
-import { lerobotAsync } from "./lerobot-async/index.ts";
-import { lerobotRemote } from "./lerobot-remote/index.ts";
-import { OutboundHub } from "./limber-outbound/hub.ts";
-import { limberOutbound } from "./limber-outbound/index.ts";
-import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
+import { gr00tZmq } from "./gr00t-zmq.ts";
+import { lerobotAsync } from "./lerobot-async.ts";
+import { lerobotRemote } from "./lerobot-remote.ts";
+import { limberOutbound, OutboundHub } from "./limber-outbound.ts";
+import { type LimberPolicyWire, limberPolicy } from "./limber-policy.ts";
 import { oipV2Grpc } from "./oip-v2-grpc.ts";
 import { oipV2Rest } from "./oip-v2-rest.ts";
 import { openaiChat } from "./openai-chat.ts";
-import { openpiWs } from "./openpi-ws/index.ts";
+import { openpiWs } from "./openpi-ws.ts";
 import { openvlaAct } from "./openvla-act.ts";
-import { simulated } from "./simulated/index.ts";
+import { simulated } from "./simulated.ts";
 import { tetherAct } from "./tether-act.ts";
+import { localLeases, type ServerLeases } from "./transport/exclusive.ts";
 import { guardedLookup } from "./transport/guard.ts";
-import { openHttp2Grpc } from "./transport/http2-grpc.ts";
-import { localLeases, type ServerLeases } from "./transport/leases.ts";
 import { FoundAddresses, type ServerReach } from "./transport/servers.ts";
-import { vlaEvalWs } from "./vla-eval-ws/index.ts";
+import { vlaEvalWs } from "./vla-eval-ws.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos.ts";
 import type { Wire } from "./wire.ts";
-import { xpolicylabWs } from "./xpolicylab-ws/index.ts";
+import { xpolicylabWs } from "./xpolicylab-ws.ts";
 
 /** Every wire, with its connections. */
 export interface Upstream {
@@ -47,11 +45,11 @@ export interface Upstream {
  * others.
  */
 export function createUpstream(
-  options: Omit<ServerReach, "lookup" | "openGrpc" | "found">,
+  options: Omit<ServerReach, "lookup" | "found">,
   leases: ServerLeases = localLeases(),
 ): Upstream {
   const found = new FoundAddresses();
-  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc: openHttp2Grpc, found };
+  const reach: ServerReach = { ...options, lookup: guardedLookup(options), found };
   const native = limberPolicy(reach);
   const hub = new OutboundHub();
   const wires = [

@@ -13,7 +13,7 @@ import {
   WRITES,
 } from "./oip.ts";
 import { malformed } from "./transport/failures.ts";
-import { GRPC_SCHEMES } from "./transport/grpc.ts";
+import { GRPC_SCHEMES, GrpcClient } from "./transport/grpc.ts";
 import { type ServerReach, Servers } from "./transport/servers.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "./wire.ts";
 
@@ -25,7 +25,7 @@ type OipMethod = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
 
 /** The protocol over gRPC. */
 function grpcTransport(reach: ServerReach): OipTransport {
-  const servers = new Servers(reach, GRPC_SCHEMES, reach.openGrpc);
+  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new GrpcClient(address));
   const ask = async (target: UpstreamTarget, method: OipMethod, message: Buffer, call: CallOptions): Promise<Buffer> =>
     servers.of(target).unary({ ...call, path: `/inference.GRPCInferenceService/${method}` }, message);
   return {

@@ -2,9 +2,8 @@
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../clock.ts";
 import { type DType, NdArray } from "../codecs/python/ndarray.ts";
-import type { ModelInput } from "../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
-import { chunkOf, sideBySide, tableOf } from "./payload/chunk.ts";
+import { AttemptFailure, type ModelInput, UpstreamFailure } from "../contracts/contract.ts";
+import { chunkOf, sideBySide, tableOf } from "./payload/actions.ts";
 import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
 import {
   type FrameSlot,

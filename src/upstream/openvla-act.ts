@@ -8,7 +8,7 @@ import type { Packable } from "../codecs/python/msgpack.ts";
 import type { NdArray } from "../codecs/python/ndarray.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import { httpWire } from "./http-wire.ts";
-import { readJsonAction } from "./payload/json-actions.ts";
+import { readJsonAction } from "./payload/actions.ts";
 import { arrayOf, type ObservationPart } from "./payload/observe.ts";
 import { instructionIn, type Profile, Profiles, picture, plainProfile, values } from "./payload/profile.ts";
 import { statusFailure } from "./transport/http.ts";

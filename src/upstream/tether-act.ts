@@ -6,7 +6,7 @@ import { NumberType, PixelForm } from "../../gen/limber/v1/supply_pb.ts";
 import type { JsonNumpy } from "../codecs/python/json-numpy.ts";
 import { type ActAnswer, AttemptFailure, episodeOf, UpstreamFailure } from "../contracts/contract.ts";
 import { type HttpAct, httpWire } from "./http-wire.ts";
-import { jsonActionIn, jsonAnswerIn } from "./payload/json-actions.ts";
+import { jsonActionIn, jsonAnswerIn } from "./payload/actions.ts";
 import { arrayOf, fileOf, type ObservationPart } from "./payload/observe.ts";
 import {
   constantsIn,

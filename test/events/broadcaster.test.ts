@@ -6,7 +6,7 @@ import { newId } from "../../src/ids.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { createTarget, findTargetById } from "../../src/store/events/broadcast.ts";
-import { openOtlp } from "../../src/upstream/post/otlp.ts";
+import { openOtlp } from "../../src/upstream/post.ts";
 import { guardedAgent, guardedLookup } from "../../src/upstream/transport/guard.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

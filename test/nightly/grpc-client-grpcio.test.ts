@@ -4,8 +4,8 @@ import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { describe, expect, it } from "vitest";
 import { frameMessage } from "../../src/codecs/grpc.ts";
+import { GrpcClient } from "../../src/upstream/transport/grpc.ts";
 import { guardedLookup } from "../../src/upstream/transport/guard.ts";
-import { openHttp2Grpc } from "../../src/upstream/transport/http2-grpc.ts";
 import { failureIn, nameOf } from "../support/wire-calls.ts";
 
 const SERVER = `
@@ -47,7 +47,7 @@ describe.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("a server of g
     const child = spawn("/usr/bin/python3", ["-c", SERVER], { stdio: ["ignore", "pipe", "inherit"] });
     const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
     const { value: port } = await lines.next();
-    const calls = openHttp2Grpc({ url: new URL(`http://127.0.0.1:${port}`), lookup, authorization: undefined });
+    const calls = new GrpcClient({ url: new URL(`http://127.0.0.1:${port}`), lookup, authorization: undefined });
     const exchange = (method: string, signal = new AbortController().signal) => {
       return { path: `/t/${method}`, signal, budgetMs: 10_000, requestId: "req_1" };
     };

@@ -1,8 +1,7 @@
 /** Servers that break the rules of HTTP/2, byte by byte: each fails its calls with a failure of ours, and none harms another. */
 import { afterEach, describe, expect, it } from "vitest";
-import type { GrpcClient } from "../../src/upstream/transport/grpc.ts";
+import { GrpcClient } from "../../src/upstream/transport/grpc.ts";
 import { guardedLookup } from "../../src/upstream/transport/guard.ts";
-import { openHttp2Grpc } from "../../src/upstream/transport/http2-grpc.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { type BareServer, type Heard, SERVER_HELLO, startBareServer } from "../support/h2-server.ts";
@@ -31,7 +30,7 @@ async function serve(misbehave: (heard: Heard) => void, hello: Buffer = SERVER_H
     if (index === 0) heard.send(hello);
     if (type === FRAME.headers && stream === 1) misbehave(heard);
   });
-  calls = openHttp2Grpc({ url: server.url, lookup, authorization: undefined });
+  calls = new GrpcClient({ url: server.url, lookup, authorization: undefined });
 }
 
 const failed = async (): Promise<string | undefined> =>

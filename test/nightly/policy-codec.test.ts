@@ -12,13 +12,17 @@ import { LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { ImageFormat, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { PREFIX } from "../../src/codecs/grpc.ts";
-import type { ActInput } from "../../src/contracts/contract.ts";
-import { UpstreamFailure } from "../../src/contracts/contract.ts";
+import { type ActInput, UpstreamFailure } from "../../src/contracts/contract.ts";
 import type { ParsedObservation } from "../../src/inference/control-loop/loop-plan.ts";
 import { packedRequest } from "../../src/inference/control-loop/packed-observation.ts";
 import { encodeAct, loopEncoder, readAct } from "../../src/upstream/limber-policy/codec.ts";
-import { type HeardAct, readAct as parseAct } from "../../src/upstream/limber-policy/decode.ts";
-import { actCallOf, actCommonOf, wholeMs } from "../../src/upstream/limber-policy/encode.ts";
+import {
+  actCallOf,
+  actCommonOf,
+  type HeardAct,
+  readAct as parseAct,
+  wholeMs,
+} from "../../src/upstream/limber-policy/messages.ts";
 import { grainyPicture, redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { GrpcMessage } from "../../src/upstream/transport/grpc.ts";
 import { framesOf, nameOf, observed } from "../support/wire-calls.ts";

@@ -3,10 +3,14 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { AttemptFailureSchema } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
-import type { ActAnswer, ActInput, GroundInput, PredictInput } from "../../src/contracts/contract.ts";
-import { UpstreamFailure } from "../../src/contracts/contract.ts";
-import { FrameSet } from "../../src/upstream/pictures/frames.ts";
-import { frameSources } from "../../src/upstream/pictures/order.ts";
+import {
+  type ActAnswer,
+  type ActInput,
+  type GroundInput,
+  type PredictInput,
+  UpstreamFailure,
+} from "../../src/contracts/contract.ts";
+import { FrameSet, frameSources } from "../../src/upstream/pictures/frames.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";
 import type { CallOptions, UpstreamTarget } from "../../src/upstream/wire.ts";
 

@@ -1,6 +1,6 @@
 /** Posts to receivers that users named: what an answer must be like, and how each failure is reported. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { post } from "../../src/upstream/post/post.ts";
+import { post } from "../../src/upstream/post.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";
 import { type RawPost, type RawReceiver, startRawReceiver, TAKEN } from "../support/raw-receiver.ts";
 

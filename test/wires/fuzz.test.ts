@@ -14,24 +14,23 @@ import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { readPrediction } from "../../src/upstream/cog.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim.ts";
-import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
-import { readActions } from "../../src/upstream/lerobot-async/decode.ts";
-import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
-import * as tensors from "../../src/upstream/lerobot-async/tensors.ts";
+import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/messages.ts";
+import { readPickledChunk, readTensorChunk } from "../../src/upstream/lerobot-async/messages.ts";
+import { readActions } from "../../src/upstream/lerobot-async.ts";
 import { readAct, readMessage } from "../../src/upstream/limber-policy/codec.ts";
-import { groundAnswerOf, type HeardAct, messageIn, predictPartOf } from "../../src/upstream/limber-policy/decode.ts";
+import { groundAnswerOf, type HeardAct, messageIn, predictPartOf } from "../../src/upstream/limber-policy/messages.ts";
 import { arrayOfTensor, type Tensor } from "../../src/upstream/oip.ts";
 import { readInfer as readGrpcInfer, readMetadata as readGrpcMetadata } from "../../src/upstream/oip-v2-grpc.ts";
 import { readInfer as readRestInfer, readMetadata as readRestMetadata } from "../../src/upstream/oip-v2-rest.ts";
 import { readCompletion } from "../../src/upstream/openai-chat/completion.ts";
 import { CONVENTIONS, readPlaces } from "../../src/upstream/openai-chat/places.ts";
-import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
-import { readJsonAction } from "../../src/upstream/payload/json-actions.ts";
+import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/messages.ts";
+import { readJsonAction } from "../../src/upstream/payload/actions.ts";
 import { failureOf } from "../../src/upstream/transport/failures.ts";
 import { MAX_MESSAGE_BYTES } from "../../src/upstream/transport/servers.ts";
-import { readAction as readHarnessAction, readHello } from "../../src/upstream/vla-eval-ws/decode.ts";
+import { readAction as readHarnessAction, readHello } from "../../src/upstream/vla-eval-ws.ts";
 import { readJob } from "../../src/upstream/vllm-omni-videos.ts";
-import { readActions as readXPolicyActions } from "../../src/upstream/xpolicylab-ws/decode.ts";
+import { readActions as readXPolicyActions } from "../../src/upstream/xpolicylab-ws.ts";
 import { f4 } from "../support/openpi-server.ts";
 import { pack } from "../support/plain-msgpack.ts";
 import { runs } from "../support/runs.ts";
@@ -223,12 +222,12 @@ const READERS: readonly Reader[] = [
   [
     "LeRobot's chunk",
     [readFileSync(new URL("../golden/wire-samples/lerobot_actions.pkl", import.meta.url))],
-    (bytes) => readChunk(bytes, 0, 1),
+    (bytes) => readPickledChunk(bytes, 0, 1),
   ],
   [
     "LeRobot's chunk without pickles",
     [readFileSync(new URL("../golden/wire-samples/lerobot_actions_safe.bin", import.meta.url))],
-    (bytes) => tensors.readChunk(bytes, 3, 1),
+    (bytes) => readTensorChunk(bytes, 3, 1),
   ],
   [
     "vLLM-Omni's job",

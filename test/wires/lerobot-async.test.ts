@@ -7,8 +7,7 @@ import { NumberType, ServerDialect, WireProfileSchema } from "../../gen/limber/v
 import { CodecError } from "../../src/codecs/error.ts";
 import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python/pickle.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import { readChunk } from "../../src/upstream/lerobot-async/pickles.ts";
-import { readChunk as readTensorChunk } from "../../src/upstream/lerobot-async/tensors.ts";
+import { readPickledChunk, readTensorChunk } from "../../src/upstream/lerobot-async/messages.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
@@ -87,7 +86,7 @@ const ALL = new Set([
 
 describe("a pickle recorded from LeRobot", () => {
   it("of a chunk is read to the values that LeRobot's own code reads, each step its own", () => {
-    const answer = readChunk(sample("lerobot_actions.pkl"), 0, expected.actions.length);
+    const answer = readPickledChunk(sample("lerobot_actions.pkl"), 0, expected.actions.length);
     expect(rowsOf(answer)).toEqual(expected.actions.map(({ action }: { action: number[] }) => action));
     const [first, second] = expected.actions;
     expect(answer.dtMs).toBe(Math.round(1_000 * (second.timestamp - first.timestamp)));
@@ -282,7 +281,7 @@ describe("the lease", () => {
 
 describe("a chunk", () => {
   const blob = storage([1, 2, 3, 4]);
-  const rows = (pickle: Buffer, timestep = 7) => rowsOf(readChunk(pickle, timestep, 2));
+  const rows = (pickle: Buffer, timestep = 7) => rowsOf(readPickledChunk(pickle, timestep, 2));
   const nameIn = (run: () => unknown): string => {
     try {
       run();
@@ -370,7 +369,7 @@ describe("a pickle that means harm is refused, and nothing of it runs", () => {
   it("a list that holds itself is read, and nobody walks it without an end", () => {
     const { value } = readPickle(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), ALL);
     expect((value as PyValue[])[0]).toBe(value);
-    expect(() => readChunk(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), 0, 1)).toThrow(
+    expect(() => readPickledChunk(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), 0, 1)).toThrow(
       "the steps are those of another observation",
     );
   });

@@ -13,8 +13,7 @@ import {
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { FrameSchema, ImageFormat, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictAnswerPart } from "../../src/contracts/contract.ts";
-import { FrameSet } from "../../src/upstream/pictures/frames.ts";
-import { frameSources } from "../../src/upstream/pictures/order.ts";
+import { FrameSet, frameSources } from "../../src/upstream/pictures/frames.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";
 import { prefixed, type Served } from "../support/policy-server.ts";
 import {

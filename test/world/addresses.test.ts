@@ -7,7 +7,7 @@ import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/sup
 import { addressUnder, pathsUnder } from "../../src/codecs/base-address.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import { otlpAddresses } from "../../src/upstream/post/otlp.ts";
+import { otlpAddresses } from "../../src/upstream/post.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { completion } from "../support/servers/chat.ts";
 import { callWith, failureIn, framesOf, groundInput, nameOf, observed, targetAt } from "../support/wire-calls.ts";

@@ -2,9 +2,9 @@
 import { describe, expect, it } from "vitest";
 import { retryAfterMs } from "../../src/codecs/retry-after.ts";
 import { UpstreamFailure } from "../../src/contracts/contract.ts";
+import { failureOfClose } from "../../src/upstream/transport/failures.ts";
 import { ReplyStatus } from "../../src/upstream/transport/grpc.ts";
 import { statusFailure } from "../../src/upstream/transport/http.ts";
-import { failureOfClose } from "../../src/upstream/transport/status.ts";
 import { nameOf } from "../support/wire-calls.ts";
 
 const grpc = (status: number, message: string, more: object = {}): UpstreamFailure => {

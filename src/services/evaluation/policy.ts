@@ -10,9 +10,8 @@ import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
 import type { Upstream } from "../../upstream/index.ts";
-import { WHOLE_CHUNK } from "../../upstream/payload/chunk.ts";
-import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
-import { frameSources } from "../../upstream/pictures/order.ts";
+import { WHOLE_CHUNK } from "../../upstream/payload/actions.ts";
+import { type FrameOptions, FrameSet, frameSources } from "../../upstream/pictures/frames.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** How a call of the gateway's own model is made, and how it was answered. */

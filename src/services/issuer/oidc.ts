@@ -8,8 +8,7 @@ import { violation } from "../../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { secretBytes } from "../../random.ts";
 import { type IssuerRecord, issuerContext } from "../../store/account/issuers.ts";
-import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transport/guard.ts";
-import { guardedFetch } from "../../upstream/transport/guarded-fetch.ts";
+import { AddressRefused, checkUrl, guardedFetch, wordsOfRefusal } from "../../upstream/transport/guard.ts";
 import type { Vault } from "../../vault.ts";
 
 /** How issuers are reached. */

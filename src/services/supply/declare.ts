@@ -31,7 +31,7 @@ import {
 import { isSignedBy } from "../../supply/facts.ts";
 import { kindOf } from "../../supply/live-supply.ts";
 import type { SupplyDeps } from "../../supply/withdraw.ts";
-import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
+import { outboundAddress } from "../../upstream/limber-outbound.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";

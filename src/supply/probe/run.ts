@@ -23,9 +23,8 @@ import { dimensionOfLayout } from "../../contracts/inputs.ts";
 import { newId } from "../../ids.ts";
 import type { Offering } from "../../routing/index.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
-import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
-import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
-import { frameSources } from "../../upstream/pictures/order.ts";
+import type { LimberPolicyWire } from "../../upstream/limber-policy.ts";
+import { type FrameOptions, FrameSet, frameSources } from "../../upstream/pictures/frames.ts";
 import { redSquareAs } from "../../upstream/pictures/test-picture.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../../upstream/wire.ts";
 

@@ -2,22 +2,31 @@
  * The messages of the native wire: act calls are written into one buffer behind gRPC's prefix, large pictures leave as views of the bytes that
  * arrived, and so do a loop's observations and chunks. protobuf-es reads and writes what is unusual.
  */
-
 import { WireType } from "@bufbuild/protobuf/wire";
 import { ActCallSchema, ActRequestSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import { PREFIX } from "../../codecs/grpc.ts";
 import * as protobuf from "../../codecs/protobuf/read.ts";
+import { areFinite, Scan } from "../../codecs/protobuf/scan.ts";
 import { writeMessage } from "../../codecs/protobuf/write.ts";
-import { ownBytes } from "../../codecs/slab.ts";
-import type { ActInput, PackedObservations } from "../../contracts/contract.ts";
+import { ownBytes, roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
+import type { ActInput, PackedFrame, PackedObservations, PackedSteps, Piece } from "../../contracts/contract.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
+import type { GrpcMessage } from "../transport/grpc.ts";
 import type { CallOptions } from "../wire.ts";
-import { type HeardAct, readAct as parseAct, type ReadMessage } from "./decode.ts";
-import type { ActMessage } from "./encode.ts";
-import { actCommonOf, goalImageOf, refuseLarge, wholeMs, withPictures } from "./encode.ts";
-import { LoopAct } from "./loop-act.ts";
-import { packedAnswer } from "./packed-chunk.ts";
+import {
+  type ActMessage,
+  actCommonOf,
+  goalImageOf,
+  type HeardAct,
+  readAct as parseAct,
+  type ReadMessage,
+  refuseLarge,
+  wholeMs,
+  withPictures,
+} from "./messages.ts";
 
 /** Reads a message and drops fields that the schema doesn't have. */
 export const readMessage: ReadMessage = (schema, bytes) =>
@@ -225,4 +234,268 @@ function framed({ list, bytes }: Pieces): Buffer[] {
   prefix[0] = 0;
   prefix.writeUInt32BE(bytes, 1);
   return [prefix, ...list];
+}
+
+const tagOf = ({ number }: { readonly number: number }, wire: WireType): number => (number << 3) | wire;
+
+/** Tags, all of one byte, from the schema. */
+const TAG = {
+  callId: tagOf(ActRequestSchema.field.callId, WireType.Varint),
+  call: tagOf(ActRequestSchema.field.call, WireType.LengthDelimited),
+  budgetMs: tagOf(ActCallSchema.field.budgetMs, WireType.Varint),
+  observations: tagOf(ActCallSchema.field.observations, WireType.LengthDelimited),
+  frames: tagOf(ObservationSchema.field.frames, WireType.LengthDelimited),
+  format: tagOf(FrameSchema.field.format, WireType.Varint),
+  width: tagOf(FrameSchema.field.width, WireType.Varint),
+  height: tagOf(FrameSchema.field.height, WireType.Varint),
+} as const;
+
+/** Longer frames are views; copying shorter ones costs less than a piece does. */
+const LARGE_BYTES = 4 << 10;
+/** A tag and the longest number behind it. */
+const MOST_HEAD = 6;
+/** What may be written around an observation without pictures, and around each picture: its own head, its observation's, and what is told of it. */
+const MOST_AROUND = PREFIX + 3 * MOST_HEAD;
+const MOST_AROUND_FRAME = 5 * MOST_HEAD;
+
+/** An act call of a loop: what all of the loop have in common, its time, and its observations as they came. */
+class LoopAct implements ActMessage {
+  readonly #common: Buffer;
+  readonly #observations: PackedObservations;
+  readonly #budgetMs: number;
+
+  constructor(common: Buffer, observations: PackedObservations, budgetMs: number) {
+    this.#common = common;
+    this.#observations = observations;
+    this.#budgetMs = budgetMs;
+  }
+
+  under(callId: number): GrpcMessage {
+    return encodeLoopAct(callId, this.#common, this.#observations, this.#budgetMs);
+  }
+}
+
+/** Where the next byte stands that is written already; one message is written before the next one begins. */
+let at = 0;
+let block: Buffer = Buffer.alloc(0);
+/** Where the small bytes end that are in no piece yet, and the pieces, the last one first. */
+let end = 0;
+let pieces: Buffer[] = [];
+/** Bytes of all pieces. */
+let sent = 0;
+
+const written = (): number => sent + end - at;
+
+function encodeLoopAct(
+  callId: number,
+  common: Buffer,
+  observations: PackedObservations,
+  budgetMs: number,
+): GrpcMessage {
+  const { source, from, to, frames } = observations;
+  const room = roomFor(MOST_AROUND + common.length + smallBytes(observations));
+  begin(room);
+  let rest = to;
+  let ends = 0;
+  for (let i = frames.length - 1; i >= 0; i--) {
+    const frame = frames[i]!;
+    const { observation, start, fields } = frame;
+    if (frames[i + 1]?.observation !== observation) {
+      putCopy(source, observation.fields.to, rest);
+      rest = observation.fields.to;
+      ends = written();
+    }
+    putCopy(source, fields.to, rest);
+    putFrame(source, frame);
+    rest = start;
+    if (frames[i - 1]?.observation === observation) continue;
+    putCopy(source, observation.fields.from, rest);
+    putNumber(TAG.observations, written() - ends);
+    rest = observation.start;
+  }
+  putCopy(source, from, rest);
+  putNumber(TAG.budgetMs, wholeMs(budgetMs));
+  putCopy(common, 0, common.length);
+  putNumber(TAG.call, written());
+  putNumber(TAG.callId, callId);
+  const length = written();
+  refuseLarge(length);
+  at -= PREFIX;
+  block[at] = 0;
+  block.writeUInt32BE(length, at + 1);
+  return pieces.length === 0 ? taken(room, at) : inOrder(room);
+}
+
+function begin(room: SlabRoom): void {
+  block = room.block;
+  end = room.end;
+  at = end;
+  pieces = [];
+  sent = 0;
+}
+
+/** How much is copied of observations, at most, and written around their frames. */
+function smallBytes({ from, to, frames }: PackedObservations): number {
+  let bytes = to - from;
+  for (const { fields } of frames) {
+    const length = fields.to - fields.from;
+    bytes += MOST_AROUND_FRAME - (length > LARGE_BYTES ? length : 0);
+  }
+  return bytes;
+}
+
+/** A frame that says what its picture's bytes say: what a field says last is what it says. */
+function putFrame(source: Buffer, { fields, facts, isTold }: PackedFrame): void {
+  const before = written();
+  if (!isTold) {
+    putNumber(TAG.height, facts.height);
+    putNumber(TAG.width, facts.width);
+    putNumber(TAG.format, facts.format);
+  }
+  if (fields.to - fields.from > LARGE_BYTES) putView(source, fields.from, fields.to);
+  else putCopy(source, fields.from, fields.to);
+  putNumber(TAG.frames, written() - before);
+}
+
+function putCopy(source: Buffer, from: number, to: number): void {
+  at -= to - from;
+  source.copy(block, at, from, to);
+}
+
+function putView(source: Buffer, from: number, to: number): void {
+  cut();
+  pieces.push(source.subarray(from, to));
+  sent += to - from;
+}
+
+function cut(): void {
+  if (end === at) return;
+  pieces.push(block.subarray(at, end));
+  sent += end - at;
+  end = at;
+}
+
+/** The pieces of a message of which some are views. */
+function inOrder(room: SlabRoom): Buffer[] {
+  cut();
+  taken(room, at);
+  const all = pieces.reverse();
+  pieces = [];
+  return all;
+}
+
+/** A number below 2^32 behind its tag: seven bits a byte, the lowest first. */
+function putNumber(tag: number, value: number): void {
+  let size = 1;
+  for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
+  at -= size + 1;
+  block[at] = tag;
+  let rest = value;
+  let to = at + 1;
+  for (; rest > 0x7f; rest >>>= 7) block[to++] = (rest & 0x7f) | 0x80;
+  block[to] = rest;
+}
+
+/** The most numbers of a step, as the schema bounds them. */
+const MAX_VALUES = 1024;
+/** The exponent of 2^128, which no number of an action reaches. */
+const ACTION_LIMIT = 0x47f;
+
+/** A chunk without pictures or notes. Its steps are parsed on first access. It is its own packed form. */
+class PackedChunk implements PackedSteps, Piece {
+  readonly count: number;
+  readonly dim: number;
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
+  readonly dtMs: number;
+  readonly gpuSeconds: number;
+  readonly note = "";
+  readonly prediction: PredictedFrame[] = NO_FRAMES;
+  #steps: ActionStep[] | undefined;
+
+  constructor(count: number, dim: number, { source, from, to }: Piece, dtMs: number, gpuSeconds: number) {
+    this.count = count;
+    this.dim = dim;
+    this.source = source;
+    this.from = from;
+    this.to = to;
+    this.dtMs = dtMs;
+    this.gpuSeconds = gpuSeconds;
+  }
+
+  get packed(): PackedSteps {
+    return this;
+  }
+
+  get steps(): ActionStep[] {
+    this.#steps ??= stepsOf(this);
+    return this.#steps;
+  }
+}
+
+/** Parses packed steps. Each ends with its numbers. */
+function stepsOf({ count, dim, source, from, to }: PackedSteps): ActionStep[] {
+  const view = new DataView(source.buffer, source.byteOffset, source.length);
+  const size = (to - from) / count;
+  const steps: ActionStep[] = [];
+  for (let end = from + size; end <= to; end += size) {
+    const values: number[] = [];
+    for (let i = end - 8 * dim; i < end; i += 8) values.push(view.getFloat64(i, true));
+    steps.push({ $typeName: "limber.v1.ActionStep", values });
+  }
+  return steps;
+}
+
+const NO_FRAMES: PredictedFrame[] = [];
+
+/** Returns the call id and the chunk of a message on an act stream; undefined if it has any other form. */
+export function packedAnswer(bytes: Buffer): { callId: number; answer: PackedChunk } | undefined {
+  const end = bytes.length;
+  const scan = new Scan(bytes);
+  if (bytes[scan.at++] !== 0x08) return undefined;
+  const callId = scan.varint();
+  if (callId < 0 || bytes[scan.at++] !== 0x12 || scan.varint() !== end - scan.at) return undefined;
+  const from = scan.at;
+  const dim = stepIn(scan, end);
+  if (dim < 1) return undefined;
+  const size = scan.at - from;
+  let to = scan.at;
+  for (; bytes[to] === 0x0a; to += size) if (!isEqualStep(bytes, to, end, from, size, dim)) return undefined;
+  const count = (to - from) / size;
+  scan.at = to;
+  let dtMs = 0;
+  let gpuSeconds = 0;
+  while (scan.at < end) {
+    const tag = bytes[scan.at++];
+    if (tag === 0x10) {
+      dtMs = scan.varint();
+      if (dtMs < 0) return undefined;
+    } else if (tag === 0x29 && scan.within(8, end)) {
+      gpuSeconds = bytes.readDoubleLE(scan.at);
+      scan.at += 8;
+    } else return undefined;
+  }
+  if (scan.at !== end) return undefined;
+  return { callId, answer: new PackedChunk(count, dim, { source: bytes, from, to }, dtMs, gpuSeconds) };
+}
+
+/** Whether a step and its tag are as long as the first one, which has `dim` numbers, and all of its numbers are valid. */
+function isEqualStep(bytes: Buffer, start: number, end: number, first: number, size: number, dim: number): boolean {
+  const head = size - 8 * dim;
+  if (start + size > end) return false;
+  for (let i = 1; i < head; i++) if (bytes[start + i] !== bytes[first + i]) return false;
+  return areFinite(bytes, start + head, start + size, ACTION_LIMIT);
+}
+
+/** Skips one step with its tag and returns how many numbers it has; -1 if it has another form. */
+function stepIn(scan: Scan, end: number): number {
+  const { bytes } = scan;
+  if (bytes[scan.at++] !== 0x0a) return -1;
+  const length = scan.varint();
+  if (!scan.within(length, end)) return -1;
+  const stop = scan.at + length;
+  if (bytes[scan.at++] !== 0x0a) return -1;
+  const count = scan.doubles(stop, ACTION_LIMIT);
+  return scan.at === stop && count <= MAX_VALUES ? count : -1;
 }

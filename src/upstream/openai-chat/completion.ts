@@ -3,9 +3,8 @@
  * Gemini, Mistral, DeepSeek, Anthropic, OpenRouter and Zhipu, and the servers of vLLM, SGLang, llama.cpp, Ollama, TGI and MLX.
  */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { malformed, ownerText } from "../transport/failures.ts";
+import { failureOfStatus, malformed, ownerText } from "../transport/failures.ts";
 import { errorIn, isObject, readJson } from "../transport/http.ts";
-import { failureOfStatus } from "../transport/status.ts";
 
 /** The text of a completion, how it ended, and its tokens. */
 export interface Completion {

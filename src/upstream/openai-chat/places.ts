@@ -5,8 +5,7 @@
  */
 import type { GroundedBox, GroundedPoint } from "../../../gen/limber/v1/grounding_pb.ts";
 import { CoordinateConvention } from "../../../gen/limber/v1/supply_pb.ts";
-import type { GroundAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
+import { AttemptFailure, type GroundAnswer, UpstreamFailure } from "../../contracts/contract.ts";
 import { malformed } from "../transport/failures.ts";
 import { type Completion, cutBecause } from "./completion.ts";
 import { isWordForNothing, itemsIn, type JsonItem, jsonIn, saysNothing } from "./model-text.ts";

@@ -13,11 +13,18 @@ import { passed } from "../../codecs/passing.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { WEBSOCKET_PIECES } from "../../codecs/websocket.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { calledOff, failureOf, lost, malformed, toldFailure } from "../transport/failures.ts";
+import {
+  calledOff,
+  failureOf,
+  failureOfClose,
+  failureOfStatus,
+  lost,
+  malformed,
+  toldFailure,
+} from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
-import { failureOfClose, failureOfStatus } from "../transport/status.ts";
-import { isResetDone, type Metadata } from "./decode.ts";
+import { isResetDone, type Metadata } from "./messages.ts";
 
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
@@ -30,7 +37,7 @@ const MAX_SCRATCH_BYTES = 1 << 20;
 const IDLE_MS = 25_000;
 
 /** How a connection begins, with servers of this wire and with others of its manners. `T` is what a server tells of itself. */
-export interface Greeting<T> {
+interface Greeting<T> {
   /** What the client says first; undefined where the server does. */
   readonly hello: Buffer | undefined;
   /** Reads the server's first frame. Throws an UpstreamFailure. */
@@ -40,7 +47,7 @@ export interface Greeting<T> {
 }
 
 /** One request, until its connection is there. */
-export interface OpenpiRequest<T = Metadata> {
+interface OpenpiRequest<T = Metadata> {
   /**
    * Writes the request as the server's metadata want it, into the connection's own buffer; before it may stand what is not answered.
    * `isFirst` says that nothing was asked on this connection before, or not in this episode.

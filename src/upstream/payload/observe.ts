@@ -3,10 +3,8 @@ import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limbe
 import { encoded, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import type { Asker } from "../../codecs/pictures/turns.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
-import type { ModelInput } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
-import { picturesIn } from "../pictures/order.ts";
+import { AttemptFailure, type ModelInput, UpstreamFailure } from "../../contracts/contract.ts";
+import { type EncodedFrame, type FrameSet, picturesIn } from "../pictures/frames.ts";
 import { type FrameSlot, ownName, type Profile, type ProprioSlot } from "./profile.ts";
 
 /** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */

@@ -6,12 +6,14 @@ import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
 import { isMp4 } from "../../codecs/pictures/mp4.ts";
 import { pictureTurns } from "../../codecs/pictures/turns.ts";
-import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { decodeVideo } from "../pictures/ffmpeg.ts";
-import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
-import { picturesIn } from "../pictures/order.ts";
-import { framesOfFiles, MODELS, picturesInVideo } from "../pictures/video.ts";
+import {
+  AttemptFailure,
+  type PredictAnswerPart,
+  type PredictInput,
+  UpstreamFailure,
+} from "../../contracts/contract.ts";
+import { type EncodedFrame, type FrameSet, picturesIn } from "../pictures/frames.ts";
+import { decodeVideo, framesOfFiles, MODELS, picturesInVideo } from "../pictures/video.ts";
 import { malformed } from "../transport/failures.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { rejected } from "./observe.ts";

@@ -7,6 +7,7 @@ import { create } from "@bufbuild/protobuf";
 import sharp, { type Sharp } from "sharp";
 import type { Dispatcher } from "undici";
 import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
+import type { Frame, Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
@@ -17,7 +18,6 @@ import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { uprightFile } from "../../codecs/pictures/upright.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
-import { SharedWork, type WorkProgress } from "./shared-work.ts";
 
 /** A frame as the request gives it: encoded bytes in `data`, or the head of a picture that came as pixels; else a `url`. */
 export interface FrameSource {
@@ -88,14 +88,14 @@ export interface EncodedFrame {
 }
 
 /** `pad` keeps the ratio and centres the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
-export interface FrameSize {
+interface FrameSize {
   readonly width: number;
   readonly height: number;
   readonly fit: "pad" | "stretch";
 }
 
 /** Why a frame was refused, as in `details.violations[].type`. */
-export type FrameReason = keyof typeof SENTENCES;
+type FrameReason = keyof typeof SENTENCES;
 
 /** For the caller: nothing of the address, nothing of what answered. */
 const SENTENCES = {
@@ -446,4 +446,85 @@ async function decoded(path: string, picture: Sharp): Promise<RgbPixels> {
 function undecodable(path: string, error: unknown): FrameRefused {
   const isSlow = error instanceof Error && error.message.includes("timeout");
   return new FrameRefused(isSlow ? "frame_timed_out" : "frame_not_an_image", path, error);
+}
+
+/**
+ * Every picture of a request, for `new FrameSet`: observation by observation, oldest first, its frames and then its depth; last the
+ * goal image, if there is one.
+ */
+export function frameSources(observations: readonly Observation[], goal?: Frame): FrameSource[] {
+  const sources: FrameSource[] = [];
+  for (const [at, { frames, depth }] of observations.entries()) {
+    for (const [i, frame] of frames.entries()) sources.push(sourceOf(frame, `observations.${at}.frames.${i}`));
+    for (const [i, frame] of depth.entries())
+      sources.push({ ...sourceOf(frame, `observations.${at}.depth.${i}`), isDepth: true });
+  }
+  if (goal !== undefined) sources.push(sourceOf(goal, "goal_image"));
+  return sources;
+}
+
+/** How many pictures the observations have; the goal image, if there is one, stands behind them. */
+export const picturesIn = (observations: readonly Observation[]): number =>
+  observations.reduce((sum, { frames, depth }) => sum + frames.length + depth.length, 0);
+
+const sourceOf = ({ camera, url, data, sha256 }: Frame, path: string): FrameSource => ({
+  path,
+  camera,
+  url,
+  data,
+  sha256,
+});
+
+/** What is told of a piece of work while it is done. */
+interface WorkProgress {
+  /** Aborted when nobody waits for the work any more and it has not begun. */
+  readonly signal: Signal;
+  /** From now on the work is done to its end and kept, whether anybody waits or not. */
+  readonly begun: () => void;
+}
+
+class Work<T> implements WorkProgress {
+  readonly signal = new Cancel();
+  readonly done: Promise<T>;
+  waiting = 0;
+  hasBegun = false;
+
+  constructor(make: (progress: WorkProgress) => Promise<T>) {
+    this.done = make(this);
+    // Nobody may be left to hear it.
+    this.done.catch(() => undefined);
+  }
+
+  readonly begun = (): void => {
+    this.hasBegun = true;
+  };
+}
+
+/** Pieces of work by their names. What failed is kept as well. */
+class SharedWork<T> {
+  readonly #all = new Map<string, Work<T>>();
+
+  /** What `make` gives for the name, made on first demand only. Rejects with the signal's reason when that is aborted. */
+  join(name: string, signal: Signal, make: (progress: WorkProgress) => Promise<T>): Promise<T> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    const work = this.#all.get(name) ?? new Work(make);
+    this.#all.set(name, work);
+    return this.#wait(name, signal, work);
+  }
+
+  #wait(name: string, signal: Signal, work: Work<T>): Promise<T> {
+    work.waiting += 1;
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        work.waiting -= 1;
+        if (work.waiting === 0 && !work.hasBegun) {
+          this.#all.delete(name);
+          work.signal.abort(signal.reason);
+        }
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      work.done.then(resolve, reject).finally(() => signal.removeEventListener("abort", leave));
+    });
+  }
 }

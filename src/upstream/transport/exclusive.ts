@@ -3,13 +3,12 @@
  * valid among all replicas. The server knows nothing of leases, so an answer that comes after the lease's end is thrown away.
  */
 import { createHash } from "node:crypto";
+import type { Signal } from "../../cancellation.ts";
 import { sleep, steadyNow } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import type { CallOptions } from "../wire.ts";
 import { calledOff, unreachable } from "./failures.ts";
-import type { ServerLeases, Taken } from "./leases.ts";
 import type { Address } from "./servers.ts";
-import { Turns } from "./turns.ts";
 
 const LEASE_MS = 30_000;
 /** A call keeps the server this much longer than it may take. */
@@ -18,7 +17,7 @@ const GRACE_MS = 1_000;
 const AGAIN_MS = 15;
 
 /** What a call does while it holds the server: the answer, and what the server is set up with afterwards. */
-export type ExclusiveWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
+type ExclusiveWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
 
 /** One server under its lease. */
 export class Exclusive {
@@ -72,5 +71,114 @@ export class Exclusive {
         throw calledOff(signal);
       });
     }
+  }
+}
+
+/** A server that was leased, and the state in which the lease before left it. */
+interface Taken {
+  /** Grows with every lease, so that an old one is never taken for a new one. */
+  readonly epoch: number;
+  /** Whose session the server served last; undefined where nothing is known. */
+  readonly session: string | undefined;
+  /** What the server was set up with at the last release; undefined where nothing is known. */
+  readonly setup: string | undefined;
+}
+
+/** How a server is released. */
+interface Released {
+  readonly epoch: number;
+  /** For so long the session keeps the server. */
+  readonly keepMs: number;
+  /** What the server is set up with; undefined where that is unknown. */
+  readonly setup: string | undefined;
+}
+
+/** The leases of all servers. A session is named by the caller; the empty name stands for calls without one. */
+export interface ServerLeases {
+  /**
+   * Takes a server for one call of a session, for `runMs` unless it is released before. `running`: a call of the same session, or of none,
+   * has it and will be done. `busy`: another session has it. Rejects when that cannot be found out.
+   */
+  take(server: string, session: string, runMs: number): Promise<Taken | "running" | "busy">;
+  /** Releases a server, unless it was leased by another call meanwhile. */
+  release(server: string, released: Released): Promise<void>;
+}
+
+interface HeldLease {
+  epoch: number;
+  session: string;
+  setup: string | undefined;
+  runningUntil: number;
+  until: number;
+}
+
+/** More servers than this are not remembered: what is set up there is then not known any more. */
+const MOST_KNOWN = 4_096;
+
+/** Leases in this process alone, for a gateway of one replica. */
+export function localLeases(): ServerLeases {
+  const known = new Map<string, HeldLease>();
+  return {
+    async take(server, session, runMs) {
+      const at = steadyNow();
+      const held = known.get(server);
+      if (held && held.until > at && held.session !== session) return held.session === "" ? "running" : "busy";
+      if (held && held.runningUntil > at) return "running";
+      const until = at + runMs;
+      if (known.size >= MOST_KNOWN) for (const [name, one] of known) if (one.until <= at) known.delete(name);
+      known.set(server, { epoch: (held?.epoch ?? 0) + 1, session, setup: undefined, runningUntil: until, until });
+      return { epoch: (held?.epoch ?? 0) + 1, session: held?.session, setup: held?.setup };
+    },
+    async release(server, { epoch, keepMs, setup }) {
+      const held = known.get(server);
+      if (held?.epoch !== epoch) return;
+      const at = steadyNow();
+      known.set(server, { ...held, setup, runningUntil: at, until: at + keepMs });
+    },
+  };
+}
+
+const MAX_WAITING = 256;
+
+/** A queue that one call at a time leaves. */
+export class Turns {
+  readonly #waiting: (() => void)[] = [];
+  #taken = false;
+
+  /** No call has a turn, and none waits. */
+  get free(): boolean {
+    return !this.#taken;
+  }
+
+  /** Runs the work when it's its turn. Rejects with an UpstreamFailure: called off while waiting, or too many wait already. */
+  async run<T>(signal: Signal, work: () => Promise<T>): Promise<T> {
+    if (signal.aborted) throw calledOff(signal);
+    if (this.#taken) await this.#wait(signal);
+    this.#taken = true;
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#taken = false;
+      else next();
+    }
+  }
+
+  #wait(signal: Signal): Promise<void> {
+    if (this.#waiting.length >= MAX_WAITING) {
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
+    }
+    return new Promise((resolve, reject) => {
+      const go = (): void => {
+        signal.removeEventListener("abort", leave);
+        resolve();
+      };
+      const leave = (): void => {
+        this.#waiting.splice(this.#waiting.indexOf(go), 1);
+        reject(calledOff(signal));
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#waiting.push(go);
+    });
   }
 }

@@ -7,14 +7,14 @@ import { Resolver } from "node:dns";
 import { lookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
-import { Agent, buildConnector, type Dispatcher } from "undici";
+import { Agent, buildConnector, type Dispatcher, fetch } from "undici";
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { after, inTime } from "../../clock.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */
-export type AddressReason =
+type AddressReason =
   | "too_long"
   | "bad_character"
   | "malformed"
@@ -53,7 +53,7 @@ export function wordsOfRefusal({ reason }: AddressRefused, { schemes, allowPriva
 }
 
 /** Which addresses the operator allows. */
-export interface AddressPolicy {
+interface AddressPolicy {
   /**
    * False: public unicast addresses only. True: also loopback, private networks, unique local and shared (100.64/10)
    * addresses. Link-local, multicast, reserved and cloud metadata addresses are refused either way.
@@ -62,7 +62,7 @@ export interface AddressPolicy {
 }
 
 /** What a URL must be like to be accepted. Schemes as URL.protocol writes them: `https:`. */
-export interface UrlPolicy extends AddressPolicy {
+interface UrlPolicy extends AddressPolicy {
   readonly schemes: readonly string[];
 }
 
@@ -139,7 +139,7 @@ export interface LookupAnswer {
 }
 
 /** Turns a name into its addresses, or rejects. */
-export type Resolve = (hostname: string) => Promise<readonly LookupAnswer[]>;
+type Resolve = (hostname: string) => Promise<readonly LookupAnswer[]>;
 
 /** A policy, and the resolver of names: by default the system's where private addresses are allowed, else DNS alone. */
 export interface GuardOptions extends AddressPolicy {
@@ -314,7 +314,7 @@ const SILENCE_MS = 10_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
 /** The limits of an agent. */
-export interface AgentOptions {
+interface AgentOptions {
   /** Milliseconds without a byte of the answer; 0 waits until the request is aborted. */
   readonly silenceMs?: number;
   readonly connections?: number;
@@ -337,7 +337,7 @@ export const guardedAgent = (
   });
 
 /** Why nothing was fetched. */
-export type FetchReason = "unreachable" | "timed_out" | "bad_status" | "too_large" | "encoded";
+type FetchReason = "unreachable" | "timed_out" | "bad_status" | "too_large" | "encoded";
 
 /** The address was allowed, but gave no usable answer. The cause is for the log, not for callers. */
 export class FetchFailed extends Error {
@@ -351,7 +351,7 @@ export class FetchFailed extends Error {
 }
 
 /** How to fetch: through which agent, and how much of it, how long, for whom. */
-export interface FetchOptions {
+interface FetchOptions {
   /** From guardedAgent. */
   readonly agent: Dispatcher;
   readonly maxBytes: number;
@@ -443,3 +443,44 @@ class Download implements Dispatcher.DispatchHandler {
 }
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
+
+/** A request as libraries make it. */
+interface GuardedRequest {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | URLSearchParams | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * The whole answer. `agent` is from `guardedAgent`; the text of the address is judged before, by `checkUrl`. Rejects with `FetchFailed` where
+ * it is longer than `maxBytes`, unpacked, or as `fetch` does.
+ */
+export async function guardedFetch(
+  address: string,
+  { method, headers, body, signal }: GuardedRequest,
+  { agent, maxBytes }: { agent: Dispatcher; maxBytes: number },
+): Promise<Response> {
+  const answer = await fetch(address, {
+    method,
+    headers,
+    redirect: "manual",
+    dispatcher: agent,
+    ...(body !== undefined && { body }),
+    ...(signal && { signal }),
+  });
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of answer.body ?? []) {
+    size += chunk.length;
+    if (size > maxBytes) throw new FetchFailed("too_large");
+    chunks.push(chunk);
+  }
+  const { status } = answer;
+  return new Response(WITHOUT_BODY.has(status) ? null : Buffer.concat(chunks), {
+    status,
+    headers: [...answer.headers],
+  });
+}
+
+const WITHOUT_BODY = new Set([101, 204, 205, 304]);

@@ -8,10 +8,9 @@ import { Gatherer } from "../../codecs/gatherer.ts";
 import { retryAfterMs } from "../../codecs/retry-after.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
-import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
+import { calledOff, failureOf, failureOfStatus, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
-import { failureOfStatus } from "./status.ts";
 
 /** A request's text as JSON, or its bytes in a type of their own. */
 export type HttpBody = string | HttpBytes;

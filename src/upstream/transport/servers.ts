@@ -3,7 +3,6 @@ import type { LookupFunction } from "node:net";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
-import type { GrpcClientFactory } from "./grpc.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
 
 /** Where the wires may go, and how they find it. */
@@ -15,8 +14,6 @@ export interface ServerReach extends GuardOptions {
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
   readonly lookup: LookupFunction;
-  /** Makes the clients of wires that are gRPC. */
-  readonly openGrpc: GrpcClientFactory;
   /** Where calls of each endpoint go, as HTTP servers answered; shared by the wires of one gateway. */
   readonly found?: FoundAddresses;
 }

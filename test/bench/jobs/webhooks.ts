@@ -5,7 +5,7 @@ import { setTimeout as rest } from "node:timers/promises";
 import { nowSeconds } from "../../../src/clock.ts";
 import { Signer } from "../../../src/events/webhook-signer.ts";
 import { MOST_AT_ONE_HOOK } from "../../../src/store/events/webhooks.ts";
-import { post } from "../../../src/upstream/post/post.ts";
+import { post } from "../../../src/upstream/post.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { cpuNanos, median, startModelServer } from "../support/processes.ts";
 import { cpuMicros, openBenchHouse, seconds } from "./gateway.ts";

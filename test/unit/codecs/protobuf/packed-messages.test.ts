@@ -15,7 +15,7 @@ import type { FrameSchema, ImageFormat } from "../../../../gen/limber/v1/observa
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { framedChunk } from "../../../../src/edge/transports/grpc/loop-messages.ts";
 import { packedRequest } from "../../../../src/inference/control-loop/packed-observation.ts";
-import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
+import { packedAnswer } from "../../../../src/upstream/limber-policy/codec.ts";
 import { runs } from "../../../support/runs.ts";
 
 /** Numbers below `below`, from a seed. */

@@ -6,7 +6,7 @@ import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_p
 import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
 import { SentAction } from "../../../../src/contracts/act.ts";
 import { toText } from "../../../../src/edge/messages/json.ts";
-import { packedAnswer } from "../../../../src/upstream/limber-policy/packed-chunk.ts";
+import { packedAnswer } from "../../../../src/upstream/limber-policy/codec.ts";
 
 /** The largest number that an action may have: the one below 2^128. */
 const MOST = 2 ** 128 - 2 ** 75;

@@ -3,11 +3,11 @@
  * same request, and marked as simulated.
  */
 import sharp from "sharp";
-import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
-import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
-import type { PredictInput } from "../../contracts/contract.ts";
-import type { FrameSet } from "../pictures/frames.ts";
-import type { Wire } from "../wire.ts";
+import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
+import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
+import type { PredictInput } from "../contracts/contract.ts";
+import type { FrameSet } from "./pictures/frames.ts";
+import type { Wire } from "./wire.ts";
 
 const NOTE = "Placeholder output: no model was asked.";
 const GREY = { r: 128, g: 128, b: 128 };

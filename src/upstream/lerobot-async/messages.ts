@@ -1,13 +1,58 @@
-/** LeRobot's messages as pickles of its own classes: written for them, and read without running any; tensors are views of one storage. */
+/**
+ * The contents of LeRobot's messages: pickles of its own classes, which are read without running any, or JSON and safetensors.
+ */
+import { type LerobotMessage, mapOf, readLerobotMessage, writeLerobotMessage } from "../../codecs/python/lerobot.ts";
 import { type DType, NdArray } from "../../codecs/python/ndarray.ts";
 import { PERSISTENT_ID, PyObject, type PyValue, readPickle } from "../../codecs/python/pickle.ts";
 import { type Picklable, PyFloat, writePickle } from "../../codecs/python/pickle-write.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { chunkOf } from "../payload/chunk.ts";
+import { chunkOf, type Table } from "../payload/actions.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
-import type { Profile } from "../payload/profile.ts";
+import type { Constant, Profile } from "../payload/profile.ts";
 import { failureOf, malformed } from "../transport/failures.ts";
-import { intervalOf, loadedBy, MAX_DIM, MAX_STEPS, tableOf } from "./dialect.ts";
+
+/** A way to write messages. */
+export interface LerobotDialect {
+  /** The policy that the offering names, and what it will be shown. */
+  writeSetup(profile: Profile): Buffer;
+  /** One observation that the server has to look at; `timestamp` in Unix seconds. Throws an UpstreamFailure for files in a picture's place. */
+  writeObservation(parts: readonly ObservationPart[], task: string, timestep: number, timestamp: number): Buffer;
+  /** The first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that don't go on from `timestep`. */
+  readChunk(bytes: Buffer, timestep: number, horizon: number): ActAnswer;
+}
+
+/** Steps of a chunk, and numbers of a step. */
+const MAX_STEPS = 1_024;
+const MAX_DIM = 1_024;
+
+/** What the server shall load, as an offering's constants have it. */
+function loadedBy(constants: readonly Constant[]): {
+  policyType: string | number;
+  path: string | number;
+  actionsPerChunk: string | number;
+  device: string | number;
+} {
+  const constant = new Map(constants.map(({ key, value }) => [key, value]));
+  return {
+    policyType: constant.get("policy_type") ?? "",
+    path: constant.get("pretrained_name_or_path") ?? "",
+    actionsPerChunk: constant.get("actions_per_chunk") ?? 50,
+    device: constant.get("device") ?? "cuda",
+  };
+}
+
+/** Milliseconds between the first two steps, by their timestamps in seconds; 0 where there is one step, or no time. */
+const intervalOf = ([first, second]: readonly unknown[]): number =>
+  typeof first === "number" && typeof second === "number" ? Math.round(1_000 * (second - first)) : 0;
+
+/** Rows under each other. Throws an UpstreamFailure where they differ in length. */
+function tableOf(rows: readonly Float64Array[]): Table {
+  const columns = rows[0]?.length ?? 0;
+  if (rows.some(({ length }) => length !== columns)) throw malformed("the rows differ in length");
+  const values = new Float64Array(rows.length * columns);
+  for (const [i, row] of rows.entries()) values.set(row, i * columns);
+  return { rows: rows.length, columns, values };
+}
 
 /** Where its classes live since 0.4.0. */
 const HELPERS = "lerobot.async_inference.helpers";
@@ -32,7 +77,7 @@ const STORAGES: Readonly<Record<string, DType>> = {
 const STORAGE_NAMES: ReadonlySet<string> = new Set(Object.keys(STORAGES));
 
 /** The policy that the offering names, and what it will be shown. */
-export function writeSetup({ frames, proprio, constants }: Profile): Buffer {
+function writePickledSetup({ frames, proprio, constants }: Profile): Buffer {
   const loaded = loadedBy(constants);
   const names = proprio.map(({ key }) => key);
   const state: [string, Picklable] = [
@@ -63,7 +108,7 @@ export function writeSetup({ frames, proprio, constants }: Profile): Buffer {
 }
 
 /** One observation that the server has to look at. Throws an UpstreamFailure for files in a picture's place. */
-export function writeObservation(
+function writePickledObservation(
   parts: readonly ObservationPart[],
   task: string,
   timestep: number,
@@ -91,14 +136,14 @@ function pickled({ kind }: ObservationPart, array: NdArray): Picklable {
  * The first `horizon` rows of a pickled chunk. Throws an UpstreamFailure: a pickle of anything else, tensors that reach beyond their storage, and
  * steps that don't go on from `timestep`, which belong to an earlier observation.
  */
-export function readChunk(pickle: Buffer, timestep: number, horizon: number): ActAnswer {
+export function readPickledChunk(pickle: Buffer, timestep: number, horizon: number): ActAnswer {
   const actions = unpickled(pickle, ALLOWED, 0).value;
   if (!Array.isArray(actions) || actions.length > MAX_STEPS) throw malformed("the answer is no list of actions");
   const storages = new Map<string, Float64Array>();
   const rows = actions.map((action, i) => {
     const fields = action instanceof PyObject && action.state instanceof Map ? action.state : undefined;
     if (fields?.get("timestep") !== timestep + i) throw malformed("the steps are those of another observation");
-    return rowOf(fields.get("action"), storages);
+    return pickledRow(fields.get("action"), storages);
   });
   return chunkOf(tableOf(rows), horizon, { dtMs: intervalOf(actions.map(timeOf)) });
 }
@@ -109,7 +154,7 @@ function timeOf(action: PyValue): unknown {
 }
 
 /** A tensor of one axis: its part of the storage, by offset and stride. */
-function rowOf(tensor: PyValue | undefined, storages: Map<string, Float64Array>): Float64Array {
+function pickledRow(tensor: PyValue | undefined, storages: Map<string, Float64Array>): Float64Array {
   if (!(tensor instanceof PyObject) || tensor.name !== TENSOR) throw malformed("an action is no tensor");
   const [storage, offset, size, stride] = tensor.args;
   const bytes = storage instanceof PyObject && storage.name === STORAGE ? storage.args[0] : undefined;
@@ -158,3 +203,97 @@ function unpickled(bytes: Buffer, allowed: ReadonlySet<string>, start: number): 
     throw failureOf(error);
   }
 }
+
+/** The policy that the offering names, and what it will be shown. */
+function writeTensorSetup({ frames, proprio, constants }: Profile): Buffer {
+  const loaded = loadedBy(constants);
+  const names = proprio.map(({ key }) => key);
+  const cameras = frames.map(({ key, width, height }): [string, object] => [
+    `observation.images.${key}`,
+    { dtype: "image", shape: [height, width, 3], names: ["height", "width", "channels"] },
+  ]);
+  return writeLerobotMessage({
+    type: "RemotePolicyConfig",
+    policy_type: loaded.policyType,
+    pretrained_name_or_path: loaded.path,
+    lerobot_features: {
+      "observation.state": { dtype: "float32", shape: [names.length], names },
+      ...Object.fromEntries(cameras),
+    },
+    actions_per_chunk: loaded.actionsPerChunk,
+    device: loaded.device,
+    rename_map: {},
+  });
+}
+
+/** One observation that the server has to look at. Throws an UpstreamFailure for files in a picture's place. */
+function writeTensorObservation(
+  parts: readonly ObservationPart[],
+  task: string,
+  timestep: number,
+  timestamp: number,
+): Buffer {
+  const arrays = new Map<string, NdArray>();
+  const scalars: [string, string | number][] = [];
+  for (const part of parts) {
+    const array = arrayOf(part);
+    if (part.kind === "frame") arrays.set(part.key, array);
+    else scalars.push([part.key, array.toFloat64()[0]!]); // a motor has one number, as the profile was checked for
+  }
+  scalars.push(["task", task]);
+  return writeLerobotMessage(
+    {
+      type: "TimedObservation",
+      timestamp,
+      timestep,
+      must_go: true,
+      scalar_data: Object.fromEntries(scalars),
+      numpy_keys: [...arrays.keys()],
+    },
+    arrays,
+  );
+}
+
+/** The first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that don't go on from `timestep`. */
+export function readTensorChunk(bytes: Buffer, timestep: number, horizon: number): ActAnswer {
+  const { told, arrays } = messageOf(bytes);
+  const actions = told.get("actions");
+  if (told.get("type") !== "TimedActions" || !Array.isArray(actions) || actions.length > MAX_STEPS)
+    throw malformed("the answer is no list of actions");
+  const times = actions.map((action: unknown) => mapOf(action));
+  const rows = times.map((time, i) => {
+    if (time?.get("timestep") !== timestep + i) throw malformed("the steps are those of another observation");
+    return tensorRow(arrays.get(`action_${i}`));
+  });
+  return chunkOf(tableOf(rows), horizon, { dtMs: intervalOf(times.map((time) => time?.get("timestamp"))) });
+}
+
+function tensorRow(array: NdArray | undefined): Float64Array {
+  if (array === undefined) throw malformed("a step without its action");
+  const [length = 0, ...more] = array.shape;
+  if (more.length > 0 || length < 1 || length > MAX_DIM) throw malformed("an action isn't one row of numbers");
+  if (!/^<f/.test(array.dtype)) throw malformed(`actions of ${array.dtype}`);
+  return array.toFloat64();
+}
+
+function messageOf(bytes: Buffer): LerobotMessage {
+  try {
+    return readLerobotMessage(bytes);
+  } catch (error) {
+    throw failureOf(error);
+  }
+}
+
+/** Pickles of LeRobot's own classes. */
+export const PICKLES: LerobotDialect = {
+  writeSetup: writePickledSetup,
+  writeObservation: writePickledObservation,
+  readChunk: readPickledChunk,
+};
+
+/** JSON and safetensors. */
+export const TENSORS: LerobotDialect = {
+  writeSetup: writeTensorSetup,
+  writeObservation: writeTensorObservation,
+  readChunk: readTensorChunk,
+};

@@ -1,25 +1,109 @@
-/**
- * One model server of the native wire: a duplex call that stays open carries all acts, and every other call is one of its own. Acts have a
- * connection of their own, so that no slow reader of predicted frames can hold one up.
- */
+/** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
+import {
+  DescribeResponseSchema,
+  GroundRequestSchema,
+  GroundResponseSchema,
+  PolicyService,
+  PredictRequestSchema,
+  PredictResponseSchema,
+  type ServedModel,
+} from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import type { Signal } from "../cancellation.ts";
+import { type ActAnswer, AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
+import { encodeAct, loopEncoder, readAct, readMessage } from "./limber-policy/codec.ts";
+import {
+  type ActMessage,
+  framed,
+  framedCancel,
+  framedDescribe,
+  groundAnswerOf,
+  groundRequestOf,
+  type HeardAct,
+  messageIn,
+  predictPartOf,
+  predictRequestOf,
+} from "./limber-policy/messages.ts";
+import { calledOff, failureOf, lost, malformed } from "./transport/failures.ts";
+import { type DuplexEvents, GRPC_SCHEMES, GrpcClient, type GrpcDuplex, type GrpcExchange } from "./transport/grpc.ts";
+import { MAX_MESSAGE_BYTES, type ServerReach, Servers, type UpstreamServer } from "./transport/servers.ts";
+import type { AnswerHandler, CallOptions, UpstreamTarget, Wire } from "./wire.ts";
 
-import type { Signal } from "../../cancellation.ts";
-import type { ActAnswer } from "../../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
-import type { DuplexEvents, GrpcClient, GrpcDuplex, GrpcExchange } from "../transport/grpc.ts";
-import { MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
-import type { AnswerHandler } from "../wire.ts";
-import { readAct } from "./codec.ts";
-import type { HeardAct } from "./decode.ts";
-import { type ActMessage, framedCancel } from "./encode.ts";
+/** The native wire, and the question that only it can ask. */
+export interface LimberPolicyWire extends Wire {
+  /** What the server serves; throws an UpstreamFailure. */
+  describe(target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]>;
+}
+
+/** Opens the wire; connections are made on first use. */
+export function limberPolicy(reach: ServerReach): LimberPolicyWire {
+  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(new GrpcClient(address)));
+
+  const describe = async (target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]> => {
+    const bytes = await channels.of(target).unary(exchange("describe", call), framedDescribe());
+    return messageIn(DescribeResponseSchema, bytes, readMessage).models;
+  };
+
+  return {
+    id: "limber-policy",
+    asksHorizon: true,
+    schemes: Object.keys(GRPC_SCHEMES),
+    describe,
+    async act(target, input, frames, call) {
+      const message = await encodeAct(target.model, input, frames, call);
+      return await channels.of(target).act(PATH.act, message, call.signal);
+    },
+    line(target, input, { requestId }) {
+      const messageOf = loopEncoder(target.model, input, requestId);
+      return {
+        ask(observations, budgetMs, signal, handler) {
+          channels.of(target).ask(PATH.act, messageOf(observations, budgetMs), signal, handler);
+        },
+      };
+    },
+    predict(target, input, frames, call) {
+      const encode = async () => framed(PredictRequestSchema, await predictRequestOf(target.model, input, frames));
+      const read = (part: Buffer) => predictPartOf(messageIn(PredictResponseSchema, part, readMessage));
+      return channels.of(target).stream(exchange("predict", call), encode, read);
+    },
+    async ground(target, input, frames, call) {
+      const message = framed(GroundRequestSchema, await groundRequestOf(target.model, input, frames));
+      const bytes = await channels.of(target).unary(exchange("ground", call), message);
+      return groundAnswerOf(messageIn(GroundResponseSchema, bytes, readMessage));
+    },
+    async health(target, call) {
+      await describe(target, call);
+    },
+    async close() {
+      channels.close();
+    },
+  };
+}
+
+type PolicyMethod = keyof typeof PolicyService.method;
+
+const pathOf = (method: PolicyMethod): string => `/${PolicyService.typeName}/${PolicyService.method[method].name}`;
+
+const PATH: Readonly<Record<PolicyMethod, string>> = {
+  describe: pathOf("describe"),
+  act: pathOf("act"),
+  predict: pathOf("predict"),
+  ground: pathOf("ground"),
+};
+
+const exchange = (method: PolicyMethod, { signal, budgetMs, requestId, traceparent }: CallOptions): GrpcExchange => ({
+  path: PATH[method],
+  signal,
+  budgetMs,
+  requestId,
+  traceparent,
+});
 
 const MAX_CALL_ID = 2 ** 32 - 1;
 /** Acts that wait for one server at one time. What is beyond would wait for longer than robots do, and fills memory where it is silent. */
 const MOST_ACTS = 4_096;
 
 /** The calls to one server under one credential. */
-export class PolicyChannel implements UpstreamServer {
+class PolicyChannel implements UpstreamServer {
   readonly #client: GrpcClient;
   #stream: ActStream | undefined;
 

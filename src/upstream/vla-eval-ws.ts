@@ -1,0 +1,213 @@
+/**
+ * vla-evaluation-harness's model servers: WebSocket and MessagePack, messages with a type, episodes. Connections are openpi's, but the client
+ * sends a hello first, and an episode starts with a message that has no answer. A server keeps the remainder of a chunk for later observations,
+ * by connection and episode. Source: allenai/vla-evaluation-harness, src/vla_eval/model_servers/serve.py at 03a7066, predict.py and connection.py
+ * at 13de095.
+ */
+import { WireSession } from "../../gen/limber/v1/supply_pb.ts";
+import { BRAND } from "../brand.ts";
+import { now } from "../clock.ts";
+import type { MsgpackBudget, Packable, Unpacked, UnpackedMap } from "../codecs/python/msgpack.ts";
+import { decodeNumpy, encodeNumpyText, NdArray } from "../codecs/python/ndarray.ts";
+import { type ActAnswer, episodeOf } from "../contracts/contract.ts";
+import { askHealth, OpenpiPool } from "./openpi-ws/exchange.ts";
+import { type OpenpiFields, place } from "./openpi-ws/messages.ts";
+import { bareNumber, chunkOf, sideBySide, type Table, tableOf } from "./payload/actions.ts";
+import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
+import { instructionIn, type Profile, Profiles, picture, plainProfile, readsOf, values } from "./payload/profile.ts";
+import { failureOf, malformed, toldFailure } from "./transport/failures.ts";
+import { type Address, type ServerReach, Servers } from "./transport/servers.ts";
+import type { Wire } from "./wire.ts";
+
+const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
+
+/** The size that LIBERO's pictures have in the harness; servers resize themselves. */
+const SIZE = { width: 256, height: 256 } as const;
+
+/** Without a profile: a picture if there is one, all of the proprioception, the instruction. */
+const PLAIN = plainProfile({
+  frames: [picture("", "images.agentview", { ...SIZE, optional: true })],
+  proprio: [values(0, undefined, "states")],
+  instructionKey: "task_description",
+});
+
+/** As the harness sends it: its pictures are turned, as those of openpi's client for LIBERO. */
+const LIBERO: Profile = {
+  ...PLAIN,
+  frames: [
+    picture("agentview", "images.agentview", { ...SIZE, rotate180: true }),
+    picture("wrist", "images.wrist", { ...SIZE, rotate180: true, optional: true }),
+  ],
+  proprio: [values(0, 8, "states")],
+  proprioDim: 8,
+};
+
+const PROFILES = new Profiles(PLAIN, { "vla-eval/libero": LIBERO });
+
+/** Opens the wire; connections are made on first use. */
+export function vlaEvalWs(reach: ServerReach): Wire {
+  const pools = new Servers(reach, SCHEMES, openPool);
+  let numbered = 0;
+  return {
+    id: "vla-eval-ws",
+    schemes: Object.keys(SCHEMES),
+    profiles: PROFILES.names,
+    wants: async ({ profile }) => PROFILES.wants(profile),
+    reads: (profile) => readsOf(PROFILES.of(profile), profile),
+    probes: [
+      {
+        name: "action_spec",
+        required: false,
+        async look(target, { signal }) {
+          const { action } = await pools.of(target).metadata(signal);
+          if (action.length === 0 || action.some(({ dims }) => dims === 0))
+            return "it does not say how long an action is";
+          const sum = action.reduce((total, { dims }) => total + dims, 0);
+          const parts = action.map(({ name, dims }) => `${name} ${dims}`).join(", ");
+          if (target.actionDim === undefined || target.actionDim === sum) return `an action has ${parts}`;
+          throw new Error(`it says that an action has ${sum} numbers (${parts}), and ${target.actionDim} are declared`);
+        },
+      },
+    ],
+    async act(target, given, frames, { signal }) {
+      const profile = PROFILES.of(target.profile);
+      const sessionId = profile.session === WireSession.NONE ? undefined : given.sessionId;
+      const { instruction, horizon } = given;
+      const parts = await partsOf(profile, given, frames);
+      const [start, seq] = [++numbered, ++numbered];
+      const answer = await pools.of(target).exchange(sessionId, {
+        async encode(_, room, isFirst) {
+          const observation = encodeObservation(profile, parts, instruction, { seq, room });
+          // A call of no session is an episode: what is left of another robot's chunk must not answer it.
+          return isFirst || sessionId === undefined ? [encodeEpisode(instruction, start), observation] : observation;
+        },
+        opening: undefined,
+        episode: episodeOf(given),
+        signal,
+      });
+      return readAction(answer, profile, horizon, seq, target.actionDim);
+    },
+    async health(target, { signal }) {
+      await askHealth(pools.addressOf(target), signal, "/health");
+    },
+    async close() {
+      pools.close();
+    },
+  };
+}
+
+/** Every connection to one server under one credential. */
+const openPool = (address: Address): OpenpiPool<VlaEvalHello> =>
+  new OpenpiPool(address, { hello: encodeHello(), read: readHello, tellsEpisodes: true });
+
+/** The types of messages that a client sends. */
+type VlaEvalType = "hello" | "episode_start" | "observation";
+
+/** The version of the protocol, since its servers say hello. */
+const PROTOCOL_VERSION = 1;
+
+/** The first message of a connection. */
+const encodeHello = (): Buffer => message("hello", { harness_version: BRAND, protocol_version: PROTOCOL_VERSION }, 0);
+
+/** An episode begins: what the server keeps of the one before is gone. It is not answered. */
+export const encodeEpisode = (instruction: string, seq: number): Buffer =>
+  message("episode_start", { task: instruction === "" ? {} : { name: instruction } }, seq);
+
+/** One observation. Throws an UpstreamFailure for a picture's file that the server cannot read. */
+export function encodeObservation(
+  profile: Profile,
+  parts: readonly ObservationPart[],
+  instruction: string,
+  { seq, room }: { seq: number; room: MsgpackBudget },
+): Buffer {
+  const payload: OpenpiFields = new Map();
+  for (const part of parts) place(payload, part.key, packed(part));
+  for (const [key, text] of instructionIn(profile, instruction)) place(payload, key, text);
+  for (const { key, value } of profile.constants) place(payload, key, value);
+  return message("observation", payload, seq, room);
+}
+
+/** Pixels are an array, a file is what the harness makes of a picture itself; it makes PNG and JPEG. */
+function packed({ key, value }: ObservationPart): Packable<NdArray> {
+  if (value instanceof NdArray) return value;
+  const { bytes, format, width, height } = value;
+  if (format === "webp") throw rejected(`this wire carries no WebP, under ${key}`);
+  return { __image__: true, format, data: bytes, shape: [height, width, 3] };
+}
+
+function message(type: VlaEvalType, payload: Packable<NdArray>, seq: number, room?: MsgpackBudget): Buffer {
+  return encodeNumpyText({ type, payload, seq, timestamp: now() / 1_000 }, room);
+}
+
+type VlaEvalValue = Unpacked<NdArray>;
+
+/** What a server says of itself. */
+interface VlaEvalHello {
+  /** The parts of an action and their sizes; empty where it does not say. */
+  readonly action: readonly { readonly name: string; readonly dims: number }[];
+}
+
+/** Reads the answer to a hello. Throws an UpstreamFailure. */
+export function readHello(frame: Buffer): VlaEvalHello {
+  const spec = payloadOf(frame, "hello").payload.get("action_spec");
+  const parts = spec instanceof Map ? [...spec] : [];
+  return {
+    action: parts.flatMap(([name, part]) => {
+      const dims = part instanceof Map ? part.get("dims") : undefined;
+      return typeof dims === "number" && Number.isInteger(dims) && dims >= 0 ? [{ name: name.slice(0, 64), dims }] : [];
+    }),
+  };
+}
+
+/** The first `horizon` rows of the action that answers message `seq`. Throws an UpstreamFailure: the server's own error, another message's answer. */
+export function readAction(
+  frame: Buffer,
+  { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
+  horizon: number,
+  seq: number,
+  dim?: number,
+): ActAnswer {
+  const { payload, seq: answered } = payloadOf(frame, "action");
+  if (answered !== seq) throw malformed("the answer is to another request");
+  const usual = payload.get("actions") ?? payload.get("action");
+  const tables =
+    actionKeys.length > 0
+      ? actionKeys.map((key) => tableIn(usual instanceof Map ? usual.get(key) : payload.get(key)))
+      : [tableIn(usual)];
+  return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
+}
+
+/** Rows of an array, or of lists of numbers; one list of numbers is one row. */
+function tableIn(value: VlaEvalValue | undefined): Table {
+  if (value instanceof NdArray) return tableOf(value);
+  if (typeof value === "number") return bareNumber(value);
+  if (!Array.isArray(value)) throw malformed("there is no array of actions");
+  const rows = value.every(isNumber) ? [value] : value;
+  const columns = Array.isArray(rows[0]) ? rows[0].length : 0;
+  const numbers = rows.flatMap((row) => {
+    if (Array.isArray(row) && row.length === columns && row.every(isNumber)) return row;
+    throw malformed("a row of the action is no list of numbers");
+  });
+  return { rows: rows.length, columns, values: Float64Array.from(numbers) };
+}
+
+const isNumber = (value: VlaEvalValue): value is number => typeof value === "number";
+
+/** What a message of this type carries. Throws an UpstreamFailure for another one, and for the server's own error. */
+function payloadOf(frame: Buffer, type: "hello" | "action"): { payload: UnpackedMap<NdArray>; seq: VlaEvalValue } {
+  const message = decode(frame);
+  if (!(message instanceof Map)) throw malformed("a message is a map");
+  const payload = message.get("payload");
+  if (!(payload instanceof Map)) throw malformed("a message has a payload");
+  if (message.get("type") === "error") throw toldFailure(String(payload.get("error") ?? ""));
+  if (message.get("type") !== type) throw malformed(`this is no message of the type ${type}`);
+  return { payload, seq: message.get("seq") ?? null };
+}
+
+function decode(frame: Buffer): VlaEvalValue {
+  try {
+    return decodeNumpy(frame);
+  } catch (error) {
+    throw failureOf(error);
+  }
+}
