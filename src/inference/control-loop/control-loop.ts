@@ -40,13 +40,13 @@ import { PendingRequests, UpstreamChannels } from "./loop-requests.ts";
 import { heldBack, LoopWriter, newRoute, openedOf } from "./loop-writer.ts";
 import type { SessionStream, TakenSession } from "./resumption.ts";
 
-/** Milliseconds without reading after which a caller is taken to be gone. */
+/** Milliseconds without reading after which the loop of a caller ends. */
 const PATIENCE_MS = 10_000;
-/** Milliseconds of silence after which a caller is taken to be gone. Source: specification, "Limits": the life of a pin. */
+/** Milliseconds without an observation after which a loop ends. Source: specification, "Limits": the life of a pin. */
 const SILENCE_MS = 15 * 60_000;
-/** The longest that an observation may be of use. */
+/** The longest deadline of an observation, in milliseconds. */
 const LONGEST_DEADLINE_MS = 10_000;
-/** Reasons of holds that are the last asked offering's. */
+/** Hold reasons that the last offering caused. */
 const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
   HoldReason.LATE,
   HoldReason.UPSTREAM_FAILED,
@@ -54,12 +54,12 @@ const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
 ]);
 /** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
-/** A stream writes no more than one episode down in so many milliseconds. */
+/** Milliseconds between two episodes that a stream records. */
 const RECORD_MS = 100;
-/** The greatest number of an episode, as the schema has it. */
+/** The greatest episode number of the schema. */
 const LAST_EPISODE = 2_147_483_647;
 
-/** One robot in its loop. */
+/** One robot's control loop. `routing/loop` decides; this class does the I/O. */
 class ControlLoop implements Carried {
   readonly #session: SessionPin | undefined;
   readonly mover: Mover;
@@ -75,31 +75,31 @@ class ControlLoop implements Carried {
   readonly #writer: LoopWriter;
   readonly #tracker: PlanTracker;
   readonly #tally: LoopCounts;
-  /** What does not change about it, for those who watch. */
+  /** The facts that never change, for watchers. */
   readonly #about: LoopFacts;
-  /** What is to be done, in a list that is used again. */
+  /** The effects to carry out, in a list that is reused; undefined while one is being read. */
   #effects: (LoopEffect<ParsedObservation> | undefined)[] | undefined = [];
   #opened = false;
   #over = false;
-  /** Why it ends as soon as no answer is awaited; a refusal, or undefined for a good end. */
+  /** Set once the loop is to end when no answer is awaited: with a refusal, or well. */
   #ending: { refusal: Refusal | undefined } | undefined;
   #wakeAt = Number.POSITIVE_INFINITY;
   #forgetWake = (): void => {};
   #heardAt = steadyNow();
   #touchedAt = Number.NEGATIVE_INFINITY;
-  /** The episode that the caller says it is in. */
+  /** The episode that the caller named in `open`. */
   readonly #asked: number | undefined;
-  /** What the database says of the session; undefined where the stream has none. */
+  /** The session as the database has it; undefined for a stream without one. */
   #taken: Promise<TakenSession> | undefined;
-  /** It is known what was charged for on the stream before. */
+  /** Whether the charges of the previous stream are known. */
   #known = false;
-  /** The last chunk of the stream before, until one of this stream is charged or an episode begins. */
+  /** The last chunk of the previous stream, until this stream charges one or an episode begins. */
   #resumed: ResumedChunk | undefined;
-  /** The newest observation that came before that was known. */
+  /** The newest observation that came before `#known`. */
   #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
-  /** Episodes that began before that was known: the last number that the caller gave, and how many resets without one came after it. */
+  /** Episodes that began before `#known`: the last number that the caller gave, and the count of later resets without one. */
   #earlyReset: { readonly base: number | undefined; readonly more: number } | undefined;
-  /** An episode has begun that is not on record yet. */
+  /** Whether the current episode is not recorded yet. */
   #recording = false;
   #recordedAt = Number.NEGATIVE_INFINITY;
   /** The last chunk that waits for its charge; undefined while none does. */
@@ -109,7 +109,7 @@ class ControlLoop implements Carried {
   /** Notices of chunks that were not sent, for the next chunk. */
   #notices = NO_NOTICES;
 
-  /** Plans the loop, or refuses it when nothing may serve it. */
+  /** Plans the loop. Throws a refusal if no offering can serve it. */
   constructor(
     deps: InferenceDeps,
     speaker: StreamWriter<ActStreamResponse>,
@@ -207,7 +207,7 @@ class ControlLoop implements Carried {
     return this.#known ? { episode: this.#writer.episode, last: this.#writer.last ?? this.#resumed } : undefined;
   }
 
-  /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
+  /** Takes the session, holds credit, then sends `opened`. The newest observation that comes meanwhile waits. */
   begin(): void {
     const before = this.#deps.loops.enter(this);
     before?.cut(takenOver());
@@ -304,7 +304,7 @@ class ControlLoop implements Carried {
     if (!this.#early || view.step > this.#early.view.step) this.#early = { view, at };
   }
 
-  /** A new episode begins: nothing of the one before leaves any longer. */
+  /** Begins a new episode: chunks of the previous one are no longer sent. */
   reset({ instruction, episode }: Pick<LoopReset, "instruction" | "episode">): void {
     if (this.#over) return;
     this.#heardAt = steadyNow();
@@ -364,7 +364,7 @@ class ControlLoop implements Carried {
     this.#endIfDone();
   }
 
-  /** The caller is done. */
+  /** The caller sends no more. */
   finish(): void {
     this.#end(undefined);
   }
@@ -373,7 +373,7 @@ class ControlLoop implements Carried {
     if (this.#writer.room()) this.#reblock();
   }
 
-  /** The caller is gone: nothing more is sent. */
+  /** The connection is closed: nothing more is sent. */
   abandon(): void {
     this.#stop(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
   }
@@ -401,7 +401,7 @@ class ControlLoop implements Carried {
     else if (!this.#loop.busy && this.#sending === undefined) this.#billing.tidy();
   }
 
-  /** Whether anything may be dispatched at the moment, and if not, why. */
+  /** Tells the loop whether it may dispatch, and the hold reason if not. */
   #reblock(): void {
     this.#happen({ kind: "blocked", at: steadyNow(), why: this.#blockedBy() });
   }
@@ -412,7 +412,7 @@ class ControlLoop implements Carried {
     return this.#writer.behind ? HoldReason.SLOW_READER : undefined;
   }
 
-  /** Lets something happen to the loop, and does what it asks for. */
+  /** Passes an event to the loop and carries out its effects. */
   #happen(event: LoopEvent<ParsedObservation>): void {
     if (this.#over) return;
     const effects = this.#effects ?? [];
@@ -569,7 +569,7 @@ class ControlLoop implements Carried {
     this.#writer.end(refusal, this.#opened, dropped);
   }
 
-  /** Nothing happens any longer: calls are called off, what is owed is settled. */
+  /** Ends all work: cancels calls and settles charges. */
   #stop(refusal: Refusal | undefined): void {
     if (this.#over) return;
     const at = steadyNow();
@@ -582,7 +582,7 @@ class ControlLoop implements Carried {
     this.#billing.close(refusal);
   }
 
-  /** Leaves to the next stream of the session what this one has, or what it found and has not come to know yet. */
+  /** Stores the state for the next stream of the session: this stream's, or the one that it found. */
   async #leave(): Promise<void> {
     const by = this.#stream;
     if (!by) return;
@@ -642,9 +642,9 @@ function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number
   return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
 }
 
-/** Milliseconds in which a caller has to open its loop. */
+/** Milliseconds within which a caller must send `open`. */
 const OPEN_WITHIN_MS = 10_000;
-/** Messages that a caller may send before the preset has been read. */
+/** The most messages that wait while the preset is read. */
 const MOST_WAITING = 256;
 
 /** Serves one stream. */
@@ -715,7 +715,7 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
     this.#robot?.abandon();
   }
 
-  /** Never rejects: what refuses the loop ends the conversation. */
+  /** Never rejects: a refusal ends the stream. */
   async #open(asked: LoopOpen): Promise<void> {
     try {
       const open = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
