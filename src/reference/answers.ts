@@ -14,7 +14,7 @@ import {
 import { type Frame, ImageFormat, type Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { plan } from "./act/plan.ts";
 import type { ActInput, ActOutput } from "./act/types.ts";
-import { missingNote } from "./ground/ground.ts";
+import { missingNote } from "./ground.ts";
 import { decodeImage, type RgbFrame } from "./image.ts";
 import { REFERENCE_MODELS, type ReferenceModel } from "./models.ts";
 import type { EncodedPicture, Pictures } from "./pictures.ts";

@@ -1,9 +1,9 @@
 /** The thread behind `Pictures`: takes jobs and answers each under its ticket. */
 import { parentPort } from "node:worker_threads";
-import { ground } from "./ground/ground.ts";
+import { ground } from "./ground.ts";
 import { decodeImage, encodeImage, type RgbFrame, type RgbImage, UnreadableImage } from "./image.ts";
 import type { EncodedPicture, MadePicture, PictureJob, PictureReply, Results } from "./pictures.ts";
-import { predict } from "./predict/predict.ts";
+import { predict } from "./predict.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
 const predictions = new Map<number, Iterator<RgbImage>>();

@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
-import type { Grounding } from "./ground/ground.ts";
+import type { Grounding } from "./ground.ts";
 import { UnreadableImage } from "./image.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 

@@ -2,7 +2,7 @@
  * What an encoded picture says about itself, read from its first bytes and its outline without decoding a pixel.
  * Sources: PNG (W3C), sections 5 and 11.3.4.5; JPEG (ITU-T T.81), annex B; WebP (RFC 9649), section 2; Exif 2.32 (JEITA CP-3451E), section 4.6.
  */
-import { type Orientation, orientationIn } from "./exif.ts";
+import sharp, { type Sharp } from "sharp";
 
 /** The three encodings that cameras and model servers exchange. */
 export type ImageFormat = "png" | "jpeg" | "webp";
@@ -188,3 +188,92 @@ function isAt(bytes: Buffer, at: number, name: string): boolean {
   for (let i = 0; i < 4; i++) if (bytes[at + i] !== name.charCodeAt(i)) return false;
   return true;
 }
+
+/** How a camera held a picture, as its EXIF data has it. Source: Exif 2.32 (JEITA CP-3451E), sections 4.6.2 and 4.6.4; TIFF 6.0, section 2. */
+
+/** 1 is upright; the others are mirrored, turned, or both. */
+export type Orientation = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8;
+
+/** What makes a stored picture upright: it is mirrored first, then turned clockwise. */
+interface Uprighting {
+  /** Top to bottom. */
+  readonly flip: boolean;
+  /** Left to right. */
+  readonly flop: boolean;
+  readonly degrees: 0 | 90 | 180 | 270;
+}
+
+/** What each orientation needs. */
+export const UPRIGHTING: Readonly<Record<Orientation, Uprighting>> = {
+  1: { flip: false, flop: false, degrees: 0 },
+  2: { flip: false, flop: true, degrees: 0 },
+  3: { flip: false, flop: false, degrees: 180 },
+  4: { flip: true, flop: false, degrees: 0 },
+  5: { flip: true, flop: false, degrees: 90 },
+  6: { flip: false, flop: false, degrees: 90 },
+  7: { flip: false, flop: true, degrees: 90 },
+  8: { flip: false, flop: false, degrees: 270 },
+};
+
+const LITTLE_ENDIAN = 0x4949;
+const BIG_ENDIAN = 0x4d4d;
+const TIFF = 42;
+const ORIENTATION = 0x0112;
+/** Types of TIFF in which the orientation is written: SHORT by the standard, BYTE and LONG by some cameras. */
+const [BYTE, SHORT, LONG] = [1, 3, 4];
+const ENTRY_BYTES = 12;
+/** Cameras write a few dozen. */
+const MOST_ENTRIES = 512;
+
+/** The orientation in TIFF data that stands from `from` up to `to`; undefined where it states none, or is damaged. */
+function orientationIn(bytes: Buffer, from: number, to: number): Orientation | undefined {
+  const end = Math.min(to, bytes.length);
+  if (from + 8 > end) return undefined;
+  const order = bytes.readUInt16BE(from);
+  if (order !== LITTLE_ENDIAN && order !== BIG_ENDIAN) return undefined;
+  const isLittle = order === LITTLE_ENDIAN;
+  const short = (at: number): number => (isLittle ? bytes.readUInt16LE(at) : bytes.readUInt16BE(at));
+  const long = (at: number): number => (isLittle ? bytes.readUInt32LE(at) : bytes.readUInt32BE(at));
+  if (short(from + 2) !== TIFF) return undefined;
+  const directory = from + long(from + 4);
+  if (directory + 2 > end) return undefined;
+  const count = Math.min(short(directory), MOST_ENTRIES);
+  for (let at = directory + 2, i = 0; i < count && at + ENTRY_BYTES <= end; i++, at += ENTRY_BYTES) {
+    if (short(at) !== ORIENTATION) continue;
+    const type = short(at + 2);
+    const value = type === SHORT ? short(at + 8) : type === LONG ? long(at + 8) : type === BYTE ? bytes[at + 8] : 0;
+    return isOrientation(value) ? value : undefined;
+  }
+  return undefined;
+}
+
+const isOrientation = (value: number | undefined): value is Orientation =>
+  value !== undefined && Object.hasOwn(UPRIGHTING, value);
+
+/** Returns the picture upright, then turned clockwise by `degrees`. Use it only if no other step follows: sharp may reorder steps. */
+export function uprighted(picture: Sharp, orientation: Orientation, degrees: 0 | 180 = 0): Sharp {
+  const { flip, flop, degrees: own } = UPRIGHTING[orientation];
+  const turn = (own + degrees) % 360;
+  return turn === 0 ? picture.flip(flip).flop(flop) : picture.flip(flip).flop(flop).rotate(turn);
+}
+
+/**
+ * The same picture upright and without metadata, in its own format. It takes all of it in memory and one of Node's threads: a turn of
+ * `pictureTurns` is due. Rejects with sharp's error.
+ */
+export async function uprightFile(
+  file: Buffer,
+  { format, orientation = 1, width, height, isDepth }: ImageHeader,
+  timeoutS: number,
+): Promise<Buffer> {
+  const opened = sharp(file, { failOn: "error", limitInputPixels: width * height }).timeout({ seconds: timeoutS });
+  const picture = uprighted(isDepth ? opened.toColourspace("grey16") : opened, orientation);
+  return WRITE[format](picture).toBuffer();
+}
+
+/** Colors keep their full resolution: points are read off these pixels. */
+const WRITE: Readonly<Record<ImageFormat, (picture: Sharp) => Sharp>> = {
+  jpeg: (picture) => picture.jpeg({ quality: 95, chromaSubsampling: "4:4:4" }),
+  png: (picture) => picture.png({ compressionLevel: 1, adaptiveFiltering: false }),
+  webp: (picture) => picture.webp({ quality: 95, effort: 0 }),
+};

@@ -5,9 +5,8 @@ import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { SideNote } from "../../side-note.ts";
 import { inSlices, type Sliced } from "../../slices.ts";
 import { NdArray } from "../python/ndarray.ts";
-import { PNG_HEADER_END, PNG_START, readImageHeader } from "./image.ts";
+import { PNG_HEADER_END, PNG_START, readImageHeader, uprighted } from "./image.ts";
 import { type Asker, pictureTurns } from "./turns.ts";
-import { uprighted } from "./upright.ts";
 
 const MOST_PIXELS = 4096 * 4096;
 

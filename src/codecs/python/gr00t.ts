@@ -13,8 +13,7 @@ import {
   type UnpackedMap,
   type UnpackLimits,
 } from "./msgpack.ts";
-import { arrayFrom, type NdArray } from "./ndarray.ts";
-import { readNpy, writeNpy } from "./npy.ts";
+import { arrayFrom, type NdArray, readNpy, writeNpy } from "./ndarray.ts";
 
 type Gr00tWireValue = Unpacked<NdArray>;
 

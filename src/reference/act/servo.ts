@@ -1,5 +1,5 @@
 /** reference/visual-reach: the hand to a goal, or to a coloured thing that it sees. */
-import { ground } from "../ground/ground.ts";
+import { ground } from "../ground.ts";
 import type { RgbFrame } from "../image.ts";
 import { UnsupportedObservation } from "../unsupported.ts";
 import { readProprio } from "./layout.ts";

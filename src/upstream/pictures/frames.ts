@@ -12,10 +12,9 @@ import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
-import { type ImageFormat, type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
+import { type ImageFormat, type ImageHeader, readImageHeader, uprightFile } from "../../codecs/pictures/image.ts";
 import { packed, pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
-import { uprightFile } from "../../codecs/pictures/upright.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { blankImage, decodeImage, type RgbFrame, type RgbImage } from "../../../src/reference/image.ts";
-import { predict } from "../../../src/reference/predict/predict.ts";
+import { predict } from "../../../src/reference/predict.ts";
 import { UnsupportedObservation } from "../../../src/reference/unsupported.ts";
 import { runs } from "../../support/runs.ts";
 import { addNoise, movingShapes, psnr, seeded } from "../../support/scenes.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CodecError } from "../../../../src/codecs/error.ts";
-import { NdArray } from "../../../../src/codecs/python/ndarray.ts";
-import { readNpy, writeNpy } from "../../../../src/codecs/python/npy.ts";
+import { NdArray, readNpy, writeNpy } from "../../../../src/codecs/python/ndarray.ts";
 
 const file = (header: string, data: Buffer, version = 1): Buffer => {
   const size = Buffer.alloc(version === 1 ? 2 : 4);
